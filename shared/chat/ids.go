@@ -1,0 +1,129 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits on identifiers.
+const (
+	MaxUserIDBytes         = 128
+	MaxDeviceIDBytes       = 64
+	MaxClientMsgIDBytes    = 64
+	MaxConversationIDBytes = 128
+)
+
+// Kind is how a conversation came to be and who may write in it. It is the
+// part of a conversation id before the colon.
+type Kind string
+
+// The kinds of conversations.
+const (
+	Single Kind = "single" // two users, or one user's notes
+	Group  Kind = "group"  // a roster that changes
+	System Kind = "system" // written by the publish function alone
+)
+
+// SingleID is the id of the conversation between two users, who may be one and
+// the same. Both sides compute the same id, so nobody has to look it up first.
+//
+// It is "single:" and the hex of the first 16 bytes of SHA-256 over the two
+// user ids, sorted and each with its length before it; the length keeps
+// ("ab","c") and ("a","bc") apart.
+func SingleID(a, b string) string {
+	if b < a {
+		a, b = b, a
+	}
+	sum := sha256.Sum256([]byte(LengthPrefixed(a, b)))
+	return string(Single) + ":" + hex.EncodeToString(sum[:16])
+}
+
+// LengthPrefixed joins parts so that no two different lists give one string.
+func LengthPrefixed(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strconv.Itoa(len(p)))
+		b.WriteByte(':')
+		b.WriteString(p)
+	}
+	return b.String()
+}
+
+// KindOf reads the kind off a conversation id; ok is false for an id that no
+// conversation can have.
+func KindOf(conversationID string) (kind Kind, ok bool) {
+	prefix, key, found := strings.Cut(conversationID, ":")
+	if !found || key == "" || len(conversationID) > MaxConversationIDBytes || hasControl(conversationID) {
+		return "", false
+	}
+	switch k := Kind(prefix); k {
+	case Single, Group, System:
+		return k, true
+	}
+	return "", false
+}
+
+// ValidateUserID refuses what cannot be a userId: it is 1 to 128 bytes of UTF-8
+// without control characters. field names it in the error.
+func ValidateUserID(field, id string) error {
+	switch {
+	case id == "":
+		return FieldErrorf(BadRequest, field, "a user id is missing")
+	case len(id) > MaxUserIDBytes:
+		return FieldErrorf(BadRequest, field, "a user id has at most %d bytes, this has %d", MaxUserIDBytes, len(id))
+	case hasControl(id):
+		return FieldErrorf(BadRequest, field, "a user id is UTF-8 without control characters")
+	}
+	return nil
+}
+
+// ValidateConversationID refuses what cannot be a conversation id.
+func ValidateConversationID(field, id string) error {
+	if id == "" {
+		return FieldErrorf(BadRequest, field, "a conversation id is missing")
+	}
+	if _, ok := KindOf(id); !ok {
+		return FieldErrorf(BadRequest, field,
+			"a conversation id starts with single:, group: or system: and has at most %d bytes", MaxConversationIDBytes)
+	}
+	return nil
+}
+
+// ValidateDeviceID refuses what cannot be a deviceId: it is 1 to 64 of
+// A-Z a-z 0-9 . _ and -.
+func ValidateDeviceID(field, id string) error {
+	ok := id != "" && len(id) <= MaxDeviceIDBytes
+	for _, c := range []byte(id) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
+	}
+	if !ok {
+		return FieldErrorf(BadRequest, field, "a device id is 1 to %d of A-Z a-z 0-9 . _ -", MaxDeviceIDBytes)
+	}
+	return nil
+}
+
+// ValidateClientMsgID refuses what cannot be an idempotency key: it is 1 to 64
+// printable ASCII characters.
+func ValidateClientMsgID(field, id string) error {
+	ok := id != "" && len(id) <= MaxClientMsgIDBytes
+	for _, c := range []byte(id) {
+		ok = ok && c >= 0x20 && c <= 0x7e
+	}
+	if !ok {
+		return FieldErrorf(BadRequest, field, "an idempotency key is 1 to %d printable ASCII characters", MaxClientMsgIDBytes)
+	}
+	return nil
+}
+
+// DedupeKey is the key of the idempotency record of one sender's clientMsgId.
+func DedupeKey(senderID, clientMsgID string) string {
+	return LengthPrefixed(senderID, clientMsgID)
+}
+
+func hasControl(s string) bool {
+	return !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl)
+}

@@ -1,0 +1,254 @@
+// Package wire is the protocol, version 1: the frames that travel between a
+// device and the server, as both sides read and write them. A frame is one JSON
+// object in one WebSocket text message. Unknown fields are ignored.
+package wire
+
+import (
+	"encoding/json"
+
+	"inorder/shared/chat"
+)
+
+// Subprotocol is the WebSocket subprotocol the server selects. A browser, which
+// cannot set headers, offers it together with BearerPrefix and its token.
+const (
+	Subprotocol  = "inorder.v1"
+	BearerPrefix = "bearer."
+)
+
+// Limits of the protocol.
+const (
+	// MaxFrameBytes bounds every frame in either direction. API Gateway takes
+	// messages of 128 KB in frames of 32 KB; one frame of 32 KB is safe on every
+	// path, and metering is by 32 KB anyway.
+	MaxFrameBytes = 32 * 1024
+
+	MaxRequestIDBytes = 64
+
+	DefaultSyncLimit    = 100
+	MaxSyncLimit        = 500
+	DefaultHistoryLimit = 50
+	MaxHistoryLimit     = 100
+	DefaultListLimit    = 50
+	MaxListLimit        = 100
+)
+
+// Actions, which are also the route keys of the API.
+const (
+	ActionSend          = "send"
+	ActionSync          = "sync"
+	ActionHistory       = "history"
+	ActionConversations = "conversations"
+	ActionChanges       = "changes"
+	ActionPing          = "ping"
+)
+
+// The values of a frame's type.
+const (
+	TypeReply   = "reply"
+	TypeError   = "error"
+	TypePush    = "push"
+	TypeNotify  = "notify"
+	TypeReceipt = "receipt"
+	TypeChanged = "changed"
+	TypeGoodbye = "goodbye"
+)
+
+// Header is what every request starts with.
+type Header struct {
+	Action string `json:"action"`
+	ID     string `json:"id"`
+}
+
+// Reply answers a request.
+type Reply struct {
+	Type   string `json:"type"`
+	ID     string `json:"id"`
+	Action string `json:"action"`
+	Result any    `json:"result"`
+}
+
+// ErrorReply refuses a request. ID and Action are empty where the request did
+// not have them in a readable form.
+type ErrorReply struct {
+	Type   string `json:"type"`
+	ID     string `json:"id,omitempty"`
+	Action string `json:"action,omitempty"`
+	Error  Error  `json:"error"`
+}
+
+// Error is the body of an ErrorReply.
+type Error struct {
+	Code      chat.Code      `json:"code"`
+	Message   string         `json:"message"`
+	Retryable bool           `json:"retryable"`
+	Field     string         `json:"field,omitempty"`
+	Details   map[string]any `json:"details,omitempty"`
+}
+
+// Send asks for a new message, in a conversation or to a user.
+type Send struct {
+	ConversationID string           `json:"conversationId,omitempty"`
+	To             string           `json:"to,omitempty"`
+	ClientMsgID    string           `json:"clientMsgId"`
+	MessageType    chat.MessageType `json:"messageType"`
+	Text           string           `json:"text,omitempty"`
+	Data           json.RawMessage  `json:"data,omitempty"`
+	ReplyTo        *chat.ReplyTo    `json:"replyTo,omitempty"`
+	ClientTime     int64            `json:"clientTime,omitempty"`
+}
+
+// Sent is the result of Send: the message is committed. Duplicate says that it
+// was so before this request.
+type Sent struct {
+	ConversationID string `json:"conversationId"`
+	Seq            int64  `json:"seq"`
+	MessageID      string `json:"messageId"`
+	ServerTime     int64  `json:"serverTime"`
+	Duplicate      bool   `json:"duplicate"`
+}
+
+// Sync asks for the messages after a seq, oldest first.
+type Sync struct {
+	ConversationID string `json:"conversationId"`
+	AfterSeq       *int64 `json:"afterSeq"`
+	Limit          *int   `json:"limit,omitempty"`
+}
+
+// Synced is the result of Sync. Every seq in (afterSeq, NextSeq] is accounted
+// for: it is in Messages, or in Skipped (no such entry any more), or it is below
+// FirstSeq. A device has caught up when NextSeq >= CommittedMaxSeq.
+type Synced struct {
+	Messages        []chat.Message `json:"messages"`
+	NextSeq         int64          `json:"nextSeq"`
+	CommittedMaxSeq int64          `json:"committedMaxSeq"`
+	HasMore         bool           `json:"hasMore"`
+	Skipped         []int64        `json:"skipped,omitempty"`
+	// FirstSeq is there when the seqs from afterSeq+1 to FirstSeq-1 are not for
+	// this user: cleared, or from before or between the times of membership.
+	FirstSeq int64 `json:"firstSeq,omitempty"`
+}
+
+// History asks for the messages before a seq, or for the newest.
+type History struct {
+	ConversationID string `json:"conversationId"`
+	BeforeSeq      *int64 `json:"beforeSeq,omitempty"`
+	Limit          *int   `json:"limit,omitempty"`
+}
+
+// HistoryPage is the result of History; Messages ascend. NextBeforeSeq is the
+// beforeSeq of the page before this one.
+type HistoryPage struct {
+	Messages        []chat.Message `json:"messages"`
+	NextBeforeSeq   int64          `json:"nextBeforeSeq"`
+	CommittedMaxSeq int64          `json:"committedMaxSeq"`
+	HasMore         bool           `json:"hasMore"`
+}
+
+// Changes asks which of the user's conversations changed since a cursor that an
+// earlier answer gave; 0 for a device that has none.
+type Changes struct {
+	SyncCursor *int64 `json:"syncCursor"`
+}
+
+// Changed is the result of Changes. Full says that Conversations is the whole
+// list, because the cursor was too old to tell what changed.
+type Changed struct {
+	Conversations []Conversation `json:"conversations"`
+	Heads         []Head         `json:"heads"`
+	SyncCursor    int64          `json:"syncCursor"`
+	Full          bool           `json:"full"`
+	// Cursor is there when the whole list did not fit one frame: the rest comes
+	// from the action conversations with it.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// Conversations asks for the user's list of conversations, page by page.
+type Conversations struct {
+	Cursor string `json:"cursor,omitempty"`
+	Limit  *int   `json:"limit,omitempty"`
+}
+
+// ConversationsPage is the result of Conversations. Cursor is there when more
+// follow.
+type ConversationsPage struct {
+	Conversations []Conversation `json:"conversations"`
+	Cursor        string         `json:"cursor,omitempty"`
+}
+
+// Conversation is one line of a user's list.
+type Conversation struct {
+	ConversationID string          `json:"conversationId"`
+	Kind           chat.Kind       `json:"kind"`
+	Title          string          `json:"title,omitempty"`
+	Peer           string          `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
+	State          chat.State      `json:"state"`
+	MemberCount    int             `json:"memberCount"`
+	LastSeq        int64           `json:"lastSeq"`
+	ReadSeq        int64           `json:"readSeq"`
+	DeliveredSeq   int64           `json:"deliveredSeq"`
+	ClearedSeq     int64           `json:"clearedSeq"`
+	LeftSeq        int64           `json:"leftSeq,omitempty"` // the last seq a former member may read
+	Unread         int64           `json:"unread"`
+	UpdatedAt      int64           `json:"updatedAt"`
+	LastMessage    *MessagePreview `json:"lastMessage,omitempty"`
+}
+
+// MessagePreview is what a list shows of a conversation's last message.
+type MessagePreview struct {
+	Seq         int64            `json:"seq"`
+	SenderID    string           `json:"senderId"`
+	MessageType chat.MessageType `json:"messageType"`
+	Text        string           `json:"text,omitempty"` // at most PreviewRunes runes
+	Status      chat.Status      `json:"status"`
+	ServerTime  int64            `json:"serverTime"`
+}
+
+// PreviewRunes is how much of a text a list shows.
+const PreviewRunes = 100
+
+// Head tells how far a conversation has come.
+type Head struct {
+	ConversationID  string `json:"conversationId"`
+	CommittedMaxSeq int64  `json:"committedMaxSeq"`
+}
+
+// Pong is the result of ping.
+type Pong struct {
+	ServerTime int64 `json:"serverTime"`
+}
+
+// Push carries new messages. It is a hint: it may be lost, repeated or out of
+// order, and Sync is the account.
+type Push struct {
+	Type    string   `json:"type"`
+	Updates []Update `json:"updates"`
+}
+
+// Update is what a Push carries of one conversation, in seq order.
+type Update struct {
+	ConversationID  string         `json:"conversationId"`
+	Messages        []chat.Message `json:"messages"`
+	CommittedMaxSeq int64          `json:"committedMaxSeq"`
+}
+
+// Notify tells of new messages in conversations too large to push them whole.
+type Notify struct {
+	Type    string `json:"type"`
+	Updates []Head `json:"updates"`
+}
+
+// Goodbye tells that the server is about to close this connection.
+type Goodbye struct {
+	Type   string `json:"type"`
+	Reason string `json:"reason"`
+}
+
+// Reasons of a Goodbye.
+const (
+	GoodbyeReplaced = "replaced" // a newer connection of the same device took over
+	GoodbyeDevices  = "devices"  // the user has connected too many devices; the oldest goes
+)
+
+// Encode gives the frame's bytes.
+func Encode(frame any) ([]byte, error) { return chat.EncodeJSON(frame) }
