@@ -1,0 +1,91 @@
+package issuer_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/MicahParks/keyfunc/v3"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/issuer"
+)
+
+func newServer(t *testing.T) *httptest.Server {
+	t.Helper()
+	i, err := issuer.New("http://local/", "inorder")
+	require.NoError(t, err)
+	server := httptest.NewServer(i.Handler())
+	t.Cleanup(server.Close)
+	return server
+}
+
+func get(t *testing.T, url, host string) (*http.Response, map[string]any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	if host != "" {
+		req.Host = host
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, resp.Body.Close()) }()
+	var body map[string]any
+	if resp.StatusCode == http.StatusOK {
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&body))
+	}
+	return resp, body
+}
+
+func TestATokenIsSignedByThePublishedKey(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	_, body := get(t, server.URL+issuer.TokenPath+"?user=alice", "")
+	keys, err := keyfunc.NewDefaultCtx(t.Context(), []string{server.URL + issuer.KeysPath})
+	require.NoError(t, err)
+	token, err := jwt.Parse(body["token"].(string), keys.Keyfunc,
+		jwt.WithIssuer("http://local/"), jwt.WithAudience("inorder"), jwt.WithExpirationRequired())
+	require.NoError(t, err)
+	subject, err := token.Claims.GetSubject()
+	require.NoError(t, err)
+	require.Equal(t, "alice", subject)
+	require.Greater(t, body["expiresAt"], float64(time.Now().UnixMilli()))
+}
+
+func TestATokenCanBeBadOnRequest(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	keys, err := keyfunc.NewDefaultCtx(t.Context(), []string{server.URL + issuer.KeysPath})
+	require.NoError(t, err)
+	for query, want := range map[string]error{
+		"&ttl=-1m":  jwt.ErrTokenExpired,
+		"&aud=else": jwt.ErrTokenInvalidAudience,
+		"&iss=else": jwt.ErrTokenInvalidIssuer,
+	} {
+		_, body := get(t, server.URL+issuer.TokenPath+"?user=alice"+query, "")
+		_, err := jwt.Parse(body["token"].(string), keys.Keyfunc, jwt.WithIssuer("http://local/"), jwt.WithAudience("inorder"))
+		require.ErrorIs(t, err, want, query)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	for name, tc := range map[string]struct {
+		query, host string
+		status      int
+	}{
+		"nobody":             {"", "", http.StatusBadRequest},
+		"odd ttl":            {"?user=a&ttl=soon", "", http.StatusBadRequest},
+		"a name of its own":  {"?user=a", "evil.example.com", http.StatusForbidden},
+		"another address":    {"?user=a", "10.0.0.1:3000", http.StatusForbidden},
+		"localhost is fine":  {"?user=a", "localhost:3000", http.StatusOK},
+		"IPv6 loopback, too": {"?user=a", "[::1]:3000", http.StatusOK},
+	} {
+		resp, _ := get(t, server.URL+issuer.TokenPath+tc.query, tc.host)
+		require.Equal(t, tc.status, resp.StatusCode, name)
+	}
+}

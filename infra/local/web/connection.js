@@ -1,0 +1,287 @@
+// One device's connection to the server: it dials, matches replies to requests, pings, replaces the
+// socket before the platform's two-hour limit and comes back after a loss. It knows nothing of messages.
+
+/** API Gateway takes frames up to 32 KB; longer ones close the connection with 1009. */
+export const MAX_FRAME_BYTES = 32 * 1024;
+
+export const TIMING = Object.freeze({
+  backoffBaseMs: 300,
+  backoffCapMs: 10_000,
+  requestTimeoutMs: 10_000,
+  dialTimeoutMs: 15_000,
+  stableMs: 5_000, // a connection that lived this long ends a row of failed attempts
+  pingMs: 5 * 60_000, // API Gateway closes after 10 idle minutes
+  lifeMs: 115 * 60_000, // and after two hours in any case
+  lifeJitterMs: 10 * 60_000, // so that devices that came together do not return together
+});
+
+export const systemClock = Object.freeze({
+  now: () => Date.now(),
+  setTimeout: (fn, ms) => setTimeout(fn, ms),
+  clearTimeout: (timer) => clearTimeout(timer),
+});
+
+/** A delay anywhere between nothing and an exponentially growing, capped bound ("full jitter"). */
+export function fullJitter(random, attempt, { backoffBaseMs, backoffCapMs }) {
+  return random() * Math.min(backoffCapMs, backoffBaseMs * 2 ** Math.min(attempt, 30));
+}
+
+/** A request that got no result. With retryable, asking again may help. */
+export class RequestError extends Error {
+  constructor({ code, message, retryable = false, field, details }) {
+    super(message || code);
+    this.name = "RequestError";
+    this.code = code;
+    this.retryable = retryable;
+    this.field = field;
+    this.details = details;
+  }
+}
+
+export class Connection {
+  /** "offline": not wanted. "connecting": wanted, not there (yet). "online": open. */
+  state = "offline";
+  /** Why it is so, for people; often empty. */
+  detail = "";
+
+  #hooks;
+  #clock;
+  #random;
+  #timing;
+  #log;
+  #wanted = false;
+  #socket = null;
+  #turn = 0; // grows with every dial and drop; what belongs to an older turn is void
+  #attempt = 0;
+  #nextId = 1;
+  #pending = new Map();
+  #timers = new Set(); // everything that must not outlive the current turn
+  #heardAt = 0;
+  #probing = false;
+
+  /**
+   * hooks.open() gives a new WebSocket (a promise; an error with `permanent` ends the attempts);
+   * hooks.onOpen(), hooks.onPush(frame), hooks.onBeat() (after each answered ping), hooks.onState().
+   */
+  constructor({ hooks, clock = systemClock, random = Math.random, timing = {}, log = console.warn }) {
+    this.#hooks = hooks;
+    this.#clock = clock;
+    this.#random = random;
+    this.#timing = { ...TIMING, ...timing };
+    this.#log = log;
+  }
+
+  /** Connects and stays connected until stop. */
+  start() {
+    if (this.#wanted) return;
+    this.#wanted = true;
+    this.#attempt = 0;
+    this.#dial();
+  }
+
+  /** Closes the socket and stays away until start. */
+  stop(detail = "") {
+    this.#wanted = false;
+    this.#drop();
+    this.#setState("offline", detail);
+  }
+
+  /** Cuts a waiting time short, for when the network is known to be back. */
+  retryNow() {
+    if (this.#wanted && this.state === "connecting" && !this.#socket) this.#dial();
+  }
+
+  /**
+   * Sends a request and gives its result, or rejects with a RequestError: the server's own, TIMEOUT,
+   * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried
+   * out all the same.
+   */
+  request(action, fields = {}) {
+    if (this.state !== "online") return Promise.reject(disconnected());
+    const id = `r${this.#nextId++}`;
+    const frame = JSON.stringify({ action, id, ...fields });
+    if (new TextEncoder().encode(frame).length > MAX_FRAME_BYTES) {
+      return Promise.reject(new RequestError({ code: "TOO_LARGE", message: `the ${action} request is over ${MAX_FRAME_BYTES / 1024} KB` }));
+    }
+    return new Promise((resolve, reject) => {
+      const askedAt = this.#clock.now();
+      const timer = this.#after(this.#timing.requestTimeoutMs, () => this.#timedOut(id, action, askedAt));
+      this.#pending.set(id, { resolve, reject, timer });
+      this.#socket.send(frame);
+    });
+  }
+
+  async #dial() {
+    this.#drop();
+    const turn = this.#turn;
+    this.#setState("connecting", this.detail);
+    this.#after(this.#timing.dialTimeoutMs, () => this.#lost("the server did not answer"));
+    let socket;
+    try {
+      socket = await this.#hooks.open();
+    } catch (error) {
+      if (turn !== this.#turn) return;
+      if (error.permanent) this.stop(error.message);
+      else this.#lost(error.message);
+      return;
+    }
+    if (turn !== this.#turn) {
+      socket.close();
+      return;
+    }
+    this.#socket = socket;
+    socket.onopen = () => this.#opened();
+    socket.onmessage = (event) => this.#receive(event.data);
+    socket.onclose = () => this.#lost(this.state === "online" ? "the connection was lost" : "the server refused or could not be reached");
+  }
+
+  #opened() {
+    this.#clearTimers(); // the dial timeout
+    this.#heardAt = this.#clock.now();
+    this.#after(this.#timing.stableMs, () => (this.#attempt = 0));
+    this.#after(this.#timing.lifeMs - this.#random() * this.#timing.lifeJitterMs, () => this.#again(""));
+    this.#schedulePing();
+    this.#setState("online");
+    this.#hooks.onOpen();
+  }
+
+  #schedulePing() {
+    this.#after(this.#timing.pingMs, async () => {
+      this.#schedulePing();
+      if (await this.#probe()) this.#hooks.onBeat();
+    });
+  }
+
+  // Asks whether anyone is there. A socket whose other end is gone can look open for many minutes.
+  async #probe() {
+    if (this.#probing) return false;
+    this.#probing = true;
+    const turn = this.#turn;
+    try {
+      await this.request("ping");
+      return turn === this.#turn;
+    } catch (error) {
+      if (turn === this.#turn && error.code === "TIMEOUT" && this.#silentFor(this.#timing.requestTimeoutMs)) {
+        this.#lost("the server stopped answering");
+      }
+      return false;
+    } finally {
+      if (turn === this.#turn) this.#probing = false;
+    }
+  }
+
+  #silentFor(ms) {
+    return this.#clock.now() - this.#heardAt >= ms;
+  }
+
+  #timedOut(id, action, askedAt) {
+    this.#settle(id, (pending) => pending.reject(new RequestError({ code: "TIMEOUT", message: `no answer to ${action}`, retryable: true })));
+    if (action !== "ping" && this.#heardAt <= askedAt) this.#probe();
+  }
+
+  #receive(data) {
+    this.#heardAt = this.#clock.now();
+    let frame;
+    try {
+      frame = JSON.parse(data);
+    } catch {
+      this.#log("ignored a frame that is not JSON");
+      return;
+    }
+    if (frame?.type === "goodbye") this.#goodbye(frame.reason);
+    else if (frame?.id !== undefined) this.#answered(frame);
+    else if (frame?.type === "error" || (frame?.type === undefined && frame?.message)) this.#failedSomewhere(frame);
+    else this.#pushed(frame);
+  }
+
+  #answered({ id, type, result, error }) {
+    this.#settle(id, (pending) => {
+      if (type === "reply") pending.resolve(result);
+      else pending.reject(new RequestError(error ?? { code: "INTERNAL", retryable: true }));
+    });
+  }
+
+  // API Gateway's own error frames, such as {"message": "Internal server error"}, do not say which
+  // request they answer. Every request here may be repeated, so all that wait are told to.
+  #failedSomewhere(frame) {
+    const message = frame.error?.message ?? frame.message;
+    for (const id of [...this.#pending.keys()]) {
+      this.#settle(id, (pending) => pending.reject(new RequestError({ code: "INTERNAL", message, retryable: true })));
+    }
+  }
+
+  // One frame that cannot be digested must not stop the ones behind it.
+  #pushed(frame) {
+    try {
+      this.#hooks.onPush(frame);
+    } catch (error) {
+      this.#log(`ignored a push of type ${frame?.type}: ${error.message}`);
+    }
+  }
+
+  // A newer connection of this very device is somebody else with our name: two that both come back
+  // would throw each other out for ever.
+  #goodbye(reason) {
+    if (reason === "replaced") this.stop("replaced");
+    else this.#again(reason);
+  }
+
+  #again(detail) {
+    this.#lost(detail, this.#attempt === 0);
+  }
+
+  #lost(detail, atOnce = false) {
+    this.#drop();
+    const delay = atOnce ? 0 : fullJitter(this.#random, this.#attempt, this.#timing);
+    this.#attempt++;
+    this.#after(delay, () => this.#dial());
+    this.#setState("connecting", detail);
+  }
+
+  #drop() {
+    this.#turn++;
+    this.#probing = false;
+    this.#clearTimers();
+    const socket = this.#socket;
+    this.#socket = null;
+    if (socket) {
+      socket.onopen = socket.onmessage = socket.onclose = null;
+      socket.close();
+    }
+    if (this.state === "online") this.state = "connecting"; // no request may start from a rejection below
+    for (const id of [...this.#pending.keys()]) this.#settle(id, (pending) => pending.reject(disconnected()));
+  }
+
+  #settle(id, how) {
+    const pending = this.#pending.get(id);
+    if (!pending) return; // a late or repeated answer
+    this.#pending.delete(id);
+    this.#clock.clearTimeout(pending.timer);
+    this.#timers.delete(pending.timer);
+    how(pending);
+  }
+
+  #after(ms, fn) {
+    const timer = this.#clock.setTimeout(() => {
+      this.#timers.delete(timer);
+      fn();
+    }, ms);
+    this.#timers.add(timer);
+    return timer;
+  }
+
+  #clearTimers() {
+    for (const timer of this.#timers) this.#clock.clearTimeout(timer);
+    this.#timers.clear();
+  }
+
+  #setState(state, detail = "") {
+    this.state = state;
+    this.detail = detail;
+    this.#hooks.onState();
+  }
+}
+
+function disconnected() {
+  return new RequestError({ code: "DISCONNECTED", message: "not connected", retryable: true });
+}

@@ -1,0 +1,90 @@
+import { test } from "node:test";
+import assert from "node:assert/strict";
+import { Ledger } from "./ledger.js";
+
+const m = (seq, extra = {}) => ({ seq, messageId: `id-${seq}`, text: `t${seq}`, status: "normal", version: 1, ...extra });
+const seqs = (ledger) => ledger.messages.map((message) => message.seq);
+const changedSeqs = (changed) => changed.map((message) => message.seq);
+
+test("entries are shown in order, once, however they come", () => {
+  const ledger = new Ledger("c");
+  assert.deepEqual(changedSeqs(ledger.push([m(1)], 1)), [1]);
+  assert.deepEqual(changedSeqs(ledger.push([m(3)], 3)), []);
+  assert.equal(ledger.hasGap, true);
+  assert.deepEqual(changedSeqs(ledger.push([m(3), m(1)], 3)), []);
+  assert.deepEqual(changedSeqs(ledger.push([m(2)], 3)), [2, 3]);
+  assert.deepEqual(seqs(ledger), [1, 2, 3]);
+  assert.equal(ledger.hasGap, false);
+  assert.equal(ledger.maxContiguousSeq, 3);
+});
+
+test("a head above what arrived is a gap", () => {
+  const ledger = new Ledger("c", { maxContiguousSeq: 4 });
+  ledger.push([], 5);
+  assert.equal(ledger.hasGap, true);
+  assert.equal(ledger.maxSeenSeq, 5);
+});
+
+test("the buffer of early entries is bounded and gives up the highest", () => {
+  const ledger = new Ledger("c", { earlyLimit: 2 });
+  ledger.push([m(5), m(3), m(4), m(2)], 5);
+  assert.equal(ledger.earlyCount, 2);
+  assert.deepEqual(changedSeqs(ledger.push([m(1)], 5)), [1, 2, 3]);
+  assert.equal(ledger.hasGap, true, "5 is still known to exist");
+});
+
+test("a page is trusted for its whole range", () => {
+  const ledger = new Ledger("c");
+  ledger.push([m(3), m(6)], 6);
+  const changed = ledger.page({ messages: [m(1), m(4)], skipped: [2, 3], nextSeq: 5, committedMaxSeq: 6 });
+  assert.deepEqual(changedSeqs(changed), [1, 4, 6], "3 is not ours to see, 6 follows the page");
+  assert.equal(ledger.maxContiguousSeq, 6);
+  assert.equal(ledger.earlyCount, 0);
+});
+
+test("a page that was overtaken by pushes changes nothing twice", () => {
+  const ledger = new Ledger("c");
+  ledger.push([m(1), m(2), m(3)], 3);
+  assert.deepEqual(ledger.page({ messages: [m(1), m(2)], nextSeq: 2, committedMaxSeq: 2 }), []);
+  assert.equal(ledger.maxContiguousSeq, 3);
+  assert.deepEqual(seqs(ledger), [1, 2, 3]);
+});
+
+test("settle gives up a number that the server does not know, unless an entry proves it", () => {
+  const ledger = new Ledger("c", { maxContiguousSeq: 2 });
+  ledger.see(9);
+  ledger.settle(8);
+  assert.equal(ledger.hasGap, true, "9 was heard after the question");
+  ledger.settle(9);
+  assert.equal(ledger.hasGap, false);
+  ledger.push([m(9)], 9);
+  ledger.settle(9);
+  assert.equal(ledger.hasGap, true);
+});
+
+const recall = (seq, target) => m(seq, { messageType: "event", event: { kind: "recall", targetSeq: target, targetMessageId: `id-${target}` } });
+const edit = (seq, target, version, text) => m(seq, { messageType: "event", text, event: { kind: "edit", targetSeq: target, targetMessageId: `id-${target}`, version } });
+
+test("events revise their target", async (t) => {
+  const cases = [
+    { name: "an edit", events: [edit(2, 1, 2, "new")], text: "new", version: 2, status: "normal" },
+    { name: "an older edit does not undo a newer one", events: [edit(2, 1, 3, "newest"), edit(3, 1, 2, "stale")], text: "newest", version: 3, status: "normal" },
+    { name: "a recall", events: [recall(2, 1)], text: null, version: 1, status: "recalled" },
+    { name: "an edit after a recall changes nothing", events: [recall(2, 1), edit(3, 1, 2, "new")], text: null, version: 1, status: "recalled" },
+    { name: "another message of that number", events: [{ ...recall(2, 1), event: { kind: "recall", targetSeq: 1, targetMessageId: "other" } }], text: "t1", version: 1, status: "normal" },
+    { name: "a target that is not here", events: [recall(2, 77)], text: "t1", version: 1, status: "normal" },
+  ];
+  for (const { name, events, ...want } of cases) {
+    await t.test(name, () => {
+      const ledger = new Ledger("c");
+      ledger.push([...events, m(1)], events.length + 1);
+      const { text, version, status } = ledger.messages[0];
+      assert.deepEqual({ text, version, status }, want);
+    });
+  }
+});
+
+test("a revised target is reported, so that it is stored", () => {
+  const ledger = new Ledger("c", { maxContiguousSeq: 1, messages: [m(1)] });
+  assert.deepEqual(changedSeqs(ledger.push([recall(2, 1)], 2)), [2, 1]);
+});

@@ -1,0 +1,89 @@
+// Package web is the demo page of the local cloud: a small but complete client of the wire protocol
+// in plain ES modules, embedded and served without a build step.
+package web
+
+import (
+	"embed"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed index.html style.css favicon.svg page.js client.js connection.js ledger.js store.js device.js
+var files embed.FS
+
+// Types are fixed here, because mime.TypeByExtension answers from the machine's own tables, and a
+// module with the wrong type is not run.
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// Config is what the page needs to know.
+type Config struct {
+	// WebSocketURL is where the page connects, such as ws://127.0.0.1:8080/local, without a query.
+	WebSocketURL string
+}
+
+// Handler serves the page at "/", its modules beside it, and /config.json. Any other path is 404, any
+// method but GET and HEAD 405. The page expects the same origin to answer GET /dev/token?user=NAME
+// with {"token": "<jwt>"}.
+func Handler(cfg Config) http.Handler {
+	policy := contentSecurityPolicy(cfg.WebSocketURL)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", policy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cache-Control", "no-cache")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			header.Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
+			return
+		}
+		body, contentType, ok := content(r.URL.Path, cfg)
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		header.Set("Content-Type", contentType)
+		header.Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body) // the client went away: nobody is left to tell
+	})
+}
+
+func content(urlPath string, cfg Config) (body []byte, contentType string, ok bool) {
+	switch urlPath {
+	case "/config.json":
+		body, err := json.Marshal(map[string]string{"webSocketUrl": cfg.WebSocketURL})
+		return body, "application/json", err == nil
+	case "/":
+		urlPath = "/index.html"
+	}
+	body, err := files.ReadFile(strings.TrimPrefix(urlPath, "/"))
+	return body, contentTypes[path.Ext(urlPath)], err == nil
+}
+
+// The page uses nothing but its own files and one WebSocket, and never builds HTML from text.
+func contentSecurityPolicy(webSocketURL string) string {
+	connect := "'self'"
+	if u, err := url.Parse(webSocketURL); err == nil && u.Host != "" {
+		connect += " " + u.Scheme + "://" + u.Host
+	}
+	return strings.Join([]string{
+		"default-src 'none'",
+		"script-src 'self'",
+		"style-src 'self'",
+		"img-src 'self'",
+		"connect-src " + connect,
+		"base-uri 'none'",
+		"form-action 'none'",
+		"frame-ancestors 'none'",
+		"require-trusted-types-for 'script'",
+	}, "; ")
+}

@@ -1,0 +1,216 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/web"
+)
+
+const webSocketURL = "ws://127.0.0.1:4242/local"
+
+func get(t *testing.T, method, path string) *http.Response {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	web.Handler(web.Config{WebSocketURL: webSocketURL}).ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
+	return recorder.Result()
+}
+
+func body(t *testing.T, response *http.Response) string {
+	t.Helper()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return string(content)
+}
+
+// pageFiles are the files of this folder that belong to the page, so that one that was not embedded
+// or not given a type is noticed.
+func pageFiles(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, pattern := range []string{"*.html", "*.css", "*.svg", "*.js"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range found {
+			if !strings.HasSuffix(name, ".test.js") {
+				names = append(names, name)
+			}
+		}
+	}
+	require.Contains(t, names, "page.js")
+	return names
+}
+
+func TestEveryFileIsServedWithItsTypeAndPolicy(t *testing.T) {
+	t.Parallel()
+	types := map[string]string{
+		".html": "text/html; charset=utf-8",
+		".css":  "text/css; charset=utf-8",
+		".js":   "text/javascript; charset=utf-8",
+		".svg":  "image/svg+xml",
+	}
+	for _, name := range pageFiles(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := get(t, http.MethodGet, "/"+name)
+			require.Equal(t, http.StatusOK, response.StatusCode)
+			require.Equal(t, types[filepath.Ext(name)], response.Header.Get("Content-Type"))
+			requireStrict(t, response)
+			want, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.Equal(t, string(want), body(t, response))
+		})
+	}
+}
+
+func requireStrict(t *testing.T, response *http.Response) {
+	t.Helper()
+	policy := strings.Split(response.Header.Get("Content-Security-Policy"), "; ")
+	require.Contains(t, policy, "default-src 'none'")
+	require.Contains(t, policy, "script-src 'self'")
+	require.Contains(t, policy, "connect-src 'self' ws://127.0.0.1:4242")
+	require.NotContains(t, response.Header.Get("Content-Security-Policy"), "unsafe")
+	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
+	require.Equal(t, "no-cache", response.Header.Get("Cache-Control"))
+}
+
+func TestHandler(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		method, path string
+		status       int
+		body         string
+	}{
+		"the page":           {http.MethodGet, "/", http.StatusOK, "<title>Inorder</title>"},
+		"its configuration":  {http.MethodGet, "/config.json", http.StatusOK, `{"webSocketUrl":"ws://127.0.0.1:4242/local"}`},
+		"HEAD":               {http.MethodHead, "/client.js", http.StatusOK, ""},
+		"an unknown path":    {http.MethodGet, "/nothing", http.StatusNotFound, "not found"},
+		"an unknown folder":  {http.MethodGet, "/dev/token", http.StatusNotFound, "not found"},
+		"a test":             {http.MethodGet, "/client.test.js", http.StatusNotFound, "not found"},
+		"the Go source":      {http.MethodGet, "/web.go", http.StatusNotFound, "not found"},
+		"a way out":          {http.MethodGet, "/../web/page.js", http.StatusNotFound, "not found"},
+		"a doubled slash":    {http.MethodGet, "//page.js", http.StatusNotFound, "not found"},
+		"a method for forms": {http.MethodPost, "/", http.StatusMethodNotAllowed, "only GET and HEAD"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response := get(t, test.method, test.path)
+			require.Equal(t, test.status, response.StatusCode)
+			require.Contains(t, body(t, response), test.body)
+			requireStrict(t, response)
+		})
+	}
+}
+
+// The page works offline: what it refers to is here, and it refers to nothing elsewhere.
+func TestEveryReferenceIsServedFromHere(t *testing.T) {
+	t.Parallel()
+	reference := regexp.MustCompile(`(?:src|href)="([^"]+)"|(?m:^import .*from "([^"]+)")|import\("([^"]+)"\)|url\(([^)]+)\)`)
+	found := 0
+	for _, name := range pageFiles(t) {
+		content, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, match := range reference.FindAllStringSubmatch(string(content), -1) {
+			target := strings.Join(match[1:], "")
+			require.NotContains(t, target, "//", "%s refers to another place", name)
+			response := get(t, http.MethodGet, "/"+strings.TrimPrefix(target, "./"))
+			require.Equal(t, http.StatusOK, response.StatusCode, "%s refers to %s", name, target)
+			found++
+		}
+	}
+	require.Greater(t, found, 5)
+}
+
+// find gives the path of a program that a test needs. Without it the test is skipped, except in CI,
+// where a skipped test would go unnoticed.
+func find(t *testing.T, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("none of %v is installed, and CI=true", names)
+	}
+	t.Skipf("none of %v is installed; install one to run this test", names)
+	return ""
+}
+
+func TestClientModulesInNode(t *testing.T) {
+	t.Parallel()
+	node := find(t, "node")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	output, err := exec.CommandContext(ctx, node, "--test").CombinedOutput()
+	require.NoError(t, err, "node --test (Node 20 or newer):\n%s", output)
+	require.Regexp(t, `(?m)^\S+ pass [1-9]\d+$`, string(output), "too few tests were found")
+}
+
+// The store's contract on a real IndexedDB, under the page's own Content-Security-Policy.
+func TestIndexedDBStoreInChromium(t *testing.T) {
+	t.Parallel()
+	browser := find(t, "chromium", "chromium-browser", "google-chrome")
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(web.Config{WebSocketURL: webSocketURL}))
+	mux.Handle("/testing/", http.StripPrefix("/testing/", http.FileServer(http.Dir("testing"))))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+
+	page := openPage(t, browser, server.URL)
+	heading, err := chromedp.Run(page, chromedp.Text(chromedp.CSS("h1")))
+	require.NoError(t, err)
+	require.Equal(t, "Inorder", heading)
+	outcome, err := chromedp.Run(page, chromedp.Evaluate[string](checkStoreInPage, chromedp.EvalAwaitPromise))
+	require.NoError(t, err)
+	require.Equal(t, "kept", outcome)
+}
+
+// Joined by a plain slash, the two pairs of ids would share one database, and the second check would
+// not find it empty.
+const checkStoreInPage = `
+	Promise.all([import("/testing/storecontract.js"), import("/store.js")]).then(async ([{ checkStore }, { IndexedDBStore }]) => {
+		for (const [user, device] of [["a/b", "c"], ["a", "b/c"]]) {
+			const open = () => IndexedDBStore.open(user, device);
+			await checkStore(await open(), (store) => (store.close(), open()));
+		}
+		return "kept";
+	})`
+
+func openPage(t *testing.T, browser, url string) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(browser),
+		chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-component-update", true),
+	)
+	timeout, cancelTimeout := context.WithTimeout(context.Background(), time.Minute)
+	allocator, cancelAllocator := chromedp.NewExecAllocator(timeout, options...)
+	page, _ := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		err := chromedp.Cancel(page) // closes the browser and waits, so that its folder can be removed
+		cancelAllocator()
+		cancelTimeout()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("closing the browser: %v", err)
+		}
+	})
+	require.NoError(t, chromedp.Do(page, chromedp.Navigate(url)))
+	return page
+}
