@@ -1,0 +1,4 @@
+package child
+
+// ReaperPid lets tests send signals to the reaper process.
+func ReaperPid(r *Reaper) int { return r.cmd.Process.Pid }

@@ -1,0 +1,261 @@
+// Package lambda runs Lambda functions that were built as a "bootstrap" binary
+// (runtime provided.al2023) without a container: each function is a pool of
+// processes that speak the Lambda Runtime API, one invocation at a time each, as
+// execution environments do in the cloud.
+//
+// What follows the cloud: processes start on demand and are reused, the most
+// recently used first; a crash, a timeout or a failed start is a function error
+// for one call only and the next call gets another process; an error returned by
+// the handler keeps the process; a caller that goes away does not stop its
+// invocation. What does not: calls over the limit of concurrency wait a few
+// seconds before they are refused, memory is not limited, and /tmp is shared.
+package lambda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"inorder/infra/local/child"
+)
+
+// Defaults and limits. Those of AWS are from "Lambda quotas" and "Understanding
+// the Lambda execution environment lifecycle" in its documentation.
+const (
+	defaultTimeout      = 3 * time.Second
+	defaultMemoryMB     = 128
+	defaultMaxProcesses = 10
+	defaultIdleAfter    = 5 * time.Minute
+	defaultInitTimeout  = 10 * time.Second
+	defaultQueueWait    = 5 * time.Second
+
+	// maxRequest and maxResponse are in bytes: 6 MB, and for responses the
+	// 100 bytes more that Lambda allows.
+	maxRequest  = 6 << 20
+	maxResponse = 6<<20 + 100
+)
+
+// ErrClosed is returned for calls after, or cut off by, [Service.Close].
+var ErrClosed = errors.New("the Lambda service is closed")
+
+// ErrTooManyRequests is returned when every process of a function stays busy
+// for as long as a call may wait. Lambda answers 429 TooManyRequestsException
+// at once in this case.
+var ErrTooManyRequests = errors.New("too many requests")
+
+// ErrRequestTooLarge is returned for a payload of more than 6 MB, as Lambda's
+// RequestTooLargeException.
+var ErrRequestTooLarge = errors.New("the request payload is larger than 6 MB")
+
+// UnknownFunctionError is returned for a function that is not configured.
+type UnknownFunctionError struct{ Function string }
+
+// Error names the function.
+func (e *UnknownFunctionError) Error() string {
+	return fmt.Sprintf("there is no function %q", e.Function)
+}
+
+// Function is one Lambda function.
+type Function struct {
+	// Name is the key for Invoke: the logical id in the template.
+	Name string
+	// FunctionName is the name in AWS, by default Name.
+	FunctionName string
+	// ARN is by default made of the region, account 000000000000 and FunctionName.
+	ARN string
+	// Dir holds the executable file bootstrap; it is the working directory too.
+	Dir string
+	// Env is what the template sets. Together with what Lambda sets, which it
+	// overrides, it is all the environment that the function sees.
+	Env map[string]string
+	// Timeout of an invocation, by default 3 s. Starting is not counted.
+	Timeout time.Duration
+	// MemoryMB is told to the function but not enforced, by default 128.
+	MemoryMB int
+	// MaxProcesses is the limit of concurrency, by default 10.
+	MaxProcesses int
+	// Handler is told to the function, by default "bootstrap".
+	Handler string
+}
+
+// Config is what New needs.
+type Config struct {
+	Functions []Function
+	Region    string
+	// IdleAfter is how long a process is kept without work, by default 5 min.
+	IdleAfter time.Duration
+	// InitTimeout is how long a process may take to ask for its first
+	// invocation, by default 10 s as in Lambda.
+	InitTimeout time.Duration
+	// QueueWait is how long a call waits for a process before
+	// ErrTooManyRequests, by default 5 s.
+	QueueWait time.Duration
+	// Reaper starts the processes. It must stay open until Close has returned.
+	Reaper *child.Reaper
+	// Output gets each line that a function writes to stdout or stderr,
+	// without its end. It is called from several goroutines at once and must
+	// not block for long: a function waits for it when its pipe is full.
+	Output func(function, line string)
+	// Log gets a debug line per invocation and process.
+	Log *slog.Logger
+}
+
+// Service runs functions. Its methods may be called at any time from any goroutine.
+type Service struct {
+	pools map[string]*pool
+	names []string // in the order of Config.Functions
+	// processes counts them until their last line of output is delivered. One
+	// is added only by a pool that is not closed, so never after Close waits.
+	processes sync.WaitGroup
+}
+
+// New checks the functions and starts none of them yet. The caller must Close
+// the service.
+func New(cfg Config) (*Service, error) {
+	if cfg.Reaper == nil {
+		return nil, errors.New("lambda: Config.Reaper is missing")
+	}
+	cfg.IdleAfter = orDefault(cfg.IdleAfter, defaultIdleAfter)
+	cfg.InitTimeout = orDefault(cfg.InitTimeout, defaultInitTimeout)
+	cfg.QueueWait = orDefault(cfg.QueueWait, defaultQueueWait)
+	if cfg.Output == nil {
+		cfg.Output = func(string, string) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Service{pools: make(map[string]*pool, len(cfg.Functions))}
+	for _, fn := range cfg.Functions {
+		if _, twice := s.pools[fn.Name]; twice {
+			return nil, fmt.Errorf("lambda: function %q is configured twice", fn.Name)
+		}
+		fn, err := complete(fn, cfg.Region)
+		if err != nil {
+			return nil, err
+		}
+		s.pools[fn.Name] = newPool(fn, cfg, &s.processes)
+		s.names = append(s.names, fn.Name)
+	}
+	return s, nil
+}
+
+// complete fills in the defaults of fn and checks that it can run.
+func complete(fn Function, region string) (Function, error) {
+	if fn.Name == "" {
+		return fn, errors.New("lambda: a function has no name")
+	}
+	dir, err := filepath.Abs(fn.Dir)
+	if err != nil {
+		return fn, fmt.Errorf("lambda: function %s: %w", fn.Name, err)
+	}
+	fn.Dir = dir
+	info, err := os.Stat(fn.bootstrap())
+	if err != nil {
+		return fn, fmt.Errorf("lambda: function %s is not built: %w", fn.Name, err)
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return fn, fmt.Errorf("lambda: function %s: %s is not an executable file", fn.Name, fn.bootstrap())
+	}
+	fn.FunctionName = orDefault(fn.FunctionName, fn.Name)
+	fn.ARN = orDefault(fn.ARN, "arn:aws:lambda:"+region+":000000000000:function:"+fn.FunctionName)
+	fn.Timeout = orDefault(fn.Timeout, defaultTimeout)
+	fn.MemoryMB = orDefault(fn.MemoryMB, defaultMemoryMB)
+	fn.MaxProcesses = orDefault(fn.MaxProcesses, defaultMaxProcesses)
+	fn.Handler = orDefault(fn.Handler, "bootstrap")
+	return fn, nil
+}
+
+func (f Function) bootstrap() string { return filepath.Join(f.Dir, "bootstrap") }
+
+func orDefault[T comparable](value, standard T) T {
+	var zero T
+	if value == zero {
+		return standard
+	}
+	return value
+}
+
+// Invoke calls a function and waits for its answer.
+//
+// functionError is "" for an answer of the handler. It is "Unhandled" when the
+// function failed, and the payload is then Lambda's error document with
+// errorType and errorMessage: what the handler returned, Runtime.ExitError for a
+// process that ended, Sandbox.Timedout, Function.ResponseSizeTooLarge, or
+// Runtime.InvalidEntrypoint for a program that cannot be run.
+//
+// err is set when there was no invocation or no answer: [*UnknownFunctionError],
+// [ErrRequestTooLarge], [ErrTooManyRequests] (together with the error of ctx if
+// that ended the wait), [ErrClosed], or the error of ctx. In the last case the
+// invocation goes on by itself, as in Lambda.
+func (s *Service) Invoke(ctx context.Context, function string, payload []byte) (answer []byte, functionError string, err error) {
+	p, ok := s.pools[function]
+	if !ok {
+		return nil, "", &UnknownFunctionError{Function: function}
+	}
+	if len(payload) > maxRequest {
+		return nil, "", fmt.Errorf("invoking %s with %d bytes: %w", function, len(payload), ErrRequestTooLarge)
+	}
+	res, err := p.invoke(ctx, payload)
+	if err != nil {
+		return nil, "", fmt.Errorf("invoking %s: %w", function, err)
+	}
+	return res.payload, res.functionError, nil
+}
+
+// Close refuses new calls, lets those under way finish, and ends all processes.
+// When ctx ends first the rest is killed, and the error says so. After it has
+// returned no process is left, and every line of output has been delivered.
+func (s *Service) Close(ctx context.Context) error {
+	for _, p := range s.pools {
+		p.close()
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.processes.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	killed := 0
+	for _, p := range s.pools {
+		killed += p.killAll()
+	}
+	<-ended
+	if killed == 0 {
+		return nil
+	}
+	return fmt.Errorf("lambda: %d processes were killed at work: %w", killed, ctx.Err())
+}
+
+// Stats is what happened to one function since New.
+type Stats struct {
+	Name string
+	// Processes exist now, Idle of them have no work. Waiting calls have no
+	// process yet.
+	Processes, Idle, Waiting int
+	// Starts counts processes, Invocations the calls given to one.
+	Starts, Invocations int
+	// Errors counts invocations that ended in a function error. Timeouts are
+	// those that took too long, Crashes those whose process ended unanswered.
+	Errors, Timeouts, Crashes int
+	// ColdStarts has, for the latest 100 processes that answered, the time
+	// from their start to their first answer, oldest first.
+	ColdStarts []time.Duration
+}
+
+// Stats returns one entry per function, in the order of Config.Functions.
+func (s *Service) Stats() []Stats {
+	all := make([]Stats, 0, len(s.names))
+	for _, name := range s.names {
+		all = append(all, s.pools[name].snapshot())
+	}
+	return all
+}

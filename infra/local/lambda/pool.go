@@ -1,0 +1,236 @@
+package lambda
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxColdStarts is how many cold start durations are kept.
+const maxColdStarts = 100
+
+// pool has the processes of one function.
+//
+// Calls wait in the queue only while every process is at work and no further
+// one may start: whatever becomes free goes to the first in the queue, never
+// around it.
+type pool struct {
+	fn      Function
+	cfg     Config
+	counter *sync.WaitGroup // Service.processes
+
+	mu     sync.Mutex
+	closed bool
+	all    map[*process]struct{} // including those that start or end
+	idle   []*process            // the most recently used last
+	queue  []chan *process       // each of capacity 1; closed when the pool is
+	stats  Stats
+}
+
+func newPool(fn Function, cfg Config, counter *sync.WaitGroup) *pool {
+	return &pool{fn: fn, cfg: cfg, counter: counter, all: make(map[*process]struct{}), stats: Stats{Name: fn.Name}}
+}
+
+// result is how an invocation ended.
+type result struct {
+	payload       []byte
+	functionError string
+	err           error
+}
+
+func (p *pool) invoke(ctx context.Context, payload []byte) (result, error) {
+	proc, err := p.acquire(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	inv := newInvocation(payload)
+	// Not bound to ctx any more: Lambda does not cancel an invocation.
+	go p.carryOut(proc, inv)
+	select {
+	case res := <-inv.result:
+		return res, res.err
+	case <-ctx.Done():
+		return result{}, ctx.Err()
+	}
+}
+
+// carryOut takes an invocation to its end. It needs more than one process when
+// an idle one turns out to have ended unnoticed.
+func (p *pool) carryOut(proc *process, inv *invocation) {
+	for !p.run(proc, inv) {
+		var err error
+		if proc, err = p.acquire(context.Background()); err != nil {
+			inv.result <- result{err: err}
+			return
+		}
+	}
+}
+
+// acquire returns an idle process, or one that is still to be started, which
+// the caller must do.
+func (p *pool) acquire(ctx context.Context) (*process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if last := len(p.idle) - 1; last >= 0 {
+		proc := p.idle[last]
+		p.idle = p.idle[:last]
+		proc.expiry.Stop()
+		p.mu.Unlock()
+		return proc, nil
+	}
+	if len(p.all) < p.fn.MaxProcesses {
+		proc := p.add()
+		p.mu.Unlock()
+		return proc, nil
+	}
+	turn := make(chan *process, 1)
+	p.queue = append(p.queue, turn)
+	p.mu.Unlock()
+	return p.wait(ctx, turn)
+}
+
+func (p *pool) wait(ctx context.Context, turn chan *process) (*process, error) {
+	limit := time.NewTimer(p.cfg.QueueWait)
+	defer limit.Stop()
+	var gaveUp error
+	select {
+	case proc, open := <-turn:
+		if !open {
+			return nil, ErrClosed
+		}
+		return proc, nil
+	case <-ctx.Done():
+		gaveUp = fmt.Errorf("%w: all %d processes are busy: %w", ErrTooManyRequests, p.fn.MaxProcesses, ctx.Err())
+	case <-limit.C:
+		gaveUp = fmt.Errorf("%w: all %d processes stayed busy for %v", ErrTooManyRequests, p.fn.MaxProcesses, p.cfg.QueueWait)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.queue, turn); i >= 0 {
+		p.queue = slices.Delete(p.queue, i, i+1)
+		return nil, gaveUp
+	}
+	// It was this call's turn in the same moment; turn has been filled or closed.
+	if proc, open := <-turn; open {
+		return proc, nil
+	}
+	return nil, ErrClosed
+}
+
+// add makes a process that is still to be started. p.mu is held.
+func (p *pool) add() *process {
+	proc := newProcess(p)
+	p.all[proc] = struct{}{}
+	p.counter.Add(1)
+	return proc
+}
+
+// release takes back a process that has asked for its next invocation.
+func (p *pool) release(proc *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, here := p.all[proc]; !here {
+		return // it has ended meanwhile
+	}
+	if p.closed {
+		proc.kill()
+		return
+	}
+	if len(p.queue) > 0 {
+		p.nextInQueue() <- proc
+		return
+	}
+	p.idle = append(p.idle, proc)
+	proc.expiry = time.AfterFunc(p.cfg.IdleAfter, func() { p.expire(proc) })
+}
+
+// expire ends a process that has been idle for too long.
+func (p *pool) expire(proc *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(p.idle, proc); i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
+		proc.kill()
+	}
+}
+
+// remove forgets a process that has ended, or did not start, and lets the first
+// in the queue start another.
+func (p *pool) remove(proc *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, proc)
+	if i := slices.Index(p.idle, proc); i >= 0 {
+		p.idle = slices.Delete(p.idle, i, i+1)
+		proc.expiry.Stop()
+	}
+	if len(p.queue) > 0 { // never so in a closed pool
+		p.nextInQueue() <- p.add()
+	}
+}
+
+func (p *pool) nextInQueue() chan<- *process {
+	turn := p.queue[0]
+	p.queue = slices.Delete(p.queue, 0, 1)
+	return turn
+}
+
+// close refuses calls, those in the queue too, and ends idle processes.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, turn := range p.queue {
+		close(turn)
+	}
+	p.queue = nil
+	for _, proc := range p.idle {
+		proc.expiry.Stop()
+		proc.kill()
+	}
+	p.idle = nil
+}
+
+// killAll ends every process and returns how many were not ending already.
+func (p *pool) killAll() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	killed := 0
+	for proc := range p.all {
+		if proc.kill() {
+			killed++
+		}
+	}
+	return killed
+}
+
+func (p *pool) snapshot() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Processes, s.Idle, s.Waiting = len(p.all), len(p.idle), len(p.queue)
+	s.ColdStarts = slices.Clone(s.ColdStarts)
+	return s
+}
+
+// count changes the statistics.
+func (p *pool) count(change func(*Stats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.stats)
+}
+
+func (s *Stats) addColdStart(d time.Duration) {
+	if len(s.ColdStarts) == maxColdStarts {
+		s.ColdStarts = s.ColdStarts[1:]
+	}
+	s.ColdStarts = append(s.ColdStarts, d)
+}
