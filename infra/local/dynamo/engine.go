@@ -1,0 +1,234 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"inorder/infra/local/child"
+)
+
+const (
+	// startTimeout bounds one start. A large data file opens in milliseconds,
+	// a busy machine needs more.
+	startTimeout = 30 * time.Second
+	// startAttempts is how many ports are tried. A port is only lost to a
+	// process that takes it between our choice and dynoxide's bind.
+	startAttempts = 5
+	// stopGrace is how long dynoxide may take to finish its requests.
+	stopGrace  = 3 * time.Second
+	probeEvery = 5 * time.Millisecond
+)
+
+// Config describes an engine to start.
+type Config struct {
+	// Binary is the path of dynoxide, see [Find].
+	Binary string
+	// DataFile is the SQLite file that keeps the data; its folder is made.
+	// Empty: the data lives in memory and ends with the engine. Nothing stops
+	// two engines from opening one file, so the caller has to lock it.
+	DataFile string
+	// Reaper guards the process against outliving this one. If it is nil a
+	// watching shell does the same, which needs no support by the program, as
+	// in tests.
+	Reaper *child.Reaper
+	// Output, if set, gets each line that the engine writes. It is called from
+	// two goroutines, but not at the same time for one stream.
+	Output func(line string)
+}
+
+// Engine is a running dynoxide.
+type Engine struct {
+	endpoint string
+	proc     process
+	log      *output
+	stopping atomic.Bool
+}
+
+// process is what an engine needs of [child.Process].
+type process interface {
+	Wait() error
+	Done() <-chan struct{}
+	Kill() error
+	Stop(grace time.Duration)
+}
+
+// errPortTaken asks for another try with another port.
+var errPortTaken = errors.New("the port was taken")
+
+// Start starts dynoxide on a free port of 127.0.0.1 and returns when it answers.
+// ctx bounds the start only; call [Engine.Stop] in the end.
+func Start(ctx context.Context, cfg Config) (*Engine, error) {
+	if cfg.DataFile != "" {
+		if err := os.MkdirAll(filepath.Dir(cfg.DataFile), 0o755); err != nil {
+			return nil, fmt.Errorf("making the folder of the data file: %w", err)
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		// dynoxide takes port 0 but does not tell which port it got.
+		port, err := freePort()
+		if err != nil {
+			return nil, fmt.Errorf("starting dynoxide: %w", err)
+		}
+		e, err := startOn(ctx, cfg, port)
+		if err == nil {
+			return e, nil
+		}
+		if attempt == startAttempts || !errors.Is(err, errPortTaken) {
+			return nil, fmt.Errorf("starting dynoxide: %w", err)
+		}
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func startOn(ctx context.Context, cfg Config, port int) (*Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	args := []string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}
+	if cfg.DataFile != "" {
+		args = append(args, "--db-path", cfg.DataFile)
+	}
+	e := &Engine{endpoint: "http://" + address, log: newOutput("listening on http://"+address, cfg.Output)}
+	if err := e.spawn(cfg, args); err != nil {
+		return nil, err
+	}
+	if err := e.awaitReady(ctx); err != nil {
+		e.stopping.Store(true)
+		e.proc.Stop(0)
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) spawn(cfg Config, args []string) error {
+	stdout, stderr := e.log.stream(), e.log.stream()
+	if cfg.Reaper == nil {
+		p, err := startWatched(cfg.Binary, args, stdout, stderr)
+		if err != nil {
+			return err
+		}
+		e.proc = p
+		return nil
+	}
+	cmd := exec.Command(cfg.Binary, args...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	p, err := cfg.Reaper.Start(cmd)
+	if err != nil {
+		return err
+	}
+	e.proc = p
+	return nil
+}
+
+// awaitReady waits until this very process serves. An answer on the port alone
+// would not prove that: another server may have taken the port first. dynoxide
+// writes "listening on" after it has bound the port, exclusively, so the line
+// in the output of our child does.
+func (e *Engine) awaitReady(ctx context.Context) error {
+	select {
+	case <-e.log.seen:
+	case <-e.proc.Done():
+		return e.failedStart()
+	case <-ctx.Done():
+		return fmt.Errorf("it does not listen on %s: %w", e.endpoint, ctx.Err())
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		err := probe(ctx, client, e.endpoint)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-e.proc.Done():
+			return e.failedStart()
+		case <-ctx.Done():
+			return fmt.Errorf("it does not answer on %s: %w", e.endpoint, err)
+		}
+	}
+}
+
+func probe(ctx context.Context, client *http.Client, endpoint string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s", resp.Status)
+	}
+	return nil
+}
+
+// failedStart explains the end of a process that never served.
+func (e *Engine) failedStart() error {
+	err := e.proc.Wait()
+	said := e.log.tail()
+	if lower := strings.ToLower(said); strings.Contains(lower, "already in use") || strings.Contains(lower, "address in use") {
+		return fmt.Errorf("%w: %s", errPortTaken, said)
+	}
+	return fmt.Errorf("it ended (%s): %s", exitText(err), said)
+}
+
+// Endpoint is the URL for the SDK, such as http://127.0.0.1:40123.
+func (e *Engine) Endpoint() string { return e.endpoint }
+
+// Done is closed when the engine has ended, by [Engine.Stop] or by itself.
+func (e *Engine) Done() <-chan struct{} { return e.proc.Done() }
+
+// Err tells after Done why the engine ended by itself. It is nil while it runs
+// and when [Engine.Stop] ended it.
+func (e *Engine) Err() error {
+	select {
+	case <-e.proc.Done():
+	default:
+		return nil
+	}
+	if e.stopping.Load() {
+		return nil
+	}
+	return fmt.Errorf("dynoxide ended unexpectedly (%s): %s", exitText(e.proc.Wait()), e.log.tail())
+}
+
+// Stop ends the engine and returns when it is gone: politely at first, with
+// SIGKILL after three seconds or when ctx is done. A data file is safe either
+// way. It may be called more than once.
+func (e *Engine) Stop(ctx context.Context) {
+	e.stopping.Store(true)
+	release := context.AfterFunc(ctx, func() { _ = e.proc.Kill() })
+	defer release()
+	e.proc.Stop(stopGrace)
+}
+
+func exitText(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}

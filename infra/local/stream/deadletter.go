@@ -1,0 +1,123 @@
+package stream
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Why a batch was given up.
+const (
+	retriesExhausted  = "RetryAttemptsExhausted"
+	recordAgeExceeded = "RecordAgeExceeded"
+)
+
+// deadLetter is what Lambda sends to the on-failure destination of a DynamoDB
+// mapping. It has the place of the records in the stream, not the records.
+type deadLetter struct {
+	RequestContext  requestContext   `json:"requestContext"`
+	ResponseContext *responseContext `json:"responseContext,omitempty"` // nil: never invoked
+	Version         string           `json:"version"`
+	Timestamp       string           `json:"timestamp"`
+	Batch           batchInfo        `json:"DDBStreamBatchInfo"`
+}
+
+type requestContext struct {
+	RequestID              string `json:"requestId"`
+	FunctionARN            string `json:"functionArn"`
+	Condition              string `json:"condition"`
+	ApproximateInvokeCount int    `json:"approximateInvokeCount"`
+}
+
+type responseContext struct {
+	StatusCode      int    `json:"statusCode"`
+	ExecutedVersion string `json:"executedVersion"`
+	FunctionError   string `json:"functionError,omitempty"`
+}
+
+type batchInfo struct {
+	ShardID             string `json:"shardId"`
+	StartSequenceNumber string `json:"startSequenceNumber"`
+	EndSequenceNumber   string `json:"endSequenceNumber"`
+	FirstArrival        string `json:"approximateArrivalOfFirstRecord"`
+	LastArrival         string `json:"approximateArrivalOfLastRecord"`
+	BatchSize           int    `json:"batchSize"`
+	StreamARN           string `json:"streamArn"`
+}
+
+// deadLetterRecord describes a batch that is given up.
+func (p *Poller) deadLetterRecord(shard, condition string, j *job) ([]byte, error) {
+	first, last := j.records[0], j.records[len(j.records)-1]
+	d := deadLetter{
+		RequestContext: requestContext{
+			// The invoker does not tell the ids of its requests.
+			RequestID:              newUUID(),
+			FunctionARN:            p.m.FunctionARN,
+			Condition:              condition,
+			ApproximateInvokeCount: j.invocations,
+		},
+		Version:   "1.0",
+		Timestamp: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
+		Batch: batchInfo{
+			ShardID:             shard,
+			StartSequenceNumber: first.sequence,
+			EndSequenceNumber:   last.sequence,
+			FirstArrival:        first.created.UTC().Format(time.RFC3339),
+			LastArrival:         last.created.UTC().Format(time.RFC3339),
+			BatchSize:           len(j.records),
+			StreamARN:           p.arn,
+		},
+	}
+	if j.invocations > 0 {
+		d.ResponseContext = &responseContext{StatusCode: 200, ExecutedVersion: "$LATEST", FunctionError: j.functionError}
+	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a dead-letter record: %w", err)
+	}
+	return data, nil
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// FileDeadLetter returns a function for [Config.DeadLetter] that appends each
+// record as a line of JSON to the file at path, which it makes when the first
+// one comes, and syncs it to disk. Several mappings can share the function.
+func FileDeadLetter(path string) func(context.Context, []byte) error {
+	var mu sync.Mutex
+	return func(_ context.Context, record []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := appendLine(path, record); err != nil {
+			return fmt.Errorf("storing a dead-letter record: %w", err)
+		}
+		return nil
+	}
+}
+
+func appendLine(path string, line []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(append(line[:len(line):len(line)], '\n')); err != nil {
+		return err
+	}
+	return f.Sync()
+}

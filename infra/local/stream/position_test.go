@@ -1,0 +1,333 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/stream"
+)
+
+// logBuffer collects what is logged.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func (s *scene) withLog() *logBuffer {
+	log := &logBuffer{}
+	s.config.Log = slog.New(slog.NewTextHandler(log, nil))
+	return log
+}
+
+func TestTrimHorizonDeliversThePast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.streams.put("shard", time.Now().Add(-time.Hour), "a", "b")
+		stop := s.start(t)
+		elapse(time.Minute)
+		s.streams.put("shard", time.Now(), "c")
+		elapse(time.Minute)
+		stop()
+		require.Equal(t, []string{"1 2", "3"}, s.function.batches())
+	})
+}
+
+func TestLatestDeliversWhatComesAfterOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene("one", "two")
+		s.mapping.StartingPosition = stream.Latest
+		s.streams.put("one", time.Now(), "a")
+		p, err := stream.Open(t.Context(), s.config, s.mapping)
+		require.NoError(t, err)
+		s.streams.put("one", time.Now(), "b") // after Open, before Run
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { p.Run(ctx); close(done) }()
+		elapse(time.Minute)
+		// A shard that comes later is new: it is read from its beginning.
+		s.streams.addShard("three", "")
+		s.streams.put("three", time.Now(), "c")
+		elapse(time.Minute)
+		cancel()
+		<-done
+		require.Equal(t, []string{"2", "3"}, s.function.batches())
+	})
+}
+
+func TestLatestRestartedBeforeItsFirstRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.mapping.StartingPosition = stream.Latest
+		s.config.CheckpointDir = t.TempDir()
+		s.streams.page = 1 // the rule holds beyond the first page
+		s.streams.put("shard", time.Now().Add(-time.Hour), "a", "b", "c")
+		s.run(t, 10*time.Second)
+		s.streams.put("shard", time.Now(), "d") // while nothing runs
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"4"}, s.function.batches(), "nothing of the past, and nothing lost")
+	})
+}
+
+func TestRestartGoesOnAfterTheLastBatchThatWasDone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		dir := filepath.Join(t.TempDir(), "positions")
+		s.config.CheckpointDir = dir
+		s.mapping.BatchSize = 2
+		s.function.handle = poison("3")
+		s.streams.put("shard", time.Now(), "a", "b", "c", "d")
+		s.run(t, 10*time.Second)
+		require.Equal(t, "1 2", s.function.batches()[0])
+
+		s.function.handle, s.function.calls = nil, nil
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"3 4"}, s.function.batches())
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"3 4"}, s.function.batches(), "everything is done")
+
+		files, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Len(t, files, 1, "one small file, and no temporary one")
+
+		other := s.mapping
+		other.Name = "Another"
+		s.mapping = other
+		s.function.calls = nil
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"1 2", "3 4"}, s.function.batches(), "each mapping has its own position")
+	})
+}
+
+func TestPositionMovesOverFilteredRecords(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.config.CheckpointDir = t.TempDir()
+		s.mapping.Filters = filters(`{"dynamodb": {"Keys": {"id": {"S": ["b"]}}}}`)
+		s.streams.put("shard", time.Now(), "a", "b", "a", "b", "a")
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"2 4"}, s.function.batches())
+
+		s.mapping.Filters = nil
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"2 4"}, s.function.batches(), "what was filtered does not come back")
+	})
+}
+
+func TestDamagedPositionsStartAtTheOldestRecord(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{"empty": "", "garbage": "\x00\x00\x00", "half": `{"streamArn":"arn`, "no stream": "{}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene()
+				log := s.withLog()
+				s.mapping.StartingPosition = stream.Latest
+				s.config.CheckpointDir = t.TempDir()
+				require.NoError(t, os.WriteFile(filepath.Join(s.config.CheckpointDir, "FanoutHeads.json"), []byte(content), 0o600))
+				s.streams.put("shard", time.Now(), "a")
+				s.run(t, 10*time.Second)
+				require.Equal(t, []string{"1"}, s.function.batches(), "rather twice than never")
+				require.Contains(t, log.String(), "damaged")
+			})
+		})
+	}
+}
+
+func TestPositionsOfAnotherStreamAreNotUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.config.CheckpointDir = t.TempDir()
+		s.streams.put("shard", time.Now(), "a", "b")
+		s.run(t, 10*time.Second)
+
+		// The table was made anew: the same shard id, sequence numbers from 1.
+		s2 := newScene()
+		s2.streams.arn = strings.Replace(streamARN, "2026-11-29", "2026-11-30", 1)
+		s2.mapping.StreamARN = s2.streams.arn
+		s2.config.CheckpointDir = s.config.CheckpointDir
+		log := s2.withLog()
+		s2.streams.put("shard", time.Now(), "c", "d", "e")
+		s2.run(t, 10*time.Second)
+		require.Equal(t, []string{"1 2 3"}, s2.function.batches())
+		require.Contains(t, log.String(), "new stream")
+	})
+}
+
+func TestTrimmedPositionGoesOnWithTheOldestRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		log := s.withLog()
+		s.config.CheckpointDir = t.TempDir()
+		s.streams.put("shard", time.Now(), "a", "b", "c", "d")
+		s.mapping.BatchSize = 1
+		s.function.handle = poison("2")
+		s.run(t, 10*time.Second)
+		s.streams.trim("shard", 2)
+		s.function.handle, s.function.calls = nil, nil
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"3", "4"}, s.function.batches())
+		require.Contains(t, log.String(), "records were lost")
+	})
+}
+
+func TestTrimmedIteratorGoesOnWithTheOldestRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.streams.page = 1
+		s.mapping.BatchSize = 1
+		s.function.handle = func(int, []events.DynamoDBEventRecord) (string, string, error) {
+			time.Sleep(time.Minute) // the lane is full, the reader waits
+			return "null", "", nil
+		}
+		s.streams.put("shard", time.Now(), "a", "b", "c", "d", "e", "f")
+		stop := s.start(t)
+		elapse(10 * time.Second)
+		s.streams.trim("shard", 5)
+		elapse(10 * time.Minute)
+		stop()
+		batches := s.function.batches()
+		require.Equal(t, "6", batches[len(batches)-1])
+		require.NotContains(t, batches, "5")
+	})
+}
+
+func TestExpiredIteratorsAreReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		stop := s.start(t)
+		s.streams.put("shard", time.Now(), "a")
+		elapse(10 * time.Second)
+		s.streams.expireIterators()
+		s.streams.put("shard", time.Now(), "b")
+		elapse(10 * time.Second)
+		stop()
+		require.Equal(t, []string{"1", "2"}, s.function.batches(), "nothing is lost or repeated")
+	})
+}
+
+func TestErrorsOfTheStreamAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		log := s.withLog()
+		s.streams.put("shard", time.Now(), "a")
+		s.streams.fail(errors.New("connection refused"), &types.LimitExceededException{}, &types.InternalServerError{})
+		s.run(t, 10*time.Second)
+		require.Equal(t, []string{"1"}, s.function.batches())
+		require.Contains(t, log.String(), "connection refused")
+	})
+}
+
+func TestChildrenWaitForTheirParent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene("parent")
+		s.streams.addShard("left", "parent")
+		s.streams.addShard("right", "parent")
+		s.streams.addShard("grandchild", "left")
+		s.streams.addShard("orphan", "long gone")
+		s.config.CheckpointDir = t.TempDir()
+		s.streams.put("parent", time.Now(), "a") // 1
+		s.streams.put("left", time.Now(), "a")   // 2
+		s.streams.put("right", time.Now(), "b")  // 3
+		s.streams.put("grandchild", time.Now(), "a")
+		s.streams.put("orphan", time.Now(), "z") // 5
+		for _, id := range []string{"parent", "left"} {
+			s.streams.closeShard(id)
+		}
+		s.function.handle = poison("1")
+		stop := s.start(t)
+		elapse(time.Minute)
+		for _, b := range s.function.batches() {
+			require.Contains(t, []string{"1", "5"}, b, "children wait while the parent fails")
+		}
+		stop()
+
+		s.function.handle, s.function.calls = nil, nil
+		s.run(t, time.Minute)
+		batches := strings.Join(s.function.batches(), " ")
+		require.Regexp(t, `^1 .*2.*4`, batches)
+		require.ElementsMatch(t, []string{"1", "2", "3", "4"}, s.function.batches())
+
+		s.function.calls = nil
+		s.run(t, time.Minute)
+		require.Empty(t, s.function.batches(), "shards that ended are not read again")
+	})
+}
+
+func TestAnEndedShardLeadsToItsChildrenAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene("parent")
+		stop := s.start(t)
+		elapse(500 * time.Millisecond)
+		s.streams.put("parent", time.Now(), "a")
+		s.streams.addShard("child", "parent")
+		s.streams.put("child", time.Now(), "a")
+		s.streams.closeShard("parent")
+		elapse(2 * time.Second) // two polls, and less than a refresh
+		stop()
+		require.Equal(t, []string{"1", "2"}, s.function.batches())
+	})
+}
+
+func TestAShardThatIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene("old")
+		s.streams.addShard("child", "old")
+		stop := s.start(t)
+		elapse(2 * time.Second)
+		s.streams.put("child", time.Now(), "a")
+		s.streams.mu.Lock()
+		s.streams.shards = s.streams.shards[1:] // after 24 hours
+		s.streams.mu.Unlock()
+		elapse(time.Minute)
+		stop()
+		require.Equal(t, []string{"1"}, s.function.batches())
+	})
+}
+
+func TestIdlePolling(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.config.PollInterval = 0 // the default
+		s.run(t, 10*time.Second)
+		require.InDelta(t, 500, s.streams.reads, 20, "every 20 ms")
+	})
+}
