@@ -1,0 +1,184 @@
+package template
+
+const (
+	typeFunction      = "AWS::Serverless::Function"
+	typeWebSocketAPI  = "AWS::Serverless::WebSocketApi"
+	typeRouteResponse = "AWS::ApiGatewayV2::RouteResponse"
+	typeMapping       = "AWS::Lambda::EventSourceMapping"
+	typeTable         = "AWS::DynamoDB::Table"
+	typeQueue         = "AWS::SQS::Queue"
+
+	typeRoute = "AWS::ApiGatewayV2::Route" // made by SAM from the API's Routes
+	typeStage = "AWS::ApiGatewayV2::Stage" // made by SAM for the API
+)
+
+// kind is what references to a resource of one type give. The patterns may use
+// {name} {id} {hash} {region} {account} {partition} {suffix} {stack}, as the resource
+// type's "Return values" in the CloudFormation reference describe them.
+type kind struct {
+	nameProperty string // the property that gives {name}; else it is made up
+	ref          string
+	attrs        map[string]string // of Fn::GetAtt
+
+	// properties are those that the local cloud reads, or that have no meaning on
+	// one machine. nil: nothing in the resource has, and nothing is checked.
+	properties map[string]bool
+
+	note string // why the resource has no effect, if the user may expect one
+}
+
+var kinds = map[string]kind{
+	typeFunction: {
+		nameProperty: "FunctionName",
+		ref:          "{name}",
+		attrs:        map[string]string{"Arn": "arn:{partition}:lambda:{region}:{account}:function:{name}"},
+		properties: set(`Architectures CodeUri Environment Events FunctionName Handler MemorySize PackageType
+			ReservedConcurrentExecutions Runtime Timeout
+
+			AssumeRolePolicyDocument AutoPublishAlias AutoPublishAliasAllProperties AutoPublishCodeSha256
+			CodeSigningConfigArn DeadLetterQueue DeploymentPreference Description EphemeralStorage
+			EventInvokeConfig KmsKeyArn LoggingConfig PermissionsBoundary Policies PropagateTags
+			ProvisionedConcurrencyConfig RecursiveLoop Role RolePath RuntimeManagementConfig SnapStart
+			SourceKMSKeyArn Tags Tracing VersionDeletionPolicy VersionDescription VpcConfig`),
+	},
+	typeWebSocketAPI: {
+		ref:   "{apiID}",
+		attrs: map[string]string{"ApiId": "{apiID}", "ApiEndpoint": "wss://{apiID}.execute-api.{region}.{suffix}"},
+		properties: set(`Auth RouteSelectionExpression Routes StageName StageVariables
+
+			AccessLogSettings ApiKeySelectionExpression DefaultRouteSettings Description
+			DisableExecuteApiEndpoint DisableSchemaValidation Domain FailOnWarnings IpAddressType Name
+			PropagateTags RouteSettings Tags`),
+	},
+	typeRouteResponse: {
+		ref:        "{hash}",
+		attrs:      map[string]string{"RouteResponseId": "{hash}"},
+		properties: set(`ApiId RouteId RouteResponseKey`),
+	},
+	typeMapping: {
+		ref:   "{hash}",
+		attrs: map[string]string{"Id": "{hash}"},
+		properties: union(mappingProperties, set(`EventSourceArn FunctionName
+			Tags`)),
+	},
+	typeTable: {
+		nameProperty: "TableName",
+		ref:          "{name}",
+		attrs: map[string]string{
+			"Arn":       "arn:{partition}:dynamodb:{region}:{account}:table/{name}",
+			"StreamArn": "arn:{partition}:dynamodb:{region}:{account}:table/{name}/stream/2026-01-01T00:00:00.000",
+		},
+		properties: set(`AttributeDefinitions GlobalSecondaryIndexes KeySchema LocalSecondaryIndexes
+			StreamSpecification TableName TimeToLiveSpecification
+
+			BillingMode ContributorInsightsSpecification DeletionProtectionEnabled OnDemandThroughput
+			PointInTimeRecoverySpecification ProvisionedThroughput ResourcePolicy SSESpecification
+			TableClass Tags WarmThroughput`),
+	},
+	typeQueue: {
+		nameProperty: "QueueName",
+		ref:          "https://sqs.{region}.{suffix}/{account}/{name}",
+		attrs: map[string]string{
+			"Arn":       "arn:{partition}:sqs:{region}:{account}:{name}",
+			"QueueName": "{name}",
+			"QueueUrl":  "https://sqs.{region}.{suffix}/{account}/{name}",
+		},
+		properties: set(`FifoQueue QueueName
+
+			DelaySeconds KmsDataKeyReusePeriodSeconds KmsMasterKeyId MaximumMessageSize
+			MessageRetentionPeriod ReceiveMessageWaitTimeSeconds RedriveAllowPolicy RedrivePolicy
+			SqsManagedSseEnabled Tags VisibilityTimeout`),
+	},
+
+	// What follows has an id for references and no effect on one machine.
+
+	"AWS::ApiGateway::Account":                    {ref: "{hash}"},
+	"AWS::ApplicationAutoScaling::ScalableTarget": {ref: "{hash}"},
+	"AWS::ApplicationAutoScaling::ScalingPolicy":  {ref: "{hash}"},
+	"AWS::Budgets::Budget":                        {ref: "{name}"},
+	"AWS::CloudWatch::Alarm":                      alarm,
+	"AWS::CloudWatch::AnomalyDetector":            {ref: "{hash}"},
+	"AWS::CloudWatch::CompositeAlarm":             alarm,
+	"AWS::CloudWatch::Dashboard":                  {nameProperty: "DashboardName", ref: "{name}"},
+	"AWS::IAM::ManagedPolicy":                     {nameProperty: "ManagedPolicyName", ref: "arn:{partition}:iam::{account}:policy/{name}", attrs: map[string]string{"PolicyArn": "arn:{partition}:iam::{account}:policy/{name}"}},
+	"AWS::IAM::Policy":                            {nameProperty: "PolicyName", ref: "{name}"},
+	"AWS::IAM::Role":                              {nameProperty: "RoleName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:iam::{account}:role/{name}", "RoleId": "{hash}"}},
+	"AWS::KMS::Alias":                             {nameProperty: "AliasName", ref: "{name}"},
+	"AWS::KMS::Key":                               {ref: "{hash}", attrs: map[string]string{"Arn": "arn:{partition}:kms:{region}:{account}:key/{hash}", "KeyId": "{hash}"}},
+	"AWS::Lambda::EventInvokeConfig":              {ref: "{hash}"},
+	"AWS::Lambda::Permission":                     {ref: "{hash}", attrs: map[string]string{"Id": "{hash}"}},
+	"AWS::Logs::LogGroup":                         {nameProperty: "LogGroupName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:logs:{region}:{account}:log-group:{name}:*"}},
+	"AWS::Logs::MetricFilter":                     {nameProperty: "FilterName", ref: "{name}"},
+	"AWS::Logs::QueryDefinition":                  {ref: "{hash}"},
+	"AWS::ResourceGroups::Group":                  {ref: "{name}"},
+	"AWS::S3::Bucket":                             bucket,
+	"AWS::S3::BucketPolicy":                       {ref: "{hash}"},
+	"AWS::SNS::Subscription":                      {ref: "arn:{partition}:sns:{region}:{account}:{hash}"},
+	"AWS::SNS::Topic":                             {nameProperty: "TopicName", ref: "arn:{partition}:sns:{region}:{account}:{name}", attrs: map[string]string{"TopicArn": "arn:{partition}:sns:{region}:{account}:{name}", "TopicName": "{name}"}},
+	"AWS::SNS::TopicPolicy":                       {ref: "{hash}"},
+	"AWS::SQS::QueuePolicy":                       {ref: "{hash}"},
+	"AWS::Events::Rule":                           {nameProperty: "Name", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:events:{region}:{account}:rule/{name}"}, note: byHand},
+	"AWS::Scheduler::Schedule":                    {nameProperty: "Name", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:scheduler:{region}:{account}:schedule/default/{name}"}, note: byHand},
+}
+
+const byHand = "nothing triggers it locally; its function is invoked by hand only"
+
+var alarm = kind{nameProperty: "AlarmName", ref: "{name}",
+	attrs: map[string]string{"Arn": "arn:{partition}:cloudwatch:{region}:{account}:alarm:{name}"}}
+
+var bucket = kind{nameProperty: "BucketName", ref: "{name}", attrs: map[string]string{
+	"Arn":                "arn:{partition}:s3:::{name}",
+	"DomainName":         "{name}.s3.{suffix}",
+	"RegionalDomainName": "{name}.s3.{region}.{suffix}",
+}}
+
+// generated are the kinds of resources that SAM makes out of the template's.
+var generated = map[string]kind{
+	typeRoute:                        {ref: "{hash}", attrs: map[string]string{"RouteId": "{hash}"}},
+	typeStage:                        {ref: "{stage}"},
+	"AWS::ApiGatewayV2::Integration": {ref: "{hash}", attrs: map[string]string{"IntegrationId": "{hash}"}},
+	"AWS::ApiGatewayV2::Authorizer":  {ref: "{hash}", attrs: map[string]string{"AuthorizerId": "{hash}"}},
+	"AWS::IAM::Role":                 {ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:iam::{account}:role/{name}", "RoleId": "{hash}"}},
+	"AWS::Lambda::Permission":        {ref: "{hash}"},
+	typeMapping:                      {ref: "{hash}", attrs: map[string]string{"Id": "{hash}"}},
+}
+
+// mappingProperties are what a stream mapping has in common as an event of a
+// function and as a resource.
+var mappingProperties = set(`BatchSize BisectBatchOnFunctionError DestinationConfig Enabled FilterCriteria
+	FunctionResponseTypes MaximumBatchingWindowInSeconds MaximumRecordAgeInSeconds
+	MaximumRetryAttempts ParallelizationFactor StartingPosition
+
+	KmsKeyArn LoggingConfig MetricsConfig`)
+
+// globals are the properties that SAM takes from Globals, for the types that run here.
+var globals = map[string]struct {
+	typ        string
+	properties map[string]bool
+}{
+	"Function": {typeFunction, minus(kinds[typeFunction].properties,
+		`AutoPublishCodeSha256 Events FunctionName PackageType Policies Role VersionDescription`)},
+	"WebSocketApi": {typeWebSocketAPI, minus(kinds[typeWebSocketAPI].properties,
+		`Auth Description Name Routes StageName`)},
+}
+
+// otherGlobals are for resource types that do not run here, so they change nothing.
+var otherGlobals = set(`Api CapacityProvider HttpApi LayerVersion MicroVMImage NetworkConnector SimpleTable StateMachine`)
+
+func union(a, b map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range []map[string]bool{a, b} {
+		for k := range m {
+			out[k] = true
+		}
+	}
+	return out
+}
+
+func minus(a map[string]bool, words string) map[string]bool {
+	out := union(a, nil)
+	for w := range set(words) {
+		delete(out, w)
+	}
+	return out
+}

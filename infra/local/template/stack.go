@@ -1,0 +1,466 @@
+package template
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// stack evaluates the document. What it returns is only good if no mistake was reported.
+func (e *evaluation) stack() *Stack {
+	for key := range entries(e.root) {
+		if !sections[key.Value] {
+			e.fail(key, "the local cloud does not know the section %s", key.Value)
+		}
+	}
+	e.readParameters()
+	e.readResources()
+	e.readConditions()
+	e.checkNames()
+	if e.checkCycles() {
+		return nil // evaluating names would not end
+	}
+	s := &Stack{
+		File:       e.file,
+		Name:       e.StackName,
+		Region:     e.Region,
+		AccountID:  e.AccountID,
+		Parameters: map[string]string{},
+	}
+	for name, p := range e.params {
+		s.Parameters[name] = p.value
+	}
+	e.build(s)
+	s.Outputs = e.outputs()
+	s.Ignored = e.ignored
+	return s
+}
+
+// build reads the resources that run: first the functions, then what refers to them.
+func (e *evaluation) build(s *Stack) {
+	e.uniqueNames()
+	for r := range e.existing(typeFunction) {
+		s.Functions = append(s.Functions, e.function(r))
+	}
+	for r := range e.existing(typeTable) {
+		s.Tables = append(s.Tables, e.table(r))
+	}
+	for r := range e.existing(typeQueue) {
+		s.Queues = append(s.Queues, e.queue(r))
+	}
+	for r := range e.existing(typeMapping) {
+		e.mappingResource(s, r)
+	}
+	for r := range e.existing(typeWebSocketAPI) {
+		if s.API != nil {
+			e.fail(r.node, "a second WebSocket API beside %s; the local cloud serves one", s.API.LogicalID)
+			continue
+		}
+		s.API = e.webSocketAPI(r)
+	}
+	for r := range e.existing(typeRouteResponse) {
+		e.routeResponse(s.API, r)
+	}
+	e.noteUnusedResponses(s.API)
+	for _, id := range e.order {
+		if r := e.resources[id]; r.kind.note != "" && e.exists(r) {
+			e.note(r.node, "%s", r.kind.note)
+		}
+	}
+	slices.SortFunc(s.Functions, func(a, b *Function) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
+	slices.SortFunc(s.Tables, func(a, b *Table) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
+	slices.SortFunc(s.Queues, func(a, b *Queue) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
+	for _, f := range s.Functions {
+		slices.SortFunc(f.Streams, func(a, b StreamMapping) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
+	}
+}
+
+// existing iterates over the template's resources of a type, without those that a
+// condition leaves out and those that SAM generates.
+func (e *evaluation) existing(typ string) func(yield func(*resource) bool) {
+	return func(yield func(*resource) bool) {
+		for _, id := range e.order {
+			r := e.resources[id]
+			if r.typ == typ && !r.generated && e.exists(r) && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// uniqueNames reports two functions, tables or queues that have the same physical name.
+func (e *evaluation) uniqueNames() {
+	for _, typ := range []string{typeFunction, typeTable, typeQueue} {
+		owner := map[string]string{}
+		for r := range e.existing(typ) {
+			name, ok := e.expand(r, "{name}")
+			switch first, taken := owner[name]; {
+			case !ok:
+			case taken:
+				e.fail(r.node, "has the same %s as %s: %s", r.kind.nameProperty, first, name)
+			default:
+				owner[name] = r.id
+			}
+		}
+	}
+}
+
+// properties reads a resource's properties; a resource without any has an empty mapping.
+func (e *evaluation) properties(r *resource) object {
+	if r.props != nil {
+		return object{e, r.props}
+	}
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	at := e.places[r.node]
+	e.places[n] = place{at.path + ".Properties", at.line}
+	return object{e, n}
+}
+
+func (e *evaluation) line(r *resource) int { return e.places[r.node].line }
+
+// Limits of a function: "Lambda quotas" in the AWS Lambda developer guide.
+const (
+	maxTimeoutSeconds = 900
+	maxMemoryMB       = 10240
+)
+
+func (e *evaluation) function(r *resource) *Function {
+	o := e.properties(r)
+	f := &Function{
+		LogicalID:           r.id,
+		Name:                e.value(r, "{name}"),
+		ARN:                 e.value(r, r.kind.attrs["Arn"]),
+		Handler:             o.text("Handler"),
+		Architectures:       e.architectures(o),
+		Timeout:             time.Duration(o.int("Timeout", 3, 1, maxTimeoutSeconds)) * time.Second,
+		MemoryMB:            o.int("MemorySize", 128, 128, maxMemoryMB),
+		ReservedConcurrency: e.reserved(o),
+		Environment:         e.environment(o),
+		Build:               e.buildOf(r),
+		Line:                e.line(r),
+	}
+	n := o.get("PackageType")
+	if s, ok := e.filled(n); ok && s != "Zip" {
+		e.fail(n, "the local cloud runs functions of PackageType Zip only, not %s", s)
+		return f // an image has neither a runtime nor code
+	}
+	f.Runtime = e.runtime(o)
+	f.CodeURI = e.codeURI(o)
+	if events, ok := o.object("Events"); ok {
+		for name, n := range events.all() {
+			e.event(f, name, n)
+		}
+	}
+	return f
+}
+
+func (e *evaluation) runtime(o object) string {
+	n := o.need("Runtime")
+	s, ok := e.filled(n)
+	if ok && s != "provided.al2023" && s != "provided.al2" {
+		e.fail(n, "the local cloud runs provided.al2023 and provided.al2 (a Go executable), not %s", s)
+	}
+	return s
+}
+
+func (e *evaluation) codeURI(o object) string {
+	n := o.need("CodeUri")
+	uri, ok := e.filled(n)
+	if !ok {
+		return ""
+	}
+	dir := uri
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(e.file), dir)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		e.fail(n, "finding the folder %s: %v", dir, err)
+		return ""
+	}
+	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
+		e.fail(n, "there is no folder %s", uri)
+	}
+	return abs
+}
+
+func (e *evaluation) architectures(o object) []string {
+	n := o.get("Architectures")
+	if n == nil {
+		return []string{"x86_64"}
+	}
+	list := e.texts(n)
+	if n != broken && (len(list) != 1 || list[0] != "x86_64" && list[0] != "arm64") {
+		e.fail(n, "want a list of one, x86_64 or arm64")
+	}
+	return list
+}
+
+func (e *evaluation) reserved(o object) int {
+	count := o.int("ReservedConcurrentExecutions", -1, 0, math.MaxInt32)
+	if count == 0 {
+		e.fail(o.get("ReservedConcurrentExecutions"), "0 keeps the function from ever running; leave it out for no limit")
+	}
+	return max(count, 0)
+}
+
+var (
+	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]+$`)
+	// reservedVariables cannot be set ("Defined runtime environment variables" in
+	// the AWS Lambda developer guide).
+	reservedVariables = set(`_HANDLER _X_AMZN_TRACE_ID AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_DEFAULT_REGION
+		AWS_EXECUTION_ENV AWS_LAMBDA_FUNCTION_MEMORY_SIZE AWS_LAMBDA_FUNCTION_NAME
+		AWS_LAMBDA_FUNCTION_VERSION AWS_LAMBDA_INITIALIZATION_TYPE AWS_LAMBDA_LOG_GROUP_NAME
+		AWS_LAMBDA_LOG_STREAM_NAME AWS_LAMBDA_RUNTIME_API AWS_REGION AWS_SECRET_ACCESS_KEY
+		AWS_SESSION_TOKEN LAMBDA_RUNTIME_DIR LAMBDA_TASK_ROOT`)
+)
+
+func (e *evaluation) environment(o object) map[string]string {
+	env := map[string]string{}
+	section, ok := o.object("Environment")
+	if !ok {
+		return env
+	}
+	section.only(set("Variables"), "Environment")
+	vars, ok := section.object("Variables")
+	if !ok {
+		return env
+	}
+	for name, n := range vars.all() {
+		switch {
+		case reservedVariables[name]:
+			e.fail(n, "Lambda reserves this variable")
+		case !variableName.MatchString(name):
+			e.fail(n, "a variable's name is a letter, then letters, digits or _")
+		}
+		env[name] = e.text(n)
+	}
+	return env
+}
+
+// buildOf reads a function's Metadata, which only `sam build` and its like look at.
+func (e *evaluation) buildOf(r *resource) Build {
+	b := Build{Line: e.line(r)}
+	metadata, ok := e.object(child(r.node, "Metadata"))
+	if !ok {
+		return b
+	}
+	if n := metadata.get("BuildMethod"); n != nil {
+		b.Method, b.Line = e.text(n), e.places[n].line
+	}
+	if properties, ok := metadata.object("BuildProperties"); ok {
+		b.TrimPath = properties.bool("TrimGoPath", false)
+	}
+	return b
+}
+
+// handEvents are the events of a function that only the cloud can raise.
+var handEvents = set(`CloudWatchEvent EventBridgeRule Schedule ScheduleV2`)
+
+func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
+	o, ok := e.object(n)
+	if !ok {
+		return
+	}
+	o.only(set("Type Properties"), "an event")
+	switch typ := o.needText("Type"); {
+	case typ == "": // reported
+	case typ == "DynamoDB":
+		n := o.need("Properties")
+		if props, ok := e.object(n); ok {
+			props.only(union(mappingProperties, set("Stream")), "a DynamoDB event")
+			e.addMapping(f, f.LogicalID+name, props, props.need("Stream"))
+		}
+	case handEvents[typ]:
+		e.note(n, "%s", byHand)
+	default:
+		e.fail(n, "the local cloud cannot raise %s events", typ)
+	}
+}
+
+func (e *evaluation) mappingResource(s *Stack, r *resource) {
+	o := e.properties(r)
+	n, stream := o.need("FunctionName"), o.need("EventSourceArn")
+	if f := e.functionAt(s, n); f != nil {
+		e.addMapping(f, r.id, o, stream)
+	}
+}
+
+// functionAt finds the function that an evaluated name or ARN means.
+func (e *evaluation) functionAt(s *Stack, n *yaml.Node) *Function {
+	name, ok := e.filled(n)
+	if !ok {
+		return nil
+	}
+	f := find(s.Functions, func(f *Function) bool { return name == f.Name || name == f.ARN })
+	if f == nil {
+		e.fail(n, "%q is no function of this template", name)
+	}
+	return f
+}
+
+// addMapping reads a stream mapping. The limits are those of Lambda's API reference,
+// CreateEventSourceMapping.
+func (e *evaluation) addMapping(f *Function, id string, o object, stream *yaml.Node) {
+	m := StreamMapping{
+		LogicalID:             id,
+		TableID:               e.tableOfStream(stream),
+		StartingPosition:      o.choice("StartingPosition", "", "LATEST", "TRIM_HORIZON"),
+		BatchSize:             o.int("BatchSize", 100, 1, 10000),
+		BatchingWindow:        time.Duration(o.int("MaximumBatchingWindowInSeconds", 0, 0, 300)) * time.Second,
+		MaxRetries:            o.int("MaximumRetryAttempts", -1, -1, 10000),
+		MaxRecordAge:          e.maxRecordAge(o),
+		BisectOnError:         o.bool("BisectBatchOnFunctionError", false),
+		ParallelizationFactor: o.int("ParallelizationFactor", 1, 1, 10),
+		Filters:               e.filters(o),
+		OnFailureQueue:        e.onFailure(o),
+		Line:                  o.line(),
+	}
+	for _, n := range o.items("FunctionResponseTypes") {
+		if s := e.text(n); s != "ReportBatchItemFailures" {
+			e.fail(n, "%q is not understood: want ReportBatchItemFailures", s)
+		}
+		m.ReportBatchItemFailures = true
+	}
+	if !o.bool("Enabled", true) {
+		e.note(o.node, "the mapping is not enabled")
+		return
+	}
+	f.Streams = append(f.Streams, m)
+}
+
+func (e *evaluation) tableOfStream(n *yaml.Node) string {
+	arn, ok := e.filled(n)
+	if !ok {
+		return ""
+	}
+	for r := range e.existing(typeTable) {
+		if child(r.props, "StreamSpecification") != nil && e.value(r, r.kind.attrs["StreamArn"]) == arn {
+			return r.id
+		}
+	}
+	e.fail(n, "%q is no stream of a table of this template", arn)
+	return ""
+}
+
+func (e *evaluation) maxRecordAge(o object) time.Duration {
+	seconds := o.int("MaximumRecordAgeInSeconds", -1, -1, 604800)
+	if seconds == -1 {
+		return -1
+	}
+	if seconds < 60 {
+		e.fail(o.get("MaximumRecordAgeInSeconds"), "want -1 or at least 60, not %d", seconds)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func (e *evaluation) filters(o object) []json.RawMessage {
+	criteria, ok := o.object("FilterCriteria")
+	if !ok {
+		return nil
+	}
+	criteria.only(set("Filters"), "FilterCriteria")
+	var list []json.RawMessage
+	for _, item := range criteria.items("Filters") {
+		filter, ok := e.object(item)
+		if !ok {
+			continue
+		}
+		filter.only(set("Pattern"), "a filter")
+		n := filter.need("Pattern")
+		pattern, ok := e.filled(n)
+		if !ok {
+			continue
+		}
+		var object map[string]any
+		if err := json.Unmarshal([]byte(pattern), &object); err != nil {
+			e.fail(n, "a pattern is a JSON object: %v", err)
+		}
+		list = append(list, json.RawMessage(pattern))
+	}
+	return list
+}
+
+func (e *evaluation) onFailure(o object) string {
+	config, ok := o.object("DestinationConfig")
+	if !ok {
+		return ""
+	}
+	config.only(set("OnFailure"), "DestinationConfig")
+	target, ok := config.object("OnFailure")
+	if !ok {
+		return ""
+	}
+	target.only(set("Destination Type"), "OnFailure") // Type is SAM's, for its policy
+	n := target.need("Destination")
+	arn, ok := e.filled(n)
+	if !ok {
+		return ""
+	}
+	for r := range e.existing(typeQueue) {
+		if e.value(r, r.kind.attrs["Arn"]) == arn {
+			return r.id
+		}
+	}
+	e.fail(n, "%q is not the ARN of a queue of this template", arn)
+	return ""
+}
+
+func (e *evaluation) queue(r *resource) *Queue {
+	o := e.properties(r)
+	if o.bool("FifoQueue", false) {
+		e.fail(o.get("FifoQueue"), "Lambda gives up records to standard queues only")
+	}
+	return &Queue{
+		LogicalID: r.id,
+		Name:      e.value(r, "{name}"),
+		ARN:       e.value(r, r.kind.attrs["Arn"]),
+		URL:       e.value(r, r.kind.ref),
+		Line:      e.line(r),
+	}
+}
+
+func (e *evaluation) outputs() map[string]string {
+	out := map[string]string{}
+	for key, n := range entries(e.section("Outputs")) {
+		o, ok := e.object(n)
+		if !ok {
+			continue
+		}
+		o.only(set("Condition Description Export Value"), "an output")
+		if c := child(n, "Condition"); c != nil {
+			if value, _ := e.condition(c, e.text(c)); !value {
+				continue
+			}
+		}
+		out[key.Value] = e.text(o.need("Value"))
+	}
+	return out
+}
+
+// qualifier matches what an alias or version adds to a function's ARN.
+var qualifier = regexp.MustCompile(`^:[A-Za-z0-9$_-]+$`)
+
+// functionOfARN finds the function that an evaluated ARN, with or without an alias, means.
+func (e *evaluation) functionOfARN(n *yaml.Node) string {
+	arn, ok := e.filled(n)
+	if !ok {
+		return ""
+	}
+	for r := range e.existing(typeFunction) {
+		rest, ok := strings.CutPrefix(arn, e.value(r, r.kind.attrs["Arn"]))
+		if ok && (rest == "" || qualifier.MatchString(rest)) {
+			return r.id
+		}
+	}
+	e.fail(n, "%q is not the ARN of a function of this template", arn)
+	return ""
+}

@@ -1,0 +1,378 @@
+package template_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/template"
+)
+
+func load(t *testing.T, o template.Options) *template.Stack {
+	t.Helper()
+	if o.Parameters == nil {
+		o.Parameters = map[string]string{}
+	}
+	if o.Parameters["JwksUrl"] == "" {
+		o.Parameters["JwksUrl"] = "http://keys"
+	}
+	stack, err := template.Load("testdata/chat.yaml", o)
+	require.NoError(t, err)
+	return stack
+}
+
+// at finds the line that is text, indentation included, in the template.
+func at(t *testing.T, text string) int {
+	t.Helper()
+	file, err := os.ReadFile("testdata/chat.yaml")
+	require.NoError(t, err)
+	i := slices.Index(strings.Split(string(file), "\n"), text)
+	require.GreaterOrEqual(t, i, 0, text)
+	return i + 1
+}
+
+func dir(t *testing.T, path string) string {
+	t.Helper()
+	abs, err := filepath.Abs(path)
+	require.NoError(t, err)
+	return abs
+}
+
+func TestLoad_Functions(t *testing.T) {
+	t.Parallel()
+	stack := load(t, template.Options{HTTPBase: "http://127.0.0.1:3000", WSBase: "ws://127.0.0.1:3000"})
+
+	var ids []string
+	for _, f := range stack.Functions {
+		ids = append(ids, f.LogicalID)
+		require.Equal(t, "provided.al2023", f.Runtime)
+		require.Equal(t, "go1.x", f.Build.Method)
+	}
+	require.Equal(t, []string{"AuthorizerFunction", "ConnectFunction", "DefaultFunction", "DisconnectFunction",
+		"FanoutFunction", "SendFunction", "SyncFunction"}, ids)
+
+	require.Equal(t, &template.Function{
+		LogicalID:     "SendFunction",
+		Name:          "inorder-SendFunction",
+		ARN:           "arn:aws:lambda:us-east-1:000000000000:function:inorder-SendFunction",
+		CodeURI:       dir(t, "testdata/functions/send"),
+		Runtime:       "provided.al2023",
+		Handler:       "bootstrap",
+		Architectures: []string{"x86_64"},
+		Timeout:       10 * time.Second,
+		MemoryMB:      512,
+		Environment: map[string]string{
+			"CONVERSATIONS_TABLE": "inorder-Conversations",
+			"MESSAGES_TABLE":      "inorder-Messages",
+			"LOG_LEVEL":           "debug",
+			"IDEMPOTENCY_TABLE":   "inorder-once",
+			"WEBSOCKET_ENDPOINT":  "http://127.0.0.1:3000/prod",
+			"LITERAL":             "${NotMine} costs $5",
+			"FEATURE":             "true",
+			"RATIO":               "0.5",
+		},
+		Build: template.Build{Method: "go1.x", TrimPath: true, Line: at(t, "  SendFunction:") + 3},
+		Line:  at(t, "  SendFunction:"),
+	}, stack.Function("SendFunction"))
+
+	authorizer := stack.Function("AuthorizerFunction").Environment
+	require.Equal(t, "web|mobile", authorizer["AUDIENCES"])
+	require.Equal(t, "warn", authorizer["LOG_LEVEL"], "the function's own variable wins over Globals")
+	require.Equal(t, "http://keys", authorizer["JWKS_URL"])
+
+	fallback := stack.Function("DefaultFunction")
+	require.Equal(t, "inorder-fallback", fallback.Name)
+	require.Equal(t, 5*time.Second, fallback.Timeout)
+	require.Equal(t, 2, fallback.ReservedConcurrency)
+	require.Equal(t, []string{"arm64"}, fallback.Architectures)
+
+	fanout := stack.Function("FanoutFunction")
+	require.Equal(t, 512, fanout.MemoryMB)
+	require.Equal(t, "ws://127.0.0.1:3000/prod", fanout.Environment["WS"])
+	require.Equal(t, "none", fanout.Environment["TOPIC"])
+	require.Equal(t, "200", fanout.Environment["SMALL_GROUP_MAX"])
+	require.Equal(t, []template.StreamMapping{{
+		LogicalID:               "FanoutFunctionHeads",
+		TableID:                 "Conversations",
+		StartingPosition:        "TRIM_HORIZON",
+		BatchSize:               50,
+		BatchingWindow:          time.Second,
+		MaxRetries:              5,
+		MaxRecordAge:            time.Hour,
+		BisectOnError:           true,
+		ReportBatchItemFailures: true,
+		ParallelizationFactor:   4,
+		Filters:                 []json.RawMessage{[]byte(`{"eventName": ["INSERT", "MODIFY"]}`)},
+		OnFailureQueue:          "FanoutFailures",
+		Line:                    at(t, "          Type: DynamoDB") + 1,
+	}}, fanout.Streams)
+
+	require.Equal(t, []string{"Resources.SyncFunction.Properties.Events.Nightly: " +
+		"nothing triggers it locally; its function is invoked by hand only",
+		"Resources.Api.Properties.Routes.sync.RouteResponseSelectionExpression: " +
+			"without an AWS::ApiGatewayV2::RouteResponse the client gets no reply, here and in the cloud",
+	}, stack.Ignored)
+}
+
+func TestLoad_API(t *testing.T) {
+	t.Parallel()
+	api := load(t, template.Options{}).API
+	require.Regexp(t, `^[a-z0-9]{10}$`, api.ID)
+	const whole = 29 * time.Second
+	require.Equal(t, &template.WebSocketAPI{
+		LogicalID:                "Api",
+		ID:                       api.ID,
+		Stage:                    "prod",
+		RouteSelectionExpression: "$request.body.action",
+		Routes: []template.Route{
+			{Key: "$connect", FunctionID: "ConnectFunction", Timeout: whole, Authorize: true, Line: at(t, "        $connect:")},
+			{Key: "$default", FunctionID: "DefaultFunction", Timeout: whole, Reply: true, Line: at(t, "        $default:")},
+			{Key: "$disconnect", FunctionID: "DisconnectFunction", Timeout: whole, Line: at(t, "        $disconnect:")},
+			{Key: "createGroup", FunctionID: "SendFunction", Timeout: whole, Reply: true, Line: at(t, "        createGroup:")},
+			{Key: "send", FunctionID: "SendFunction", Timeout: 15 * time.Second, Reply: true, Line: at(t, "        send:")},
+			{Key: "sync", FunctionID: "SyncFunction", Timeout: whole, Line: at(t, "        sync:")},
+		},
+		Authorizer:     &template.Authorizer{FunctionID: "AuthorizerFunction", IdentitySources: []string{"route.request.querystring.device"}},
+		StageVariables: map[string]string{"colour": "green"},
+		Line:           at(t, "  Api:"),
+	}, api)
+}
+
+func TestLoad_TablesAndQueues(t *testing.T) {
+	t.Parallel()
+	stack := load(t, template.Options{StackName: "mine", Region: "eu-west-1", AccountID: "123456789012"})
+	require.Len(t, stack.Tables, 6)
+	require.Equal(t, &template.Table{
+		LogicalID:  "Messages",
+		Name:       "mine-Messages",
+		Attributes: []template.Attribute{{Name: "conversationId", Type: "S"}, {Name: "seq", Type: "N"}, {Name: "messageId", Type: "S"}},
+		Key:        []template.KeyElement{{Name: "conversationId", Role: "HASH"}, {Name: "seq", Role: "RANGE"}},
+		Indexes: []template.Index{{
+			Name:       "byMessageId",
+			Key:        []template.KeyElement{{Name: "messageId", Role: "HASH"}},
+			Projection: "KEYS_ONLY",
+		}},
+		Line: at(t, "  Messages:"),
+	}, stack.Table("Messages"))
+	require.Equal(t, "NEW_AND_OLD_IMAGES", stack.Table("Conversations").StreamView)
+	require.Equal(t, "expiresAt", stack.Table("Connections").TTLAttribute)
+	require.Equal(t, "mine-once", stack.Table("Idempotency").Name)
+	require.Nil(t, stack.Table("ArchiveTable"), "its condition is false")
+	require.Equal(t, []*template.Queue{{
+		LogicalID: "FanoutFailures",
+		Name:      "mine-FanoutFailures",
+		ARN:       "arn:aws:sqs:eu-west-1:123456789012:mine-FanoutFailures",
+		URL:       "https://sqs.eu-west-1.amazonaws.com/123456789012/mine-FanoutFailures",
+		Line:      at(t, "  FanoutFailures:"),
+	}}, stack.Queues)
+	require.Equal(t, stack.Queues[0], stack.Queue("FanoutFailures"))
+	require.Equal(t, "info", stack.Function("SyncFunction").Environment["LOG_LEVEL"], "the mapping for eu-west-1")
+}
+
+func TestLoad_OutputsAndParameters(t *testing.T) {
+	t.Parallel()
+	stack := load(t, template.Options{})
+	require.Equal(t, map[string]string{
+		"WebSocketUrl": "wss://" + stack.API.ID + ".execute-api.us-east-1.amazonaws.com/prod",
+		"QueueUrl":     "https://sqs.us-east-1.amazonaws.com/000000000000/inorder-FanoutFailures",
+		"LogGroupArn":  "arn:aws:logs:us-east-1:000000000000:log-group:inorder-LogGroup:*",
+		"Route":        stack.Outputs["Route"],
+		"Stage":        "prod",
+	}, stack.Outputs)
+	require.Regexp(t, `^[a-z0-9]{10}$`, stack.Outputs["Route"])
+
+	protected := load(t, template.Options{Parameters: map[string]string{
+		"DeletionProtection": "true", "AlarmTopicArn": "arn:x", "StageName": "test",
+	}})
+	require.Equal(t, "inorder-ArchiveTable", protected.Outputs["Archive"])
+	require.NotNil(t, protected.Table("ArchiveTable"))
+	require.Equal(t, "test", protected.API.Stage)
+	require.Equal(t, "red", protected.API.StageVariables["colour"])
+	require.Equal(t, 20*time.Second, protected.Function("DefaultFunction").Timeout)
+	require.Equal(t, "1", protected.Function("SendFunction").Environment["ONLY_PROTECTED"])
+	require.Equal(t, "arn:x", protected.Function("FanoutFunction").Environment["TOPIC"])
+	require.Equal(t, "true", protected.Parameters["DeletionProtection"])
+	require.Equal(t, "200", protected.Parameters["SmallGroupMax"])
+}
+
+func TestParameterNames(t *testing.T) {
+	t.Parallel()
+	names, err := template.ParameterNames("testdata/chat.yaml")
+	require.NoError(t, err)
+	require.Equal(t, []string{"AlarmTopicArn", "Audiences", "DeletionProtection", "Issuer", "JwksUrl",
+		"SmallGroupMax", "StageName"}, names)
+
+	_, err = template.ParameterNames("testdata/none.yaml")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// write makes a template in a folder that has a function's code in code/.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	folder := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "code"), 0o700))
+	path := filepath.Join(folder, "template.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestLoad_MappingAsResource(t *testing.T) {
+	t.Parallel()
+	stack, err := template.Load(write(t, `
+Transform: AWS::Serverless-2016-10-31
+Resources:
+  F:
+    Type: AWS::Serverless::Function
+    Properties: {CodeUri: code, Runtime: provided.al2}
+  T:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      AttributeDefinitions: [{AttributeName: id, AttributeType: S}]
+      KeySchema: [{AttributeName: id, KeyType: HASH}]
+      StreamSpecification: {StreamViewType: KEYS_ONLY}
+  M:
+    Type: AWS::Lambda::EventSourceMapping
+    Properties:
+      FunctionName: !Ref F
+      EventSourceArn: !GetAtt T.StreamArn
+      StartingPosition: LATEST
+  Off:
+    Type: AWS::Lambda::EventSourceMapping
+    Properties:
+      FunctionName: !GetAtt F.Arn
+      EventSourceArn: !GetAtt T.StreamArn
+      StartingPosition: LATEST
+      Enabled: false
+`), template.Options{})
+	require.NoError(t, err)
+	require.Nil(t, stack.API)
+	require.Equal(t, []template.StreamMapping{{
+		LogicalID: "M", TableID: "T", StartingPosition: "LATEST", BatchSize: 100,
+		MaxRetries: -1, MaxRecordAge: -1, ParallelizationFactor: 1, Line: 15,
+	}}, stack.Function("F").Streams)
+	require.Equal(t, 3*time.Second, stack.Function("F").Timeout)
+	require.Equal(t, 128, stack.Function("F").MemoryMB)
+	require.Equal(t, []string{"x86_64"}, stack.Function("F").Architectures)
+	require.Equal(t, []string{"Resources.Off.Properties: the mapping is not enabled"}, stack.Ignored)
+}
+
+func TestLoad_Conditions(t *testing.T) {
+	t.Parallel()
+	const text = `
+Parameters:
+  P: {Type: String, Default: a}
+  Q: {Type: String, Default: b}
+Conditions:
+  PA: !Equals [!Ref P, a]
+  QA: !Equals [!Ref Q, a]
+  Or: !Or [!Condition PA, !Condition QA]
+  And: !And [!Condition PA, Condition: QA]
+  Neither: !Not [Fn::Or: [Condition: PA, Condition: QA]]
+Resources:
+  Topic: {Type: AWS::SNS::Topic}
+Outputs:
+  Or: {Condition: Or, Value: x}
+  And: {Condition: And, Value: x}
+  Neither: {Condition: Neither, Value: x}
+  Nested: {Value: !If [And, both, !If [Or, one, none]]}
+`
+	for _, tt := range []struct {
+		p, q string
+		want map[string]string
+	}{
+		{"a", "a", map[string]string{"Or": "x", "And": "x", "Nested": "both"}},
+		{"a", "b", map[string]string{"Or": "x", "Nested": "one"}},
+		{"b", "a", map[string]string{"Or": "x", "Nested": "one"}},
+		{"b", "b", map[string]string{"Neither": "x", "Nested": "none"}},
+	} {
+		stack, err := template.Load(write(t, text), template.Options{Parameters: map[string]string{"P": tt.p, "Q": tt.q}})
+		require.NoError(t, err)
+		require.Equal(t, tt.want, stack.Outputs)
+	}
+}
+
+func TestLoad_IgnoreGlobals(t *testing.T) {
+	t.Parallel()
+	stack, err := template.Load(write(t, `
+Transform: AWS::Serverless-2016-10-31
+Globals:
+  Function: {CodeUri: code, Runtime: provided.al2, Timeout: 9, MemorySize: 512}
+Resources:
+  All: {Type: AWS::Serverless::Function}
+  Some: {Type: AWS::Serverless::Function, IgnoreGlobals: [Timeout]}
+  None:
+    Type: AWS::Serverless::Function
+    IgnoreGlobals: "*"
+    Properties: {CodeUri: code, Runtime: provided.al2023}
+`), template.Options{})
+	require.NoError(t, err)
+	require.Equal(t, 9*time.Second, stack.Function("All").Timeout)
+	require.Equal(t, 3*time.Second, stack.Function("Some").Timeout)
+	require.Equal(t, 512, stack.Function("Some").MemoryMB)
+	require.Equal(t, 128, stack.Function("None").MemoryMB)
+}
+
+func TestLoad_FilePathIsInTheError(t *testing.T) {
+	t.Parallel()
+	path := write(t, "Resources: {A: {Type: AWS::EC2::Instance}}\n")
+	_, err := template.Load(path, template.Options{})
+	var e *template.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, path, e.File)
+	require.Equal(t, 1, e.Line)
+	require.Equal(t, "Resources.A.Type", e.Path)
+}
+
+// Whatever line is missing (every fourth is tried), Load ends, and what it accepts holds together.
+func TestLoad_AnyLineMissing(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, os.CopyFS(folder, os.DirFS("testdata")))
+	text, err := os.ReadFile("testdata/chat.yaml")
+	require.NoError(t, err)
+	lines := strings.Split(string(text), "\n")
+	path := filepath.Join(folder, "chat.yaml")
+	for i := 0; i < len(lines); i += 4 {
+		without := slices.Concat(lines[:i], lines[i+1:])
+		require.NoError(t, os.WriteFile(path, []byte(strings.Join(without, "\n")), 0o600))
+		stack, err := template.Load(path, template.Options{Parameters: map[string]string{"JwksUrl": "x"}})
+		if err != nil {
+			continue
+		}
+		for _, f := range stack.Functions {
+			require.DirExists(t, f.CodeURI)
+			for _, m := range f.Streams {
+				require.NotNil(t, stack.Table(m.TableID), "without line %d", i+1)
+			}
+		}
+		if stack.API == nil {
+			continue
+		}
+		for _, r := range stack.API.Routes {
+			require.NotNil(t, stack.Function(r.FunctionID), "without line %d", i+1)
+		}
+	}
+}
+
+// The stack that this repository deploys loads, and every action has its reply.
+func TestLoad_ThisProject(t *testing.T) {
+	t.Parallel()
+	stack, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
+		"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me",
+	}})
+	require.NoError(t, err)
+	require.NotNil(t, stack.API)
+	require.NotNil(t, stack.API.Authorizer)
+	for _, r := range stack.API.Routes {
+		require.Equal(t, r.Key != "$connect" && r.Key != "$disconnect", r.Reply, r.Key)
+	}
+	for _, f := range stack.Functions {
+		require.Equal(t, "go1.x", f.Build.Method, f.LogicalID)
+	}
+}

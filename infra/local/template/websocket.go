@@ -1,0 +1,188 @@
+package template
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits of an integration: "WebSocket API quotas" in the API Gateway developer guide.
+const (
+	minIntegrationTimeoutMS = 50
+	maxIntegrationTimeoutMS = 29000
+)
+
+func (e *evaluation) webSocketAPI(r *resource) *WebSocketAPI {
+	o := e.properties(r)
+	api := &WebSocketAPI{
+		LogicalID:                r.id,
+		ID:                       e.apiID(r),
+		Stage:                    e.stage(o),
+		RouteSelectionExpression: e.selection(o),
+		StageVariables:           map[string]string{},
+		Line:                     e.line(r),
+	}
+	if vars, ok := o.object("StageVariables"); ok {
+		for name, n := range vars.all() {
+			api.StageVariables[name] = e.text(n)
+		}
+	}
+	api.Authorizer = e.authorizer(o)
+	n := o.need("Routes")
+	if routes, ok := e.object(n); ok {
+		if len(routes.node.Content) == 0 {
+			e.fail(n, "an API needs at least one route")
+		}
+		e.routes(api, routes)
+	}
+	return api
+}
+
+func (e *evaluation) stage(o object) string {
+	n := o.get("StageName")
+	s := e.text(n)
+	if s == "$default" {
+		e.fail(n, "a WebSocket API cannot have the stage $default")
+	}
+	return cmp.Or(s, defaultStage)
+}
+
+// expression matches a route selection expression: static parts and $request.body
+// paths, bare or in ${…} ("Route selection expressions" in the API Gateway guide).
+var expression = regexp.MustCompile(`^([^$]|\$request\.body(\.[A-Za-z0-9_-]+)+|\$\{request\.body(\.[A-Za-z0-9_-]+)+\})+$`)
+
+func (e *evaluation) selection(o object) string {
+	n := o.need("RouteSelectionExpression")
+	s, ok := e.filled(n)
+	if ok && !expression.MatchString(s) {
+		e.fail(n, "%q is not understood: want $request.body and a path, such as $request.body.action", s)
+	}
+	return s
+}
+
+// source matches an identity source of a WebSocket API's authorizer.
+var source = regexp.MustCompile(`^(route\.request\.(header|querystring)|stageVariables|context)\.[^\s.]+$`)
+
+func (e *evaluation) authorizer(o object) *Authorizer {
+	auth, ok := o.object("Auth")
+	if !ok {
+		return nil
+	}
+	auth.only(set("AuthArn AuthType IdentitySource InvokeRole Name"), "Auth")
+	switch typ := auth.choice("AuthType", "", "CUSTOM", "NONE", "AWS_IAM"); typ {
+	case "AWS_IAM":
+		e.fail(auth.get("AuthType"), "the local cloud cannot check AWS_IAM signatures; use CUSTOM or NONE")
+		return nil
+	case "CUSTOM":
+	default:
+		return nil
+	}
+	a := &Authorizer{FunctionID: e.functionOfARN(auth.need("AuthArn"))}
+	for _, n := range auth.items("IdentitySource") {
+		s, ok := e.filled(n)
+		if ok && !source.MatchString(s) {
+			e.fail(n, "%q is no identity source: want route.request.header.X, route.request.querystring.X, stageVariables.X or context.X", s)
+		}
+		a.IdentitySources = append(a.IdentitySources, s)
+	}
+	if routes, ok := o.object("Routes"); ok && child(routes.node, "$connect") == nil {
+		e.fail(auth.node, "the authorizer runs on $connect, and there is no such route")
+	}
+	return a
+}
+
+var routeProperties = set(`ApiKeyRequired FunctionArn IntegrationTimeout RouteResponseSelectionExpression
+	OperationName`)
+
+var alphanumeric = regexp.MustCompile(`^(\$connect|\$disconnect|\$default|[A-Za-z0-9]+)$`)
+
+func (e *evaluation) routes(api *WebSocketAPI, routes object) {
+	generatedBy := map[string]string{}
+	for key, n := range routes.all() {
+		o, ok := e.object(n)
+		if !ok {
+			continue
+		}
+		o.only(routeProperties, "a route")
+		if !alphanumeric.MatchString(key) {
+			e.fail(n, "SAM takes letters and digits in a route key, or $connect, $disconnect, $default")
+		}
+		if other, taken := generatedBy[routeName(key)]; taken {
+			e.fail(n, "SAM gives the routes %s and %s the same logical id", other, key)
+		}
+		generatedBy[routeName(key)] = key
+		if o.bool("ApiKeyRequired", false) {
+			e.fail(o.get("ApiKeyRequired"), "the local cloud has no API keys")
+		}
+		if n := o.get("RouteResponseSelectionExpression"); n != nil && e.text(n) != "$default" {
+			e.fail(n, "API Gateway takes $default only")
+		}
+		timeout := o.int("IntegrationTimeout", maxIntegrationTimeoutMS, minIntegrationTimeoutMS, maxIntegrationTimeoutMS)
+		api.Routes = append(api.Routes, Route{
+			Key:        key,
+			FunctionID: e.functionOfARN(o.need("FunctionArn")),
+			Timeout:    time.Duration(timeout) * time.Millisecond,
+			Authorize:  key == "$connect" && api.Authorizer != nil,
+			Line:       o.line(),
+		})
+	}
+	slices.SortFunc(api.Routes, func(a, b Route) int { return cmp.Compare(a.Key, b.Key) })
+}
+
+// routeResponse marks the route that an AWS::ApiGatewayV2::RouteResponse belongs to.
+func (e *evaluation) routeResponse(api *WebSocketAPI, r *resource) {
+	o := e.properties(r)
+	apiID, routeID, key := o.need("ApiId"), o.need("RouteId"), o.need("RouteResponseKey")
+	if s, ok := e.filled(key); ok && s != "$default" {
+		e.fail(key, "API Gateway takes $default only")
+	}
+	if api == nil {
+		e.fail(r.node, "there is no WebSocket API")
+		return
+	}
+	if s, ok := e.filled(apiID); ok && s != api.ID {
+		e.fail(apiID, "%q is not the API %s", s, api.LogicalID)
+	}
+	id, ok := e.filled(routeID)
+	if !ok {
+		return
+	}
+	for i := range api.Routes {
+		route := &api.Routes[i]
+		if shortID(e.StackName, api.LogicalID+routeName(route.Key)+"Route") != id {
+			continue
+		}
+		if e.responseSelection(api, *route) != nil {
+			route.Reply = true
+		} else {
+			e.fail(r.node, "API Gateway sends no reply: the route %s needs RouteResponseSelectionExpression: $default", route.Key)
+		}
+		return
+	}
+	e.fail(routeID, "%q is no route of %s: want !Ref %s<Key>Route", id, api.LogicalID, api.LogicalID)
+}
+
+func (e *evaluation) responseSelection(api *WebSocketAPI, route Route) *yaml.Node {
+	routes, _ := object{e, e.resources[api.LogicalID].props}.object("Routes")
+	o, ok := routes.object(route.Key)
+	if !ok {
+		return nil
+	}
+	return o.get("RouteResponseSelectionExpression")
+}
+
+// noteUnusedResponses notes the routes that select a response and have none, which
+// SAM does not make.
+func (e *evaluation) noteUnusedResponses(api *WebSocketAPI) {
+	if api == nil {
+		return
+	}
+	for _, route := range api.Routes {
+		if n := e.responseSelection(api, route); n != nil && !route.Reply {
+			e.note(n, "without an AWS::ApiGatewayV2::RouteResponse the client gets no reply, here and in the cloud")
+		}
+	}
+}
