@@ -1,0 +1,206 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+const (
+	// MaxDevices is how many devices of one user are connected at once.
+	MaxDevices = 16
+
+	// maxConnectionAge is when a connection is certainly over: API Gateway ends
+	// each after 2 hours, and $disconnect is best effort.
+	maxConnectionAge = 2*time.Hour + 10*time.Minute
+
+	maxBatchGet = 100 // DynamoDB's limit of keys in one BatchGetItem
+)
+
+// Connection is one socket of a user.
+type Connection struct {
+	ID          string // API Gateway's connectionId
+	DeviceID    string
+	ConnectedAt int64 // ms
+}
+
+// element is the connection as a member of the user's string set. Being all that
+// is known of the connection, it can be removed without a read.
+func (c Connection) element() string {
+	return c.ID + "|" + c.DeviceID + "|" + strconv.FormatInt(c.ConnectedAt, 10)
+}
+
+func parseConnection(element string) (Connection, error) {
+	parts := strings.Split(element, "|")
+	if len(parts) != 3 {
+		return Connection{}, fmt.Errorf("%q is no connection", element)
+	}
+	at, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return Connection{}, fmt.Errorf("%q is no connection: %w", element, err)
+	}
+	return Connection{ID: parts[0], DeviceID: parts[1], ConnectedAt: at}, nil
+}
+
+type connectionsItem struct {
+	UserID string   `json:"userId"`
+	Conns  []string `json:"conns"`
+}
+
+// Displaced are the connections that a new one ends.
+type Displaced struct {
+	Replaced []Connection // of the same device
+	Surplus  []Connection // the oldest ones beyond MaxDevices
+}
+
+// Connect registers a connection and takes out those it displaces, which the
+// caller closes. Of two connections of one device, the one registered later
+// stays, whatever their clocks say.
+func (s *Store) Connect(ctx context.Context, userID string, c Connection) (Displaced, error) {
+	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:        &s.tables.Connections,
+		Key:              item{"userId": str(userID)},
+		UpdateExpression: aws.String("ADD conns :c SET expiresAt = :e"),
+		ExpressionAttributeValues: item{
+			":c": set(c.element()),
+			":e": num(s.now().Add(maxConnectionAge).Unix()),
+		},
+		ReturnValues: types.ReturnValueAllNew,
+	})
+	if err != nil {
+		return Displaced{}, fmt.Errorf("registering a connection of %s: %w", userID, err)
+	}
+	all, err := s.parseConnections(out.Attributes)
+	if err != nil {
+		return Displaced{}, err
+	}
+	displaced, aged := displace(all.live, c), all.aged
+	gone := slices.Concat(displaced.Replaced, displaced.Surplus, aged)
+	if len(gone) == 0 {
+		return displaced, nil
+	}
+	return displaced, s.Disconnect(ctx, userID, gone...)
+}
+
+func displace(live []Connection, c Connection) Displaced {
+	var d Displaced
+	var kept []Connection
+	for _, other := range live {
+		switch {
+		case other.ID == c.ID:
+		case other.DeviceID == c.DeviceID:
+			d.Replaced = append(d.Replaced, other)
+		default:
+			kept = append(kept, other)
+		}
+	}
+	if surplus := len(kept) + 1 - MaxDevices; surplus > 0 {
+		slices.SortFunc(kept, func(a, b Connection) int {
+			return cmp.Or(cmp.Compare(a.ConnectedAt, b.ConnectedAt), cmp.Compare(a.ID, b.ID))
+		})
+		d.Surplus = kept[:surplus]
+	}
+	return d
+}
+
+// Disconnect forgets exactly these connections of a user.
+func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connection) error {
+	elements := make([]string, len(conns))
+	for i, c := range conns {
+		elements[i] = c.element()
+	}
+	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &s.tables.Connections,
+		Key:                       item{"userId": str(userID)},
+		UpdateExpression:          aws.String("DELETE conns :c"),
+		ConditionExpression:       aws.String("attribute_exists(userId)"), // do not make an empty item
+		ExpressionAttributeValues: item{":c": set(elements...)},
+	})
+	if _, absent := errors.AsType[*types.ConditionalCheckFailedException](err); err != nil && !absent {
+		return fmt.Errorf("forgetting %d connections of %s: %w", len(conns), userID, err)
+	}
+	return nil
+}
+
+// Connections gives the live connections of users, strongly consistent. Users
+// without one are absent from the map.
+func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][]Connection, error) {
+	keys := make([]item, len(userIDs))
+	for i, id := range userIDs {
+		keys[i] = item{"userId": str(id)}
+	}
+	items, err := s.batchGet(ctx, s.tables.Connections, keys, true)
+	if err != nil {
+		return nil, fmt.Errorf("looking up connections of %d users: %w", len(userIDs), err)
+	}
+	found := make(map[string][]Connection, len(items))
+	for _, in := range items {
+		all, err := s.parseConnections(in)
+		if err != nil {
+			return nil, err
+		}
+		if len(all.live) > 0 {
+			found[all.userID] = all.live
+		}
+	}
+	return found, nil
+}
+
+type userConnections struct {
+	userID     string
+	live, aged []Connection
+}
+
+func (s *Store) parseConnections(in item) (userConnections, error) {
+	var ci connectionsItem
+	if err := unmarshal(in, &ci); err != nil {
+		return userConnections{}, err
+	}
+	all := userConnections{userID: ci.UserID}
+	oldest := s.now().Add(-maxConnectionAge).UnixMilli()
+	for _, element := range ci.Conns {
+		c, err := parseConnection(element)
+		if err != nil {
+			return userConnections{}, fmt.Errorf("connections of %s: %w", ci.UserID, err)
+		}
+		if c.ConnectedAt < oldest {
+			all.aged = append(all.aged, c)
+		} else {
+			all.live = append(all.live, c)
+		}
+	}
+	return all, nil
+}
+
+// batchGet reads items by key in as few requests as DynamoDB takes, and asks
+// again for keys it left unprocessed. The items come in no order.
+func (s *Store) batchGet(ctx context.Context, table string, keys []item, consistent bool) ([]item, error) {
+	var found []item
+	for chunk := range slices.Chunk(keys, maxBatchGet) {
+		for attempt := 1; len(chunk) > 0; attempt++ {
+			out, err := s.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+				RequestItems: map[string]types.KeysAndAttributes{
+					table: {Keys: chunk, ConsistentRead: aws.Bool(consistent)},
+				},
+			})
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, out.Responses[table]...)
+			chunk = out.UnprocessedKeys[table].Keys
+			if len(chunk) > 0 && s.pace.wait(ctx, attempt, true) != nil {
+				return nil, errUnfinished
+			}
+		}
+	}
+	return found, nil
+}

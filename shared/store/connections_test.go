@@ -1,0 +1,130 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/store"
+)
+
+func conn(id, device string, age time.Duration) store.Connection {
+	return store.Connection{ID: id, DeviceID: device, ConnectedAt: time.Now().Add(-age).UnixMilli()}
+}
+
+func connected(t *testing.T, s *store.Store, user string) []string {
+	t.Helper()
+	found, err := s.Connections(t.Context(), []string{user})
+	require.NoError(t, err)
+	ids := []string{}
+	for _, c := range found[user] {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+func TestConnectionsComeAndGo(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	phone, tablet := conn("A=", "phone", 0), conn("B=", "tablet", 0)
+	for _, x := range []store.Connection{phone, tablet} {
+		displaced, err := s.Connect(t.Context(), "alice", x)
+		require.NoError(t, err)
+		require.Zero(t, displaced)
+	}
+	calls, n := w.since(0)
+	require.Equal(t, []string{"UpdateItem", "UpdateItem"}, calls)
+	require.ElementsMatch(t, []string{"A=", "B="}, connected(t, s, "alice"))
+	_, n = w.since(n)
+	require.NoError(t, s.Disconnect(t.Context(), "alice", phone))
+	require.NoError(t, s.Disconnect(t.Context(), "alice", phone), "twice is the same")
+	calls, _ = w.since(2)
+	require.Equal(t, []string{"BatchGetItem", "UpdateItem", "UpdateItem"}, calls)
+	require.Equal(t, []string{"B="}, connected(t, s, "alice"))
+	require.NoError(t, s.Disconnect(t.Context(), "alice", tablet))
+	require.Empty(t, connected(t, s, "alice"))
+	require.NoError(t, s.Disconnect(t.Context(), "nobody", tablet))
+	require.Equal(t, 1, c.count(c.tables.Connections), "no item is made for nobody")
+	_ = n
+}
+
+func TestANewConnectionReplacesTheDevicesOld(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	first, second := conn("A=", "phone", 0), conn("B=", "phone", time.Minute) // its clock is behind
+	_, err := s.Connect(t.Context(), "alice", first)
+	require.NoError(t, err)
+	displaced, err := s.Connect(t.Context(), "alice", second)
+	require.NoError(t, err)
+	require.Equal(t, store.Displaced{Replaced: []store.Connection{first}}, displaced)
+	require.Equal(t, []string{"B="}, connected(t, s, "alice"))
+	require.NoError(t, s.Disconnect(t.Context(), "alice", first), "the late $disconnect of the replaced one")
+	require.Equal(t, []string{"B="}, connected(t, s, "alice"))
+}
+
+func TestOneDeviceConnectingTwentyTimesAtOnceKeepsOne(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	require.NoError(t, parallel(20, func(i int) error {
+		_, err := s.Connect(t.Context(), "alice", conn(fmt.Sprint(i), "phone", 0))
+		return err
+	}))
+	require.Len(t, connected(t, s, "alice"), 1)
+}
+
+func TestTheOldestOfTooManyDevicesGoes(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	for i := range store.MaxDevices {
+		displaced, err := s.Connect(t.Context(), "alice", conn(fmt.Sprint("c", i), fmt.Sprint("d", i), time.Duration(i)*time.Minute))
+		require.NoError(t, err)
+		require.Zero(t, displaced)
+	}
+	displaced, err := s.Connect(t.Context(), "alice", conn("new", "new", 0))
+	require.NoError(t, err)
+	require.Len(t, displaced.Surplus, 1)
+	require.Equal(t, fmt.Sprint("c", store.MaxDevices-1), displaced.Surplus[0].ID)
+	require.Len(t, connected(t, s, "alice"), store.MaxDevices)
+}
+
+// $disconnect is best effort: what is older than a connection can be is gone.
+func TestConnectionsAgeOut(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	_, err := s.Connect(t.Context(), "alice", conn("old", "phone", 3*time.Hour))
+	require.NoError(t, err)
+	require.Empty(t, connected(t, s, "alice"))
+	displaced, err := s.Connect(t.Context(), "alice", conn("new", "tablet", 0))
+	require.NoError(t, err)
+	require.Zero(t, displaced, "it needs no closing")
+	require.Equal(t, []string{"new"}, connected(t, s, "alice"))
+}
+
+func TestConnectionsOfManyUsersAreFewRequests(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	users := make([]string, 200)
+	for i := range users {
+		users[i] = fmt.Sprint("user", i)
+		if i%2 == 0 {
+			_, err := s.Connect(t.Context(), users[i], conn(fmt.Sprint(i), "phone", 0))
+			require.NoError(t, err)
+		}
+	}
+	_, n := w.since(0)
+	found, err := s.Connections(t.Context(), users)
+	require.NoError(t, err)
+	require.Len(t, found, 100)
+	calls, _ := w.since(n)
+	require.Equal(t, []string{"BatchGetItem", "BatchGetItem"}, calls)
+}

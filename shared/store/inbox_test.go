@@ -1,0 +1,191 @@
+package store_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+// lines makes conversations in which the user has an inbox line.
+func (c *cloud) lines(user string, n int) []string {
+	c.t.Helper()
+	ids := make([]string, n)
+	for i := range n {
+		ids[i] = fmt.Sprintf("group:%03d", i)
+		c.put(c.tables.Conversations, map[string]any{
+			"conversationId": ids[i], "kind": "group", "lastSeq": i + 1, "membersVersion": 1, "state": "active",
+		})
+		c.put(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": ids[i], "joinSeq": 1})
+	}
+	return ids
+}
+
+func conversationIDs(lines []store.Line) map[string]bool {
+	ids := map[string]bool{}
+	for _, l := range lines {
+		ids[l.Conversation.ConversationID] = true
+	}
+	return ids
+}
+
+func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	ids := c.lines("bob", 5)
+	none, err := s.Changes(t.Context(), "bob", 0, 50)
+	require.NoError(t, err)
+	require.Empty(t, none.Lines, "nothing was raised yet")
+	require.False(t, none.Full)
+	calls, n := w.since(0)
+	require.Equal(t, []string{"GetItem"}, calls)
+
+	require.NoError(t, s.Raise(t.Context(), "bob", ids[:2]))
+	calls, n = w.since(n)
+	require.Equal(t, []string{"UpdateItem", "UpdateItem", "UpdateItem"}, calls, "the first raise makes the item")
+	require.NoError(t, s.Raise(t.Context(), "bob", ids[1:3]))
+	calls, n = w.since(n)
+	require.Equal(t, []string{"UpdateItem"}, calls)
+
+	first, err := s.Changes(t.Context(), "bob", 0, 50)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{ids[0]: true, ids[1]: true, ids[2]: true}, conversationIDs(first.Lines))
+	second, err := s.Changes(t.Context(), "bob", first.Cursor, 50)
+	require.NoError(t, err)
+	require.Empty(t, second.Lines)
+	require.Equal(t, first.Cursor, second.Cursor)
+	calls, n = w.since(n)
+	require.Equal(t, "GetItem", calls[len(calls)-1], "nothing changed: one read")
+
+	require.NoError(t, s.Raise(t.Context(), "bob", ids[:1]))
+	third, err := s.Changes(t.Context(), "bob", first.Cursor, 50)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{ids[0]: true}, conversationIDs(third.Lines))
+	other, err := s.Changes(t.Context(), "alice", 0, 50)
+	require.NoError(t, err)
+	require.Empty(t, other.Lines)
+	_ = n
+}
+
+func TestChangesFallBackToTheWholeList(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ids := c.lines("bob", 40)
+	for _, id := range ids {
+		require.NoError(t, s.Raise(t.Context(), "bob", []string{id}))
+	}
+	old, err := s.Changes(t.Context(), "bob", 3, 25)
+	require.NoError(t, err)
+	require.True(t, old.Full)
+	got := conversationIDs(old.Lines)
+	for next := old.Next; next != ""; {
+		var lines []store.Line
+		lines, next, err = s.List(t.Context(), "bob", next, 10)
+		require.NoError(t, err)
+		maps.Copy(got, conversationIDs(lines))
+	}
+	require.Len(t, got, 40)
+	fresh, err := s.Changes(t.Context(), "bob", 37, 25)
+	require.NoError(t, err)
+	require.False(t, fresh.Full)
+	require.Equal(t, map[string]bool{ids[37]: true, ids[38]: true, ids[39]: true}, conversationIDs(fresh.Lines))
+	beyond, err := s.Changes(t.Context(), "bob", 1000, 25)
+	require.NoError(t, err)
+	require.True(t, beyond.Full, "a cursor of another store")
+}
+
+// Forty conversations that change at once, from several fan-outs, lose none,
+// whatever the cursor.
+func TestG5_ConcurrentRaisesLoseNoChange(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ids := c.lines("bob", 40)
+	require.NoError(t, s.Raise(t.Context(), "bob", ids[:1]))
+	before, err := s.Changes(t.Context(), "bob", 0, 100)
+	require.NoError(t, err)
+	require.NoError(t, parallel(8, func(i int) error {
+		for n := i; n < len(ids); n += 8 {
+			if err := s.Raise(t.Context(), "bob", ids[n:n+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	after, err := s.Changes(t.Context(), "bob", before.Cursor, 100)
+	require.NoError(t, err)
+	got := conversationIDs(after.Lines)
+	for _, id := range ids {
+		require.True(t, got[id], id)
+	}
+}
+
+// Against a model: whatever the order of raises and of asking, a device that
+// asks hears of every conversation raised since it last asked.
+func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ids := c.lines("bob", 24)
+	user := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		user++
+		name := fmt.Sprint("bob", user)
+		for _, id := range ids {
+			c.put(c.tables.Inboxes, map[string]any{"userId": name, "conversationId": id, "joinSeq": 1})
+		}
+		cursor, unheard := int64(0), map[string]bool{}
+		steps := rapid.IntRange(5, 40).Draw(rt, "steps")
+		for range steps {
+			if rapid.IntRange(0, 5).Draw(rt, "ask") > 0 {
+				batch := rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, 4, rapid.ID).Draw(rt, "raise")
+				require.NoError(rt, s.Raise(t.Context(), name, batch))
+				for _, id := range batch {
+					unheard[id] = true
+				}
+				continue
+			}
+			got, err := s.Changes(t.Context(), name, cursor, 100)
+			require.NoError(rt, err)
+			heard := conversationIDs(got.Lines)
+			for id := range unheard {
+				require.True(rt, heard[id], "%s was raised after cursor %d", id, cursor)
+			}
+			if !got.Full {
+				require.Len(rt, heard, len(unheard), "and of no other")
+			}
+			cursor, unheard = got.Cursor, map[string]bool{}
+		}
+	})
+}
+
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	sendN(t, s, 3)
+	send(t, s, "carol", "bob", "c1")
+	lines, next, err := s.List(t.Context(), "bob", "", 1)
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	require.NotEmpty(t, next)
+	rest, last, err := s.List(t.Context(), "bob", next, 10)
+	require.NoError(t, err)
+	require.Len(t, rest, 1)
+	require.Empty(t, last)
+	for _, l := range append(lines, rest...) {
+		require.Contains(t, []string{"alice", "carol"}, l.Peer)
+		require.Equal(t, l.MaxSeq, l.Unread)
+		require.Equal(t, chat.SingleID("bob", l.Peer), l.Conversation.ConversationID)
+		require.Equal(t, l.Peer, l.Last.SenderID)
+		require.Equal(t, l.MaxSeq, l.Last.Seq)
+	}
+}

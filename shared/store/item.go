@@ -1,0 +1,86 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/chat"
+)
+
+type item = map[string]types.AttributeValue
+
+// marshal makes an item of a struct. Attributes are named by the json tags, so a
+// field has one name in code, frames and tables.
+func marshal(v any) (item, error) {
+	out, err := attributevalue.MarshalMapWithOptions(v, func(o *attributevalue.EncoderOptions) { o.TagKey = "json" })
+	if err != nil {
+		return nil, fmt.Errorf("encoding an item: %w", err)
+	}
+	return out, nil
+}
+
+func unmarshal(in item, v any) error {
+	err := attributevalue.UnmarshalMapWithOptions(in, v, func(o *attributevalue.DecoderOptions) { o.TagKey = "json" })
+	if err != nil {
+		return fmt.Errorf("decoding an item: %w", err)
+	}
+	return nil
+}
+
+// messageItem is a message as the table holds it: data as the JSON text it came
+// as, so that it is readable in the console and comes back unchanged.
+type messageItem struct {
+	chat.Message
+	Data      string `json:"data,omitempty"`
+	ExpiresAt int64  `json:"expiresAt,omitempty"` // seconds, for the table's TTL
+}
+
+func marshalMessage(m chat.Message) (item, error) {
+	return marshal(messageItem{Message: m, Data: string(m.Data)})
+}
+
+func unmarshalMessage(in item) (messageItem, error) {
+	var mi messageItem
+	if err := unmarshal(in, &mi); err != nil {
+		return messageItem{}, err
+	}
+	if mi.Data != "" {
+		mi.Message.Data = json.RawMessage(mi.Data)
+	}
+	return mi, nil
+}
+
+// idempotencyRecord says what a sender's clientMsgId became.
+type idempotencyRecord struct {
+	DedupeKey      string `json:"dedupeKey"`
+	ConversationID string `json:"conversationId"`
+	Seq            int64  `json:"seq"`
+	MessageID      string `json:"messageId"`
+	Fingerprint    string `json:"fingerprint"`
+	ServerTime     int64  `json:"serverTime"`
+	ExpiresAt      int64  `json:"expiresAt,omitempty"` // seconds; never before the message's
+}
+
+func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func num(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+func set(s ...string) types.AttributeValue { return &types.AttributeValueMemberSS{Value: s} }
+
+func headKey(conversationID string) item { return item{"conversationId": str(conversationID)} }
+
+func messageKey(conversationID string, seq int64) item {
+	return item{"conversationId": str(conversationID), "seq": num(seq)}
+}
+
+func memberKey(conversationID, userID string) item {
+	return item{"conversationId": str(conversationID), "userId": str(userID)}
+}
+
+func inboxKey(userID, conversationID string) item {
+	return item{"userId": str(userID), "conversationId": str(conversationID)}
+}

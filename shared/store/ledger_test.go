@@ -1,0 +1,320 @@
+package store_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+func TestG1G2_SeqsAreDenseUnderConcurrentSenders(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	const senders, each = 16, 15
+	var mu sync.Mutex
+	acked := map[int64]string{}
+	err := parallel(senders, func(i int) error {
+		s := c.store(nil)
+		sender, to := "alice", "bob"
+		if i%2 == 1 {
+			sender, to = to, sender
+		}
+		last := int64(0)
+		for n := range each {
+			r, err := s.Append(t.Context(), text(sender, fmt.Sprintf("%d-%d", i, n), "hi"), to)
+			if err != nil {
+				return err
+			}
+			if r.Seq <= last {
+				return fmt.Errorf("seq %d was committed after %d", r.Seq, last)
+			}
+			last = r.Seq
+			mu.Lock()
+			acked[r.Seq] = r.MessageID
+			mu.Unlock()
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	all := ledger(t, c.store(nil), "bob", chat.SingleID("alice", "bob"))
+	requireDense(t, all, senders*each)
+	require.Len(t, acked, senders*each)
+	for _, m := range all {
+		require.Equal(t, acked[m.Seq], m.MessageID)
+	}
+}
+
+func TestG3_OneClientMsgIDMakesOneMessage(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	const tries = 20
+	receipts := make([]store.Receipt, tries)
+	err := parallel(tries, func(i int) error {
+		var err error
+		receipts[i], err = c.store(nil).Append(t.Context(), text("alice", "same", "hi"), "bob")
+		return err
+	})
+	require.NoError(t, err)
+	duplicates := 0
+	for i := range receipts {
+		if receipts[i].Duplicate {
+			duplicates++
+		}
+		receipts[i].Duplicate, receipts[i].Attempts = false, 0
+		require.Equal(t, receipts[0], receipts[i])
+	}
+	require.Equal(t, tries-1, duplicates)
+	requireDense(t, ledger(t, c.store(nil), "alice", chat.SingleID("alice", "bob")), 1)
+	require.Equal(t, 1, c.count(c.tables.Messages))
+	require.Equal(t, 1, c.count(c.tables.Idempotency))
+}
+
+func TestG3_OtherContentUnderTheSameClientMsgIDIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	first := send(t, s, "alice", "bob", "same")
+	for name, second := range map[string]struct {
+		m  chat.Message
+		to string
+	}{
+		"other text":         {text("alice", "same", "something else"), "bob"},
+		"other conversation": {text("alice", "same", "text of same"), "carol"},
+	} {
+		_, err := s.Append(t.Context(), second.m, second.to)
+		var refusal *chat.Error
+		require.ErrorAs(t, err, &refusal, name)
+		require.Equal(t, chat.IdempotencyConflict, refusal.Code, name)
+		require.Equal(t, first.MessageID, refusal.Details["messageId"], name)
+		require.Equal(t, first.Seq, refusal.Details["seq"], name)
+	}
+	// Another sender's clientMsgId is another key.
+	require.False(t, send(t, s, "bob", "alice", "same").Duplicate)
+}
+
+// Each pair: the same fault, once before the transaction and once after it.
+func TestG3G4_FailedNotAppliedAndFailedYetApplied(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		fault fault
+		times int
+	}{
+		"failed, not applied":               {dropped, 1},
+		"failed, yet applied":               {unanswered, 1},
+		"failed, not applied, three times":  {dropped, 3},
+		"failed, yet applied, then dropped": {unanswered, 3},
+	} {
+		for _, first := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, first message %v", name, first), func(t *testing.T) {
+				t.Parallel()
+				c := newCloud(t)
+				w := &wire{}
+				s := c.store(w)
+				want := int64(1)
+				if !first {
+					send(t, s, "alice", "bob", "before")
+					want = 2
+				}
+				w.set(func(op string, n int) fault {
+					if op == "TransactWriteItems" && n <= tc.times {
+						return tc.fault
+					}
+					return none
+				})
+				r := send(t, s, "alice", "bob", "broken")
+				require.Equal(t, want, r.Seq)
+				require.False(t, r.Duplicate, "it is this request's own message")
+				after := send(t, s, "alice", "bob", "after")
+				require.Equal(t, want+1, after.Seq)
+				all := ledger(t, s, "bob", r.ConversationID)
+				requireDense(t, all, int(want)+1)
+				require.Equal(t, r.MessageID, all[want-1].MessageID)
+			})
+		}
+	}
+}
+
+// The client hears nothing, because every answer is lost; its retry through
+// another environment gets the one result.
+func TestG3G4_RetryAfterAFunctionDiedInMidFlight(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fault{"failed, not applied": dropped, "failed, yet applied": unanswered} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			w := &wire{rule: func(op string, _ int) fault {
+				if op == "TransactWriteItems" {
+					return f
+				}
+				return none
+			}}
+			ctx, cancel := contextFor(t, 400)
+			defer cancel()
+			_, err := c.store(w).Append(ctx, text("alice", "once", "text of once"), "bob")
+			require.Equal(t, chat.Busy, chat.CodeOf(err), "%v", err)
+			require.True(t, chat.CodeOf(err).Retryable())
+			r := send(t, c.store(nil), "alice", "bob", "once")
+			require.Equal(t, int64(1), r.Seq)
+			require.Equal(t, f == unanswered, r.Duplicate)
+			requireDense(t, ledger(t, c.store(nil), "bob", r.ConversationID), 1)
+		})
+	}
+}
+
+func TestUncontendedSendIsOneTransactionAndNoRead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	send(t, s, "alice", "bob", "1")
+	calls, n := w.since(0)
+	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls, "the first message looks for the head")
+	for i := range 5 {
+		r := send(t, s, "alice", "bob", fmt.Sprint("warm", i))
+		calls, n = w.since(n)
+		require.Equal(t, []string{"TransactWriteItems"}, calls)
+		require.Equal(t, 1, r.Attempts)
+	}
+	r, err := s.Append(t.Context(), chatIn(text("bob", "b1", "hi"), chat.SingleID("alice", "bob")), "")
+	require.NoError(t, err)
+	calls, n = w.since(n)
+	require.Equal(t, []string{"GetItem", "GetItem", "TransactWriteItems"}, calls, "bob is not known to be a member yet")
+	require.Equal(t, int64(7), r.Seq)
+	_, err = s.Append(t.Context(), chatIn(text("bob", "b2", "hi"), chat.SingleID("alice", "bob")), "")
+	require.NoError(t, err)
+	calls, _ = w.since(n)
+	require.Equal(t, []string{"TransactWriteItems"}, calls)
+}
+
+// A stale copy costs one failed transaction once; then the head is read first,
+// which is cheaper, until no one else writes any more.
+func TestAStaleHeadIsNotedAndReadNextTime(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	mine, other := c.store(w), c.store(nil)
+	send(t, mine, "alice", "bob", "1")
+	send(t, other, "bob", "alice", "2")
+	_, n := w.since(0)
+	r := send(t, mine, "alice", "bob", "3")
+	require.Equal(t, int64(3), r.Seq)
+	calls, n := w.since(n)
+	require.Equal(t, []string{"TransactWriteItems", "TransactWriteItems"}, calls, "the failed condition brought the head")
+	send(t, other, "bob", "alice", "4")
+	send(t, mine, "alice", "bob", "5")
+	calls, n = w.since(n)
+	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls)
+	send(t, mine, "alice", "bob", "6")
+	calls, n = w.since(n)
+	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls, "the head was as remembered")
+	send(t, mine, "alice", "bob", "7")
+	calls, _ = w.since(n)
+	require.Equal(t, []string{"TransactWriteItems"}, calls)
+}
+
+func TestSendCosts(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	units := 0.0
+	options := c.db.Options()
+	options.APIOptions = append(options.APIOptions, capacityOf(&units))
+	s := store.New(dynamodb.New(options), c.tables)
+	send(t, s, "alice", "bob", "1")
+	units = 0
+	send(t, s, "alice", "bob", "2")
+	require.InDelta(t, 7, units, 0, "head 2, message 2 and its index 1, idempotency record 2")
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	single := send(t, s, "alice", "bob", "1").ConversationID
+	c.put(c.tables.Conversations, map[string]any{
+		"conversationId": "system:order:1", "kind": "system", "lastSeq": 1, "membersVersion": 1, "state": "active",
+	})
+	c.put(c.tables.Members, map[string]any{"conversationId": "system:order:1", "userId": "alice"})
+	c.put(c.tables.Conversations, map[string]any{
+		"conversationId": "group:1", "kind": "group", "lastSeq": 1, "membersVersion": 1, "state": "dissolved",
+	})
+	c.put(c.tables.Members, map[string]any{"conversationId": "group:1", "userId": "alice"})
+	for name, tc := range map[string]struct {
+		sender, conversation string
+		code                 chat.Code
+	}{
+		"unknown conversation": {"alice", chat.SingleID("x", "y"), chat.NotFound},
+		"stranger":             {"mallory", single, chat.NotFound},
+		"system conversation":  {"alice", "system:order:1", chat.Forbidden},
+		"system, stranger":     {"mallory", "system:order:1", chat.NotFound},
+		"dissolved":            {"alice", "group:1", chat.Dissolved},
+		"dissolved, stranger":  {"mallory", "group:1", chat.NotFound},
+	} {
+		_, err := s.Append(t.Context(), chatIn(text(tc.sender, "r-"+name, "hi"), tc.conversation), "")
+		require.Equal(t, tc.code, chat.CodeOf(err), "%s: %v", name, err)
+	}
+	require.Equal(t, 1, c.count(c.tables.Messages))
+	require.Equal(t, 1, c.count(c.tables.Idempotency))
+}
+
+// Who may no longer send still gets the result of what was sent.
+func TestG3_RetryAfterTheRightWasLost(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	first := send(t, s, "alice", "bob", "1")
+	_, err := c.db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		TableName: &c.tables.Members, Key: map[string]types.AttributeValue{
+			"conversationId": &types.AttributeValueMemberS{Value: first.ConversationID},
+			"userId":         &types.AttributeValueMemberS{Value: "alice"},
+		},
+	})
+	require.NoError(t, err)
+	retry, err := c.store(nil).Append(t.Context(), chatIn(text("alice", "1", "text of 1"), first.ConversationID), "")
+	require.NoError(t, err)
+	require.True(t, retry.Duplicate)
+	require.Equal(t, first.MessageID, retry.MessageID)
+	_, err = c.store(nil).Append(t.Context(), chatIn(text("alice", "2", "hi"), first.ConversationID), "")
+	require.Equal(t, chat.NotFound, chat.CodeOf(err))
+}
+
+// A head that fell behind its ledger must not overwrite, nor spin.
+func TestAHeadBehindItsLedgerIsAFault(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := send(t, s, "alice", "bob", "1").ConversationID
+	kept := send(t, s, "alice", "bob", "2")
+	_, err := c.db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+		TableName:                 &c.tables.Conversations,
+		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: id}},
+		UpdateExpression:          ptr("SET lastSeq = :one"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":one": &types.AttributeValueMemberN{Value: "1"}},
+	})
+	require.NoError(t, err)
+	_, err = c.store(nil).Append(t.Context(), text("alice", "3", "hi"), "bob")
+	require.ErrorContains(t, err, "behind its ledger")
+	require.Equal(t, chat.Internal, chat.CodeOf(err))
+	require.NotEmpty(t, kept.MessageID)
+}
+
+func TestNotesAreAConversationOfOne(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	r := send(t, s, "alice", "alice", "1")
+	require.Equal(t, int64(2), send(t, s, "alice", "alice", "2").Seq)
+	requireDense(t, ledger(t, s, "alice", r.ConversationID), 2)
+	members, err := s.Roster(t.Context(), r.ConversationID)
+	require.NoError(t, err)
+	require.Len(t, members, 1)
+	lines, _, err := s.List(t.Context(), "alice", "", 10)
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	require.Equal(t, "alice", lines[0].Peer)
+}

@@ -1,0 +1,298 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+const frame = 31 * 1024
+
+func seqs(messages []chat.Message) []int64 {
+	out := []int64{}
+	for _, m := range messages {
+		out = append(out, m.Seq)
+	}
+	return out
+}
+
+func sendN(t testing.TB, s *store.Store, n int) string {
+	t.Helper()
+	for i := range n {
+		send(t, s, "alice", "bob", fmt.Sprint(i+1))
+	}
+	return chat.SingleID("alice", "bob")
+}
+
+// hides drops messages from the answers of Query while hidden says so: what a
+// reader sees while a transaction is being applied.
+func hides(hidden func(seq int64) bool) func(op string, request, answer []byte) []byte {
+	return func(op string, _, answer []byte) []byte {
+		if op != "Query" {
+			return answer
+		}
+		return editItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage {
+			var left []map[string]json.RawMessage
+			for _, in := range items {
+				var n struct{ N string }
+				_ = json.Unmarshal(in["seq"], &n)
+				if seq, _ := strconv.ParseInt(n.N, 10, 64); !hidden(seq) {
+					left = append(left, in)
+				}
+			}
+			return left
+		})
+	}
+}
+
+func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := sendN(t, c.store(nil), 6)
+	for name, hidden := range map[string][]int64{
+		"the last": {6}, "the first": {1}, "in between": {3, 4}, "all": {1, 2, 3, 4, 5, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &wire{edit: hides(func(seq int64) bool {
+				for _, h := range hidden {
+					if h == seq {
+						return true
+					}
+				}
+				return false
+			})}
+			page, err := c.store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
+			require.NoError(t, err)
+			require.Equal(t, []int64{1, 2, 3, 4, 5, 6}, seqs(page.Messages))
+			require.Empty(t, page.Skipped)
+			require.Equal(t, int64(6), page.NextSeq)
+			older, err := c.store(w).History(t.Context(), "bob", id, 0, 100, frame)
+			require.NoError(t, err)
+			require.Equal(t, []int64{1, 2, 3, 4, 5, 6}, seqs(older.Messages))
+			entries, err := c.store(w).Entries(t.Context(), id, chat.Range{From: 2, To: 5})
+			require.NoError(t, err)
+			require.Equal(t, []int64{2, 3, 4, 5}, seqs(entries))
+		})
+	}
+}
+
+func TestG6_SyncNamesWhatAnOperatorDeletedAndMovesOn(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 6)
+	for _, seq := range []int64{2, 3, 6} {
+		c.deleteMessage(id, seq)
+	}
+	page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 4, 5}, seqs(page.Messages))
+	require.Equal(t, []int64{2, 3, 6}, page.Skipped)
+	require.Equal(t, int64(6), page.NextSeq)
+	require.Equal(t, int64(6), page.CommittedMaxSeq)
+	require.False(t, page.HasMore)
+	older, err := s.History(t.Context(), "bob", id, 4, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1}, seqs(older.Messages))
+	require.Equal(t, int64(1), older.NextBeforeSeq)
+	require.False(t, older.HasMore)
+}
+
+func TestG6_ExpiredMessagesAreSkippedBeforeDynamoDBDeletesThem(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 2)
+	c.put(c.tables.Messages, map[string]any{
+		"conversationId": id, "seq": 1, "messageId": "old", "expiresAt": time.Now().Unix() - 1,
+	})
+	page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2}, seqs(page.Messages))
+	require.Equal(t, []int64{1}, page.Skipped)
+}
+
+// Hundreds of missing seqs are looked for in bounded steps, and a device gets
+// through them.
+func TestG6_ALongGapIsCrossedInPages(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 1)
+	c.put(c.tables.Conversations, map[string]any{
+		"conversationId": id, "kind": "single", "lastSeq": 350, "membersVersion": 1, "memberCount": 2, "state": "active",
+	})
+	c.deleteMessage(id, 1)
+	require.Equal(t, int64(351), send(t, s, "alice", "bob", "after the repair").Seq)
+	var got []chat.Message
+	var skipped []int64
+	for after, pages := int64(0), 0; after < 351; pages++ {
+		require.Less(t, pages, 10)
+		page, err := s.Sync(t.Context(), "bob", id, after, 500, 2000)
+		require.NoError(t, err)
+		require.Greater(t, page.NextSeq, after)
+		require.Equal(t, int(page.NextSeq-after), len(page.Messages)+len(page.Skipped), "every seq is accounted for")
+		require.Equal(t, page.NextSeq < 351, page.HasMore)
+		got, skipped, after = append(got, page.Messages...), append(skipped, page.Skipped...), page.NextSeq
+	}
+	require.Equal(t, []int64{351}, seqs(got))
+	require.Len(t, skipped, 350)
+}
+
+func TestSyncPages(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 120)
+	one, err := s.Sync(t.Context(), "bob", id, 0, 1, frame)
+	require.NoError(t, err)
+	size, err := one.Messages[0].Size()
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		after           int64
+		limit, maxBytes int
+		first, last     int64
+	}{
+		"limit":               {0, 7, frame, 1, 7},
+		"across query pages":  {0, 60, frame, 1, 60},
+		"to the end":          {100, 500, frame, 101, 120},
+		"bytes":               {0, 500, 3*size + 10, 1, 3},
+		"at least one":        {5, 500, 1, 6, 6},
+		"nothing new":         {120, 10, frame, 0, 120},
+		"a cursor beyond all": {500, 10, frame, 0, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			page, err := s.Sync(t.Context(), "bob", id, tc.after, tc.limit, tc.maxBytes)
+			require.NoError(t, err)
+			require.NotNil(t, page.Messages)
+			require.Equal(t, tc.last, page.NextSeq)
+			require.Equal(t, int64(120), page.CommittedMaxSeq)
+			require.Equal(t, tc.last < 120, page.HasMore)
+			if tc.first == 0 {
+				require.Empty(t, page.Messages)
+				return
+			}
+			require.Len(t, page.Messages, int(tc.last-tc.first)+1)
+			for i, m := range page.Messages {
+				require.Equal(t, tc.first+int64(i), m.Seq)
+			}
+		})
+	}
+	requireDense(t, ledger(t, s, "alice", id), 120)
+}
+
+func TestHistoryPages(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 70)
+	var all []chat.Message
+	before := int64(0)
+	for pages := 1; ; pages++ {
+		page, err := s.History(t.Context(), "bob", id, before, 30, frame)
+		require.NoError(t, err)
+		all = append(page.Messages, all...)
+		before = page.NextBeforeSeq
+		if !page.HasMore {
+			require.Equal(t, 3, pages)
+			break
+		}
+	}
+	requireDense(t, all, 70)
+}
+
+func TestSyncReadsOnlyWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := sendN(t, c.store(nil), 20)
+	w := &wire{}
+	s := c.store(w)
+	_, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	calls, n := w.since(0)
+	require.Equal(t, []string{"GetItem", "GetItem", "Query"}, calls)
+	_, err = s.Sync(t.Context(), "bob", id, 20, 100, frame)
+	require.NoError(t, err)
+	calls, _ = w.since(n)
+	require.Equal(t, []string{"GetItem", "GetItem"}, calls, "nothing is new")
+}
+
+func TestG9_WhatAUserMayRead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 20)
+	inbox := func(user string, v map[string]any) {
+		v["userId"], v["conversationId"] = user, id
+		c.put(c.tables.Inboxes, v)
+	}
+	inbox("late", map[string]any{"joinSeq": 11})
+	inbox("left", map[string]any{"joinSeq": 1, "leftSeq": 5})
+	inbox("cleared", map[string]any{"joinSeq": 1, "clearedSeq": 18})
+	inbox("cleared all", map[string]any{"joinSeq": 1, "clearedSeq": 20})
+	for user, tc := range map[string]struct {
+		first, last, firstSeq int64
+		unread                int64
+	}{
+		"late":        {11, 20, 11, 10},
+		"left":        {1, 5, 0, 5},
+		"cleared":     {19, 20, 19, 2},
+		"cleared all": {0, 20, 21, 0},
+	} {
+		page, err := s.Sync(t.Context(), user, id, 0, 100, frame)
+		require.NoError(t, err, user)
+		require.Equal(t, tc.last, page.NextSeq, user)
+		require.Equal(t, tc.last, page.CommittedMaxSeq, user)
+		require.Equal(t, tc.firstSeq, page.FirstSeq, user)
+		require.False(t, page.HasMore, user)
+		if tc.first == 0 {
+			require.Empty(t, page.Messages, user)
+		} else {
+			require.Equal(t, tc.first, page.Messages[0].Seq, user)
+			require.Equal(t, tc.last, page.Messages[len(page.Messages)-1].Seq, user)
+		}
+		older, err := s.History(t.Context(), user, id, 0, 100, frame)
+		require.NoError(t, err, user)
+		require.Equal(t, seqs(page.Messages), seqs(older.Messages), user)
+		require.False(t, older.HasMore, user)
+		lines, _, err := s.List(t.Context(), user, "", 10)
+		require.NoError(t, err)
+		require.Equal(t, tc.unread, lines[0].Unread, user)
+		require.Equal(t, tc.last, lines[0].MaxSeq, user)
+		require.Equal(t, tc.first != 0, lines[0].Last != nil, user)
+	}
+	for _, user := range []string{"mallory", "#"} {
+		_, err := s.Sync(t.Context(), user, id, 0, 100, frame)
+		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+	}
+	_, err := s.Sync(t.Context(), "bob", "group:none", 0, 100, frame)
+	require.Equal(t, chat.NotFound, chat.CodeOf(err))
+}
+
+func TestDataComesBackAsItWasSent(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	m := text("alice", "1", "")
+	m.MessageType, m.Text = chat.TypeCustom, ""
+	m.Data = json.RawMessage(`{"big":12345678901234567890,"nested":{"a":[1,null,"é"]},"empty":""}`)
+	m.ReplyTo = &chat.ReplyTo{Seq: 1, MessageID: "01J"}
+	m.ClientTime = 77
+	r, err := s.Append(t.Context(), m, "bob")
+	require.NoError(t, err)
+	got := ledger(t, s, "bob", r.ConversationID)[0]
+	require.Equal(t, string(m.Data), string(got.Data))
+	require.Equal(t, m.ReplyTo, got.ReplyTo)
+	m.ConversationID, m.Seq, m.MessageID, m.ServerTime = r.ConversationID, 1, r.MessageID, r.ServerTime
+	m.Version, m.Status = 1, chat.Normal
+	require.Equal(t, m, got)
+}
