@@ -1,0 +1,378 @@
+// Package gateway is an API Gateway WebSocket API on one loopback address: the client side
+// (handshake, authorizer, routes, replies, limits) and the @connections API with which functions
+// write to clients.
+//
+// It reproduces what API Gateway documents, and where the documentation is silent, what events and
+// frames of the real service show. Choices without any source say so where they are made.
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The keys of the three routes with a meaning of their own.
+const (
+	routeConnect    = "$connect"
+	routeDisconnect = "$disconnect"
+	routeDefault    = "$default"
+)
+
+// The range and the default of an integration timeout (API Gateway, "Quotas for configuring and
+// running a WebSocket API").
+const (
+	minTimeout = 50 * time.Millisecond
+	maxTimeout = 29 * time.Second
+)
+
+// maxURLLength is how many characters the URL of a WebSocket API may have (same page).
+const maxURLLength = 4096
+
+// Invoker runs functions.
+type Invoker interface {
+	// Invoke runs function with payload and waits for its result. functionError is "" when it
+	// returned normally, else "Unhandled": it crashed, ran out of time or returned an error, and
+	// payloadOut is the Lambda error object {"errorMessage", "errorType"}. err is set only when
+	// the function could not be run at all: it is unknown, throttled or shutting down.
+	//
+	// ctx ends only when the gateway is being closed and has run out of patience. In particular it
+	// does not end with the integration timeout: the cloud stops waiting then, and the function
+	// runs on.
+	Invoke(ctx context.Context, function string, payload []byte) (payloadOut []byte, functionError string, err error)
+}
+
+// Config describes one API and its one stage.
+type Config struct {
+	APIID     string // required
+	Stage     string // required; the first segment of every path
+	Region    string // default "us-east-1"
+	AccountID string // default "000000000000"
+	// DomainName is what events carry as requestContext.domainName; the default is the service's own
+	// <APIID>.execute-api.<Region>.amazonaws.com.
+	DomainName string
+	// RouteSelectionExpression chooses the route of a message, such as "$request.body.action" or
+	// "${request.body.area}/${request.body.verb}". Required.
+	RouteSelectionExpression string
+	Routes                   map[string]Route // by route key
+	Authorizer               *Authorizer      // used by $connect if that route has Authorize
+	StageVariables           map[string]string
+	Limits                   Limits
+	// Serial hands the frames of one client to the functions one after the other, and $disconnect
+	// after all of them. API Gateway does not do that: it promises no order between two frames.
+	Serial  bool
+	Invoker Invoker      // required
+	Log     *slog.Logger // default slog.Default()
+}
+
+// Route is a route with its Lambda proxy integration.
+type Route struct {
+	Function string
+	// Reply says that the route has a $default route response. Without one the client never sees
+	// what the function returns.
+	Reply bool
+	// Timeout is how long the gateway waits for the function: 50 ms to 29 s, 29 s if zero.
+	Timeout time.Duration
+	// Authorize puts the API's authorizer before the route. Only $connect can have it.
+	Authorize bool
+}
+
+// Authorizer is a Lambda authorizer of type REQUEST.
+type Authorizer struct {
+	Function string
+	// IdentitySources must all be present and not empty in a handshake, or it is refused without
+	// asking the function: route.request.header.NAME, route.request.querystring.NAME,
+	// stageVariables.NAME or context.NAME.
+	IdentitySources []string
+	// Timeout is how long the gateway waits for the function: 50 ms to 29 s, 29 s if zero.
+	Timeout time.Duration
+}
+
+// Limits are the quotas of the service. Zero means the service's own value; there is no "unlimited".
+type Limits struct {
+	IdleTimeout       time.Duration // between two messages, in either direction; 10 minutes
+	MaxLifetime       time.Duration // of a connection; 2 hours
+	MessageBytes      int           // of one message, in either direction; 128 KiB
+	FrameBytes        int           // of one frame, in either direction; 32 KiB
+	PerSecond         int           // new connections; 500
+	RequestsPerSecond int           // to the @connections API; 10,000, the account's request rate
+
+	// The next three are not documented by the service; they bound what one client can cost.
+	WriteTimeout time.Duration // for one message to a client, and for a place in its queue; 5 seconds
+	Queue        int           // messages waiting for one client to read; 64
+	InFlight     int           // frames of one client that are being worked on; 64. More are not read.
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		IdleTimeout:       orDefault(l.IdleTimeout, 10*time.Minute),
+		MaxLifetime:       orDefault(l.MaxLifetime, 2*time.Hour),
+		MessageBytes:      orDefault(l.MessageBytes, 128<<10),
+		FrameBytes:        orDefault(l.FrameBytes, 32<<10),
+		PerSecond:         orDefault(l.PerSecond, 500),
+		RequestsPerSecond: orDefault(l.RequestsPerSecond, 10_000),
+		WriteTimeout:      orDefault(l.WriteTimeout, 5*time.Second),
+		Queue:             orDefault(l.Queue, 64),
+		InFlight:          orDefault(l.InFlight, 64),
+	}
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// Gateway serves one WebSocket API. Make it with New; end it with Close.
+type Gateway struct {
+	cfg             Config
+	limits          Limits
+	log             *slog.Logger
+	selection       selection
+	identitySources []identitySource
+	handshakes      *rate
+	requests        *rate
+
+	ctx     context.Context // ends when Close gives up waiting
+	cancel  context.CancelFunc
+	running sync.WaitGroup // every handshake, connection and invocation
+
+	mu      sync.Mutex
+	closing bool
+	open    map[string]*connection // those that @connections reaches, by id
+}
+
+// New checks cfg and returns a gateway for it. The error names everything that is wrong.
+func New(cfg Config) (*Gateway, error) {
+	cfg.Region = orDefault(cfg.Region, "us-east-1")
+	cfg.AccountID = orDefault(cfg.AccountID, "000000000000")
+	cfg.DomainName = orDefault(cfg.DomainName, cfg.APIID+".execute-api."+cfg.Region+".amazonaws.com")
+	cfg.Log = orDefault(cfg.Log, slog.Default())
+
+	var problems []error
+	complain := func(err error) { problems = append(problems, err) }
+	if cfg.APIID == "" {
+		complain(errors.New("APIID is empty"))
+	}
+	if cfg.Stage == "" || strings.Contains(cfg.Stage, "/") {
+		complain(fmt.Errorf("stage %q: a stage is one path segment, such as \"dev\"", cfg.Stage))
+	}
+	if cfg.Invoker == nil {
+		complain(errors.New("no Invoker"))
+	}
+	selection, err := parseSelection(cfg.RouteSelectionExpression)
+	if err != nil {
+		complain(err)
+	}
+	routes, err := checkRoutes(cfg)
+	if err != nil {
+		complain(err)
+	}
+	cfg.Routes = routes
+	var sources []identitySource
+	if cfg.Authorizer != nil {
+		authorizer := *cfg.Authorizer
+		if sources, err = checkAuthorizer(&authorizer); err != nil {
+			complain(err)
+		}
+		cfg.Authorizer = &authorizer
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("gateway configuration: %w", errors.Join(problems...))
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	limits := cfg.Limits.withDefaults()
+	return &Gateway{
+		cfg:             cfg,
+		limits:          limits,
+		log:             cfg.Log,
+		selection:       selection,
+		identitySources: sources,
+		handshakes:      &rate{limit: limits.PerSecond},
+		requests:        &rate{limit: limits.RequestsPerSecond},
+		ctx:             ctx,
+		cancel:          cancel,
+		open:            map[string]*connection{},
+	}, nil
+}
+
+// checkRoutes returns a copy of the routes with their defaults filled in.
+func checkRoutes(cfg Config) (map[string]Route, error) {
+	routes := make(map[string]Route, len(cfg.Routes))
+	var problems []error
+	for key, route := range cfg.Routes {
+		if key == "" || route.Function == "" {
+			problems = append(problems, fmt.Errorf("route %q: a route needs a key and a function", key))
+		}
+		if route.Authorize && key != routeConnect {
+			problems = append(problems, fmt.Errorf("route %q: only $connect can have an authorizer", key))
+		}
+		if route.Authorize && cfg.Authorizer == nil {
+			problems = append(problems, fmt.Errorf("route %q wants an authorizer and the API has none", key))
+		}
+		timeout, err := checkTimeout(route.Timeout)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("route %q: %w", key, err))
+		}
+		route.Timeout = timeout
+		routes[key] = route
+	}
+	return routes, errors.Join(problems...)
+}
+
+func checkAuthorizer(a *Authorizer) ([]identitySource, error) {
+	var problems []error
+	if a.Function == "" {
+		problems = append(problems, errors.New("the authorizer has no function"))
+	}
+	timeout, err := checkTimeout(a.Timeout)
+	if err != nil {
+		problems = append(problems, fmt.Errorf("authorizer: %w", err))
+	}
+	a.Timeout = timeout
+	sources := make([]identitySource, 0, len(a.IdentitySources))
+	for _, text := range a.IdentitySources {
+		source, err := parseIdentitySource(text)
+		if err != nil {
+			problems = append(problems, err)
+		}
+		sources = append(sources, source)
+	}
+	return sources, errors.Join(problems...)
+}
+
+func checkTimeout(timeout time.Duration) (time.Duration, error) {
+	timeout = orDefault(timeout, maxTimeout)
+	if timeout < minTimeout || timeout > maxTimeout {
+		return 0, fmt.Errorf("timeout %v: an integration timeout is between %v and %v", timeout, minTimeout, maxTimeout)
+	}
+	return timeout, nil
+}
+
+// ServeHTTP serves GET /{stage} as a WebSocket handshake and /{stage}/@connections/{id} as the
+// @connections API. Everything else is 403 Forbidden, as from the service.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	segments, ok := pathSegments(r.URL)
+	switch {
+	case ok && len(segments) == 1 && segments[0] == g.cfg.Stage:
+		g.handshake(w, r)
+	case ok && len(segments) == 3 && segments[0] == g.cfg.Stage && segments[1] == "@connections":
+		g.manage(w, r, segments[2])
+	default:
+		writeJSON(w, http.StatusForbidden, map[string]string{"message": "Forbidden"})
+	}
+}
+
+// pathSegments splits before it unescapes: a connection id can hold an escaped slash or equals sign.
+func pathSegments(u *url.URL) ([]string, bool) {
+	segments := strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
+	for i, s := range segments {
+		unescaped, err := url.PathUnescape(s)
+		if err != nil {
+			return nil, false
+		}
+		segments[i] = unescaped
+	}
+	return segments, true
+}
+
+// Close refuses new handshakes, closes every connection with 1001 and waits for the frames being
+// worked on and for the $disconnect invocations. When ctx ends first, it cuts the connections,
+// cancels the invocations and returns the error of ctx.
+func (g *Gateway) Close(ctx context.Context) error {
+	defer g.cancel()
+	for _, c := range g.stopAccepting() {
+		c.end(goingAway)
+	}
+	done := make(chan struct{})
+	go func() {
+		g.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing the gateway before its work was done: %w", ctx.Err())
+	}
+}
+
+func (g *Gateway) stopAccepting() []*connection {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closing = true
+	open := make([]*connection, 0, len(g.open))
+	for _, c := range g.open {
+		open = append(open, c)
+	}
+	return open
+}
+
+// begin counts the caller as running work, unless the gateway is closing. The caller calls
+// g.running.Done. (Adding under the lock keeps Add and Wait from meeting at zero.)
+func (g *Gateway) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closing {
+		return false
+	}
+	g.running.Add(1)
+	return true
+}
+
+// register makes c reachable by @connections. It reports false when the gateway began to close
+// while c was being opened: then c has to be ended.
+func (g *Gateway) register(c *connection) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open[c.id] = c
+	return !g.closing
+}
+
+func (g *Gateway) unregister(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.open, id)
+}
+
+func (g *Gateway) lookup(id string) (*connection, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c, ok := g.open[id]
+	return c, ok
+}
+
+// rate admits limit events in each second, counted from the first event of that second.
+type rate struct {
+	limit int
+
+	mu    sync.Mutex
+	start time.Time
+	count int
+}
+
+func (r *rate) allow() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.start) >= time.Second {
+		r.start, r.count = now, 0
+	}
+	r.count++
+	return r.count <= r.limit
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // it fails only when the caller has gone
+}
