@@ -31,6 +31,7 @@ const (
 	MaxHistoryLimit     = 100
 	DefaultListLimit    = 50
 	MaxListLimit        = 100
+	MemberPage          = 100 // members, or receipts of members, looked at per page
 )
 
 // Actions, which are also the route keys of the API.
@@ -38,8 +39,21 @@ const (
 	ActionSend          = "send"
 	ActionSync          = "sync"
 	ActionHistory       = "history"
+	ActionAck           = "ack"
+	ActionRecall        = "recall"
+	ActionEdit          = "edit"
+	ActionClear         = "clear"
+	ActionCreateGroup   = "createGroup"
+	ActionAddMembers    = "addMembers"
+	ActionRemoveMembers = "removeMembers"
+	ActionLeave         = "leave"
+	ActionSetRole       = "setRole"
+	ActionSetTitle      = "setTitle"
+	ActionDissolve      = "dissolve"
+	ActionMembers       = "members"
 	ActionConversations = "conversations"
 	ActionChanges       = "changes"
+	ActionReceipts      = "receipts"
 	ActionPing          = "ping"
 )
 
@@ -145,6 +159,135 @@ type HistoryPage struct {
 	HasMore         bool           `json:"hasMore"`
 }
 
+// Ack raises the user's watermarks in a conversation. At least one is there.
+type Ack struct {
+	ConversationID string `json:"conversationId"`
+	DeliveredSeq   *int64 `json:"deliveredSeq,omitempty"`
+	ReadSeq        *int64 `json:"readSeq,omitempty"`
+}
+
+// Acked is the result of Ack: the watermarks now in force.
+type Acked struct {
+	DeliveredSeq int64 `json:"deliveredSeq"`
+	ReadSeq      int64 `json:"readSeq"`
+}
+
+// Recall takes a message back.
+type Recall struct {
+	ConversationID string `json:"conversationId"`
+	Seq            int64  `json:"seq"`
+	MessageID      string `json:"messageId"`
+	ClientMsgID    string `json:"clientMsgId"`
+}
+
+// Edit replaces a message's content. Version is the one the author has seen.
+type Edit struct {
+	ConversationID string          `json:"conversationId"`
+	Seq            int64           `json:"seq"`
+	MessageID      string          `json:"messageId"`
+	Version        int64           `json:"version"`
+	Text           string          `json:"text,omitempty"`
+	Data           json.RawMessage `json:"data,omitempty"`
+	ClientMsgID    string          `json:"clientMsgId"`
+}
+
+// Edited is the result of Edit; Seq and MessageID are the event's, Version is
+// the message's.
+type Edited struct {
+	Sent
+	Version int64 `json:"version"`
+}
+
+// Clear hides a conversation up to ThroughSeq on all of the user's devices.
+type Clear struct {
+	ConversationID string `json:"conversationId"`
+	ThroughSeq     *int64 `json:"throughSeq"`
+}
+
+// Cleared is the result of Clear: the position now in force.
+type Cleared struct {
+	ClearedSeq int64 `json:"clearedSeq"`
+}
+
+// CreateGroup makes a group of the caller and Members. Its result is a Created.
+type CreateGroup struct {
+	Title       string          `json:"title"`
+	Members     []string        `json:"members"`
+	ClientMsgID string          `json:"clientMsgId"`
+	Visibility  chat.Visibility `json:"visibility,omitempty"` // all if empty
+}
+
+// Created is the result of CreateGroup.
+type Created struct {
+	Conversation
+	Duplicate bool `json:"duplicate"`
+}
+
+// ChangeMembers is the request of addMembers and removeMembers.
+type ChangeMembers struct {
+	ConversationID string   `json:"conversationId"`
+	Members        []string `json:"members"`
+	ClientMsgID    string   `json:"clientMsgId"`
+}
+
+// ChangeGroup is the request of leave and dissolve.
+type ChangeGroup struct {
+	ConversationID string `json:"conversationId"`
+	ClientMsgID    string `json:"clientMsgId"`
+}
+
+// SetRole gives a member another role. The caller who makes another the owner
+// becomes an admin.
+type SetRole struct {
+	ConversationID string    `json:"conversationId"`
+	UserID         string    `json:"userId"`
+	Role           chat.Role `json:"role"`
+	ClientMsgID    string    `json:"clientMsgId"`
+}
+
+// SetTitle renames a group.
+type SetTitle struct {
+	ConversationID string `json:"conversationId"`
+	Title          string `json:"title"`
+	ClientMsgID    string `json:"clientMsgId"`
+}
+
+// Members asks for the roster, page by page.
+type Members struct {
+	ConversationID string `json:"conversationId"`
+	Cursor         string `json:"cursor,omitempty"`
+}
+
+// MembersPage is the result of Members. Cursor is there when more follow.
+type MembersPage struct {
+	Members        []Member `json:"members"`
+	MembersVersion int64    `json:"membersVersion"`
+	Cursor         string   `json:"cursor,omitempty"`
+}
+
+// Member is one line of a roster.
+type Member struct {
+	UserID   string    `json:"userId"`
+	Role     chat.Role `json:"role"`
+	JoinSeq  int64     `json:"joinSeq"`
+	JoinedAt int64     `json:"joinedAt"`
+}
+
+// Receipts asks who has received and read the message with this seq.
+type Receipts struct {
+	ConversationID string `json:"conversationId"`
+	Seq            int64  `json:"seq"`
+	Cursor         string `json:"cursor,omitempty"`
+}
+
+// ReceiptsPage is the result of Receipts: of the members looked at, those who
+// have. Cursor is there when more are to be looked at.
+type ReceiptsPage struct {
+	Delivered []string `json:"delivered"`
+	Read      []string `json:"read"`
+	Cursor    string   `json:"cursor,omitempty"`
+}
+
 // Changes asks which of the user's conversations changed since a cursor that an
 // earlier answer gave; 0 for a device that has none.
 type Changes struct {
@@ -183,6 +326,8 @@ type Conversation struct {
 	Title          string          `json:"title,omitempty"`
 	Peer           string          `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
 	State          chat.State      `json:"state"`
+	Owner          string          `json:"owner,omitempty"`
+	Visibility     chat.Visibility `json:"visibility,omitempty"`
 	MemberCount    int             `json:"memberCount"`
 	LastSeq        int64           `json:"lastSeq"`
 	ReadSeq        int64           `json:"readSeq"`
@@ -236,6 +381,23 @@ type Update struct {
 type Notify struct {
 	Type    string `json:"type"`
 	Updates []Head `json:"updates"`
+}
+
+// Receipt tells the members of a conversation of up to chat.InboxGroupMax, and
+// the user's own other devices, that a user's watermarks rose.
+type Receipt struct {
+	Type           string `json:"type"`
+	ConversationID string `json:"conversationId"`
+	UserID         string `json:"userId"`
+	DeliveredSeq   int64  `json:"deliveredSeq,omitempty"`
+	ReadSeq        int64  `json:"readSeq,omitempty"`
+}
+
+// ChangedHint tells a device that something of its user's changed that no other
+// push tells of; ask Changes.
+type ChangedHint struct {
+	Type       string `json:"type"`
+	SyncCursor int64  `json:"syncCursor"`
 }
 
 // Goodbye tells that the server is about to close this connection.
