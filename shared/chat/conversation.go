@@ -1,5 +1,11 @@
 package chat
 
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
 // State says whether a conversation takes messages.
 type State string
 
@@ -53,8 +59,70 @@ type Member struct {
 	JoinedAt       int64  `json:"joinedAt"` // ms
 }
 
+// Limits on groups.
+const (
+	MaxTitleRunes = 100
+
+	// MaxRosterChange is how many members one request adds or removes. Each takes
+	// two items (roster and inbox) beside the head, the message, the idempotency
+	// record and a new owner of a transaction's 100.
+	MaxRosterChange = 48
+
+	// MaxGroupMembers is how large a group may grow.
+	MaxGroupMembers = 1000
+
+	// InboxGroupMax is the largest conversation whose messages are noted in its
+	// members' sync heads. In larger ones a write per member and message costs
+	// more than reading the head when a device asks.
+	InboxGroupMax = 20
+
+	// SmallGroupMax is the largest conversation whose messages are pushed whole;
+	// the devices of larger ones are told of the new head and pull.
+	SmallGroupMax = 200
+)
+
+// ValidateTitle refuses what cannot be a group's title: it is 1 to 100
+// characters without control characters.
+func ValidateTitle(field, title string) error {
+	switch n := utf8.RuneCountInString(title); {
+	case strings.TrimSpace(title) == "":
+		return FieldErrorf(BadRequest, field, "a title is missing")
+	case n > MaxTitleRunes:
+		return FieldErrorf(TooLarge, field, "a title has at most %d characters, this has %d", MaxTitleRunes, n)
+	case hasControl(title):
+		return FieldErrorf(BadRequest, field, "a title is UTF-8 without control characters")
+	}
+	return nil
+}
+
+// ValidateMembers refuses a list of user ids that is empty, too long, or names
+// someone twice. Too long is Limit, with the largest number in the details.
+func ValidateMembers(field string, userIDs []string) error {
+	if len(userIDs) == 0 {
+		return FieldErrorf(BadRequest, field, "name at least one user")
+	}
+	if len(userIDs) > MaxRosterChange {
+		return &Error{
+			Code: Limit, Field: field, Details: map[string]any{"max": MaxRosterChange},
+			Message: fmt.Sprintf("one request takes at most %d users, this has %d; send the rest in further ones", MaxRosterChange, len(userIDs)),
+		}
+	}
+	seen := make(map[string]bool, len(userIDs))
+	for _, id := range userIDs {
+		if err := ValidateUserID(field, id); err != nil {
+			return err
+		}
+		if seen[id] {
+			return FieldErrorf(BadRequest, field, "%q is named twice", id)
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
 // Range is the seqs from From through To, both included. It is empty when To is
 // smaller than From.
 type Range struct {
-	From, To int64
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }

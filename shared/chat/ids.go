@@ -17,6 +17,10 @@ const (
 	MaxConversationIDBytes = 128
 )
 
+// SystemSender is the sender of what the publish function writes. No user may
+// have this id.
+const SystemSender = "system"
+
 // Kind is how a conversation came to be and who may write in it. It is the
 // part of a conversation id before the colon.
 type Kind string

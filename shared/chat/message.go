@@ -87,17 +87,19 @@ type ReplyTo struct {
 	MessageID string `json:"messageId"`
 }
 
-// Event is what a message of TypeEvent tells of.
+// Event is what a message of TypeEvent tells of. The new content of an edited
+// message stands in the event message's own text and data.
 type Event struct {
 	Kind            EventKind `json:"kind"`
-	TargetSeq       int64     `json:"targetSeq,omitempty"`
-	TargetMessageID string    `json:"targetMessageId,omitempty"`
-	Version         int64     `json:"version,omitempty"` // of the target, after the event
-	Added           []string  `json:"added,omitempty"`
-	Removed         []string  `json:"removed,omitempty"`
-	Role            Role      `json:"role,omitempty"` // of those in Added or, where nobody was added, of Members
-	Members         []string  `json:"members,omitempty"`
-	Title           string    `json:"title,omitempty"`
+	TargetSeq       int64     `json:"targetSeq,omitempty"`       // recall, edit
+	TargetMessageID string    `json:"targetMessageId,omitempty"` // recall, edit
+	Version         int64     `json:"version,omitempty"`         // recall, edit: the target's, after the event
+	Added           []string  `json:"added,omitempty"`           // members: who came
+	Removed         []string  `json:"removed,omitempty"`         // members: who went, or was removed
+	Owner           string    `json:"owner,omitempty"`           // members: who owns the group from here on
+	Member          string    `json:"member,omitempty"`          // members: whose role changed
+	Role            Role      `json:"role,omitempty"`            // members: to what
+	Title           string    `json:"title,omitempty"`           // title, and the first event of a group
 }
 
 // Validate refuses a message that must not enter a ledger. It looks at content

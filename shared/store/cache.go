@@ -43,6 +43,17 @@ func (c *headCache) trusted(conversationID, senderID string) (chat.Conversation,
 	return k.head, true
 }
 
+// reaching gives the head as remembered, if its ledger is known to reach seq.
+func (c *headCache) reaching(conversationID string, seq int64) (chat.Conversation, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[conversationID]
+	if k == nil || k.head.LastSeq < seq {
+		return chat.Conversation{}, false
+	}
+	return k.head, true
+}
+
 // member reports whether the user is known to be a member at this version.
 func (c *headCache) member(conversationID, userID string, membersVersion int64) bool {
 	c.mu.Lock()
@@ -60,8 +71,9 @@ func (c *headCache) learn(head chat.Conversation) {
 	k.set(head)
 }
 
-// wrote takes in a head that this process has just committed.
-func (c *headCache) wrote(head chat.Conversation, senderID string) {
+// wrote takes in a head that this process has just committed. If the roster
+// changed with it, its sender may be a member no more.
+func (c *headCache) wrote(head chat.Conversation, senderID string, rosterChanged bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.entry(head)
@@ -69,7 +81,9 @@ func (c *headCache) wrote(head chat.Conversation, senderID string) {
 		return // a concurrent write of this process is ahead
 	}
 	k.set(head)
-	k.members[senderID] = true
+	if !rosterChanged {
+		k.members[senderID] = true
+	}
 }
 
 // admit notes that the user is a member at the head's roster version.

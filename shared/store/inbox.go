@@ -27,6 +27,8 @@ type inboxItem struct {
 	ClearedSeq     int64  `json:"clearedSeq"`
 	JoinSeq        int64  `json:"joinSeq"`           // the first seq this user may read
 	LeftSeq        int64  `json:"leftSeq,omitempty"` // the last one, for a former member
+
+	Past []chat.Range `json:"past,omitempty"` // what a member who came back may read from before
 }
 
 // syncHeadKey is the sort key of a user's sync head among the user's inbox
@@ -48,40 +50,67 @@ const (
 // changed. V goes up with each change; At holds V as of each recent
 // conversation's last change; what was evicted from At changed at Floor or
 // before.
+//
+// Large lists the user's conversations above chat.InboxGroupMax members. Their
+// messages raise nothing; their heads are read whenever a device asks.
 type syncHead struct {
 	V     int64            `json:"v"`
 	Floor int64            `json:"floor"`
 	At    map[string]int64 `json:"at"`
+	Large []string         `json:"large"`
 }
 
-// Raise notes in the user's sync head that these conversations changed. It is
-// one write; repeating it only makes a device look twice.
-func (s *Store) Raise(ctx context.Context, userID string, conversationIDs []string) error {
+// Raise notes in the user's sync head that these conversations changed, and
+// gives the cursor that stands for it. It is one write; repeating it only makes
+// a device look twice.
+func (s *Store) Raise(ctx context.Context, userID string, conversationIDs []string) (cursor int64, err error) {
 	for chunk := range slices.Chunk(conversationIDs, maxRaise) {
-		if err := s.raiseChunk(ctx, userID, chunk); err != nil {
-			return err
+		if cursor, err = s.raiseChunk(ctx, userID, chunk); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return cursor, nil
 }
 
-func (s *Store) raiseChunk(ctx context.Context, userID string, conversationIDs []string) error {
+func (s *Store) raiseChunk(ctx context.Context, userID string, conversationIDs []string) (int64, error) {
 	for {
 		head, err := s.raise(ctx, userID, conversationIDs)
 		if errors.Is(err, errNoSyncHead) {
 			if err := s.createSyncHead(ctx, userID); err != nil {
-				return err
+				return 0, err
 			}
 			continue
 		}
-		if err != nil {
-			return err
+		if err == nil && len(head.At) > maxRecent {
+			err = s.evict(ctx, userID, head)
 		}
-		if len(head.At) > maxRecent {
-			return s.evict(ctx, userID, head)
-		}
-		return nil
+		return head.V, err
 	}
+}
+
+// Enlist notes that a conversation of the user has become a large one.
+func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error {
+	return s.updateLarge(ctx, "ADD", userID, conversationID)
+}
+
+// Delist notes that a conversation of the user is no large one any more, or no
+// longer the user's.
+func (s *Store) Delist(ctx context.Context, userID, conversationID string) error {
+	return s.updateLarge(ctx, "DELETE", userID, conversationID)
+}
+
+func (s *Store) updateLarge(ctx context.Context, verb, userID, conversationID string) error {
+	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &s.tables.Inboxes,
+		Key:                       inboxKey(userID, syncHeadKey),
+		UpdateExpression:          aws.String(verb + " #large :c"),
+		ExpressionAttributeNames:  map[string]string{"#large": "large"},
+		ExpressionAttributeValues: item{":c": set(conversationID)},
+	})
+	if err != nil {
+		return fmt.Errorf("updating the large conversations of %s: %w", userID, err)
+	}
+	return nil
 }
 
 var errNoSyncHead = errors.New("the user has no sync head yet")
@@ -180,33 +209,31 @@ type Line struct {
 // Changed is what a user's device missed.
 type Changed struct {
 	Lines  []Line
-	Cursor int64 // for the next call
-	Full   bool  // Lines is the start of the whole list, because the cursor was too old
-	Next   string
+	Heads  []chat.Conversation // of the user's large conversations, changed or not
+	Cursor int64               // for the next call
+	Full   bool                // Lines is the start of the whole list
+	Next   string              // where the list goes on, "" if Lines is all
 }
 
-// Changes gives the conversations that changed after the cursor, or the first
-// page of the whole list when the cursor is too old to tell. The sync head is
-// read before the lines, so a change in between is told twice rather than not.
+// Changes gives the conversations that changed after the cursor. For a device
+// that has no cursor (0), or one too old to tell, it gives the first page of the
+// whole list. The sync head is read before the lines, so a change in between is
+// told twice rather than not.
 func (s *Store) Changes(ctx context.Context, userID string, cursor int64, pageSize int) (Changed, error) {
-	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName:      &s.tables.Inboxes,
-		Key:            inboxKey(userID, syncHeadKey),
-		ConsistentRead: aws.Bool(true),
-	})
-	if err != nil {
-		return Changed{}, fmt.Errorf("reading the sync head of %s: %w", userID, err)
-	}
 	var head syncHead
-	if out.Item != nil {
-		if err := unmarshal(out.Item, &head); err != nil {
-			return Changed{}, err
-		}
+	if _, err := s.get(ctx, s.tables.Inboxes, inboxKey(userID, syncHeadKey), &head); err != nil {
+		return Changed{}, err
+	}
+	out := Changed{Cursor: head.V}
+	var err error
+	if out.Heads, err = s.readHeads(ctx, head.Large); err != nil {
+		return Changed{}, err
 	}
 	// A cursor above V is not of this store: it was restored, or begun anew.
-	if cursor < head.Floor || cursor > head.V {
-		lines, next, err := s.List(ctx, userID, "", pageSize)
-		return Changed{Lines: lines, Cursor: head.V, Full: true, Next: next}, err
+	if cursor <= 0 || cursor < head.Floor || cursor > head.V {
+		out.Full = true
+		out.Lines, out.Next, err = s.List(ctx, userID, "", pageSize)
+		return out, err
 	}
 	var keys []item
 	for _, id := range slices.Sorted(maps.Keys(head.At)) {
@@ -218,8 +245,28 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, pageSi
 	if err != nil {
 		return Changed{}, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), userID, err)
 	}
-	lines, err := s.lines(ctx, inboxes)
-	return Changed{Lines: lines, Cursor: head.V}, err
+	out.Lines, err = s.lines(ctx, inboxes)
+	return out, err
+}
+
+// readHeads reads heads by id, strongly consistent: a device takes a head's
+// lastSeq for all there is. They come in no order.
+func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat.Conversation, error) {
+	keys := make([]item, len(conversationIDs))
+	for i, id := range conversationIDs {
+		keys[i] = headKey(id)
+	}
+	items, err := s.batchGet(ctx, s.tables.Conversations, keys, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d heads: %w", len(keys), err)
+	}
+	heads := make([]chat.Conversation, len(items))
+	for i, in := range items {
+		if err := unmarshal(in, &heads[i]); err != nil {
+			return nil, err
+		}
+	}
+	return heads, nil
 }
 
 // List gives the user's conversations by id, at most limit from the cursor on,
@@ -256,54 +303,49 @@ func (s *Store) lines(ctx context.Context, inboxes []item) ([]Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := make([]Line, 0, len(views))
-	for _, v := range views {
-		line := Line{
-			Conversation: v.head,
-			Peer:         v.inbox.Peer,
-			ReadSeq:      v.inbox.ReadSeq,
-			DeliveredSeq: v.inbox.DeliveredSeq,
-			ClearedSeq:   v.inbox.ClearedSeq,
-			LeftSeq:      v.inbox.LeftSeq,
-			MaxSeq:       v.committedMax(),
-		}
-		seen := max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1)
-		line.Unread = max(0, line.MaxSeq-seen)
+	lines := make([]Line, len(views))
+	for i, v := range views {
+		lines[i] = v.line()
 		if m, ok := last[v.head.ConversationID]; ok {
-			line.Last = &m
+			lines[i].Last = &m
 		}
-		lines = append(lines, line)
 	}
 	return lines, nil
 }
 
-// views reads the heads that belong to inbox items. Heads are read strongly
-// consistent: a device takes a head's lastSeq for all there is.
+// line gives the user's line of the conversation, without the last message.
+func (v view) line() Line {
+	line := Line{
+		Conversation: v.head,
+		Peer:         v.inbox.Peer,
+		ReadSeq:      v.inbox.ReadSeq,
+		DeliveredSeq: v.inbox.DeliveredSeq,
+		ClearedSeq:   v.inbox.ClearedSeq,
+		LeftSeq:      v.inbox.LeftSeq,
+		MaxSeq:       v.committedMax(),
+	}
+	line.Unread = max(0, line.MaxSeq-max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1))
+	return line
+}
+
+// views reads the heads that belong to inbox items, ordered by conversation id.
 func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
-	views := make([]view, len(inboxes))
-	keys := make([]item, len(inboxes))
-	for i, in := range inboxes {
-		if err := unmarshal(in, &views[i].inbox); err != nil {
+	byID := make(map[string]view, len(inboxes))
+	for _, in := range inboxes {
+		var v view
+		if err := unmarshal(in, &v.inbox); err != nil {
 			return nil, err
 		}
-		keys[i] = headKey(views[i].inbox.ConversationID)
+		byID[v.inbox.ConversationID] = v
 	}
-	found, err := s.batchGet(ctx, s.tables.Conversations, keys, true)
+	heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(byID)))
 	if err != nil {
-		return nil, fmt.Errorf("reading %d heads: %w", len(keys), err)
+		return nil, err
 	}
-	heads := make(map[string]chat.Conversation, len(found))
-	for _, in := range found {
-		var head chat.Conversation
-		if err := unmarshal(in, &head); err != nil {
-			return nil, err
-		}
-		heads[head.ConversationID] = head
+	views := make([]view, len(heads))
+	for i, head := range heads {
+		views[i] = view{head: head, inbox: byID[head.ConversationID].inbox}
 	}
-	for i := range views {
-		views[i].head = heads[views[i].inbox.ConversationID]
-	}
-	views = slices.DeleteFunc(views, func(v view) bool { return v.head.ConversationID == "" })
 	slices.SortFunc(views, func(a, b view) int {
 		return cmp.Compare(a.head.ConversationID, b.head.ConversationID)
 	})
@@ -315,7 +357,7 @@ func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
 func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat.Message, error) {
 	var keys []item
 	for _, v := range views {
-		if seq := v.committedMax(); seq >= max(v.inbox.JoinSeq, v.inbox.ClearedSeq+1) {
+		if seq := v.committedMax(); v.sees(seq) {
 			keys = append(keys, messageKey(v.head.ConversationID, seq))
 		}
 	}

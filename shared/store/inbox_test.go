@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -40,38 +41,44 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 	w := &wire{}
 	s := c.store(w)
 	ids := c.lines("bob", 5)
-	none, err := s.Changes(t.Context(), "bob", 0, 50)
+	start, err := s.Changes(t.Context(), "bob", 0, 50)
 	require.NoError(t, err)
-	require.Empty(t, none.Lines, "nothing was raised yet")
-	require.False(t, none.Full)
-	calls, n := w.since(0)
-	require.Equal(t, []string{"GetItem"}, calls)
+	require.True(t, start.Full, "a device without a cursor gets the list")
+	require.Len(t, start.Lines, 5)
+	_, n := w.since(0)
 
-	require.NoError(t, s.Raise(t.Context(), "bob", ids[:2]))
-	calls, n = w.since(n)
+	cursor := raise(t, s, "bob", ids[:1])
+	calls, n := w.since(n)
 	require.Equal(t, []string{"UpdateItem", "UpdateItem", "UpdateItem"}, calls, "the first raise makes the item")
-	require.NoError(t, s.Raise(t.Context(), "bob", ids[1:3]))
+	raise(t, s, "bob", ids[1:3])
 	calls, n = w.since(n)
 	require.Equal(t, []string{"UpdateItem"}, calls)
+	raise(t, s, "bob", ids[:2])
 
-	first, err := s.Changes(t.Context(), "bob", 0, 50)
+	first, err := s.Changes(t.Context(), "bob", cursor, 50)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{ids[0]: true, ids[1]: true, ids[2]: true}, conversationIDs(first.Lines))
 	second, err := s.Changes(t.Context(), "bob", first.Cursor, 50)
 	require.NoError(t, err)
 	require.Empty(t, second.Lines)
 	require.Equal(t, first.Cursor, second.Cursor)
-	calls, n = w.since(n)
+	calls, _ = w.since(n)
 	require.Equal(t, "GetItem", calls[len(calls)-1], "nothing changed: one read")
 
-	require.NoError(t, s.Raise(t.Context(), "bob", ids[:1]))
+	raise(t, s, "bob", ids[:1])
 	third, err := s.Changes(t.Context(), "bob", first.Cursor, 50)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{ids[0]: true}, conversationIDs(third.Lines))
 	other, err := s.Changes(t.Context(), "alice", 0, 50)
 	require.NoError(t, err)
 	require.Empty(t, other.Lines)
-	_ = n
+}
+
+// raise raises a sync head, which has to work, and gives the cursor.
+func raise(t require.TestingT, s *store.Store, user string, ids []string) int64 {
+	cursor, err := s.Raise(context.Background(), user, ids)
+	require.NoError(t, err)
+	return cursor
 }
 
 func TestChangesFallBackToTheWholeList(t *testing.T) {
@@ -80,7 +87,7 @@ func TestChangesFallBackToTheWholeList(t *testing.T) {
 	s := c.store(nil)
 	ids := c.lines("bob", 40)
 	for _, id := range ids {
-		require.NoError(t, s.Raise(t.Context(), "bob", []string{id}))
+		raise(t, s, "bob", []string{id})
 	}
 	old, err := s.Changes(t.Context(), "bob", 3, 25)
 	require.NoError(t, err)
@@ -109,18 +116,16 @@ func TestG5_ConcurrentRaisesLoseNoChange(t *testing.T) {
 	c := newCloud(t)
 	s := c.store(nil)
 	ids := c.lines("bob", 40)
-	require.NoError(t, s.Raise(t.Context(), "bob", ids[:1]))
-	before, err := s.Changes(t.Context(), "bob", 0, 100)
-	require.NoError(t, err)
+	before := raise(t, s, "bob", ids[:1])
 	require.NoError(t, parallel(8, func(i int) error {
 		for n := i; n < len(ids); n += 8 {
-			if err := s.Raise(t.Context(), "bob", ids[n:n+1]); err != nil {
+			if _, err := s.Raise(t.Context(), "bob", ids[n:n+1]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}))
-	after, err := s.Changes(t.Context(), "bob", before.Cursor, 100)
+	after, err := s.Changes(t.Context(), "bob", before, 100)
 	require.NoError(t, err)
 	got := conversationIDs(after.Lines)
 	for _, id := range ids {
@@ -147,7 +152,7 @@ func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
 		for range steps {
 			if rapid.IntRange(0, 5).Draw(rt, "ask") > 0 {
 				batch := rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, 4, rapid.ID).Draw(rt, "raise")
-				require.NoError(rt, s.Raise(t.Context(), name, batch))
+				raise(rt, s, name, batch)
 				for _, id := range batch {
 					unheard[id] = true
 				}

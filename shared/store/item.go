@@ -37,6 +37,15 @@ type messageItem struct {
 	chat.Message
 	Data      string `json:"data,omitempty"`
 	ExpiresAt int64  `json:"expiresAt,omitempty"` // seconds, for the table's TTL
+
+	RecalledBy *recalledBy `json:"recalledBy,omitempty"`
+}
+
+// recalledBy is the event that recalled a message.
+type recalledBy struct {
+	Seq        int64  `json:"seq"`
+	MessageID  string `json:"messageId"`
+	ServerTime int64  `json:"serverTime"`
 }
 
 func marshalMessage(m chat.Message) (item, error) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,25 +47,83 @@ func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt,
 		}
 		m.ConversationID = chat.SingleID(m.SenderID, to)
 	}
+	m = s.stamp(m)
+	w := write{message: m, to: to}
+	if to != "" {
+		w.create = singleOf(m, to)
+	}
+	if m.ReplyTo != nil {
+		w.change = s.replyTo
+	}
+	return s.commit(ctx, w)
+}
+
+// stamp gives a message what the server gives it, but for the seq.
+func (s *Store) stamp(m chat.Message) chat.Message {
 	now := s.now()
 	m.MessageID = ulid.MustNewDefault(now).String()
 	m.ServerTime = now.UnixMilli()
 	m.Version, m.Status = 1, chat.Normal
-	if err := m.Validate(); err != nil {
-		return Receipt{}, err
-	}
-	fingerprint, err := m.Fingerprint()
-	if err != nil {
-		return Receipt{}, err
-	}
-	return s.commit(ctx, write{message: m, to: to, fingerprint: fingerprint})
+	return m
+}
+
+// replyTo checks that the message answered exists and that the sender sees it.
+func (s *Store) replyTo(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
+	_, err := s.target(ctx, m.SenderID, head, m.ReplyTo.Seq, m.ReplyTo.MessageID, "replyTo")
+	return effect{}, err
 }
 
 // write is one message on its way into the ledger.
 type write struct {
 	message     chat.Message // complete but for seq
 	to          string       // the other user of a single conversation, "" if unknown
-	fingerprint string
+	fingerprint string       // of the request; commit computes it if it is ""
+
+	// create says what to make if there is no such conversation; nil: nothing.
+	create *creation
+
+	// change says what else the message does, and refuses what the sender may
+	// not do; nil for a plain message. It sees the head and the sender's roster
+	// item that the transaction is conditional on, may complete the message
+	// (whose seq is set), and runs anew with each attempt.
+	change func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error)
+
+	// trusted writes come from the product itself: no membership is asked for,
+	// and system conversations are written by nothing else.
+	trusted bool
+}
+
+// effect is what a message changes beside the ledger, in the same transaction.
+type effect struct {
+	items   []types.TransactWriteItem // further writes; one that fails by its condition makes the whole attempt anew
+	roster  bool                      // the roster changes: membersVersion goes up
+	members int                       // how memberCount changes
+	state   chat.State                // the head's new state, "" as it is
+	title   string                    // the head's new title, "" as it is
+	owner   string                    // the head's new owner, "" as it is
+}
+
+// creation is a conversation about to be made by its first message.
+type creation struct {
+	head    chat.Conversation
+	members []newMember
+}
+
+type newMember struct {
+	userID string
+	role   chat.Role
+	peer   string // of a single conversation
+}
+
+func singleOf(m chat.Message, to string) *creation {
+	c := &creation{
+		head:    chat.Conversation{ConversationID: m.ConversationID, Kind: chat.Single},
+		members: []newMember{{userID: m.SenderID, role: chat.Plain, peer: to}},
+	}
+	if to != m.SenderID {
+		c.members = append(c.members, newMember{userID: to, role: chat.Plain, peer: m.SenderID})
+	}
+	return c
 }
 
 // commit tries the transaction until it is settled or the time is up. The
@@ -73,19 +132,32 @@ type write struct {
 func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
-
-	head, known := s.heads.trusted(w.message.ConversationID, w.message.SenderID)
-	read := false // whether head was read for this attempt
+	if err := w.message.Validate(); err != nil {
+		return Receipt{}, err
+	}
+	if w.fingerprint == "" {
+		var err error
+		if w.fingerprint, err = w.message.Fingerprint(); err != nil {
+			return Receipt{}, err
+		}
+	}
+	at, known := place{}, false
+	if w.change == nil {
+		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
+	}
+	read := false // whether the head was read for this attempt
 	for attempt := 1; ; attempt++ {
 		if !known {
 			var err error
-			if head, err = s.look(ctx, w); err != nil {
+			if at, err = s.look(ctx, w); err != nil {
 				return s.refuse(ctx, w, attempt-1, err)
 			}
 			read = true
 		}
-		result := s.try(ctx, w, head)
+		result, err := s.attempt(ctx, w, at)
 		switch {
+		case err != nil:
+			return s.refuse(ctx, w, attempt-1, err)
 		case result.receipt != nil:
 			result.receipt.Attempts = attempt
 			return *result.receipt, nil
@@ -94,8 +166,8 @@ func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 		case result.head != nil && !read:
 			// What this process remembered was stale. The failed condition brought
 			// the head as it is, so the next attempt needs no read and no wait.
-			head, read = *result.head, true
-			if err := s.mayWrite(ctx, w, head); err != nil {
+			read = true
+			if at, err = s.at(ctx, w, *result.head); err != nil {
 				return s.refuse(ctx, w, attempt, err)
 			}
 			continue
@@ -107,85 +179,127 @@ func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 	}
 }
 
-// look reads the head and checks the sender's right to write. A single
-// conversation that does not exist yet comes back with LastSeq 0.
+// attempt prepares the write for this place and tries it once. The error is a
+// refusal, or a failure to read what the change needs.
+func (s *Store) attempt(ctx context.Context, w write, at place) (outcome, error) {
+	w.message.Seq = at.head.LastSeq + 1
+	var e effect
+	if w.change != nil {
+		var err error
+		if e, err = w.change(ctx, at.head, at.self, &w.message); err != nil {
+			return outcome{}, err
+		}
+	}
+	return s.try(ctx, w, at.head, e), nil
+}
+
+// place is where a message is written: the head, and the sender's roster item
+// where it was needed. A head with LastSeq 0 is to be created.
+type place struct {
+	head chat.Conversation
+	self chat.Member
+}
+
+// look reads the head and checks the sender's right to write.
 //
 // The head is read before the roster, never together with it in one
 // BatchGetItem, whose reads have no order: a roster item from before a removal
 // with a head from after it would pass the removal's membersVersion off as the
 // one at which the sender was seen to be a member.
-func (s *Store) look(ctx context.Context, w write) (chat.Conversation, error) {
-	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName:      &s.tables.Conversations,
-		Key:            headKey(w.message.ConversationID),
-		ConsistentRead: aws.Bool(true),
-	})
+func (s *Store) look(ctx context.Context, w write) (place, error) {
+	if w.create != nil && w.create.head.Kind == chat.Group {
+		return place{head: w.create.head}, nil // its id is new
+	}
+	head, found, err := s.head(ctx, w.message.ConversationID)
 	if err != nil {
-		return chat.Conversation{}, fmt.Errorf("reading the head of %s: %w", w.message.ConversationID, err)
+		return place{}, err
 	}
-	if out.Item == nil {
-		if w.to == "" {
-			return chat.Conversation{}, errNoConversation()
+	if !found {
+		if w.create == nil {
+			return place{}, errNoConversation()
 		}
-		return chat.Conversation{ConversationID: w.message.ConversationID}, nil
+		return place{head: w.create.head}, nil
 	}
-	var head chat.Conversation
-	if err := unmarshal(out.Item, &head); err != nil {
-		return chat.Conversation{}, err
-	}
-	s.heads.learn(head)
-	return head, s.mayWrite(ctx, w, head)
+	return s.at(ctx, w, head)
 }
 
-// mayWrite checks the sender's right at this version of the roster.
-func (s *Store) mayWrite(ctx context.Context, w write, head chat.Conversation) error {
+// head reads a conversation's head.
+func (s *Store) head(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error) {
+	found, err = s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
+	if found {
+		s.heads.learn(head)
+	}
+	return head, found, err
+}
+
+// get reads one item, strongly consistent.
+func (s *Store) get(ctx context.Context, table string, key item, into any) (found bool, err error) {
+	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return false, fmt.Errorf("reading an item of %s: %w", table, err)
+	}
+	if out.Item == nil {
+		return false, nil
+	}
+	return true, unmarshal(out.Item, into)
+}
+
+// at checks the sender's right at this version of the roster.
+func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place, error) {
+	p := place{head: head}
+	if w.trusted {
+		return p, nil
+	}
 	// The id of a single conversation is made of its two users, so who names
-	// the other one is a member.
-	member := w.to != "" || s.heads.member(head.ConversationID, w.message.SenderID, head.MembersVersion)
-	if !member {
-		out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{
-			TableName:      &s.tables.Members,
-			Key:            memberKey(head.ConversationID, w.message.SenderID),
-			ConsistentRead: aws.Bool(true),
-		})
+	// the other one is a member. What a change may do depends on the role.
+	if w.to == "" && (w.change != nil || !s.heads.member(head.ConversationID, w.message.SenderID, head.MembersVersion)) {
+		found, err := s.get(ctx, s.tables.Members, memberKey(head.ConversationID, w.message.SenderID), &p.self)
 		if err != nil {
-			return fmt.Errorf("reading member %s of %s: %w", w.message.SenderID, head.ConversationID, err)
+			return place{}, err
 		}
-		if out.Item == nil {
-			return errNoConversation()
+		if !found {
+			return place{}, errNoConversation()
 		}
 	}
 	s.heads.admit(head, w.message.SenderID)
 	switch {
 	case head.Kind == chat.System:
-		return chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
+		return place{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
 	case head.State != chat.Active:
-		return chat.Errorf(chat.Dissolved, "the group is dissolved")
+		return place{}, chat.Errorf(chat.Dissolved, "the group is dissolved")
 	}
-	return nil
+	return p, nil
+}
+
+// settledError is how a change says that there is nothing left to do: an earlier
+// message did it.
+type settledError struct{ receipt Receipt }
+
+func (e *settledError) Error() string {
+	return fmt.Sprintf("message %s did this already", e.receipt.MessageID)
 }
 
 // refuse gives the refusal, unless this message was committed by an earlier
 // request: then its sender gets that result, whatever has changed since.
 func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error) (Receipt, error) {
+	if settled, ok := errors.AsType[*settledError](refusal); ok {
+		return settled.receipt, nil
+	}
 	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
 		if ctx.Err() != nil || isThrottle(refusal) {
 			return Receipt{}, busy(w.message.ConversationID, attempts, refusal)
 		}
 		return Receipt{}, refusal
 	}
-	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName:      &s.tables.Idempotency,
-		Key:            item{"dedupeKey": str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
-		ConsistentRead: aws.Bool(true),
-	})
+	var record idempotencyRecord
+	found, err := s.get(ctx, s.tables.Idempotency, item{"dedupeKey": str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))}, &record)
 	if err != nil {
-		return Receipt{}, fmt.Errorf("reading the idempotency record of a refused message: %w", err)
+		return Receipt{}, err
 	}
-	if out.Item == nil {
+	if !found {
 		return Receipt{}, refusal
 	}
-	receipt, err := w.first(out.Item)
+	receipt, err := w.first(record)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -203,8 +317,8 @@ type outcome struct {
 	cause     error
 }
 
-// The transaction's items, in the order of its cancellation reasons. A first
-// message has more after them.
+// The transaction's items, in the order of its cancellation reasons. First
+// messages and changes have more after them.
 const (
 	atHead = iota
 	atMessage
@@ -212,9 +326,8 @@ const (
 )
 
 // try runs the transaction once on the given head.
-func (s *Store) try(ctx context.Context, w write, head chat.Conversation) outcome {
-	w.message.Seq = head.LastSeq + 1
-	items, err := s.transaction(w, head)
+func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effect) outcome {
+	items, err := s.transaction(w, head, e)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -224,7 +337,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation) outcom
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
 	if err == nil {
 		s.pace.observe(time.Since(start))
-		s.heads.wrote(w.headAfter(head), w.message.SenderID)
+		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, e.roster)
 		return outcome{receipt: w.receipt()}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
@@ -247,7 +360,11 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		return outcome{err: fmt.Errorf("a cancelled transaction without reasons: %w", canceled)}
 	}
 	if isConditionFailed(reasons[atRecord]) {
-		receipt, err := w.first(reasons[atRecord].Item)
+		var record idempotencyRecord
+		if err := unmarshal(reasons[atRecord].Item, &record); err != nil {
+			return outcome{err: err}
+		}
+		receipt, err := w.first(record)
 		return outcome{receipt: receipt, err: err}
 	}
 	result := outcome{cause: canceled}
@@ -281,7 +398,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 }
 
 // transaction gives the items to write on the given head.
-func (s *Store) transaction(w write, head chat.Conversation) ([]types.TransactWriteItem, error) {
+func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.TransactWriteItem, error) {
 	entry, err := marshalMessage(w.message)
 	if err != nil {
 		return nil, err
@@ -297,12 +414,18 @@ func (s *Store) transaction(w write, head chat.Conversation) ([]types.TransactWr
 	if err != nil {
 		return nil, err
 	}
-	headWrite, rest, err := s.headWrite(w, head)
+	first, err := s.headWrite(w, head, e)
 	if err != nil {
 		return nil, err
 	}
+	rest := e.items
+	if head.LastSeq == 0 {
+		if rest, err = s.firstMembers(w); err != nil {
+			return nil, err
+		}
+	}
 	return append([]types.TransactWriteItem{
-		atHead: headWrite,
+		atHead: first,
 		atMessage: {Put: &types.Put{
 			TableName:           &s.tables.Messages,
 			Item:                entry,
@@ -317,54 +440,64 @@ func (s *Store) transaction(w write, head chat.Conversation) ([]types.TransactWr
 	}, rest...), nil
 }
 
-// headWrite gives the write that hands out the seq, and for the first message
-// of a single conversation the rosters and inboxes that come with it.
-func (s *Store) headWrite(w write, head chat.Conversation) (types.TransactWriteItem, []types.TransactWriteItem, error) {
+// headWrite gives the write that hands out the seq.
+func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.TransactWriteItem, error) {
+	after := w.headAfter(head, e)
 	if head.LastSeq == 0 {
-		created, err := marshal(w.headAfter(head))
-		if err != nil {
-			return types.TransactWriteItem{}, nil, err
-		}
-		rest, err := s.singleMembers(w)
+		created, err := marshal(after)
 		return types.TransactWriteItem{Put: &types.Put{
 			TableName:                           &s.tables.Conversations,
 			Item:                                created,
 			ConditionExpression:                 aws.String("attribute_not_exists(conversationId)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}}, rest, err
+		}}, err
 	}
+	set := "SET lastSeq = :next, updatedAt = :now"
+	values := item{
+		":next":   num(after.LastSeq),
+		":now":    num(after.UpdatedAt),
+		":prev":   num(head.LastSeq),
+		":mv":     num(head.MembersVersion),
+		":active": str(string(chat.Active)),
+	}
+	names := map[string]string{"#state": "state"}
+	also := func(name string, changed bool, value types.AttributeValue) {
+		if changed {
+			set += ", #" + name + " = :" + name
+			names["#"+name] = name
+			values[":"+name] = value
+		}
+	}
+	also("membersVersion", e.roster, num(after.MembersVersion))
+	also("memberCount", e.members != 0, num(int64(after.MemberCount)))
+	also("state", e.state != "", str(string(after.State)))
+	also("title", e.title != "", str(after.Title))
+	also("owner", e.owner != "", str(after.Owner))
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                &s.tables.Conversations,
-		Key:                      headKey(head.ConversationID),
-		UpdateExpression:         aws.String("SET lastSeq = :next, updatedAt = :now"),
-		ConditionExpression:      aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :active"),
-		ExpressionAttributeNames: map[string]string{"#state": "state"},
-		ExpressionAttributeValues: item{
-			":next":   num(w.message.Seq),
-			":now":    num(w.message.ServerTime),
-			":prev":   num(head.LastSeq),
-			":mv":     num(head.MembersVersion),
-			":active": str(string(chat.Active)),
-		},
+		TableName:                           &s.tables.Conversations,
+		Key:                                 headKey(head.ConversationID),
+		UpdateExpression:                    &set,
+		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :active"),
+		ExpressionAttributeNames:            names,
+		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}, nil, nil
+	}}, nil
 }
 
-// singleMembers gives the roster and inbox items of a new single conversation:
-// two each, or one each for a user's notes.
-func (s *Store) singleMembers(w write) ([]types.TransactWriteItem, error) {
+// firstMembers gives the roster and inbox items of a new conversation.
+func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 	m := w.message
-	var writes []types.TransactWriteItem
-	for _, userID := range singleUsers(m.SenderID, w.to) {
+	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
+	for _, nm := range w.create.members {
 		member, err := marshal(chat.Member{
-			ConversationID: m.ConversationID, UserID: userID, Role: chat.Plain, JoinSeq: 1, JoinedAt: m.ServerTime,
+			ConversationID: m.ConversationID, UserID: nm.userID, Role: nm.role, JoinSeq: 1, JoinedAt: m.ServerTime,
 		})
 		if err != nil {
 			return nil, err
 		}
-		line := inboxItem{UserID: userID, ConversationID: m.ConversationID, Peer: m.SenderID, JoinSeq: 1}
-		if userID == m.SenderID {
-			line.Peer, line.ReadSeq, line.DeliveredSeq = w.to, m.Seq, m.Seq // one has read what one wrote
+		line := inboxItem{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
+		if nm.userID == m.SenderID {
+			line.ReadSeq, line.DeliveredSeq = m.Seq, m.Seq // one has read what one wrote
 		}
 		inbox, err := marshal(line)
 		if err != nil {
@@ -377,27 +510,23 @@ func (s *Store) singleMembers(w write) ([]types.TransactWriteItem, error) {
 	return writes, nil
 }
 
-func singleUsers(a, b string) []string {
-	if a == b {
-		return []string{a}
-	}
-	return []string{a, b}
-}
-
 // headAfter is the head once the message is committed.
-func (w write) headAfter(head chat.Conversation) chat.Conversation {
+func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 	if head.LastSeq == 0 {
-		head = chat.Conversation{
-			ConversationID: w.message.ConversationID,
-			Kind:           chat.Single,
-			MembersVersion: 1,
-			MemberCount:    len(singleUsers(w.message.SenderID, w.to)),
-			State:          chat.Active,
-			CreatedAt:      w.message.ServerTime,
-		}
+		head.MembersVersion = 1
+		head.MemberCount = len(w.create.members)
+		head.State = chat.Active
+		head.CreatedAt = w.message.ServerTime
 	}
 	head.LastSeq = w.message.Seq
 	head.UpdatedAt = w.message.ServerTime
+	if e.roster {
+		head.MembersVersion++
+	}
+	head.MemberCount += e.members
+	head.State = cmp.Or(e.state, head.State)
+	head.Title = cmp.Or(e.title, head.Title)
+	head.Owner = cmp.Or(e.owner, head.Owner)
 	return head
 }
 
@@ -412,11 +541,7 @@ func (w write) receipt() *Receipt {
 
 // first gives the result an idempotency record stands for, or a conflict if the
 // record was made by other content.
-func (w write) first(in item) (*Receipt, error) {
-	var r idempotencyRecord
-	if err := unmarshal(in, &r); err != nil {
-		return nil, err
-	}
+func (w write) first(r idempotencyRecord) (*Receipt, error) {
 	if r.MessageID == "" {
 		return nil, fmt.Errorf("the idempotency record of %s is empty", w.message.ClientMsgID)
 	}

@@ -117,26 +117,15 @@ type view struct {
 // would show what was written after it.
 func (s *Store) view(ctx context.Context, userID, conversationID string) (view, error) {
 	var v view
-	for _, part := range []struct {
-		table string
-		key   item
-		into  any
-	}{
-		{s.tables.Conversations, headKey(conversationID), &v.head},
-		{s.tables.Inboxes, inboxKey(userID, conversationID), &v.inbox},
-	} {
-		out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{
-			TableName: &part.table, Key: part.key, ConsistentRead: aws.Bool(true),
-		})
-		if err != nil {
-			return view{}, fmt.Errorf("reading conversation %s for %s: %w", conversationID, userID, err)
-		}
-		if out.Item == nil {
-			return view{}, errNoConversation()
-		}
-		if err := unmarshal(out.Item, part.into); err != nil {
-			return view{}, err
-		}
+	found, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &v.head)
+	if found && err == nil {
+		found, err = s.get(ctx, s.tables.Inboxes, inboxKey(userID, conversationID), &v.inbox)
+	}
+	if err != nil {
+		return view{}, err
+	}
+	if !found {
+		return view{}, errNoConversation()
 	}
 	return v, nil
 }
@@ -149,13 +138,23 @@ func (v view) committedMax() int64 {
 	return v.head.LastSeq
 }
 
-// visible gives the stretches this user may read, ascending.
+// visible gives the stretches this user may read, ascending: one for each time
+// of membership, without what was cleared.
 func (v view) visible() []chat.Range {
-	r := chat.Range{From: max(v.inbox.JoinSeq, v.inbox.ClearedSeq+1), To: v.committedMax()}
-	if r.From > r.To {
-		return nil
+	var stretches []chat.Range
+	now := chat.Range{From: v.inbox.JoinSeq, To: v.committedMax()}
+	for _, r := range append(slices.Clip(v.inbox.Past), now) {
+		r.From = max(r.From, v.inbox.ClearedSeq+1)
+		if r.From <= r.To {
+			stretches = append(stretches, r)
+		}
 	}
-	return []chat.Range{r}
+	return stretches
+}
+
+// sees reports whether this user may read the message with this seq.
+func (v view) sees(seq int64) bool {
+	return slices.ContainsFunc(v.visible(), func(r chat.Range) bool { return r.From <= seq && seq <= r.To })
 }
 
 // windowAfter gives the first stretch of seqs above seq that may be read.
@@ -232,7 +231,7 @@ func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d
 			out.bytes += size
 			out.through = seq
 			if ok {
-				out.messages = append(out.messages, m)
+				out.messages = append(out.messages, m.Message)
 			} else {
 				out.skipped = append(out.skipped, seq)
 			}
@@ -253,7 +252,7 @@ func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d
 // with transactions: while one is being applied, the head may be visible and the
 // message not yet (DynamoDB Developer Guide, "Isolation levels"). So what the
 // Query lacked is looked up by TransactGetItems, which is serialisable.
-func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, d direction, limit int) (map[int64]chat.Message, chat.Range, error) {
+func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, d direction, limit int) (map[int64]messageItem, chat.Range, error) {
 	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
 		TableName:              &s.tables.Messages,
 		KeyConditionExpression: aws.String("conversationId = :c AND seq BETWEEN :from AND :to"),
@@ -267,7 +266,7 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 	if err != nil {
 		return nil, chat.Range{}, fmt.Errorf("reading messages %d to %d of %s: %w", r.From, r.To, conversationID, err)
 	}
-	known := make(map[int64]chat.Message, len(out.Items))
+	known := make(map[int64]messageItem, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
 	last := int64(0)
 	for _, in := range out.Items {
@@ -278,7 +277,7 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 		last = mi.Seq
 		seen[mi.Seq] = true
 		if !s.expired(mi) {
-			known[mi.Seq] = mi.Message
+			known[mi.Seq] = mi
 		}
 	}
 	covered := r
@@ -323,7 +322,7 @@ func cut(r chat.Range, seq int64, d direction) chat.Range {
 }
 
 // resolve adds those of the missing messages that exist after all.
-func (s *Store) resolve(ctx context.Context, conversationID string, missing []int64, known map[int64]chat.Message) error {
+func (s *Store) resolve(ctx context.Context, conversationID string, missing []int64, known map[int64]messageItem) error {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -346,7 +345,7 @@ func (s *Store) resolve(ctx context.Context, conversationID string, missing []in
 			return err
 		}
 		if !s.expired(mi) {
-			known[mi.Seq] = mi.Message
+			known[mi.Seq] = mi
 		}
 	}
 	return nil

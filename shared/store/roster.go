@@ -15,26 +15,66 @@ import (
 // userId.
 func (s *Store) Roster(ctx context.Context, conversationID string) ([]chat.Member, error) {
 	var members []chat.Member
-	pages := dynamodb.NewQueryPaginator(s.db, &dynamodb.QueryInput{
+	for cursor := ""; ; {
+		page, next, err := s.rosterPage(ctx, conversationID, cursor, chat.MaxGroupMembers)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, page...)
+		if cursor = next; next == "" {
+			return members, nil
+		}
+	}
+}
+
+// MemberPage is a page of a conversation's roster.
+type MemberPage struct {
+	Members        []chat.Member
+	MembersVersion int64
+	Next           string // the cursor of the next page, "" after the last
+}
+
+// MembersOf gives the roster, ordered by userId, at most limit members after the
+// cursor. Only members may ask; a former one is told Forbidden, a stranger
+// NotFound.
+func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor string, limit int) (MemberPage, error) {
+	v, err := s.view(ctx, userID, conversationID)
+	if err != nil {
+		return MemberPage{}, err
+	}
+	if v.inbox.LeftSeq != 0 {
+		return MemberPage{}, chat.Errorf(chat.Forbidden, "you are no member of this conversation any more")
+	}
+	members, next, err := s.rosterPage(ctx, conversationID, cursor, limit)
+	return MemberPage{Members: members, MembersVersion: v.head.MembersVersion, Next: next}, err
+}
+
+// rosterPage reads a page of a roster, strongly consistent.
+func (s *Store) rosterPage(ctx context.Context, conversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
+	in := &dynamodb.QueryInput{
 		TableName:                 &s.tables.Members,
 		KeyConditionExpression:    aws.String("conversationId = :c"),
 		ExpressionAttributeValues: item{":c": str(conversationID)},
 		ConsistentRead:            aws.Bool(true),
-	})
-	for pages.HasMorePages() {
-		out, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("reading the roster of %s: %w", conversationID, err)
-		}
-		for _, in := range out.Items {
-			var m chat.Member
-			if err := unmarshal(in, &m); err != nil {
-				return nil, err
-			}
-			members = append(members, m)
+		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the caller
+	}
+	if cursor != "" {
+		in.KeyConditionExpression = aws.String("conversationId = :c AND userId > :u")
+		in.ExpressionAttributeValues[":u"] = str(cursor)
+	}
+	out, err := s.db.Query(ctx, in)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the roster of %s: %w", conversationID, err)
+	}
+	members = make([]chat.Member, len(out.Items))
+	for i, in := range out.Items {
+		if err := unmarshal(in, &members[i]); err != nil {
+			return nil, "", err
 		}
 	}
-	return members, nil
+	var last chat.Member
+	err = unmarshal(out.LastEvaluatedKey, &last)
+	return members, last.UserID, err
 }
 
 // Rosters remembers rosters by conversation and version. A roster of a version

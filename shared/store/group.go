@@ -1,0 +1,427 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/oklog/ulid/v2"
+
+	"inorder/shared/chat"
+)
+
+// Request is what every change of a conversation carries: who asks, and the
+// idempotency key.
+type Request struct {
+	UserID      string
+	DeviceID    string
+	ClientMsgID string
+}
+
+// event makes the message that tells of a change.
+func (s *Store) event(r Request, conversationID string, e chat.Event) chat.Message {
+	return s.stamp(chat.Message{
+		ConversationID: conversationID,
+		ClientMsgID:    r.ClientMsgID,
+		SenderID:       r.UserID,
+		SenderDeviceID: r.DeviceID,
+		MessageType:    chat.TypeEvent,
+		Event:          &e,
+	})
+}
+
+// CreateGroup makes a group of the caller, who owns it, and the given users. Its
+// first message is the event that they joined.
+//
+// Beside the errors of Append it refuses with BadRequest a bad title, members
+// named twice or the caller among them, and with Limit more than
+// chat.MaxRosterChange users in all.
+func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Line, Receipt, error) {
+	if err := validateGroup(r, title, userIDs, v); err != nil {
+		return Line{}, Receipt{}, err
+	}
+	all := append([]string{r.UserID}, userIDs...)
+	event := s.event(r, "", chat.Event{Kind: chat.EventMembers, Added: all, Owner: r.UserID, Title: title})
+	// The request has no conversation id, so it is not part of what a retry repeats.
+	fingerprint, err := event.Fingerprint()
+	if err != nil {
+		return Line{}, Receipt{}, err
+	}
+	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.now()).String()
+	w := write{
+		message:     event,
+		fingerprint: fingerprint + string(v),
+		create: &creation{head: chat.Conversation{
+			ConversationID: event.ConversationID,
+			Kind:           chat.Group,
+			Title:          title,
+			Owner:          r.UserID,
+			Visibility:     v,
+		}},
+	}
+	for _, id := range all {
+		role := chat.Plain
+		if id == r.UserID {
+			role = chat.Owner
+		}
+		w.create.members = append(w.create.members, newMember{userID: id, role: role})
+	}
+	receipt, err := s.commit(ctx, w)
+	if err != nil {
+		return Line{}, Receipt{}, err
+	}
+	if receipt.Duplicate {
+		line, err := s.Line(ctx, r.UserID, receipt.ConversationID)
+		return line, receipt, err
+	}
+	event.Seq = receipt.Seq
+	made := view{
+		head:  w.headAfter(w.create.head, effect{}),
+		inbox: inboxItem{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
+	}
+	made.head.LastSeq = receipt.Seq
+	line := made.line()
+	line.Last = &event
+	return line, receipt, nil
+}
+
+func validateGroup(r Request, title string, userIDs []string, v chat.Visibility) error {
+	if err := chat.ValidateTitle("title", title); err != nil {
+		return err
+	}
+	if v != chat.VisibleAll && v != chat.VisibleSinceJoin {
+		return chat.FieldErrorf(chat.BadRequest, "visibility", "%q is no visibility; use all or sinceJoin", v)
+	}
+	if len(userIDs) > 0 { // a group may begin with its owner alone
+		if err := chat.ValidateMembers("members", userIDs); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(userIDs, r.UserID) {
+		return chat.FieldErrorf(chat.BadRequest, "members", "you are a member of what you create; name the others")
+	}
+	if len(userIDs)+1 > chat.MaxRosterChange {
+		return &chat.Error{
+			Code: chat.Limit, Field: "members", Details: map[string]any{"max": chat.MaxRosterChange - 1},
+			Message: fmt.Sprintf("a group begins with at most %d others; add the rest with addMembers", chat.MaxRosterChange-1),
+		}
+	}
+	return nil
+}
+
+// Line gives the user's line of one conversation.
+func (s *Store) Line(ctx context.Context, userID, conversationID string) (Line, error) {
+	v, err := s.view(ctx, userID, conversationID)
+	if err != nil {
+		return Line{}, err
+	}
+	line := v.line()
+	last, err := s.lastMessages(ctx, []view{v})
+	if err != nil {
+		return Line{}, err
+	}
+	if m, ok := last[conversationID]; ok {
+		line.Last = &m
+	}
+	return line, nil
+}
+
+// groupChange commits an event of a group. may is the right it takes, and change
+// what it does.
+func (s *Store) groupChange(ctx context.Context, r Request, conversationID string, e chat.Event, may chat.Action,
+	change func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error),
+) (Receipt, error) {
+	return s.commit(ctx, write{
+		message: s.event(r, conversationID, e),
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+			if head.Kind != chat.Group {
+				return effect{}, chat.FieldErrorf(chat.Forbidden, "conversationId", "this is no group")
+			}
+			if !self.Role.May(may, chat.Plain) {
+				return effect{}, chat.Errorf(chat.Forbidden, "your role is %s, which may not %s", self.Role, may)
+			}
+			return change(ctx, head, self, m)
+		},
+	})
+}
+
+// AddMembers adds users to a group. They read from the first message on, or by
+// the group's visibility from the event that they joined. Who was a member
+// before reads what there was until then, and what there is from now on.
+//
+// Beside the errors of Append: Forbidden without the right, BadRequest if one of
+// them is a member already, Limit for too many in one request or in the group.
+func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Receipt, error) {
+	if err := chat.ValidateMembers("members", userIDs); err != nil {
+		return Receipt{}, err
+	}
+	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
+		if head.MemberCount+len(userIDs) > chat.MaxGroupMembers {
+			return effect{}, &chat.Error{
+				Code: chat.Limit, Field: "members", Details: map[string]any{"max": chat.MaxGroupMembers},
+				Message: fmt.Sprintf("a group has at most %d members", chat.MaxGroupMembers),
+			}
+		}
+		present, err := s.membersAmong(ctx, conversationID, userIDs)
+		if err != nil {
+			return effect{}, err
+		}
+		if len(present) > 0 {
+			return effect{}, membersError("already a member", slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
+				return present[id].UserID == ""
+			}))
+		}
+		items, err := s.joining(ctx, head, userIDs, m)
+		return effect{items: items, roster: true, members: len(userIDs)}, err
+	})
+}
+
+// joining gives the roster and inbox items of users who join with this message.
+func (s *Store) joining(ctx context.Context, head chat.Conversation, userIDs []string, m *chat.Message) ([]types.TransactWriteItem, error) {
+	former, err := s.inboxesOf(ctx, head.ConversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	var items []types.TransactWriteItem
+	for _, id := range userIDs {
+		line, wasMember := former[id]
+		joinSeq := m.Seq
+		if head.Visibility == chat.VisibleAll && !wasMember {
+			joinSeq = 1
+		}
+		member, err := marshal(chat.Member{
+			ConversationID: head.ConversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedAt: m.ServerTime,
+		})
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Members, Item: member}})
+		inbox, err := s.joinInbox(line, wasMember, id, head.ConversationID, joinSeq, m.Seq)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, inbox)
+	}
+	return items, nil
+}
+
+// joinInbox gives the inbox item of one who joins. What was there before counts
+// as read. A former member's line is updated, not put, for its owner may be
+// raising its watermarks at this moment.
+func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID string, joinSeq, seq int64) (types.TransactWriteItem, error) {
+	if !wasMember {
+		fresh, err := marshal(inboxItem{
+			UserID: userID, ConversationID: conversationID, JoinSeq: joinSeq, ReadSeq: seq - 1, DeliveredSeq: seq - 1,
+		})
+		return types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Inboxes, Item: fresh}}, err
+	}
+	past := slices.Clip(line.Past)
+	if line.JoinSeq <= line.LeftSeq {
+		past = append(past, chat.Range{From: line.JoinSeq, To: line.LeftSeq})
+	}
+	values, err := marshal(struct {
+		Past []chat.Range `json:":past"`
+		Join int64        `json:":join"`
+	}{past, joinSeq})
+	if err != nil {
+		return types.TransactWriteItem{}, err
+	}
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                 &s.tables.Inboxes,
+		Key:                       inboxKey(userID, conversationID),
+		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq"),
+		ExpressionAttributeValues: values,
+	}}, nil
+}
+
+// RemoveMembers removes users from a group. They read up to the event that says
+// so, and hear nothing after.
+//
+// Beside the errors of Append: Forbidden without the right over one of them,
+// BadRequest if one of them is no member or is the caller.
+func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Receipt, error) {
+	if err := chat.ValidateMembers("members", userIDs); err != nil {
+		return Receipt{}, err
+	}
+	if slices.Contains(userIDs, r.UserID) {
+		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "members", "to go yourself, use leave")
+	}
+	e := chat.Event{Kind: chat.EventMembers, Removed: userIDs}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+		present, err := s.membersAmong(ctx, conversationID, userIDs)
+		if err != nil {
+			return effect{}, err
+		}
+		var absent []string
+		out := effect{roster: true, members: -len(userIDs)}
+		for _, id := range userIDs {
+			target, ok := present[id]
+			switch {
+			case !ok:
+				absent = append(absent, id)
+			case !self.Role.May(chat.ActRemove, target.Role):
+				return effect{}, chat.FieldErrorf(chat.Forbidden, "members", "your role is %s, which may not remove %s, who is %s", self.Role, id, target.Role)
+			}
+			out.items = append(out.items, s.leaving(conversationID, id, m.Seq)...)
+		}
+		if len(absent) > 0 {
+			return effect{}, membersError("no member", absent)
+		}
+		return out, nil
+	})
+}
+
+// Leave takes the caller out of a group. A group whose owner leaves passes on to
+// chat.Successor; one whose last member leaves is dissolved.
+func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
+	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, _ chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+		out := effect{roster: true, members: -1, items: s.leaving(conversationID, r.UserID, m.Seq)}
+		if self.Role != chat.Owner {
+			return out, nil
+		}
+		roster, err := s.Roster(ctx, conversationID)
+		if err != nil {
+			return effect{}, err
+		}
+		next, ok := chat.Successor(roster, r.UserID)
+		if !ok {
+			out.state = chat.StateDissolved
+			return out, nil
+		}
+		event := *m.Event // the request's own stays as it is, for the next attempt
+		event.Owner = next.UserID
+		m.Event = &event
+		out.owner = next.UserID
+		out.items = append(out.items, s.setRole(conversationID, next.UserID, chat.Owner))
+		return out, nil
+	})
+}
+
+// SetRole gives a member another role. To make someone owner is to pass the
+// group on: the caller becomes an admin.
+func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID string, role chat.Role) (Receipt, error) {
+	if err := chat.ValidateUserID("userId", userID); err != nil {
+		return Receipt{}, err
+	}
+	if role != chat.Owner && role != chat.Admin && role != chat.Plain {
+		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "role", "%q is no role; use owner, admin or member", role)
+	}
+	if userID == r.UserID {
+		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "userId", "your own role changes when you make another the owner")
+	}
+	e := chat.Event{Kind: chat.EventMembers, Member: userID, Role: role}
+	if role == chat.Owner {
+		e.Owner = userID
+	}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, _ chat.Member, _ *chat.Message) (effect, error) {
+		present, err := s.membersAmong(ctx, conversationID, []string{userID})
+		if err != nil {
+			return effect{}, err
+		}
+		if _, ok := present[userID]; !ok {
+			return effect{}, membersError("no member", []string{userID})
+		}
+		out := effect{roster: true, items: []types.TransactWriteItem{s.setRole(conversationID, userID, role)}}
+		if role == chat.Owner {
+			out.owner = userID
+			out.items = append(out.items, s.setRole(conversationID, r.UserID, chat.Admin))
+		}
+		return out, nil
+	})
+}
+
+// SetTitle renames a group.
+func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title string) (Receipt, error) {
+	if err := chat.ValidateTitle("title", title); err != nil {
+		return Receipt{}, err
+	}
+	e := chat.Event{Kind: chat.EventTitle, Title: title}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member, *chat.Message) (effect, error) {
+		return effect{title: title}, nil
+	})
+}
+
+// Dissolve ends a group: its members can read it, and nothing is written to it
+// any more.
+func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Receipt, error) {
+	e := chat.Event{Kind: chat.EventDissolve}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member, *chat.Message) (effect, error) {
+		return effect{state: chat.StateDissolved}, nil
+	})
+}
+
+// leaving gives the writes that end a membership with this seq.
+func (s *Store) leaving(conversationID, userID string, seq int64) []types.TransactWriteItem {
+	return []types.TransactWriteItem{
+		{Delete: &types.Delete{TableName: &s.tables.Members, Key: memberKey(conversationID, userID)}},
+		{Update: &types.Update{
+			TableName:                 &s.tables.Inboxes,
+			Key:                       inboxKey(userID, conversationID),
+			UpdateExpression:          aws.String("SET leftSeq = :left"),
+			ExpressionAttributeValues: item{":left": num(seq)},
+		}},
+	}
+}
+
+func (s *Store) setRole(conversationID, userID string, role chat.Role) types.TransactWriteItem {
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                 &s.tables.Members,
+		Key:                       memberKey(conversationID, userID),
+		UpdateExpression:          aws.String("SET #role = :role"),
+		ExpressionAttributeNames:  map[string]string{"#role": "role"},
+		ExpressionAttributeValues: item{":role": str(string(role))},
+	}}
+}
+
+// membersAmong gives those of the users who are members, by userId.
+func (s *Store) membersAmong(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Member, error) {
+	keys := make([]item, len(userIDs))
+	for i, id := range userIDs {
+		keys[i] = memberKey(conversationID, id)
+	}
+	items, err := s.batchGet(ctx, s.tables.Members, keys, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d members of %s: %w", len(keys), conversationID, err)
+	}
+	members := make(map[string]chat.Member, len(items))
+	for _, in := range items {
+		var m chat.Member
+		if err := unmarshal(in, &m); err != nil {
+			return nil, err
+		}
+		members[m.UserID] = m
+	}
+	return members, nil
+}
+
+// inboxesOf gives the lines that users have of a conversation, by userId.
+func (s *Store) inboxesOf(ctx context.Context, conversationID string, userIDs []string) (map[string]inboxItem, error) {
+	keys := make([]item, len(userIDs))
+	for i, id := range userIDs {
+		keys[i] = inboxKey(id, conversationID)
+	}
+	items, err := s.batchGet(ctx, s.tables.Inboxes, keys, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), conversationID, err)
+	}
+	lines := make(map[string]inboxItem, len(items))
+	for _, in := range items {
+		var line inboxItem
+		if err := unmarshal(in, &line); err != nil {
+			return nil, err
+		}
+		lines[line.UserID] = line
+	}
+	return lines, nil
+}
+
+func membersError(what string, userIDs []string) error {
+	return &chat.Error{
+		Code: chat.BadRequest, Field: "members", Details: map[string]any{"members": userIDs},
+		Message: fmt.Sprintf("%d of the users named: %s", len(userIDs), what),
+	}
+}

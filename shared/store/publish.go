@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+
+	"inorder/shared/chat"
+)
+
+// Publication is a message that the product itself writes into a system
+// conversation.
+type Publication struct {
+	Key         string   // the business key: the conversation is system:<key>
+	Title       string   // for the first message, which makes the conversation
+	Recipients  []string // who reads it from this message on, beside those who do already
+	ClientMsgID string   // idempotency key, among all publications
+	Message     chat.Message
+}
+
+// Publish appends a message to a system conversation, which the first one
+// creates. It is idempotent on ClientMsgID as Append is.
+//
+// Errors of type *chat.Error: what Message.Validate refuses, Limit for more than
+// chat.MaxRosterChange recipients, NotFound if there is no such conversation and
+// no recipient to make one for, IdempotencyConflict, Busy.
+func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
+	if len(p.Recipients) > 0 {
+		if err := chat.ValidateMembers("recipients", p.Recipients); err != nil {
+			return Receipt{}, err
+		}
+	}
+	if p.Title != "" {
+		if err := chat.ValidateTitle("title", p.Title); err != nil {
+			return Receipt{}, err
+		}
+	}
+	m := p.Message
+	m.ConversationID = string(chat.System) + ":" + p.Key
+	m.ClientMsgID = p.ClientMsgID
+	m.SenderID = chat.SystemSender
+	m = s.stamp(m)
+	w := write{message: m, trusted: true}
+	if len(p.Recipients) > 0 {
+		w.create = &creation{head: chat.Conversation{ConversationID: m.ConversationID, Kind: chat.System, Title: p.Title}}
+		for _, id := range p.Recipients {
+			w.create.members = append(w.create.members, newMember{userID: id, role: chat.Plain})
+		}
+		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
+			if head.LastSeq == 0 {
+				return effect{}, nil // created with them
+			}
+			return s.newRecipients(ctx, head, p.Recipients, m)
+		}
+	}
+	return s.commit(ctx, w)
+}
+
+// newRecipients adds those who do not read the conversation yet.
+func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string, m *chat.Message) (effect, error) {
+	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
+	if err != nil {
+		return effect{}, err
+	}
+	var added []string
+	for _, id := range userIDs {
+		if _, ok := present[id]; !ok {
+			added = append(added, id)
+		}
+	}
+	if len(added) == 0 {
+		return effect{}, nil
+	}
+	items, err := s.joining(ctx, head, added, m)
+	return effect{items: items, roster: true, members: len(added)}, err
+}

@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/chat"
+)
+
+// Target names the message that is recalled or edited.
+type Target struct {
+	ConversationID string
+	Seq            int64
+	MessageID      string
+}
+
+// NoWindow is a window without an end. A window of 0 is never open.
+const NoWindow time.Duration = -1
+
+// Recall takes a message back: its text and data go, and an event in the ledger
+// tells of it. Senders recall their own within the window; the owner and the
+// admins of a group recall at any time, by chat.Role.May. Recalling what is
+// recalled gives the first recall's receipt.
+//
+// Beside the errors of Append: NotFound for a message that does not exist or
+// that the caller may not read, Forbidden without the right, TooLate.
+func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Duration) (Receipt, error) {
+	e := chat.Event{Kind: chat.EventRecall, TargetSeq: t.Seq, TargetMessageID: t.MessageID}
+	return s.commit(ctx, write{
+		message: s.event(r, t.ConversationID, e),
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
+			if err != nil {
+				return effect{}, err
+			}
+			if by := target.RecalledBy; by != nil {
+				return effect{}, &settledError{Receipt{
+					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime, Duplicate: true,
+				}}
+			}
+			if err := s.mayRecall(ctx, r, head, self, target, window); err != nil {
+				return effect{}, err
+			}
+			version := target.Version + 1
+			m.Event = withVersion(m.Event, version)
+			by, err := marshal(recalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
+			if err != nil {
+				return effect{}, err
+			}
+			return effect{items: []types.TransactWriteItem{s.reviseTarget(target,
+				"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
+				item{
+					":status": str(string(chat.Recalled)),
+					":next":   num(version),
+					":by":     &types.AttributeValueMemberM{Value: by},
+				})}}, nil
+		},
+	})
+}
+
+func (s *Store) mayRecall(ctx context.Context, r Request, head chat.Conversation, self chat.Member, target messageItem, window time.Duration) error {
+	if err := revisable(target); err != nil {
+		return err
+	}
+	own := target.SenderID == r.UserID
+	if head.Kind == chat.Group && (self.Role == chat.Owner || self.Role == chat.Admin) {
+		if own {
+			return nil
+		}
+		role := chat.Plain
+		present, err := s.membersAmong(ctx, head.ConversationID, []string{target.SenderID})
+		if err != nil {
+			return err
+		}
+		if sender, ok := present[target.SenderID]; ok {
+			role = sender.Role
+		}
+		if self.Role.May(chat.ActRecall, role) {
+			return nil
+		}
+	}
+	if !own {
+		return chat.Errorf(chat.Forbidden, "this message is not yours to recall")
+	}
+	return s.within(window, target, "recalled")
+}
+
+// Edited is new content for a message. Version is the one its author has seen.
+type Edited struct {
+	Version int64
+	Text    string
+	Data    json.RawMessage
+}
+
+// Edit replaces the content of the caller's own message within the window; an
+// event in the ledger carries the new content. The message's version is then one
+// more than the one given.
+//
+// Beside the errors of Append: NotFound as for Recall, Forbidden for another's
+// message, TooLate, VersionConflict if it was edited or recalled meanwhile, and
+// what chat.Message.Validate says of the new content.
+func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, window time.Duration) (Receipt, error) {
+	event := s.event(r, t.ConversationID, chat.Event{
+		Kind: chat.EventEdit, TargetSeq: t.Seq, TargetMessageID: t.MessageID, Version: edited.Version + 1,
+	})
+	event.Text, event.Data = edited.Text, edited.Data
+	return s.commit(ctx, write{
+		message: event,
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member, _ *chat.Message) (effect, error) {
+			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
+			if err != nil {
+				return effect{}, err
+			}
+			if err := s.mayEdit(r, target, edited, window); err != nil {
+				return effect{}, err
+			}
+			set, remove := "SET #version = :next", ""
+			values := item{":next": num(target.Version + 1)}
+			for name, value := range map[string]string{"text": edited.Text, "data": string(edited.Data)} {
+				if value == "" {
+					remove += ", #" + name
+					continue
+				}
+				set += ", #" + name + " = :" + name
+				values[":"+name] = str(value)
+			}
+			if remove != "" {
+				set += " REMOVE " + remove[len(", "):]
+			}
+			return effect{items: []types.TransactWriteItem{s.reviseTarget(target, set, values)}}, nil
+		},
+	})
+}
+
+func (s *Store) mayEdit(r Request, target messageItem, edited Edited, window time.Duration) error {
+	if err := revisable(target); err != nil {
+		return err
+	}
+	if target.SenderID != r.UserID {
+		return chat.Errorf(chat.Forbidden, "this message is not yours to edit")
+	}
+	if target.Version != edited.Version || target.Status != chat.Normal {
+		return &chat.Error{
+			Code: chat.VersionConflict, Field: "version", Message: "the message was changed meanwhile; look at it again",
+			Details: map[string]any{"version": target.Version, "status": target.Status},
+		}
+	}
+	if err := s.within(window, target, "edited"); err != nil {
+		return err
+	}
+	changed := target.Message
+	changed.Text, changed.Data = edited.Text, edited.Data
+	return changed.Validate()
+}
+
+// revisable refuses what was not sent by a person.
+func revisable(target messageItem) error {
+	if !target.MessageType.Sendable() {
+		return chat.Errorf(chat.Forbidden, "a message of type %s stays as it is", target.MessageType)
+	}
+	return nil
+}
+
+// within refuses a message whose window is over.
+func (s *Store) within(window time.Duration, target messageItem, what string) error {
+	switch age := s.now().Sub(time.UnixMilli(target.ServerTime)); {
+	case window < 0 || age < window:
+		return nil
+	case window == 0:
+		return chat.Errorf(chat.TooLate, "messages cannot be %s here", what)
+	default:
+		return chat.Errorf(chat.TooLate, "a message can be %s for %s", what, window)
+	}
+}
+
+// target reads the message with this seq and id, if the user may read it.
+func (s *Store) target(ctx context.Context, userID string, head chat.Conversation, seq int64, messageID, field string) (messageItem, error) {
+	v := view{head: head}
+	found, err := s.get(ctx, s.tables.Inboxes, inboxKey(userID, head.ConversationID), &v.inbox)
+	if err != nil {
+		return messageItem{}, err
+	}
+	if !found || !v.sees(seq) {
+		return messageItem{}, errNoMessage(field)
+	}
+	known, _, err := s.query(ctx, head.ConversationID, chat.Range{From: seq, To: seq}, ascending, 1)
+	if err != nil {
+		return messageItem{}, err
+	}
+	m, ok := known[seq]
+	if !ok || m.MessageID != messageID {
+		return messageItem{}, errNoMessage(field)
+	}
+	return m, nil
+}
+
+// reviseTarget changes a message if it is still as read.
+func (s *Store) reviseTarget(target messageItem, update string, values item) types.TransactWriteItem {
+	names := map[string]string{"#version": "version", "#status": "status", "#text": "text", "#data": "data"}
+	maps.DeleteFunc(names, func(name, _ string) bool { return !strings.Contains(update, name) }) // unused ones are an error
+	values[":id"] = str(target.MessageID)
+	values[":version"] = num(target.Version)
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                 &s.tables.Messages,
+		Key:                       messageKey(target.ConversationID, target.Seq),
+		UpdateExpression:          &update,
+		ConditionExpression:       aws.String("messageId = :id AND #version = :version"),
+		ExpressionAttributeNames:  names,
+		ExpressionAttributeValues: values,
+	}}
+}
+
+func withVersion(e *chat.Event, version int64) *chat.Event {
+	changed := *e
+	changed.Version = version
+	return &changed
+}
+
+func errNoMessage(field string) error {
+	return chat.FieldErrorf(chat.NotFound, field, "no such message in this conversation, or you may not read it")
+}

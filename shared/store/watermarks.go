@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/chat"
+)
+
+// Watermarks are how far a user has come in a conversation. Both only go up.
+type Watermarks struct {
+	DeliveredSeq int64 // at least one of the user's devices has all up to here
+	ReadSeq      int64 // the user has read up to here
+}
+
+// Acked is the result of Ack: the watermarks now in force, those before, and the
+// conversation.
+type Acked struct {
+	Watermarks
+	Before Watermarks
+	Head   chat.Conversation
+}
+
+// Rose reports whether this request raised a watermark.
+func (a Acked) Rose() bool { return a.Watermarks != a.Before }
+
+// Ack raises a user's watermarks to at least these; 0 leaves one as it is. What
+// is read counts as delivered. Neither ever goes down, nor above the last seq
+// the user may read: a receipt beyond it counts up to it. It errs with NotFound
+// (*chat.Error) where the user is and was no member.
+func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Watermarks) (Acked, error) {
+	head, err := s.headWith(ctx, conversationID, max(want.DeliveredSeq, want.ReadSeq))
+	if err != nil {
+		return Acked{}, err
+	}
+	want = want.upTo(head.LastSeq)
+	// Most receipts come in order and raise what is there: one write, no read.
+	set, condition := "SET deliveredSeq = :d", "deliveredSeq < :d"
+	values := item{":d": num(want.DeliveredSeq)}
+	if want.ReadSeq > 0 {
+		set += ", readSeq = :r"
+		condition = "deliveredSeq <= :d AND readSeq < :r"
+		values[":r"] = num(want.ReadSeq)
+	}
+	next := want
+	for {
+		old, done, err := s.updateLine(ctx, userID, conversationID, set, "attribute_not_exists(leftSeq) AND "+condition, values)
+		if err != nil {
+			return Acked{}, err
+		}
+		before := Watermarks{old.DeliveredSeq, old.ReadSeq}
+		if done {
+			return Acked{Watermarks: before.max(next), Before: before, Head: head}, nil
+		}
+		next = before.max(want.upTo(view{head: head, inbox: old}.committedMax()))
+		if next == before {
+			return Acked{Watermarks: before, Before: before, Head: head}, nil
+		}
+		set, condition = "SET deliveredSeq = :d, readSeq = :r", "deliveredSeq = :od AND readSeq = :or"
+		values = item{
+			":d": num(next.DeliveredSeq), ":r": num(next.ReadSeq),
+			":od": num(before.DeliveredSeq), ":or": num(before.ReadSeq),
+		}
+	}
+}
+
+func (w Watermarks) upTo(seq int64) Watermarks {
+	w.ReadSeq = min(w.ReadSeq, seq)
+	w.DeliveredSeq = max(min(w.DeliveredSeq, seq), w.ReadSeq)
+	return w
+}
+
+func (w Watermarks) max(other Watermarks) Watermarks {
+	return Watermarks{max(w.DeliveredSeq, other.DeliveredSeq), max(w.ReadSeq, other.ReadSeq)}
+}
+
+// Clear hides a conversation from the user up to throughSeq, on all devices, and
+// gives the position now in force. It never goes down. rose is false if it was
+// there already. It errs as Ack does.
+func (s *Store) Clear(ctx context.Context, userID, conversationID string, throughSeq int64) (clearedSeq int64, rose bool, err error) {
+	head, err := s.headWith(ctx, conversationID, throughSeq)
+	if err != nil {
+		return 0, false, err
+	}
+	next := min(throughSeq, head.LastSeq)
+	for {
+		old, done, err := s.updateLine(ctx, userID, conversationID, "SET clearedSeq = :c",
+			"clearedSeq < :c AND (attribute_not_exists(leftSeq) OR leftSeq >= :c)", item{":c": num(next)})
+		if err != nil {
+			return 0, false, err
+		}
+		if done {
+			return next, true, nil
+		}
+		if next = min(next, view{head: head, inbox: old}.committedMax()); next <= old.ClearedSeq {
+			return old.ClearedSeq, false, nil
+		}
+	}
+}
+
+// headWith gives a head whose lastSeq is at least seq, from memory if it can be,
+// or else as it is now.
+func (s *Store) headWith(ctx context.Context, conversationID string, seq int64) (chat.Conversation, error) {
+	if head, ok := s.heads.reaching(conversationID, seq); ok {
+		return head, nil
+	}
+	head, found, err := s.head(ctx, conversationID)
+	if err == nil && !found {
+		err = errNoConversation()
+	}
+	return head, err
+}
+
+// updateLine changes a user's line of a conversation under a condition. done is
+// false if the condition failed; old is the line as it was, in both cases.
+func (s *Store) updateLine(ctx context.Context, userID, conversationID, update, condition string, values item) (old inboxItem, done bool, err error) {
+	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                           &s.tables.Inboxes,
+		Key:                                 inboxKey(userID, conversationID),
+		UpdateExpression:                    &update,
+		ConditionExpression:                 aws.String("attribute_exists(userId) AND " + condition),
+		ExpressionAttributeValues:           values,
+		ReturnValues:                        types.ReturnValueAllOld,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	attributes := item{}
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		attributes = failed.Item
+	} else if err != nil {
+		return inboxItem{}, false, fmt.Errorf("updating the line of %s in %s: %w", conversationID, userID, err)
+	} else {
+		attributes, done = out.Attributes, true
+	}
+	if len(attributes) == 0 {
+		return inboxItem{}, false, errNoConversation()
+	}
+	return old, done, unmarshal(attributes, &old)
+}
+
+// ReceiptPage says who has received and who has read a message.
+type ReceiptPage struct {
+	Delivered, Read []string // userIds
+	Next            string   // the cursor of the next page, "" after the last
+}
+
+// Receipts gives, of the members after the cursor, at most limit, those whose
+// watermarks have reached seq. NotFound for a seq the caller may not read.
+func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (ReceiptPage, error) {
+	v, err := s.view(ctx, userID, conversationID)
+	if err != nil {
+		return ReceiptPage{}, err
+	}
+	if !v.sees(seq) {
+		return ReceiptPage{}, errNoMessage("seq")
+	}
+	members, next, err := s.rosterPage(ctx, conversationID, cursor, limit)
+	if err != nil {
+		return ReceiptPage{}, err
+	}
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = m.UserID
+	}
+	lines, err := s.inboxesOf(ctx, conversationID, ids)
+	if err != nil {
+		return ReceiptPage{}, err
+	}
+	page := ReceiptPage{Delivered: []string{}, Read: []string{}, Next: next}
+	for _, id := range ids {
+		if lines[id].DeliveredSeq >= seq {
+			page.Delivered = append(page.Delivered, id)
+		}
+		if lines[id].ReadSeq >= seq {
+			page.Read = append(page.Read, id)
+		}
+	}
+	return page, nil
+}
