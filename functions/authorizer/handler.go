@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/golang-jwt/jwt/v5"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/wire"
+)
+
+// leeway is how far the token issuer's clock may be off.
+const leeway = 30 * time.Second
+
+// errUnauthorized makes API Gateway refuse the handshake with 401. The text is
+// its own: any other error is a 500 (API Gateway Developer Guide, "Output from
+// an API Gateway Lambda authorizer").
+var errUnauthorized = errors.New("Unauthorized") //nolint:revive,staticcheck // API Gateway compares the text
+
+// config says whose tokens are accepted.
+type config struct {
+	jwksURL  string
+	issuer   string
+	audience string
+}
+
+func configFromEnv(getenv func(string) string) (config, error) {
+	var c config
+	for _, v := range []struct {
+		name string
+		into *string
+	}{{"JWKS_URL", &c.jwksURL}, {"JWT_ISSUER", &c.issuer}, {"JWT_AUDIENCE", &c.audience}} {
+		if *v.into = getenv(v.name); *v.into == "" {
+			return config{}, fmt.Errorf("the environment variable %s is not set; template.yaml sets it from a parameter", v.name)
+		}
+	}
+	if u, err := url.Parse(c.jwksURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return config{}, fmt.Errorf("JWKS_URL is %q; it has to be an http or https URL", c.jwksURL)
+	}
+	return c, nil
+}
+
+type authorizer struct {
+	cfg    config
+	keys   *keys
+	parser *jwt.Parser
+	log    *slog.Logger
+}
+
+func newAuthorizer(cfg config, log *slog.Logger) *authorizer {
+	return &authorizer{
+		cfg:  cfg,
+		keys: newKeys(cfg.jwksURL, log),
+		log:  log,
+		parser: jwt.NewParser(
+			// Public keys only: "none" has no signature, and with HS256 a public
+			// key would pass for the secret.
+			jwt.WithValidMethods([]string{
+				"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+			}),
+			jwt.WithExpirationRequired(),
+			jwt.WithIssuedAt(),
+			jwt.WithLeeway(leeway),
+		),
+	}
+}
+
+// handle decides on one handshake: 401 for a token that proves nothing, 403 for
+// one that was made by or for somebody else, 500 if the keys cannot be read.
+func (a *authorizer) handle(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest) (events.APIGatewayCustomAuthorizerResponse, error) {
+	refuse := func(reason error) (events.APIGatewayCustomAuthorizerResponse, error) {
+		a.log.WarnContext(ctx, "refused", "requestId", event.RequestContext.RequestID, "reason", reason)
+		return events.APIGatewayCustomAuthorizerResponse{}, errUnauthorized
+	}
+	device := event.QueryStringParameters["device"]
+	if device == "" {
+		return refuse(errors.New("the query has no device"))
+	}
+	token, err := tokenOf(event)
+	if err != nil {
+		return refuse(err)
+	}
+	// Claims as a map: names are compared as they are, while a struct would take
+	// "Sub" for "sub".
+	claims := jwt.MapClaims{}
+	if _, err := a.parser.ParseWithClaims(token, claims, a.keys.keyfunc(ctx)); err != nil {
+		if errors.Is(err, errNoKeys) {
+			a.log.ErrorContext(ctx, "cannot decide", "requestId", event.RequestContext.RequestID, "err", err)
+			return events.APIGatewayCustomAuthorizerResponse{}, errNoKeys
+		}
+		return refuse(err)
+	}
+	if err := a.foreign(claims); err != nil {
+		a.log.WarnContext(ctx, "denied", "requestId", event.RequestContext.RequestID, "reason", err)
+		return policy("Deny", "denied", event.MethodArn), nil
+	}
+	userID, err := claims.GetSubject()
+	if err == nil {
+		err = chat.ValidateUserID("sub", userID)
+	}
+	if err == nil && userID == chat.SystemSender {
+		err = fmt.Errorf("the sub is %q, the name of what the product itself writes", userID)
+	}
+	if err != nil {
+		return refuse(err)
+	}
+	expires, err := claims.GetExpirationTime()
+	if err != nil {
+		return refuse(err)
+	}
+	allow := policy("Allow", userID, event.MethodArn)
+	allow.Context = map[string]any{
+		// As it came: connect tells the client what is wrong with it, which an
+		// authorizer cannot. A long one stays too long without filling the 8 KB
+		// that a context may have.
+		"device": device[:min(len(device), chat.MaxDeviceIDBytes+1)],
+		"exp":    strconv.FormatInt(expires.Unix(), 10),
+	}
+	return allow, nil
+}
+
+// foreign says why a valid token is not one for this API.
+func (a *authorizer) foreign(claims jwt.MapClaims) error {
+	issuer, err := claims.GetIssuer()
+	if err != nil {
+		return err
+	}
+	if issuer != a.cfg.issuer {
+		return fmt.Errorf("the token is of issuer %q, not %q", issuer, a.cfg.issuer)
+	}
+	audience, err := claims.GetAudience()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(audience, a.cfg.audience) {
+		return fmt.Errorf("the token is for audience %q, not %q", audience, a.cfg.audience)
+	}
+	return nil
+}
+
+// tokenOf finds the token in the Authorization header or, from a browser, which
+// cannot set that, in the subprotocols. It never looks into the query, which
+// ends up in logs.
+func tokenOf(event events.APIGatewayCustomAuthorizerRequestTypeRequest) (string, error) {
+	var tokens []string
+	for _, value := range route.HeaderValues(event.Headers, event.MultiValueHeaders, "Authorization") {
+		scheme, token, _ := strings.Cut(value, " ")
+		if token = strings.TrimSpace(token); strings.EqualFold(scheme, "Bearer") && token != "" {
+			tokens = append(tokens, token)
+		}
+	}
+	if len(tokens) == 0 {
+		offered := route.Subprotocols(event.Headers, event.MultiValueHeaders)
+		for _, name := range offered {
+			token, ok := strings.CutPrefix(name, wire.BearerPrefix)
+			if ok && token != "" && slices.Contains(offered, wire.Subprotocol) {
+				tokens = append(tokens, token)
+			}
+		}
+	}
+	switch len(tokens) {
+	case 0:
+		return "", fmt.Errorf("no token: send the header Authorization: Bearer <jwt>, or the subprotocols %s and %s<jwt>", wire.Subprotocol, wire.BearerPrefix)
+	case 1:
+		return tokens[0], nil
+	}
+	return "", fmt.Errorf("%d tokens, which one counts is anybody's guess", len(tokens))
+}
+
+func policy(effect, principalID, methodARN string) events.APIGatewayCustomAuthorizerResponse {
+	return events.APIGatewayCustomAuthorizerResponse{
+		PrincipalID: principalID,
+		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
+			Version: "2012-10-17",
+			Statement: []events.IAMPolicyStatement{{
+				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{methodARN},
+			}},
+		},
+	}
+}

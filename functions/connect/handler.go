@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// farewell is the time in which displaced connections are told and closed. The
+// new one waits for it.
+const farewell = 2 * time.Second
+
+type connections interface {
+	Connect(ctx context.Context, userID string, c store.Connection) (store.Displaced, error)
+}
+
+type pusher interface {
+	Post(ctx context.Context, connectionID string, frame []byte) error
+	Close(ctx context.Context, connectionID string) error
+}
+
+type handler struct {
+	connections connections
+	pusher      pusher
+	log         *slog.Logger
+	farewell    time.Duration
+}
+
+// handle decides on one handshake. What it answers besides 200 becomes the
+// status of the handshake.
+//
+// The connection is registered before the handshake is through. A fan-out in
+// between cannot reach it yet; the device hears of that message by the changes
+// it asks for once it is connected.
+func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error) {
+	caller, err := route.CallerOf(event)
+	log := h.log.With("requestId", caller.RequestID, "connectionId", caller.ConnectionID, "userId", caller.UserID)
+	if err != nil {
+		log.ErrorContext(ctx, "connecting", "err", err)
+		return answer(500, failed(caller.RequestID))
+	}
+	if err := chat.ValidateDeviceID("device", caller.DeviceID); err != nil {
+		log.InfoContext(ctx, "refused", "err", err)
+		refusal, _ := errors.AsType[*chat.Error](err)
+		return answer(400, wire.Error{Code: refusal.Code, Message: refusal.Message, Field: refusal.Field})
+	}
+	displaced, err := h.connections.Connect(ctx, caller.UserID, store.Connection{
+		ID: caller.ConnectionID, DeviceID: caller.DeviceID, ConnectedAt: caller.ConnectedAt,
+	})
+	if err != nil {
+		log.ErrorContext(ctx, "connecting", "deviceId", caller.DeviceID, "err", err)
+		return answer(500, failed(caller.RequestID))
+	}
+	h.dismiss(ctx, log, displaced)
+	log.InfoContext(ctx, "connected", "deviceId", caller.DeviceID,
+		"replaced", len(displaced.Replaced), "surplus", len(displaced.Surplus))
+	return accept(event), nil
+}
+
+// accept answers 200 and selects the subprotocol where it was offered; a browser
+// closes a connection for which none of its offers was taken.
+func accept(event events.APIGatewayWebsocketProxyRequest) events.APIGatewayProxyResponse {
+	response := events.APIGatewayProxyResponse{StatusCode: 200}
+	if slices.Contains(route.Subprotocols(event.Headers, event.MultiValueHeaders), wire.Subprotocol) {
+		response.Headers = map[string]string{"Sec-WebSocket-Protocol": wire.Subprotocol}
+	}
+	return response
+}
+
+func failed(requestID string) wire.Error {
+	return wire.Error{
+		Code: chat.Internal, Retryable: true,
+		Message: "the server failed; its log has the reason under request id " + requestID,
+	}
+}
+
+func answer(status int, e wire.Error) (events.APIGatewayProxyResponse, error) {
+	body, err := wire.Encode(e)
+	if err != nil {
+		return events.APIGatewayProxyResponse{}, err
+	}
+	return events.APIGatewayProxyResponse{
+		StatusCode: status, Headers: map[string]string{"Content-Type": "application/json"}, Body: string(body),
+	}, nil
+}
+
+// dismiss tells the displaced connections why they end, and ends them. They are
+// forgotten already, so a failure is only logged: at worst such a connection
+// stays open, without pushes, until it is idle.
+func (h handler) dismiss(ctx context.Context, log *slog.Logger, d store.Displaced) {
+	ctx, cancel := context.WithTimeout(ctx, h.farewell)
+	defer cancel()
+	var all sync.WaitGroup
+	end := func(conns []store.Connection, reason string) {
+		for _, c := range conns {
+			all.Go(func() {
+				if err := h.end(ctx, c, reason); err != nil {
+					log.WarnContext(ctx, "closing a displaced connection", "displaced", c.ID, "reason", reason, "err", err)
+				}
+			})
+		}
+	}
+	end(d.Replaced, wire.GoodbyeReplaced)
+	end(d.Surplus, wire.GoodbyeDevices)
+	all.Wait()
+}
+
+// end closes a connection, told or not: one that could not be told because it
+// does not read is all the more to be closed.
+func (h handler) end(ctx context.Context, c store.Connection, reason string) error {
+	frame, err := wire.Encode(wire.Goodbye{Type: wire.TypeGoodbye, Reason: reason})
+	if err != nil {
+		return err
+	}
+	telling, cancel := context.WithTimeout(ctx, h.farewell/2)
+	defer cancel()
+	_ = h.pusher.Post(telling, c.ID, frame) // it is gone, or will learn it from the close
+	return h.pusher.Close(ctx, c.ID)
+}

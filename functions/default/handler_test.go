@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/route"
+)
+
+func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
+	t.Helper()
+	raw, err := os.ReadFile("../../events/default.json")
+	require.NoError(t, err)
+	var event events.APIGatewayWebsocketProxyRequest
+	require.NoError(t, json.Unmarshal(raw, &event))
+	return event
+}
+
+func TestDefault(t *testing.T) {
+	t.Parallel()
+	h := handler{now: func() time.Time { return time.UnixMilli(1795950300123) }}
+	serve := route.Serve(slog.New(slog.DiscardHandler), h.actions())
+	for name, tc := range map[string]struct{ body, want string }{
+		"ping": {
+			sample(t).Body,
+			`{"type":"reply","id":"p-1","action":"ping","result":{"serverTime":1795950300123}}`,
+		},
+		"an unknown action": {
+			`{"action":"fly","id":"r-1"}`,
+			`{"type":"error","id":"r-1","action":"fly","error":{"code":"UNKNOWN_ACTION","message":"there is no action \"fly\" here; see the protocol for those there are","retryable":false}}`,
+		},
+		"no object": {
+			`[1]`,
+			`{"type":"error","error":{"code":"UNKNOWN_ACTION","message":"a frame is one JSON object with an action and an id","retryable":false}}`,
+		},
+		"a ping without id": {
+			`{"action":"ping"}`,
+			`{"type":"error","action":"ping","error":{"code":"BAD_REQUEST","message":"a request has an id, a string of 1 to 64 bytes","retryable":false,"field":"id"}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			event := sample(t)
+			event.Body = tc.body
+			response, err := serve(t.Context(), event)
+			require.NoError(t, err)
+			require.Equal(t, 200, response.StatusCode)
+			require.Equal(t, tc.want, response.Body)
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"maps"
+	"slices"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// news is a conversation's new stretch, read and ready to be pushed.
+type news struct {
+	*conversation
+	entries []chat.Message // not read for a large conversation whose roster is the same
+	windows []window
+	small   bool // entries are pushed, not the head
+	noted   bool // in sync heads
+}
+
+// window is what one user may hear of: the seqs from from through to.
+type window struct {
+	userID   string
+	from, to int64
+}
+
+// audience says who hears of what: each member from the first seq it may read,
+// and those who were removed in this stretch up to the message that says so.
+func audience(c *conversation, members []chat.Member, entries []chat.Message) []window {
+	var windows []window
+	inside := make(map[string]bool, len(members))
+	for _, m := range members {
+		inside[m.UserID] = true
+		if m.JoinSeq <= c.news.To {
+			windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To})
+		}
+	}
+	left := departures(c.news.From, entries)
+	for _, userID := range slices.Sorted(maps.Keys(left)) {
+		if !inside[userID] {
+			windows = append(windows, window{userID: userID, from: left[userID].From, to: left[userID].To})
+		}
+	}
+	return windows
+}
+
+// departures gives the users that were removed among these messages, with the
+// last stretch of them in which each was a member. Who was added here starts
+// with that message, which is never earlier than what the user may read.
+func departures(from int64, entries []chat.Message) map[string]chat.Range {
+	left := map[string]chat.Range{}
+	joined := map[string]int64{}
+	for _, m := range entries {
+		if m.Event == nil || m.Event.Kind != chat.EventMembers {
+			continue
+		}
+		for _, userID := range m.Event.Added {
+			joined[userID] = m.Seq
+		}
+		for _, userID := range m.Event.Removed {
+			left[userID] = chat.Range{From: max(from, joined[userID]), To: m.Seq}
+		}
+	}
+	return left
+}
+
+// update is what a device in this window is pushed.
+func (n news) update(w window) wire.Update {
+	from, _ := slices.BinarySearchFunc(n.entries, w.from, bySeq)
+	to, _ := slices.BinarySearchFunc(n.entries, w.to+1, bySeq)
+	return wire.Update{ConversationID: n.id, Messages: n.entries[from:to], CommittedMaxSeq: w.to}
+}
+
+func bySeq(m chat.Message, seq int64) int {
+	switch {
+	case m.Seq < seq:
+		return -1
+	case m.Seq > seq:
+		return 1
+	}
+	return 0
+}

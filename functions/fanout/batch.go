@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"inorder/shared/chat"
+)
+
+// conversation is what a batch tells of one conversation: the stretch of its
+// ledger that is new, and the records that told so.
+type conversation struct {
+	id             string
+	news           chat.Range
+	membersVersion int64 // as of the newest record
+	rosterChanged  bool
+	records        []string // SequenceNumbers
+}
+
+// read groups the records of a batch by conversation, in the order in which
+// they first appear. Records that cannot be understood come back as poison.
+//
+// The stream keeps the order of one head's changes, so the range from the
+// smallest old lastSeq to the largest new one is whole; but it may repeat them.
+func read(records []events.DynamoDBEventRecord) (found []*conversation, poison map[string]error) {
+	poison = map[string]error{}
+	byID := map[string]*conversation{}
+	for _, r := range records {
+		ch, err := changeOf(r)
+		if err != nil {
+			poison[r.Change.SequenceNumber] = err
+			continue
+		}
+		if ch.newSeq <= ch.oldSeq {
+			continue // deleted, or changed in something else than its ledger
+		}
+		c := byID[ch.conversationID]
+		if c == nil {
+			c = &conversation{id: ch.conversationID, news: chat.Range{From: ch.oldSeq + 1, To: ch.newSeq}}
+			byID[c.id] = c
+			found = append(found, c)
+		}
+		c.news.From = min(c.news.From, ch.oldSeq+1)
+		c.news.To = max(c.news.To, ch.newSeq)
+		c.membersVersion = max(c.membersVersion, ch.newVersion)
+		c.rosterChanged = c.rosterChanged || ch.oldVersion != ch.newVersion
+		c.records = append(c.records, r.Change.SequenceNumber)
+	}
+	return found, poison
+}
+
+// change is one record: a head before and after. A head that did not exist has
+// zeros.
+type change struct {
+	conversationID         string
+	oldSeq, newSeq         int64
+	oldVersion, newVersion int64
+}
+
+func changeOf(r events.DynamoDBEventRecord) (change, error) {
+	var ch change
+	if r.EventName == string(events.DynamoDBOperationTypeRemove) {
+		return ch, nil
+	}
+	id := r.Change.Keys["conversationId"]
+	if id.DataType() != events.DataTypeString || id.String() == "" {
+		return ch, errors.New("the record's keys have no conversationId")
+	}
+	ch.conversationID = id.String()
+	if r.Change.NewImage == nil {
+		return ch, errors.New("the record has no NewImage; the stream's view type has to be NEW_AND_OLD_IMAGES")
+	}
+	var err error
+	if ch.newSeq, ch.newVersion, err = headOf(r.Change.NewImage); err != nil {
+		return ch, fmt.Errorf("NewImage of %s: %w", ch.conversationID, err)
+	}
+	if r.Change.OldImage == nil {
+		return ch, nil
+	}
+	if ch.oldSeq, ch.oldVersion, err = headOf(r.Change.OldImage); err != nil {
+		return ch, fmt.Errorf("OldImage of %s: %w", ch.conversationID, err)
+	}
+	return ch, nil
+}
+
+func headOf(image map[string]events.DynamoDBAttributeValue) (lastSeq, membersVersion int64, err error) {
+	if lastSeq, err = number(image, "lastSeq"); err != nil {
+		return 0, 0, err
+	}
+	membersVersion, err = number(image, "membersVersion")
+	return lastSeq, membersVersion, err
+}
+
+func number(image map[string]events.DynamoDBAttributeValue, name string) (int64, error) {
+	v := image[name]
+	if v.DataType() != events.DataTypeNumber {
+		return 0, fmt.Errorf("%s is missing or is no number", name)
+	}
+	n, err := v.Int64()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	if n < 0 || n > chat.MaxSeq {
+		return 0, fmt.Errorf("%s is %d; it has to be from 0 to %d", name, n, int64(chat.MaxSeq))
+	}
+	return n, nil
+}

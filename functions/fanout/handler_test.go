@@ -1,0 +1,541 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/push"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+const now = 1795950400000 // ms, two minutes after the sample
+
+// world is everything around the handler: ledgers, rosters, sync heads,
+// connections and sockets.
+type world struct {
+	rosters     map[string][]chat.Member
+	ledgers     map[string][]chat.Message
+	connections map[string][]store.Connection
+	sockets     map[string]error // what a post to a connection comes to; nil is well
+
+	entriesErr map[string]error // by conversation
+	rosterErr  map[string]error // by conversation
+	raiseErr   map[string]error // by user
+	connErr    error
+	forgetErr  error
+
+	mu     sync.Mutex
+	steps  []string              // the order of "raise", "connections", "deliver"
+	raised map[string][]string   // by user
+	asked  map[string]chat.Range // of Entries, by conversation
+	looked []string              // users of Connections
+	frames map[string][]string   // posted, by connection
+	forgot map[string][]store.Connection
+}
+
+func newWorld() *world {
+	return &world{
+		rosters: map[string][]chat.Member{}, ledgers: map[string][]chat.Message{}, connections: map[string][]store.Connection{},
+		sockets: map[string]error{}, entriesErr: map[string]error{}, rosterErr: map[string]error{}, raiseErr: map[string]error{},
+		raised: map[string][]string{}, asked: map[string]chat.Range{}, frames: map[string][]string{}, forgot: map[string][]store.Connection{},
+	}
+}
+
+func (w *world) step(name string) {
+	if !slices.Contains(w.steps, name) {
+		w.steps = append(w.steps, name)
+	}
+}
+
+func (w *world) Entries(_ context.Context, id string, r chat.Range) ([]chat.Message, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, twice := w.asked[id]; twice {
+		return nil, fmt.Errorf("the entries of %s were read twice", id)
+	}
+	w.asked[id] = r
+	if err := w.entriesErr[id]; err != nil {
+		return nil, err
+	}
+	var found []chat.Message
+	for _, m := range w.ledgers[id] {
+		if r.From <= m.Seq && m.Seq <= r.To {
+			found = append(found, m)
+		}
+	}
+	return found, nil
+}
+
+func (w *world) At(_ context.Context, id string, version int64) ([]chat.Member, error) {
+	if version == 0 {
+		return nil, errors.New("version 0 of a roster")
+	}
+	return w.rosters[id], w.rosterErr[id]
+}
+
+func (w *world) Raise(_ context.Context, userID string, ids []string) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.step("raise")
+	if _, twice := w.raised[userID]; twice {
+		return 0, fmt.Errorf("%s was raised twice", userID)
+	}
+	w.raised[userID] = ids
+	return 1, w.raiseErr[userID]
+}
+
+func (w *world) Connections(_ context.Context, userIDs []string) (map[string][]store.Connection, error) {
+	w.step("connections")
+	w.looked = userIDs
+	if w.connErr != nil {
+		return nil, w.connErr
+	}
+	found := map[string][]store.Connection{}
+	for _, id := range userIDs {
+		if conns := w.connections[id]; len(conns) > 0 {
+			found[id] = conns
+		}
+	}
+	return found, nil
+}
+
+func (w *world) Disconnect(_ context.Context, userID string, conns ...store.Connection) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgot[userID] = append(w.forgot[userID], conns...)
+	return w.forgetErr
+}
+
+func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Outcome {
+	w.step("deliver")
+	outcomes := make([]push.Outcome, len(deliveries))
+	for i, d := range deliveries {
+		if outcomes[i].Err = w.sockets[d.ConnectionID]; outcomes[i].Err != nil {
+			continue
+		}
+		for _, f := range d.Frames {
+			w.frames[d.ConnectionID] = append(w.frames[d.ConnectionID], string(f))
+		}
+		outcomes[i].Sent = len(d.Frames)
+	}
+	return outcomes
+}
+
+// member joins a conversation, and is online with one device if that has a name.
+func (w *world) member(conversationID, userID string, joinSeq int64, devices ...string) {
+	w.rosters[conversationID] = append(w.rosters[conversationID], chat.Member{ConversationID: conversationID, UserID: userID, JoinSeq: joinSeq})
+	for _, d := range devices {
+		w.online(userID, d)
+	}
+}
+
+func (w *world) online(userID, device string) {
+	w.connections[userID] = append(w.connections[userID], store.Connection{ID: userID + "-" + device, DeviceID: device, ConnectedAt: now - 60_000})
+}
+
+// write appends n messages to a ledger.
+func (w *world) write(conversationID string, n int) {
+	for range n {
+		seq := int64(len(w.ledgers[conversationID]) + 1)
+		w.ledgers[conversationID] = append(w.ledgers[conversationID], chat.Message{
+			ConversationID: conversationID, Seq: seq, MessageID: fmt.Sprint("01K", seq), ClientMsgID: "c", SenderID: "alice",
+			MessageType: chat.TypeText, Text: "hi", Version: 1, Status: chat.Normal,
+		})
+	}
+}
+
+func (w *world) membersEvent(conversationID string, seq int64, added, removed []string) {
+	m := &w.ledgers[conversationID][seq-1]
+	m.MessageType, m.Text = chat.TypeEvent, ""
+	m.Event = &chat.Event{Kind: chat.EventMembers, Added: added, Removed: removed}
+}
+
+func (w *world) handle(t *testing.T, event events.DynamoDBEvent) (failed []string, log string) {
+	t.Helper()
+	var buffer bytes.Buffer
+	h := handler{store: w, rosters: w, pusher: w, log: slog.New(slog.NewJSONHandler(&buffer, nil)), now: func() time.Time { return time.UnixMilli(now) }}
+	response, err := h.handle(t.Context(), event)
+	require.NoError(t, err)
+	require.NotNil(t, response.BatchItemFailures)
+	for _, f := range response.BatchItemFailures {
+		failed = append(failed, f.ItemIdentifier)
+	}
+	require.Contains(t, buffer.String(), `"msg":"batch"`)
+	return failed, buffer.String()
+}
+
+// got lists what a connection was pushed, as "conversation seqs<committed".
+func (w *world) got(t *testing.T, connectionID string) []string {
+	t.Helper()
+	var list []string
+	for _, frame := range w.frames[connectionID] {
+		require.LessOrEqual(t, len(frame), wire.MaxFrameBytes)
+		var p struct {
+			Type    string        `json:"type"`
+			Updates []wire.Update `json:"updates"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(frame), &p))
+		for _, u := range p.Updates {
+			var seqs []string
+			for _, m := range u.Messages {
+				seqs = append(seqs, fmt.Sprint(m.Seq))
+			}
+			list = append(list, fmt.Sprintf("%s %s %s<%d", p.Type, u.ConversationID, strings.Join(seqs, ","), u.CommittedMaxSeq))
+		}
+	}
+	return list
+}
+
+// head is an image of a head.
+func head(id string, lastSeq, membersVersion int64) map[string]events.DynamoDBAttributeValue {
+	return map[string]events.DynamoDBAttributeValue{
+		"conversationId": events.NewStringAttribute(id),
+		"lastSeq":        events.NewNumberAttribute(fmt.Sprint(lastSeq)),
+		"membersVersion": events.NewNumberAttribute(fmt.Sprint(membersVersion)),
+	}
+}
+
+// record is a head's change from one seq to another, at an unchanged roster. A
+// head that was at 0 was not there.
+func record(sequenceNumber, id string, from, to int64) events.DynamoDBEventRecord {
+	r := events.DynamoDBEventRecord{EventName: "MODIFY", Change: events.DynamoDBStreamRecord{
+		SequenceNumber: sequenceNumber,
+		Keys:           map[string]events.DynamoDBAttributeValue{"conversationId": events.NewStringAttribute(id)},
+		NewImage:       head(id, to, 1), OldImage: head(id, from, 1),
+	}}
+	if from == 0 {
+		r.EventName, r.Change.OldImage = "INSERT", nil
+	}
+	return r
+}
+
+func batchOf(records ...events.DynamoDBEventRecord) events.DynamoDBEvent {
+	return events.DynamoDBEvent{Records: records}
+}
+
+func sample(t *testing.T) events.DynamoDBEvent {
+	t.Helper()
+	raw, err := os.ReadFile("../../events/fanout.json")
+	require.NoError(t, err)
+	var event events.DynamoDBEvent
+	require.NoError(t, json.Unmarshal(raw, &event))
+	return event
+}
+
+func TestSample(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	single, group := chat.SingleID("alice", "bob"), "group:01KB7T4QZC5F0M8N2R6S9V3W1X"
+	w.member(single, "alice", 1, "phone", "web")
+	w.member(single, "bob", 1, "phone")
+	w.member(group, "alice", 1)
+	w.member(group, "carol", 42, "phone") // taken back in by the last message
+	w.online("dave", "phone")             // who was removed by it
+	w.write(single, 2)
+	w.write(group, 42)
+	w.membersEvent(group, 42, []string{"carol"}, []string{"dave"})
+
+	failed, log := w.handle(t, sample(t))
+	require.Empty(t, failed)
+	require.Equal(t, map[string]chat.Range{single: {From: 1, To: 2}, group: {From: 41, To: 42}}, w.asked)
+
+	both := []string{"push " + single + " 1,2<2", "push " + group + " 41,42<42"}
+	require.Equal(t, both, w.got(t, "alice-phone"), "the sender's devices too")
+	require.Equal(t, both, w.got(t, "alice-web"))
+	require.Equal(t, both[:1], w.got(t, "bob-phone"))
+	require.Equal(t, []string{"push " + group + " 42<42"}, w.got(t, "carol-phone"), "nothing from before the join")
+	require.Equal(t, []string{"push " + group + " 41,42<42"}, w.got(t, "dave-phone"), "up to the removal")
+
+	require.Equal(t, []string{"raise", "connections", "deliver"}, w.steps, "this order makes reconnects lossless")
+	require.Equal(t, map[string][]string{
+		"alice": {single, group}, "bob": {single}, "carol": {group}, "dave": {group},
+	}, w.raised)
+	require.Equal(t, []string{"alice", "bob", "carol", "dave"}, w.looked)
+	require.Contains(t, log, `"records":4,"conversations":2,"entries":4,"pushes":5,"gone":0,"unpushed":0,"failures":0`)
+}
+
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		records []events.DynamoDBEventRecord
+		want    map[string]chat.Range
+	}{
+		"one":                   {batchOf(record("1", "group:a", 4, 5)).Records, map[string]chat.Range{"group:a": {From: 5, To: 5}}},
+		"the first of all":      {batchOf(record("1", "group:a", 0, 1)).Records, map[string]chat.Range{"group:a": {From: 1, To: 1}}},
+		"several":               {batchOf(record("1", "group:a", 4, 5), record("2", "group:b", 0, 1), record("3", "group:a", 5, 6)).Records, map[string]chat.Range{"group:a": {From: 5, To: 6}, "group:b": {From: 1, To: 1}}},
+		"repeated":              {batchOf(record("1", "group:a", 4, 5), record("2", "group:a", 5, 6), record("1", "group:a", 4, 5)).Records, map[string]chat.Range{"group:a": {From: 5, To: 6}}},
+		"nothing":               {nil, map[string]chat.Range{}},
+		"a change of the title": {batchOf(record("1", "group:a", 4, 4)).Records, map[string]chat.Range{}},
+		"a head set back":       {batchOf(record("1", "group:a", 4, 3)).Records, map[string]chat.Range{}},
+		"a deletion": {[]events.DynamoDBEventRecord{{EventName: "REMOVE", Change: events.DynamoDBStreamRecord{
+			SequenceNumber: "1", OldImage: head("group:a", 4, 1),
+			Keys: map[string]events.DynamoDBAttributeValue{"conversationId": events.NewStringAttribute("group:a")},
+		}}}, map[string]chat.Range{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.member("group:a", "alice", 1)
+			w.member("group:b", "alice", 1)
+			failed, _ := w.handle(t, events.DynamoDBEvent{Records: tc.records})
+			require.Empty(t, failed)
+			require.Equal(t, tc.want, w.asked)
+		})
+	}
+}
+
+func TestDepartures(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		events map[int64][2][]string // seq to added, removed
+		want   []string
+	}{
+		"removed":                 {map[int64][2][]string{13: {nil, {"dave"}}}, []string{"push group:a 11,12,13<13"}},
+		"added and removed":       {map[int64][2][]string{12: {{"dave"}, nil}, 14: {nil, {"dave"}}}, []string{"push group:a 12,13,14<14"}},
+		"removed, added, removed": {map[int64][2][]string{11: {nil, {"dave"}}, 13: {{"dave"}, nil}, 14: {nil, {"dave"}}}, []string{"push group:a 13,14<14"}},
+		"others removed":          {map[int64][2][]string{13: {nil, {"erin"}}}, nil},
+		"added, and gone later":   {map[int64][2][]string{13: {{"dave"}, nil}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.member("group:a", "alice", 1, "phone")
+			w.online("dave", "phone")
+			w.write("group:a", 15)
+			for seq, e := range tc.events {
+				w.membersEvent("group:a", seq, e[0], e[1])
+			}
+			failed, _ := w.handle(t, batchOf(record("1", "group:a", 10, 15)))
+			require.Empty(t, failed)
+			require.Equal(t, tc.want, w.got(t, "dave-phone"))
+			require.Equal(t, []string{"push group:a 11,12,13,14,15<15"}, w.got(t, "alice-phone"))
+		})
+	}
+}
+
+func TestWhoComesBackIsAMember(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "dave", 13, "phone")
+	w.write("group:a", 15)
+	w.membersEvent("group:a", 11, nil, []string{"dave"})
+	w.membersEvent("group:a", 13, []string{"dave"}, nil)
+	failed, _ := w.handle(t, batchOf(record("1", "group:a", 10, 15)))
+	require.Empty(t, failed)
+	require.Equal(t, []string{"push group:a 13,14,15<15"}, w.got(t, "dave-phone"))
+	require.Equal(t, map[string][]string{"dave": {"group:a"}}, w.raised)
+}
+
+func TestMembersHearFromTheirJoinOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "alice", 1, "phone")
+	w.member("group:a", "bob", 12, "phone")
+	w.member("group:a", "carol", 14, "phone") // joined after this batch
+	w.write("group:a", 14)
+	failed, _ := w.handle(t, batchOf(record("1", "group:a", 10, 13)))
+	require.Empty(t, failed)
+	require.Equal(t, []string{"push group:a 11,12,13<13"}, w.got(t, "alice-phone"))
+	require.Equal(t, []string{"push group:a 12,13<13"}, w.got(t, "bob-phone"))
+	require.Empty(t, w.got(t, "carol-phone"))
+	require.NotContains(t, w.raised, "carol")
+}
+
+func TestSizesOfGroups(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		members       int
+		raised, whole bool
+	}{
+		{chat.InboxGroupMax, true, true}, {chat.InboxGroupMax + 1, false, true},
+		{chat.SmallGroupMax, false, true}, {chat.SmallGroupMax + 1, false, false},
+	} {
+		t.Run(fmt.Sprint(tc.members), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			for i := range tc.members {
+				w.member("group:a", fmt.Sprint("u", i), 1, "phone")
+			}
+			w.write("group:a", 5)
+			failed, _ := w.handle(t, batchOf(record("1", "group:a", 3, 4), record("2", "group:a", 4, 5)))
+			require.Empty(t, failed)
+			require.Equal(t, tc.raised, len(w.raised) == tc.members)
+			require.Equal(t, !tc.raised, len(w.raised) == 0)
+			require.Equal(t, tc.whole, len(w.asked) == 1, "a large group's messages are not read")
+			want := "notify group:a <5"
+			if tc.whole {
+				want = "push group:a 4,5<5"
+			}
+			for i := range tc.members {
+				require.Equal(t, []string{want}, w.got(t, fmt.Sprint("u", i, "-phone")))
+			}
+		})
+	}
+
+	t.Run("who is removed from a large one is told how far", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld()
+		for i := range chat.SmallGroupMax + 1 {
+			w.member("group:a", fmt.Sprint("u", i), 1)
+		}
+		w.online("dave", "phone")
+		w.write("group:a", 5)
+		w.membersEvent("group:a", 4, nil, []string{"dave"})
+		removal := record("1", "group:a", 3, 5)
+		removal.Change.NewImage = head("group:a", 5, 2)
+		failed, _ := w.handle(t, batchOf(removal))
+		require.Empty(t, failed)
+		require.Equal(t, []string{"notify group:a <4"}, w.got(t, "dave-phone"))
+	})
+}
+
+func TestFramesAreCoalesced(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	var records []events.DynamoDBEventRecord
+	for c := range 10 {
+		id := fmt.Sprint("group:", c)
+		w.member(id, "alice", 1)
+		w.member(id, "bob", 1)
+		w.write(id, 4)
+		for seq := range 4 {
+			w.ledgers[id][seq].Text = strings.Repeat("x", 2000)
+			records = append(records, record(fmt.Sprint(len(records)), id, int64(seq), int64(seq+1)))
+		}
+	}
+	w.online("alice", "phone")
+	w.online("bob", "phone")
+	failed, _ := w.handle(t, batchOf(records...))
+	require.Empty(t, failed)
+	require.Len(t, w.frames["alice-phone"], 3, "some 88 KB in three frames")
+	require.Equal(t, w.frames["alice-phone"], w.frames["bob-phone"])
+}
+
+func TestGoneConnectionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "alice", 1, "phone", "web", "old")
+	w.member("group:a", "bob", 1, "phone")
+	w.write("group:a", 1)
+	gone := fmt.Errorf("posting: %w", push.ErrGone)
+	w.sockets["alice-old"], w.sockets["bob-phone"] = gone, gone
+	w.sockets["alice-web"] = errors.New("429")
+	w.connections["carol"] = []store.Connection{{ID: "carol-new", DeviceID: "new", ConnectedAt: now - 29_000}}
+	w.member("group:a", "carol", 1)
+	w.sockets["carol-new"] = gone
+
+	failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1)))
+	require.Empty(t, failed, "a push never fails a record")
+	require.Equal(t, map[string][]store.Connection{
+		"alice": {{ID: "alice-old", DeviceID: "old", ConnectedAt: now - 60_000}},
+		"bob":   {{ID: "bob-phone", DeviceID: "phone", ConnectedAt: now - 60_000}},
+	}, w.forgot, "exactly those, and none whose $connect may not have returned yet")
+	require.Contains(t, log, `"pushes":1,"gone":2,"unpushed":2,"failures":0`)
+	require.Contains(t, log, `"err":"429"`)
+
+	t.Run("and a failure to forget them is no failure", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld()
+		w.member("group:a", "alice", 1, "old")
+		w.write("group:a", 1)
+		w.sockets["alice-old"], w.forgetErr = push.ErrGone, errors.New("no table")
+		failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1)))
+		require.Empty(t, failed)
+		require.Contains(t, log, "no table")
+	})
+}
+
+func TestG10PoisonFailsAlone(t *testing.T) {
+	t.Parallel()
+	noImage := record("2", "group:p", 0, 1)
+	noImage.Change.NewImage = nil
+	noSeq := record("2", "group:p", 0, 1)
+	delete(noSeq.Change.NewImage, "lastSeq")
+	textSeq := record("2", "group:p", 0, 1)
+	textSeq.Change.NewImage["lastSeq"] = events.NewStringAttribute("1")
+	fraction := record("2", "group:p", 0, 1)
+	fraction.Change.NewImage["lastSeq"] = events.NewNumberAttribute("1.5")
+	endless := record("2", "group:p", 0, 1)
+	endless.Change.NewImage["lastSeq"] = events.NewNumberAttribute("1E+30")
+	beyond := record("2", "group:p", 0, 1)
+	beyond.Change.NewImage["lastSeq"] = events.NewNumberAttribute("9007199254740992")
+	noVersion := record("2", "group:p", 0, 1)
+	noVersion.Change.NewImage["membersVersion"] = events.NewNullAttribute()
+	oldSeq := record("2", "group:p", 1, 2)
+	delete(oldSeq.Change.OldImage, "lastSeq")
+	noKey := record("2", "group:p", 0, 1)
+	noKey.Change.Keys = nil
+	for name, poison := range map[string]events.DynamoDBEventRecord{
+		"no image": noImage, "no lastSeq": noSeq, "a text for lastSeq": textSeq, "a fraction": fraction, "a number beyond int64": endless,
+		"a seq beyond 2^53": beyond, "no membersVersion": noVersion, "no old lastSeq": oldSeq, "no key": noKey,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.member("group:a", "alice", 1, "phone")
+			w.write("group:a", 2)
+			failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1), poison, record("3", "group:a", 1, 2)))
+			require.Equal(t, []string{"2"}, failed)
+			require.Equal(t, []string{"push group:a 1,2<2"}, w.got(t, "alice-phone"), "those after it are served")
+			require.Contains(t, log, `"sequenceNumber":"2"`)
+		})
+	}
+}
+
+func TestWhatCannotBeReadFailsAlone(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("throttled")
+	for name, tc := range map[string]struct {
+		breakIt func(w *world)
+		failed  []string
+		a, b    bool // whether the conversations' pushes arrive
+	}{
+		"entries":         {func(w *world) { w.entriesErr["group:a"] = broken }, []string{"1", "3"}, false, true},
+		"a roster":        {func(w *world) { w.rosterErr["group:a"] = broken }, []string{"1", "3"}, false, true},
+		"a raise":         {func(w *world) { w.raiseErr["alice"] = broken }, []string{"1", "3"}, true, true},
+		"two raises":      {func(w *world) { w.raiseErr["alice"], w.raiseErr["bob"] = broken, broken }, []string{"1", "2", "3"}, true, true},
+		"the connections": {func(w *world) { w.connErr = broken }, []string{"1", "2", "3"}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.member("group:a", "alice", 1, "phone")
+			w.member("group:b", "bob", 1, "phone")
+			w.write("group:a", 2)
+			w.write("group:b", 1)
+			tc.breakIt(w)
+			failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1), record("2", "group:b", 0, 1), record("3", "group:a", 1, 2)))
+			require.Equal(t, tc.failed, failed, "in the order of the batch")
+			require.Equal(t, tc.a, len(w.got(t, "alice-phone")) > 0)
+			require.Equal(t, tc.b, len(w.got(t, "bob-phone")) > 0)
+			require.Contains(t, log, "throttled")
+			require.Contains(t, log, `"conversationId":"group:`)
+		})
+	}
+}
+
+func TestNobodyOnline(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "alice", 1)
+	w.write("group:a", 1)
+	failed, _ := w.handle(t, batchOf(record("1", "group:a", 0, 1)))
+	require.Empty(t, failed)
+	require.Equal(t, map[string][]string{"alice": {"group:a"}}, w.raised)
+	require.Empty(t, w.frames)
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+type ledger interface {
+	// Append commits a message, to the single conversation with the user to if
+	// that is given. Its *chat.Errors are for the client.
+	Append(ctx context.Context, m chat.Message, to string) (store.Receipt, error)
+}
+
+type handler struct {
+	ledger ledger
+}
+
+func (h handler) actions() map[string]route.Action {
+	return map[string]route.Action{wire.ActionSend: route.To(h.send)}
+}
+
+// send answers once the message is committed.
+func (h handler) send(ctx context.Context, c route.Caller, r wire.Send) (wire.Sent, error) {
+	if err := validate(r); err != nil {
+		return wire.Sent{}, err
+	}
+	receipt, err := h.ledger.Append(ctx, chat.Message{
+		ConversationID: r.ConversationID,
+		ClientMsgID:    r.ClientMsgID,
+		SenderID:       c.UserID,
+		SenderDeviceID: c.DeviceID,
+		MessageType:    r.MessageType,
+		Text:           r.Text,
+		Data:           r.Data,
+		ReplyTo:        r.ReplyTo,
+		ClientTime:     r.ClientTime,
+	}, r.To)
+	if err != nil {
+		return wire.Sent{}, err
+	}
+	return wire.Sent{
+		ConversationID: receipt.ConversationID,
+		Seq:            receipt.Seq,
+		MessageID:      receipt.MessageID,
+		ServerTime:     receipt.ServerTime,
+		Duplicate:      receipt.Duplicate,
+	}, nil
+}
+
+// validate refuses what is wrong with the request; the ledger refuses what is
+// wrong with the message.
+func validate(r wire.Send) error {
+	switch {
+	case r.ConversationID == "" && r.To == "":
+		return chat.FieldErrorf(chat.BadRequest, "conversationId", "name a conversationId, or in to a user")
+	case r.ConversationID != "" && r.To != "":
+		return chat.FieldErrorf(chat.BadRequest, "to", "name a conversationId or, in to, a user, not both")
+	case r.MessageType == "":
+		return chat.FieldErrorf(chat.BadRequest, "messageType", "messageType is missing; use text, image, voice, file or custom")
+	case !r.MessageType.Sendable():
+		return chat.FieldErrorf(chat.BadRequest, "messageType", "%q cannot be sent; use text, image, voice, file or custom", r.MessageType)
+	case r.ClientTime < 0 || r.ClientTime > chat.MaxSeq:
+		return chat.FieldErrorf(chat.BadRequest, "clientTime", "clientTime is milliseconds since 1970, from 0 to %d", int64(chat.MaxSeq))
+	}
+	return nil
+}

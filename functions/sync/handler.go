@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// reader is what the four routes read. Errors for the client are *chat.Errors.
+type reader interface {
+	Sync(ctx context.Context, userID, conversationID string, afterSeq int64, limit, maxBytes int) (store.Page, error)
+	History(ctx context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error)
+	Changes(ctx context.Context, userID string, cursor int64, pageSize int) (store.Changed, error)
+	List(ctx context.Context, userID, cursor string, limit int) (lines []store.Line, next string, err error)
+}
+
+type handler struct {
+	store reader
+}
+
+func (h handler) actions() map[string]route.Action {
+	return map[string]route.Action{
+		wire.ActionSync:          route.To(h.sync),
+		wire.ActionHistory:       route.To(h.history),
+		wire.ActionChanges:       route.To(h.changes),
+		wire.ActionConversations: route.To(h.conversations),
+	}
+}
+
+func (h handler) sync(ctx context.Context, c route.Caller, r wire.Sync) (wire.Synced, error) {
+	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
+		return wire.Synced{}, err
+	}
+	after, err := number("afterSeq", r.AfterSeq, 0)
+	if err != nil {
+		return wire.Synced{}, err
+	}
+	limit, err := limitOf(r.Limit, wire.DefaultSyncLimit, wire.MaxSyncLimit)
+	if err != nil {
+		return wire.Synced{}, err
+	}
+	room, err := roomIn(c, wire.Synced{
+		Messages: []chat.Message{}, NextSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq, FirstSeq: chat.MaxSeq, Skipped: []int64{chat.MaxSeq},
+	})
+	if err != nil {
+		return wire.Synced{}, err
+	}
+	page, err := h.store.Sync(ctx, c.UserID, r.ConversationID, after, limit, room)
+	if err != nil {
+		return wire.Synced{}, err
+	}
+	return wire.Synced{
+		Messages:        page.Messages,
+		NextSeq:         page.NextSeq,
+		CommittedMaxSeq: page.CommittedMaxSeq,
+		HasMore:         page.HasMore,
+		Skipped:         page.Skipped,
+		FirstSeq:        page.FirstSeq,
+	}, nil
+}
+
+func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (wire.HistoryPage, error) {
+	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
+		return wire.HistoryPage{}, err
+	}
+	before := int64(0) // the end
+	if r.BeforeSeq != nil {
+		var err error
+		if before, err = number("beforeSeq", r.BeforeSeq, 1); err != nil {
+			return wire.HistoryPage{}, err
+		}
+	}
+	limit, err := limitOf(r.Limit, wire.DefaultHistoryLimit, wire.MaxHistoryLimit)
+	if err != nil {
+		return wire.HistoryPage{}, err
+	}
+	room, err := roomIn(c, wire.HistoryPage{
+		Messages: []chat.Message{}, NextBeforeSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq,
+	})
+	if err != nil {
+		return wire.HistoryPage{}, err
+	}
+	page, err := h.store.History(ctx, c.UserID, r.ConversationID, before, limit, room)
+	if err != nil {
+		return wire.HistoryPage{}, err
+	}
+	return wire.HistoryPage{
+		Messages:        page.Messages,
+		NextBeforeSeq:   page.NextBeforeSeq,
+		CommittedMaxSeq: page.CommittedMaxSeq,
+		HasMore:         page.HasMore,
+	}, nil
+}
+
+func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conversations) (wire.ConversationsPage, error) {
+	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && !ok {
+		return wire.ConversationsPage{}, chat.FieldErrorf(chat.BadRequest, "cursor", "use the cursor of an earlier answer, or none")
+	}
+	limit, err := limitOf(r.Limit, wire.DefaultListLimit, wire.MaxListLimit)
+	if err != nil {
+		return wire.ConversationsPage{}, err
+	}
+	lines, next, err := h.store.List(ctx, c.UserID, r.Cursor, limit)
+	if err != nil {
+		return wire.ConversationsPage{}, err
+	}
+	list := conversationsOf(lines)
+	room, err := roomIn(c, wire.ConversationsPage{Conversations: []wire.Conversation{}, Cursor: longestCursor(list, next)})
+	if err != nil {
+		return wire.ConversationsPage{}, err
+	}
+	list, next, err = cut(list, next, room)
+	return wire.ConversationsPage{Conversations: list, Cursor: next}, err
+}
+
+// changes answers with all that changed or, where that is unknown or too much
+// for a frame, with the start of the whole list. Previews go first: a device can
+// do without them, and gets them by sync.
+func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (wire.Changed, error) {
+	cursor, err := number("syncCursor", r.SyncCursor, 0)
+	if err != nil {
+		return wire.Changed{}, err
+	}
+	changed, err := h.store.Changes(ctx, c.UserID, cursor, wire.DefaultListLimit)
+	if err != nil {
+		return wire.Changed{}, err
+	}
+	list, next := conversationsOf(changed.Lines), changed.Next
+	answer := wire.Changed{Conversations: []wire.Conversation{}, Heads: headsOf(changed.Heads), SyncCursor: changed.Cursor, Full: changed.Full}
+	if !answer.Full {
+		whole, ok, err := partial(c, answer, list)
+		if ok || err != nil {
+			return whole, err
+		}
+		lines, more, err := h.store.List(ctx, c.UserID, "", wire.DefaultListLimit)
+		if err != nil {
+			return wire.Changed{}, err
+		}
+		list, next, answer.Full = conversationsOf(lines), more, true
+	}
+	answer.Cursor = longestCursor(list, next)
+	room, err := roomIn(c, answer)
+	if err != nil {
+		return wire.Changed{}, err
+	}
+	if room < c.Room/2 { // hundreds of heads; the whole list tells the same
+		answer.Heads = []wire.Head{}
+		if room, err = roomIn(c, answer); err != nil {
+			return wire.Changed{}, err
+		}
+	}
+	answer.Conversations, answer.Cursor, err = cut(list, next, room)
+	return answer, err
+}
+
+// partial completes an answer that is not the whole list, if it fits.
+func partial(c route.Caller, answer wire.Changed, list []wire.Conversation) (wire.Changed, bool, error) {
+	room, err := roomIn(c, answer)
+	if err != nil || room < 0 {
+		return wire.Changed{}, false, err
+	}
+	for _, candidate := range [][]wire.Conversation{list, withoutPreviews(list)} {
+		n, err := fitting(candidate, room)
+		if err != nil {
+			return wire.Changed{}, false, err
+		}
+		if n == len(list) {
+			answer.Conversations = candidate
+			return answer, true, nil
+		}
+	}
+	return wire.Changed{}, false, nil
+}
+
+// number checks a seq or a cursor that the request has to have.
+func number(field string, n *int64, least int64) (int64, error) {
+	if n == nil {
+		return 0, chat.FieldErrorf(chat.BadRequest, field, "%s is missing", field)
+	}
+	if *n < least || *n > chat.MaxSeq {
+		return 0, chat.FieldErrorf(chat.BadRequest, field, "%s is from %d to %d", field, least, int64(chat.MaxSeq))
+	}
+	return *n, nil
+}
+
+func limitOf(limit *int, standard, most int) (int, error) {
+	if limit == nil {
+		return standard, nil
+	}
+	if *limit < 1 || *limit > most {
+		return 0, chat.FieldErrorf(chat.BadRequest, "limit", "limit is from 1 to %d", most)
+	}
+	return *limit, nil
+}

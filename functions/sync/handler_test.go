@@ -1,0 +1,404 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// fakeReader answers as told and keeps what it was asked.
+type fakeReader struct {
+	page    store.Page
+	history store.HistoryPage
+	changed store.Changed
+	lines   []store.Line // of List, all of them
+	next    string
+	err     error
+
+	// fill makes the answers as long as maxBytes allows, by this way to make a
+	// message.
+	fill func(seq int64) chat.Message
+
+	asked string
+}
+
+func (f *fakeReader) Sync(_ context.Context, userID, conversationID string, afterSeq int64, limit, maxBytes int) (store.Page, error) {
+	f.asked = fmt.Sprint("sync ", userID, " ", conversationID, " ", afterSeq, " ", limit)
+	if f.fill != nil {
+		f.page.Messages = f.filled(maxBytes)
+	}
+	return f.page, f.err
+}
+
+func (f *fakeReader) History(_ context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error) {
+	f.asked = fmt.Sprint("history ", userID, " ", conversationID, " ", beforeSeq, " ", limit)
+	if f.fill != nil {
+		f.history.Messages = f.filled(maxBytes)
+	}
+	return f.history, f.err
+}
+
+// filled takes as many messages as fit, counting as the store does.
+func (f *fakeReader) filled(maxBytes int) []chat.Message {
+	messages := []chat.Message{}
+	for seq, used := int64(1), 0; ; seq++ {
+		m := f.fill(seq)
+		size, err := m.Size()
+		if used += size + 1; err != nil || used > maxBytes {
+			return messages
+		}
+		messages = append(messages, m)
+	}
+}
+
+func (f *fakeReader) Changes(_ context.Context, userID string, cursor int64, pageSize int) (store.Changed, error) {
+	f.asked = fmt.Sprint("changes ", userID, " ", cursor, " ", pageSize)
+	return f.changed, f.err
+}
+
+func (f *fakeReader) List(_ context.Context, userID, cursor string, limit int) ([]store.Line, string, error) {
+	f.asked = fmt.Sprint("list ", userID, " ", cursor, " ", limit)
+	var page []store.Line
+	for _, l := range f.lines {
+		if l.Conversation.ConversationID > cursor {
+			page = append(page, l)
+		}
+	}
+	if len(page) > limit {
+		return page[:limit], page[limit-1].Conversation.ConversationID, f.err
+	}
+	return page, f.next, f.err
+}
+
+func sample(t require.TestingT) events.APIGatewayWebsocketProxyRequest {
+	raw, err := os.ReadFile("../../events/sync.json")
+	require.NoError(t, err)
+	var event events.APIGatewayWebsocketProxyRequest
+	require.NoError(t, json.Unmarshal(raw, &event))
+	return event
+}
+
+func serve(t require.TestingT, f *fakeReader, body string) string {
+	event := sample(t)
+	if body != "" {
+		event.Body = body
+	}
+	var log bytes.Buffer
+	response, err := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), handler{store: f}.actions())(context.Background(), event)
+	require.NoError(t, err)
+	require.Equal(t, 200, response.StatusCode)
+	require.LessOrEqual(t, len(response.Body), wire.MaxFrameBytes)
+	require.NotContains(t, log.String(), `"level":"ERROR"`)
+	return response.Body
+}
+
+// result reads the result of a reply.
+func result[T any](t require.TestingT, body string) T {
+	var f struct {
+		Type   string `json:"type"`
+		Result T      `json:"result"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &f))
+	require.Equal(t, wire.TypeReply, f.Type, body)
+	return f.Result
+}
+
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	id := chat.SingleID("alice", "bob")
+	for name, tc := range map[string]struct{ body, asked string }{
+		"the sample":                   {"", "sync alice " + id + " 40 100"},
+		"sync with the default":        {`{"action":"sync","id":"r","conversationId":"group:1","afterSeq":0}`, "sync alice group:1 0 100"},
+		"sync to the limit":            {`{"action":"sync","id":"r","conversationId":"group:1","afterSeq":9007199254740991,"limit":500}`, "sync alice group:1 9007199254740991 500"},
+		"history from the end":         {`{"action":"history","id":"r","conversationId":"group:1","beforeSeq":null}`, "history alice group:1 0 50"},
+		"history before a seq":         {`{"action":"history","id":"r","conversationId":"group:1","beforeSeq":1,"limit":100}`, "history alice group:1 1 100"},
+		"conversations from the start": {`{"action":"conversations","id":"r"}`, "list alice  50"},
+		"conversations from a cursor":  {`{"action":"conversations","id":"r","cursor":"group:1","limit":100}`, "list alice group:1 100"},
+		"changes":                      {`{"action":"changes","id":"r","syncCursor":0}`, "changes alice 0 50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fakeReader{}
+			require.Contains(t, serve(t, f, tc.body), `"type":"reply"`)
+			require.Equal(t, tc.asked, f.asked)
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ body, field string }{
+		"sync without conversation":       {`"action":"sync","afterSeq":0`, "conversationId"},
+		"sync of no kind":                 {`"action":"sync","afterSeq":0,"conversationId":"x:1"`, "conversationId"},
+		"sync of an id too long":          {`"action":"sync","afterSeq":0,"conversationId":"group:` + strings.Repeat("x", 128) + `"`, "conversationId"},
+		"sync of a number":                {`"action":"sync","afterSeq":0,"conversationId":1`, "conversationId"},
+		"sync without afterSeq":           {`"action":"sync","conversationId":"group:1"`, "afterSeq"},
+		"sync after null":                 {`"action":"sync","conversationId":"group:1","afterSeq":null`, "afterSeq"},
+		"sync after a negative":           {`"action":"sync","conversationId":"group:1","afterSeq":-1`, "afterSeq"},
+		"sync after 2^53":                 {`"action":"sync","conversationId":"group:1","afterSeq":9007199254740992`, "afterSeq"},
+		"sync after a fraction":           {`"action":"sync","conversationId":"group:1","afterSeq":1.5`, "afterSeq"},
+		"sync after a string":             {`"action":"sync","conversationId":"group:1","afterSeq":"1"`, "afterSeq"},
+		"sync of 0":                       {`"action":"sync","conversationId":"group:1","afterSeq":0,"limit":0`, "limit"},
+		"sync of 501":                     {`"action":"sync","conversationId":"group:1","afterSeq":0,"limit":501`, "limit"},
+		"sync of 1e2":                     {`"action":"sync","conversationId":"group:1","afterSeq":0,"limit":1e2`, "limit"},
+		"history without conversation":    {`"action":"history"`, "conversationId"},
+		"history before 0":                {`"action":"history","conversationId":"group:1","beforeSeq":0`, "beforeSeq"},
+		"history before a negative":       {`"action":"history","conversationId":"group:1","beforeSeq":-1`, "beforeSeq"},
+		"history before 2^53":             {`"action":"history","conversationId":"group:1","beforeSeq":9007199254740992`, "beforeSeq"},
+		"history of 0":                    {`"action":"history","conversationId":"group:1","limit":0`, "limit"},
+		"history of 101":                  {`"action":"history","conversationId":"group:1","limit":101`, "limit"},
+		"conversations from no id":        {`"action":"conversations","cursor":"#"`, "cursor"},
+		"conversations from a number":     {`"action":"conversations","cursor":1`, "cursor"},
+		"conversations of 0":              {`"action":"conversations","limit":0`, "limit"},
+		"conversations of 101":            {`"action":"conversations","limit":101`, "limit"},
+		"changes without syncCursor":      {`"action":"changes"`, "syncCursor"},
+		"changes since a negative":        {`"action":"changes","syncCursor":-1`, "syncCursor"},
+		"changes since 2^53":              {`"action":"changes","syncCursor":9007199254740992`, "syncCursor"},
+		"changes since a seq of the list": {`"action":"changes","syncCursor":"group:1"`, "syncCursor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fakeReader{}
+			var e wire.ErrorReply
+			require.NoError(t, json.Unmarshal([]byte(serve(t, f, `{"id":"r",`+tc.body+`}`)), &e))
+			require.Equal(t, chat.BadRequest, e.Error.Code, e.Error.Message)
+			require.Equal(t, tc.field, e.Error.Field)
+			require.Empty(t, f.asked)
+		})
+	}
+
+	t.Run("what the store refuses", func(t *testing.T) {
+		t.Parallel()
+		var e wire.ErrorReply
+		require.NoError(t, json.Unmarshal([]byte(serve(t, &fakeReader{err: chat.FieldErrorf(chat.NotFound, "conversationId", "no such")}, "")), &e))
+		require.Equal(t, chat.NotFound, e.Error.Code)
+	})
+}
+
+func TestPagesAreHandedOn(t *testing.T) {
+	t.Parallel()
+	m := chat.Message{ConversationID: "group:1", Seq: 3, MessageID: "01K", ClientMsgID: "c", SenderID: "bob", MessageType: chat.TypeText, Text: "<hi>", Version: 1, Status: chat.Normal}
+
+	t.Run("sync", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{page: store.Page{Messages: []chat.Message{m}, NextSeq: 4, CommittedMaxSeq: 9, HasMore: true, Skipped: []int64{4}, FirstSeq: 3}}
+		require.Equal(t, wire.Synced{Messages: []chat.Message{m}, NextSeq: 4, CommittedMaxSeq: 9, HasMore: true, Skipped: []int64{4}, FirstSeq: 3},
+			result[wire.Synced](t, serve(t, f, "")))
+	})
+
+	t.Run("history", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{history: store.HistoryPage{Messages: []chat.Message{m}, NextBeforeSeq: 3, CommittedMaxSeq: 9, HasMore: true}}
+		require.Equal(t, wire.HistoryPage{Messages: []chat.Message{m}, NextBeforeSeq: 3, CommittedMaxSeq: 9, HasMore: true},
+			result[wire.HistoryPage](t, serve(t, f, `{"action":"history","id":"r","conversationId":"group:1"}`)))
+	})
+
+	t.Run("lists that are empty are lists", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{page: store.Page{Messages: []chat.Message{}}, history: store.HistoryPage{Messages: []chat.Message{}}}
+		require.Contains(t, serve(t, f, ""), `"messages":[]`)
+		require.Contains(t, serve(t, f, `{"action":"conversations","id":"r"}`), `"conversations":[]`)
+		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false}`)
+	})
+}
+
+// TestPagesFillTheirFrame shows that the bytes the store may use are those
+// that the frame has: one more message would not have fitted.
+func TestPagesFillTheirFrame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOfN(rapid.RuneFrom([]rune{'x', 'é', '"', '<', '\n', '\u2028', '好'}), 1, 2000, -1).Draw(t, "text")
+		f := &fakeReader{
+			fill: func(seq int64) chat.Message {
+				return chat.Message{ConversationID: "group:1", Seq: seq, MessageID: "01K", ClientMsgID: "c", SenderID: "bob",
+					MessageType: chat.TypeText, Text: text, Data: json.RawMessage(`{"a":"<&>"}`), Version: 1, Status: chat.Normal}
+			},
+			page:    store.Page{NextSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq, FirstSeq: chat.MaxSeq},
+			history: store.HistoryPage{NextBeforeSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq},
+		}
+		one := f.fill(1)
+		size, err := one.Size()
+		require.NoError(t, err)
+		id := rapid.SampledFrom([]string{"r", strings.Repeat(`\u0001`, 64)}).Draw(t, "id")
+		for _, body := range []string{
+			`{"action":"sync","id":"` + id + `","conversationId":"group:1","afterSeq":0}`,
+			`{"action":"history","id":"` + id + `","conversationId":"group:1"}`,
+		} {
+			answer := serve(t, f, body)
+			require.Contains(t, answer, `"type":"reply"`)
+			require.Greater(t, len(answer)+size+len(`,"skipped":[9007199254740991]`)+10, wire.MaxFrameBytes)
+		}
+	})
+}
+
+func line(id, text string) store.Line {
+	return store.Line{
+		Conversation: chat.Conversation{ConversationID: id, Kind: chat.Group, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.Active, UpdatedAt: 77},
+		ReadSeq:      4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, MaxSeq: 9, Unread: 5,
+		Last: &chat.Message{ConversationID: id, Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: text, Status: chat.Normal, ServerTime: 70},
+	}
+}
+
+func lines(n int, text string) []store.Line {
+	all := make([]store.Line, n)
+	for i := range all {
+		all[i] = line(fmt.Sprintf("group:%04d", i), text)
+	}
+	return all
+}
+
+func TestConversationsShowLines(t *testing.T) {
+	t.Parallel()
+	single := store.Line{
+		Conversation: chat.Conversation{ConversationID: "single:1", Kind: chat.Single, LastSeq: 1, MemberCount: 2, State: chat.Active},
+		Peer:         "bob", MaxSeq: 1, Unread: 1,
+	}
+	f := &fakeReader{lines: []store.Line{line("group:1", strings.Repeat("好", wire.PreviewRunes+1)), line("group:2", strings.Repeat("好", wire.PreviewRunes)), single}, next: "z"}
+	page := result[wire.ConversationsPage](t, serve(t, f, `{"action":"conversations","id":"r"}`))
+	want := func(id string) wire.Conversation {
+		return wire.Conversation{
+			ConversationID: id, Kind: chat.Group, Title: "T", State: chat.Active, MemberCount: 3, LastSeq: 9,
+			ReadSeq: 4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, Unread: 5, UpdatedAt: 77,
+			LastMessage: &wire.MessagePreview{Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: strings.Repeat("好", wire.PreviewRunes), Status: chat.Normal, ServerTime: 70},
+		}
+	}
+	require.Equal(t, wire.ConversationsPage{Cursor: "z", Conversations: []wire.Conversation{
+		want("group:1"), want("group:2"),
+		{ConversationID: "single:1", Kind: chat.Single, Peer: "bob", State: chat.Active, MemberCount: 2, LastSeq: 1, Unread: 1},
+	}}, page)
+}
+
+func TestConversationsPageByBytes(t *testing.T) {
+	t.Parallel()
+	f := &fakeReader{lines: lines(230, strings.Repeat("\u2028", wire.PreviewRunes))} // 600 bytes each, once encoded
+	var got []string
+	for cursor, pages := "", 0; ; pages++ {
+		require.Less(t, pages, 20)
+		body := serve(t, f, `{"action":"conversations","id":"r","limit":100,"cursor":"`+cursor+`"}`)
+		page := result[wire.ConversationsPage](t, body)
+		for _, c := range page.Conversations {
+			got = append(got, c.ConversationID)
+		}
+		if cursor = page.Cursor; cursor == "" {
+			break
+		}
+		require.Greater(t, len(body), wire.MaxFrameBytes-1000)
+		require.Less(t, len(page.Conversations), 100)
+	}
+	require.Len(t, got, 230)
+	require.IsIncreasing(t, got)
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	const ask = `{"action":"changes","id":"r","syncCursor":7}`
+	wide := strings.Repeat("\u2028", wire.PreviewRunes)
+
+	t.Run("that fit", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Lines: lines(3, "hi"), Cursor: 12}}
+		c := result[wire.Changed](t, serve(t, f, ask))
+		require.Len(t, c.Conversations, 3)
+		require.Equal(t, "hi", c.Conversations[0].LastMessage.Text)
+		require.Equal(t, int64(12), c.SyncCursor)
+		require.False(t, c.Full)
+		require.Empty(t, c.Cursor)
+	})
+
+	t.Run("that fit without previews", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Lines: lines(60, wide), Cursor: 12}}
+		c := result[wire.Changed](t, serve(t, f, ask))
+		require.Len(t, c.Conversations, 60)
+		require.Nil(t, c.Conversations[0].LastMessage)
+		require.False(t, c.Full)
+		require.Empty(t, c.Cursor)
+	})
+
+	t.Run("that do not fit are the start of the whole list", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Lines: lines(300, "hi"), Cursor: 12}, lines: lines(500, wide)}
+		c := result[wire.Changed](t, serve(t, f, ask))
+		require.True(t, c.Full)
+		require.Equal(t, int64(12), c.SyncCursor, "the cursor is that from before the list was read")
+		require.NotEmpty(t, c.Conversations)
+		require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
+		require.Equal(t, "list alice  50", f.asked)
+	})
+
+	t.Run("that are the whole list", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Lines: lines(50, "hi"), Cursor: 12, Full: true, Next: "group:0049"}}
+		c := result[wire.Changed](t, serve(t, f, ask))
+		require.True(t, c.Full)
+		require.Len(t, c.Conversations, 50)
+		require.Equal(t, "group:0049", c.Cursor)
+	})
+
+	t.Run("that are more than a frame of the whole list", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Lines: lines(50, wide), Cursor: 12, Full: true}}
+		c := result[wire.Changed](t, serve(t, f, ask))
+		require.True(t, c.Full)
+		require.Less(t, len(c.Conversations), 50)
+		require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
+	})
+
+	t.Run("leave room for the cursor", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Lines: lines(120, "hi"), Cursor: 12, Full: true}}
+		size, err := wire.Encode(conversationsOf(f.changed.Lines)[0])
+		require.NoError(t, err)
+		require.Less(t, len(size), 6*wire.MaxRequestIDBytes)
+		for n := range wire.MaxRequestIDBytes { // each takes 6 bytes more, less than a cursor
+			body := serve(t, f, `{"action":"changes","id":"`+strings.Repeat(`\u0001`, n+1)+`","syncCursor":7}`)
+			c := result[wire.Changed](t, body)
+			require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
+		}
+	})
+
+	heads := func(n int) []chat.Conversation {
+		all := make([]chat.Conversation, n)
+		for i := range all {
+			all[i] = chat.Conversation{ConversationID: fmt.Sprintf("group:%0100d", i), LastSeq: int64(i)}
+		}
+		return all
+	}
+
+	t.Run("with the heads of large conversations", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Heads: heads(3), Lines: lines(1, "hi"), Cursor: 12}}
+		c := result[wire.Changed](t, serve(t, f, ask))
+		require.Len(t, c.Heads, 3)
+		require.Equal(t, wire.Head{ConversationID: heads(3)[2].ConversationID, CommittedMaxSeq: 2}, c.Heads[2])
+		require.Len(t, c.Conversations, 1)
+	})
+
+	t.Run("with more heads than a frame are the start of the whole list", func(t *testing.T) {
+		t.Parallel()
+		for _, changed := range []store.Changed{
+			{Heads: heads(400), Cursor: 12},
+			{Heads: heads(400), Cursor: 12, Lines: lines(10, "hi"), Full: true},
+		} {
+			f := &fakeReader{changed: changed, lines: lines(10, "hi")}
+			c := result[wire.Changed](t, serve(t, f, ask))
+			require.True(t, c.Full)
+			require.Empty(t, c.Heads)
+			require.Len(t, c.Conversations, 10)
+		}
+	})
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// roomIn is how many bytes the elements of a result may take, commas included,
+// given the result without them and with its longest numbers.
+func roomIn(c route.Caller, result any) (int, error) {
+	encoded, err := wire.Encode(result)
+	if err != nil {
+		return 0, fmt.Errorf("measuring a result: %w", err)
+	}
+	return c.Room - len(encoded), nil
+}
+
+// fitting counts how many conversations from the first on fit into room.
+func fitting(list []wire.Conversation, room int) (int, error) {
+	for i, c := range list {
+		encoded, err := wire.Encode(c)
+		if err != nil {
+			return 0, fmt.Errorf("encoding conversation %s: %w", c.ConversationID, err)
+		}
+		if room -= len(encoded) + len(","); room < 0 {
+			return i, nil
+		}
+	}
+	return len(list), nil
+}
+
+// cut shortens a list to what fits, and gives the cursor with which the rest
+// follows: the last conversation that stayed, or next if all did.
+func cut(list []wire.Conversation, next string, room int) ([]wire.Conversation, string, error) {
+	n, err := fitting(list, room)
+	if err != nil {
+		return nil, "", err
+	}
+	if n == len(list) {
+		return list, next, nil
+	}
+	if n == 0 {
+		return nil, "", fmt.Errorf("conversation %s alone does not fit a frame", list[0].ConversationID)
+	}
+	return list[:n], list[n-1].ConversationID, nil
+}
+
+// longestCursor is the longest that cut could give.
+func longestCursor(list []wire.Conversation, next string) string {
+	longest := next
+	for _, c := range list {
+		if len(c.ConversationID) > len(longest) {
+			longest = c.ConversationID
+		}
+	}
+	return longest
+}
+
+func conversationsOf(lines []store.Line) []wire.Conversation {
+	list := make([]wire.Conversation, len(lines))
+	for i, l := range lines {
+		list[i] = wire.Conversation{
+			ConversationID: l.Conversation.ConversationID,
+			Kind:           l.Conversation.Kind,
+			Title:          l.Conversation.Title,
+			Peer:           l.Peer,
+			State:          l.Conversation.State,
+			MemberCount:    l.Conversation.MemberCount,
+			LastSeq:        l.MaxSeq,
+			ReadSeq:        l.ReadSeq,
+			DeliveredSeq:   l.DeliveredSeq,
+			ClearedSeq:     l.ClearedSeq,
+			LeftSeq:        l.LeftSeq,
+			Unread:         l.Unread,
+			UpdatedAt:      l.Conversation.UpdatedAt,
+			LastMessage:    previewOf(l.Last),
+		}
+	}
+	return list
+}
+
+func headsOf(conversations []chat.Conversation) []wire.Head {
+	heads := make([]wire.Head, len(conversations))
+	for i, c := range conversations {
+		heads[i] = wire.Head{ConversationID: c.ConversationID, CommittedMaxSeq: c.LastSeq}
+	}
+	return heads
+}
+
+func previewOf(m *chat.Message) *wire.MessagePreview {
+	if m == nil {
+		return nil
+	}
+	return &wire.MessagePreview{
+		Seq:         m.Seq,
+		SenderID:    m.SenderID,
+		MessageType: m.MessageType,
+		Text:        firstRunes(m.Text, wire.PreviewRunes),
+		Status:      m.Status,
+		ServerTime:  m.ServerTime,
+	}
+}
+
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+func withoutPreviews(list []wire.Conversation) []wire.Conversation {
+	bare := make([]wire.Conversation, len(list))
+	for i, c := range list {
+		c.LastMessage = nil
+		bare[i] = c
+	}
+	return bare
+}

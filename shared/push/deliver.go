@@ -1,0 +1,55 @@
+package push
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Delivery is what one connection is to get, in this order.
+type Delivery struct {
+	ConnectionID string
+	Frames       [][]byte
+}
+
+// Outcome is what became of a Delivery.
+type Outcome struct {
+	Sent int   // frames that were posted
+	Err  error // why the others were not; nil if there are none
+}
+
+// Gone reports whether the connection turned out to be over.
+func (o Outcome) Gone() bool { return errors.Is(o.Err, ErrGone) }
+
+// Deliver serves the connections, each in order, several at a time, and gives
+// the outcomes in the order of the deliveries.
+//
+// After the first frame that fails, the rest of that connection's are dropped: a
+// device that sees a later message without the former has to fetch the gap
+// anyway. A connection that hangs costs its own PostTimeout and one of the
+// places; after DeliverTimeout whatever is left fails.
+func (p *Pusher) Deliver(ctx context.Context, deliveries []Delivery) []Outcome {
+	ctx, cancel := context.WithTimeout(ctx, p.DeliverTimeout)
+	defer cancel()
+	outcomes := make([]Outcome, len(deliveries))
+	var g errgroup.Group
+	g.SetLimit(p.Parallel)
+	for i, d := range deliveries {
+		g.Go(func() error {
+			outcomes[i] = p.deliver(ctx, d)
+			return nil
+		})
+	}
+	_ = g.Wait() // the outcomes have the errors
+	return outcomes
+}
+
+func (p *Pusher) deliver(ctx context.Context, d Delivery) Outcome {
+	for i, frame := range d.Frames {
+		if err := p.Post(ctx, d.ConnectionID, frame); err != nil {
+			return Outcome{Sent: i, Err: err}
+		}
+	}
+	return Outcome{Sent: len(d.Frames)}
+}

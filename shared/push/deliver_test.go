@@ -1,0 +1,131 @@
+package push_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/push"
+)
+
+func TestDeliver(t *testing.T) {
+	t.Parallel()
+
+	t.Run("serves each connection in order", func(t *testing.T) {
+		t.Parallel()
+		g := newGateway(t, always(200))
+		var deliveries []push.Delivery
+		for i := range 20 {
+			d := push.Delivery{ConnectionID: fmt.Sprintf("c%d", i)}
+			for n := range 10 {
+				d.Frames = append(d.Frames, []byte(fmt.Sprint(n)))
+			}
+			deliveries = append(deliveries, d)
+		}
+		for i, o := range newPusher(g).Deliver(t.Context(), deliveries) {
+			require.Equal(t, push.Outcome{Sent: 10}, o)
+			require.Equal(t, "0123456789", strings.Join(g.postedTo(deliveries[i].ConnectionID), ""))
+		}
+	})
+
+	t.Run("drops a connection's frames after one that failed", func(t *testing.T) {
+		t.Parallel()
+		g := newGateway(t, func(_, id string, attempt int) int {
+			if id == "gone" && attempt == 2 {
+				return 410
+			}
+			return 200
+		})
+		frames := [][]byte{[]byte("1"), []byte("2"), []byte("3")}
+		outcomes := newPusher(g).Deliver(t.Context(), []push.Delivery{
+			{ConnectionID: "gone", Frames: frames}, {ConnectionID: "well", Frames: frames},
+		})
+		require.Equal(t, 1, outcomes[0].Sent)
+		require.True(t, outcomes[0].Gone())
+		require.Equal(t, []string{"1"}, g.postedTo("gone"))
+		require.Equal(t, push.Outcome{Sent: 3}, outcomes[1])
+		require.False(t, outcomes[1].Gone())
+	})
+
+	t.Run("G10: a connection that never reads delays neither the others nor the batch", func(t *testing.T) {
+		t.Parallel()
+		g := newGateway(t, func(_, id string, _ int) int {
+			if strings.HasPrefix(id, "stuck") {
+				return 0
+			}
+			return 200
+		})
+		p := newPusher(g)
+		p.PostTimeout, p.Parallel = 200*time.Millisecond, 4
+		var deliveries []push.Delivery
+		for i := range 3 {
+			deliveries = append(deliveries, push.Delivery{ConnectionID: fmt.Sprintf("stuck%d", i), Frames: [][]byte{[]byte("1"), []byte("2")}})
+		}
+		for i := range 20 {
+			deliveries = append(deliveries, push.Delivery{ConnectionID: fmt.Sprintf("well%d", i), Frames: [][]byte{[]byte("1")}})
+		}
+		within(t, 10*time.Second, func() {
+			for i, o := range p.Deliver(t.Context(), deliveries) {
+				stuck := strings.HasPrefix(deliveries[i].ConnectionID, "stuck")
+				require.Equal(t, stuck, o.Err != nil, "%s: %v", deliveries[i].ConnectionID, o.Err)
+				require.False(t, o.Gone())
+				if stuck {
+					require.Equal(t, 1, g.attemptsOf(deliveries[i].ConnectionID))
+				}
+			}
+		})
+	})
+
+	t.Run("is over after its time whatever hangs", func(t *testing.T) {
+		t.Parallel()
+		g := newGateway(t, always(0))
+		p := newPusher(g)
+		p.DeliverTimeout, p.Parallel = 100*time.Millisecond, 2
+		deliveries := make([]push.Delivery, 50)
+		for i := range deliveries {
+			deliveries[i] = push.Delivery{ConnectionID: fmt.Sprintf("c%d", i), Frames: [][]byte{[]byte("1")}}
+		}
+		within(t, 5*time.Second, func() { // one after the other they would take 250 s
+			for _, o := range p.Deliver(t.Context(), deliveries) {
+				require.Error(t, o.Err)
+				require.False(t, o.Gone())
+			}
+		})
+	})
+
+	t.Run("keeps its bound", func(t *testing.T) {
+		t.Parallel()
+		var g *gateway
+		var once sync.Once
+		g = newGateway(t, func(string, string, int) int {
+			// The first ones are held, so that a fourth, which should wait, has
+			// every chance to turn up.
+			once.Do(func() {
+				for end := time.Now().Add(100 * time.Millisecond); g.mostAtATime() < 4 && time.Now().Before(end); {
+					runtime.Gosched()
+				}
+			})
+			return 200
+		})
+		p := newPusher(g)
+		p.Parallel = 3
+		deliveries := make([]push.Delivery, 60)
+		for i := range deliveries {
+			deliveries[i] = push.Delivery{ConnectionID: fmt.Sprintf("c%d", i), Frames: [][]byte{[]byte("1")}}
+		}
+		for _, o := range p.Deliver(t.Context(), deliveries) {
+			require.NoError(t, o.Err)
+		}
+		require.Equal(t, 3, g.mostAtATime())
+	})
+
+	t.Run("does nothing for nobody", func(t *testing.T) {
+		t.Parallel()
+		require.Empty(t, newPusher(newGateway(t, always(500))).Deliver(t.Context(), nil))
+	})
+}

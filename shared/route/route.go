@@ -1,0 +1,203 @@
+// Package route turns an API Gateway WebSocket event into a typed request and a
+// typed answer into a reply frame, the same way for every action.
+package route
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// Caller is the device a request came from, as the authorizer saw it.
+type Caller struct {
+	UserID       string
+	DeviceID     string
+	ConnectionID string
+	ConnectedAt  int64 // ms; the same in every event of a connection
+	RequestID    string
+
+	// Room is how many bytes of JSON the result may take so that the reply fits
+	// its frame. Only actions have it.
+	Room int
+}
+
+// CallerOf reads the caller off an event. It errs if the event has no user,
+// which no event behind an authorizer can lack.
+func CallerOf(event events.APIGatewayWebsocketProxyRequest) (Caller, error) {
+	rc := event.RequestContext
+	c := Caller{ConnectionID: rc.ConnectionID, ConnectedAt: rc.ConnectedAt, RequestID: rc.RequestID}
+	authorizer, _ := rc.Authorizer.(map[string]any)
+	c.UserID, _ = authorizer["principalId"].(string)
+	c.DeviceID, _ = authorizer["device"].(string)
+	if c.UserID == "" {
+		return c, errors.New("the event has no requestContext.authorizer.principalId; the API needs its authorizer")
+	}
+	return c, nil
+}
+
+// Action serves one kind of request. To makes it.
+type Action func(ctx context.Context, c Caller, fields map[string]json.RawMessage) (any, error)
+
+// To makes an Action of a function on typed values. Req is a struct whose json
+// tags name the request's fields.
+func To[Req, Res any](handle func(ctx context.Context, c Caller, r Req) (Res, error)) Action {
+	return func(ctx context.Context, c Caller, fields map[string]json.RawMessage) (any, error) {
+		var r Req
+		if err := decode(fields, &r); err != nil {
+			return nil, err
+		}
+		return handle(ctx, c, r)
+	}
+}
+
+// Handler is what a Lambda function runs for a route with a reply.
+type Handler = func(context.Context, events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error)
+
+// answerReserve is kept of a function's time to tell the client that the rest
+// did not suffice; a function that is killed at its deadline tells nothing.
+const answerReserve = 250 * time.Millisecond
+
+// Serve answers frames by their action. API Gateway selects the route by the
+// same field, so one function may have several routes, and $default too.
+//
+// Every frame gets an answer: the action's result, or an error frame. A
+// *chat.Error in an action's error is shown to the client; a deadline becomes
+// BUSY; anything else is INTERNAL, and only the log says more. Each request is
+// one log line, which has none of the request's content.
+func Serve(log *slog.Logger, actions map[string]Action) Handler {
+	return func(ctx context.Context, event events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error) {
+		start := time.Now()
+		caller, anonymous := CallerOf(event)
+		r, err := readRequest(event.Body)
+		if err == nil {
+			err = anonymous
+		}
+		var result any
+		if err == nil {
+			result, err = run(ctx, actions, caller, r)
+		}
+		body, err := encode(r, result, err, caller.RequestID)
+		record(ctx, log, caller, r, err, time.Since(start))
+		return events.APIGatewayProxyResponse{StatusCode: 200, Body: string(body)}, nil
+	}
+}
+
+func run(ctx context.Context, actions map[string]Action, c Caller, r request) (any, error) {
+	action, ok := actions[r.action]
+	if !ok {
+		return nil, chat.Errorf(chat.UnknownAction, "there is no action %q here; see the protocol for those there are", r.action)
+	}
+	envelope, err := wire.Encode(reply(r, struct{}{}))
+	if err != nil {
+		return nil, err
+	}
+	c.Room = wire.MaxFrameBytes - len(envelope) + len("{}")
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-answerReserve))
+		defer cancel()
+	}
+	return action(ctx, c, r.fields)
+}
+
+func reply(r request, result any) wire.Reply {
+	return wire.Reply{Type: wire.TypeReply, ID: r.id, Action: r.action, Result: result}
+}
+
+// encode gives the frame that answers the request, and the error that became of
+// it: that of the action, or that its result cannot be sent.
+func encode(r request, result any, err error, requestID string) ([]byte, error) {
+	var body []byte
+	if err == nil {
+		body, err = wire.Encode(reply(r, result))
+	}
+	if err == nil && len(body) > wire.MaxFrameBytes {
+		err = fmt.Errorf("the reply takes %d bytes, a frame has at most %d", len(body), wire.MaxFrameBytes)
+	}
+	if err == nil {
+		return body, nil
+	}
+	body, failed := wire.Encode(errorReply(r, refusal(err, requestID)))
+	if failed == nil && len(body) <= wire.MaxFrameBytes {
+		return body, err
+	}
+	err = fmt.Errorf("details that fit no frame, of: %w", errors.Join(err, failed))
+	body, _ = wire.Encode(errorReply(r, internal(requestID))) // nothing in it can fail
+	return body, err
+}
+
+func errorReply(r request, e wire.Error) wire.ErrorReply {
+	return wire.ErrorReply{Type: wire.TypeError, ID: r.id, Action: r.action, Error: e}
+}
+
+// refusal is what the client is told of an error.
+func refusal(err error, requestID string) wire.Error {
+	if e, ok := errors.AsType[*chat.Error](err); ok {
+		return wire.Error{
+			Code: e.Code, Message: clip(e.Message), Retryable: e.Code.Retryable(), Field: e.Field, Details: e.Details,
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return wire.Error{
+			Code: chat.Busy, Retryable: true,
+			Message: "the time for this request is over; send it again, a message with the same clientMsgId",
+		}
+	}
+	return internal(requestID)
+}
+
+func internal(requestID string) wire.Error {
+	return wire.Error{
+		Code: chat.Internal, Retryable: true,
+		Message: "the server failed; its log has the reason under request id " + requestID,
+	}
+}
+
+// maxErrorBytes bounds an error's message, which may quote what the client sent.
+const maxErrorBytes = 500
+
+func clip(s string) string {
+	if len(s) <= maxErrorBytes {
+		return s
+	}
+	cut := maxErrorBytes
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+// record writes a request's log line: at error level what an operator has to
+// look into, at warn level what may become that.
+func record(ctx context.Context, log *slog.Logger, c Caller, r request, err error, took time.Duration) {
+	level, code := slog.LevelInfo, "OK"
+	attrs := []slog.Attr{
+		slog.String("requestId", c.RequestID),
+		slog.String("connectionId", c.ConnectionID),
+		slog.String("userId", c.UserID),
+		slog.String("deviceId", c.DeviceID),
+		slog.String("action", r.action),
+	}
+	if err != nil {
+		code = string(refusal(err, "").Code)
+	}
+	attrs = append(attrs, slog.String("code", code), slog.Int64("ms", took.Milliseconds()))
+	switch chat.Code(code) {
+	case chat.Internal:
+		level = slog.LevelError
+		attrs = append(attrs, slog.Any("err", err))
+	case chat.Busy:
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.Any("err", err))
+	}
+	log.LogAttrs(ctx, level, "request", attrs...)
+}
