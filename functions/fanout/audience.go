@@ -14,13 +14,41 @@ type news struct {
 	entries []chat.Message // not read for a large conversation whose roster is the same
 	windows []window
 	small   bool // entries are pushed, not the head
-	noted   bool // in sync heads
+	noted   bool // in the sync heads of all members, with each message
 }
 
 // window is what one user may hear of: the seqs from from through to.
 type window struct {
 	userID   string
 	from, to int64
+	came     bool // became a member in this stretch
+	gone     bool // is a member no more
+}
+
+// listing is a conversation in a user's sync head.
+type listing struct {
+	userID, conversationID string
+}
+
+// listings says in whose sync head the conversation has to be listed as large
+// from here on (true), or no more (false). Only a change of the roster makes
+// any: someone came or went, or the number of members crossed the line.
+func (n news) listings() map[listing]bool {
+	large, wasLarge := !n.noted, n.membersBefore > chat.InboxGroupMax
+	if !n.rosterChanged || !large && !wasLarge {
+		return nil
+	}
+	changes := map[listing]bool{}
+	for _, w := range n.windows {
+		l := listing{w.userID, n.id}
+		switch {
+		case w.gone || !large:
+			changes[l] = false
+		case w.came || !wasLarge:
+			changes[l] = true
+		}
+	}
+	return changes
 }
 
 // audience says who hears of what: each member from the first seq it may read,
@@ -34,21 +62,23 @@ func audience(c *conversation, members []chat.Member, entries []chat.Message) []
 			windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To})
 		}
 	}
-	left := departures(c.news.From, entries)
+	left, joined := moves(c.news.From, entries)
+	for i := range windows {
+		windows[i].came = joined[windows[i].userID] != 0
+	}
 	for _, userID := range slices.Sorted(maps.Keys(left)) {
 		if !inside[userID] {
-			windows = append(windows, window{userID: userID, from: left[userID].From, to: left[userID].To})
+			windows = append(windows, window{userID: userID, from: left[userID].From, to: left[userID].To, gone: true})
 		}
 	}
 	return windows
 }
 
-// departures gives the users that were removed among these messages, with the
-// last stretch of them in which each was a member. Who was added here starts
-// with that message, which is never earlier than what the user may read.
-func departures(from int64, entries []chat.Message) map[string]chat.Range {
-	left := map[string]chat.Range{}
-	joined := map[string]int64{}
+// moves gives the users that were removed among these messages, with the last
+// stretch of them in which each was a member, and for those that were added the
+// seq of that message, which is never earlier than what the user may read.
+func moves(from int64, entries []chat.Message) (left map[string]chat.Range, joined map[string]int64) {
+	left, joined = map[string]chat.Range{}, map[string]int64{}
 	for _, m := range entries {
 		if m.Event == nil || m.Event.Kind != chat.EventMembers {
 			continue
@@ -60,7 +90,7 @@ func departures(from int64, entries []chat.Message) map[string]chat.Range {
 			left[userID] = chat.Range{From: max(from, joined[userID]), To: m.Seq}
 		}
 	}
-	return left
+	return left, joined
 }
 
 // update is what a device in this window is pushed.

@@ -15,6 +15,7 @@ type conversation struct {
 	id             string
 	news           chat.Range
 	membersVersion int64 // as of the newest record
+	membersBefore  int64 // how many there were before the oldest record
 	rosterChanged  bool
 	records        []string // SequenceNumbers
 }
@@ -38,7 +39,7 @@ func read(records []events.DynamoDBEventRecord) (found []*conversation, poison m
 		}
 		c := byID[ch.conversationID]
 		if c == nil {
-			c = &conversation{id: ch.conversationID, news: chat.Range{From: ch.oldSeq + 1, To: ch.newSeq}}
+			c = &conversation{id: ch.conversationID, news: chat.Range{From: ch.oldSeq + 1, To: ch.newSeq}, membersBefore: ch.oldMembers}
 			byID[c.id] = c
 			found = append(found, c)
 		}
@@ -57,6 +58,7 @@ type change struct {
 	conversationID         string
 	oldSeq, newSeq         int64
 	oldVersion, newVersion int64
+	oldMembers             int64
 }
 
 func changeOf(r events.DynamoDBEventRecord) (change, error) {
@@ -80,6 +82,10 @@ func changeOf(r events.DynamoDBEventRecord) (change, error) {
 		return ch, nil
 	}
 	if ch.oldSeq, ch.oldVersion, err = headOf(r.Change.OldImage); err != nil {
+		return ch, fmt.Errorf("OldImage of %s: %w", ch.conversationID, err)
+	}
+	ch.oldMembers, err = number(r.Change.OldImage, "memberCount")
+	if err != nil {
 		return ch, fmt.Errorf("OldImage of %s: %w", ch.conversationID, err)
 	}
 	return ch, nil

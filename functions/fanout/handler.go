@@ -30,6 +30,8 @@ const handshake = 30 * time.Second
 type storage interface {
 	Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error)
 	Raise(ctx context.Context, userID string, conversationIDs []string) (cursor int64, err error)
+	Enlist(ctx context.Context, userID, conversationID string) error
+	Delist(ctx context.Context, userID, conversationID string) error
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 	Disconnect(ctx context.Context, userID string, conns ...store.Connection) error
 }
@@ -171,17 +173,27 @@ func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
 }
 
 // raise notes the conversations in the sync heads of their users, once for each
-// user.
+// user, and which of them are large.
 func (h handler) raise(ctx context.Context, b *batch, all []news) {
 	changed := map[string][]string{}
+	large := map[listing]bool{}
 	for _, n := range all {
-		if !n.noted {
-			continue
-		}
 		for _, w := range n.windows {
-			changed[w.userID] = append(changed[w.userID], n.id)
+			if n.noted || w.came || w.gone {
+				changed[w.userID] = append(changed[w.userID], n.id)
+			}
 		}
+		maps.Copy(large, n.listings())
 	}
+	each(maps.All(large), func(l listing, large bool) {
+		update := h.store.Delist
+		if large {
+			update = h.store.Enlist
+		}
+		if err := update(ctx, l.userID, l.conversationID); err != nil {
+			b.fail(err, l.conversationID)
+		}
+	})
 	each(maps.All(changed), func(userID string, ids []string) {
 		if _, err := h.store.Raise(ctx, userID, ids); err != nil {
 			b.fail(err, ids...)

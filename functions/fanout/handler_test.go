@@ -42,6 +42,7 @@ type world struct {
 	mu     sync.Mutex
 	steps  []string              // the order of "raise", "connections", "deliver"
 	raised map[string][]string   // by user
+	listed map[listing]bool      // as large, or no more
 	asked  map[string]chat.Range // of Entries, by conversation
 	looked []string              // users of Connections
 	frames map[string][]string   // posted, by connection
@@ -52,7 +53,7 @@ func newWorld() *world {
 	return &world{
 		rosters: map[string][]chat.Member{}, ledgers: map[string][]chat.Message{}, connections: map[string][]store.Connection{},
 		sockets: map[string]error{}, entriesErr: map[string]error{}, rosterErr: map[string]error{}, raiseErr: map[string]error{},
-		raised: map[string][]string{}, asked: map[string]chat.Range{}, frames: map[string][]string{}, forgot: map[string][]store.Connection{},
+		raised: map[string][]string{}, listed: map[listing]bool{}, asked: map[string]chat.Range{}, frames: map[string][]string{}, forgot: map[string][]store.Connection{},
 	}
 }
 
@@ -97,6 +98,22 @@ func (w *world) Raise(_ context.Context, userID string, ids []string) (int64, er
 	}
 	w.raised[userID] = ids
 	return 1, w.raiseErr[userID]
+}
+
+func (w *world) Enlist(_ context.Context, userID, conversationID string) error {
+	return w.list(userID, conversationID, true)
+}
+
+func (w *world) Delist(_ context.Context, userID, conversationID string) error {
+	return w.list(userID, conversationID, false)
+}
+
+func (w *world) list(userID, conversationID string, large bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.step("list")
+	w.listed[listing{userID, conversationID}] = large
+	return w.raiseErr[userID]
 }
 
 func (w *world) Connections(_ context.Context, userIDs []string) (map[string][]store.Connection, error) {
@@ -207,6 +224,7 @@ func head(id string, lastSeq, membersVersion int64) map[string]events.DynamoDBAt
 		"conversationId": events.NewStringAttribute(id),
 		"lastSeq":        events.NewNumberAttribute(fmt.Sprint(lastSeq)),
 		"membersVersion": events.NewNumberAttribute(fmt.Sprint(membersVersion)),
+		"memberCount":    events.NewNumberAttribute("2"),
 	}
 }
 
@@ -538,4 +556,51 @@ func TestNobodyOnline(t *testing.T) {
 	require.Empty(t, failed)
 	require.Equal(t, map[string][]string{"alice": {"group:a"}}, w.raised)
 	require.Empty(t, w.frames)
+}
+
+// A device finds its large conversations in its user's sync head; who comes,
+// goes, or is in one that crosses the line is noted there, and no one else.
+func TestLargeConversationsAreListed(t *testing.T) {
+	t.Parallel()
+	user := func(i int) string { return fmt.Sprintf("user%03d", i) }
+	for name, tc := range map[string]struct {
+		before, after  int // members
+		added, removed []string
+		listed         int // how many users are listed as large
+		delisted       int
+		raised         int
+	}{
+		"stays small":           {before: 3, after: 4, added: []string{user(3)}, raised: 4},
+		"becomes large":         {before: chat.InboxGroupMax, after: chat.InboxGroupMax + 1, added: []string{user(chat.InboxGroupMax)}, listed: chat.InboxGroupMax + 1, raised: 1},
+		"large, one comes":      {before: 30, after: 31, added: []string{user(30)}, listed: 1, raised: 1},
+		"large, one goes":       {before: 31, after: 30, removed: []string{"gone"}, delisted: 1, raised: 1},
+		"becomes small":         {before: chat.InboxGroupMax + 1, after: chat.InboxGroupMax, removed: []string{"gone"}, delisted: chat.InboxGroupMax + 1, raised: chat.InboxGroupMax + 1},
+		"created large":         {before: 0, after: 40, added: []string{user(0), user(1)}, listed: 40, raised: 2},
+		"large, a role changes": {before: 30, after: 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			for i := range tc.after {
+				w.member("group:a", user(i), 1)
+			}
+			w.write("group:a", 7)
+			w.membersEvent("group:a", 7, tc.added, tc.removed)
+			change := record("1", "group:a", 6, 7)
+			change.Change.NewImage = head("group:a", 7, 2)
+			change.Change.OldImage["memberCount"] = events.NewNumberAttribute(fmt.Sprint(tc.before))
+			failed, _ := w.handle(t, batchOf(change))
+			require.Empty(t, failed)
+			counts := map[bool]int{}
+			for _, large := range w.listed {
+				counts[large]++
+			}
+			require.Equal(t, tc.listed, counts[true], "listed")
+			require.Equal(t, tc.delisted, counts[false], "delisted")
+			require.Len(t, w.raised, tc.raised)
+			if len(w.listed) > 0 {
+				require.Less(t, slices.Index(w.steps, "list"), slices.Index(w.steps, "connections"), "the sync heads come first")
+			}
+		})
+	}
 }

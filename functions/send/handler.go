@@ -39,16 +39,7 @@ func (h handler) send(ctx context.Context, c route.Caller, r wire.Send) (wire.Se
 		ReplyTo:        r.ReplyTo,
 		ClientTime:     r.ClientTime,
 	}, r.To)
-	if err != nil {
-		return wire.Sent{}, err
-	}
-	return wire.Sent{
-		ConversationID: receipt.ConversationID,
-		Seq:            receipt.Seq,
-		MessageID:      receipt.MessageID,
-		ServerTime:     receipt.ServerTime,
-		Duplicate:      receipt.Duplicate,
-	}, nil
+	return receipt.Sent(), err
 }
 
 // validate refuses what is wrong with the request; the ledger refuses what is

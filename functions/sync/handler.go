@@ -9,12 +9,14 @@ import (
 	"inorder/shared/wire"
 )
 
-// reader is what the four routes read. Errors for the client are *chat.Errors.
+// reader is what the routes read. Errors for the client are *chat.Errors.
 type reader interface {
 	Sync(ctx context.Context, userID, conversationID string, afterSeq int64, limit, maxBytes int) (store.Page, error)
 	History(ctx context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error)
 	Changes(ctx context.Context, userID string, cursor int64, pageSize int) (store.Changed, error)
 	List(ctx context.Context, userID, cursor string, limit int) (lines []store.Line, next string, err error)
+	MembersOf(ctx context.Context, userID, conversationID, cursor string, limit int) (store.MemberPage, error)
+	Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (store.ReceiptPage, error)
 }
 
 type handler struct {
@@ -27,6 +29,8 @@ func (h handler) actions() map[string]route.Action {
 		wire.ActionHistory:       route.To(h.history),
 		wire.ActionChanges:       route.To(h.changes),
 		wire.ActionConversations: route.To(h.conversations),
+		wire.ActionMembers:       route.To(h.members),
+		wire.ActionReceipts:      route.To(h.receipts),
 	}
 }
 
@@ -173,6 +177,51 @@ func partial(c route.Caller, answer wire.Changed, list []wire.Conversation) (wir
 		}
 	}
 	return wire.Changed{}, false, nil
+}
+
+func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (wire.MembersPage, error) {
+	if err := validatePage(r.ConversationID, r.Cursor); err != nil {
+		return wire.MembersPage{}, err
+	}
+	page, err := h.store.MembersOf(ctx, c.UserID, r.ConversationID, r.Cursor, wire.MemberPage)
+	if err != nil {
+		return wire.MembersPage{}, err
+	}
+	answer := wire.MembersPage{Members: make([]wire.Member, len(page.Members)), MembersVersion: page.MembersVersion, Cursor: page.Next}
+	for i, m := range page.Members {
+		answer.Members[i] = wire.Member{UserID: m.UserID, Role: m.Role, JoinSeq: m.JoinSeq, JoinedAt: m.JoinedAt}
+	}
+	return answer, nil
+}
+
+func (h handler) receipts(ctx context.Context, c route.Caller, r wire.Receipts) (wire.ReceiptsPage, error) {
+	if err := validatePage(r.ConversationID, r.Cursor); err != nil {
+		return wire.ReceiptsPage{}, err
+	}
+	seq, err := number("seq", &r.Seq, 1)
+	if err != nil {
+		return wire.ReceiptsPage{}, err
+	}
+	page, err := h.store.Receipts(ctx, c.UserID, r.ConversationID, seq, r.Cursor, receiptPage)
+	if err != nil {
+		return wire.ReceiptsPage{}, err
+	}
+	return wire.ReceiptsPage{Delivered: page.Delivered, Read: page.Read, Cursor: page.Next}, nil
+}
+
+// receiptPage is how many members a page of receipts looks at: each userId may
+// stand in it twice, of up to 128 bytes that JSON may double.
+const receiptPage = 50
+
+// validatePage checks a request for a page of a roster, whose cursor is a userId.
+func validatePage(conversationID, cursor string) error {
+	if err := chat.ValidateConversationID("conversationId", conversationID); err != nil {
+		return err
+	}
+	if cursor == "" {
+		return nil
+	}
+	return chat.ValidateUserID("cursor", cursor)
 }
 
 // number checks a seq or a cursor that the request has to have.

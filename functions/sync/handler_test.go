@@ -22,12 +22,14 @@ import (
 
 // fakeReader answers as told and keeps what it was asked.
 type fakeReader struct {
-	page    store.Page
-	history store.HistoryPage
-	changed store.Changed
-	lines   []store.Line // of List, all of them
-	next    string
-	err     error
+	page     store.Page
+	history  store.HistoryPage
+	changed  store.Changed
+	lines    []store.Line // of List, all of them
+	next     string
+	members  store.MemberPage
+	receipts store.ReceiptPage
+	err      error
 
 	// fill makes the answers as long as maxBytes allows, by this way to make a
 	// message.
@@ -82,6 +84,16 @@ func (f *fakeReader) List(_ context.Context, userID, cursor string, limit int) (
 		return page[:limit], page[limit-1].Conversation.ConversationID, f.err
 	}
 	return page, f.next, f.err
+}
+
+func (f *fakeReader) MembersOf(_ context.Context, userID, conversationID, cursor string, limit int) (store.MemberPage, error) {
+	f.asked = fmt.Sprint("members ", userID, " ", conversationID, " ", cursor, " ", limit)
+	return f.members, f.err
+}
+
+func (f *fakeReader) Receipts(_ context.Context, userID, conversationID string, seq int64, cursor string, limit int) (store.ReceiptPage, error) {
+	f.asked = fmt.Sprint("receipts ", userID, " ", conversationID, " ", seq, " ", cursor, " ", limit)
+	return f.receipts, f.err
 }
 
 func sample(t require.TestingT) events.APIGatewayWebsocketProxyRequest {

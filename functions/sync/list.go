@@ -63,22 +63,7 @@ func longestCursor(list []wire.Conversation, next string) string {
 func conversationsOf(lines []store.Line) []wire.Conversation {
 	list := make([]wire.Conversation, len(lines))
 	for i, l := range lines {
-		list[i] = wire.Conversation{
-			ConversationID: l.Conversation.ConversationID,
-			Kind:           l.Conversation.Kind,
-			Title:          l.Conversation.Title,
-			Peer:           l.Peer,
-			State:          l.Conversation.State,
-			MemberCount:    l.Conversation.MemberCount,
-			LastSeq:        l.MaxSeq,
-			ReadSeq:        l.ReadSeq,
-			DeliveredSeq:   l.DeliveredSeq,
-			ClearedSeq:     l.ClearedSeq,
-			LeftSeq:        l.LeftSeq,
-			Unread:         l.Unread,
-			UpdatedAt:      l.Conversation.UpdatedAt,
-			LastMessage:    previewOf(l.Last),
-		}
+		list[i] = l.Listed()
 	}
 	return list
 }
@@ -89,30 +74,6 @@ func headsOf(conversations []chat.Conversation) []wire.Head {
 		heads[i] = wire.Head{ConversationID: c.ConversationID, CommittedMaxSeq: c.LastSeq}
 	}
 	return heads
-}
-
-func previewOf(m *chat.Message) *wire.MessagePreview {
-	if m == nil {
-		return nil
-	}
-	return &wire.MessagePreview{
-		Seq:         m.Seq,
-		SenderID:    m.SenderID,
-		MessageType: m.MessageType,
-		Text:        firstRunes(m.Text, wire.PreviewRunes),
-		Status:      m.Status,
-		ServerTime:  m.ServerTime,
-	}
-}
-
-func firstRunes(s string, n int) string {
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
 }
 
 func withoutPreviews(list []wire.Conversation) []wire.Conversation {

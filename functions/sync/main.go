@@ -1,5 +1,5 @@
 // Command sync is the function behind the routes by which a device pulls: sync,
-// history, changes and conversations.
+// history, changes, conversations, members and receipts.
 package main
 
 import (

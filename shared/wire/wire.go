@@ -31,7 +31,7 @@ const (
 	MaxHistoryLimit     = 100
 	DefaultListLimit    = 50
 	MaxListLimit        = 100
-	MemberPage          = 100 // members, or receipts of members, looked at per page
+	MemberPage          = 80 // members in a page: one takes at most 400 bytes
 )
 
 // Actions, which are also the route keys of the API.

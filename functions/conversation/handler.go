@@ -1,0 +1,76 @@
+package main
+
+import (
+	"cmp"
+	"context"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// groups is what the routes change. Errors for the client are *chat.Errors.
+type groups interface {
+	CreateGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Line, store.Receipt, error)
+	AddMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Receipt, error)
+	RemoveMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Receipt, error)
+	Leave(ctx context.Context, r store.Request, conversationID string) (store.Receipt, error)
+	SetRole(ctx context.Context, r store.Request, conversationID, userID string, role chat.Role) (store.Receipt, error)
+	SetTitle(ctx context.Context, r store.Request, conversationID, title string) (store.Receipt, error)
+	Dissolve(ctx context.Context, r store.Request, conversationID string) (store.Receipt, error)
+}
+
+type handler struct {
+	groups groups
+}
+
+func (h handler) actions() map[string]route.Action {
+	return map[string]route.Action{
+		wire.ActionCreateGroup:   route.To(h.createGroup),
+		wire.ActionAddMembers:    route.To(h.addMembers),
+		wire.ActionRemoveMembers: route.To(h.removeMembers),
+		wire.ActionLeave:         route.To(h.leave),
+		wire.ActionSetRole:       route.To(h.setRole),
+		wire.ActionSetTitle:      route.To(h.setTitle),
+		wire.ActionDissolve:      route.To(h.dissolve),
+	}
+}
+
+func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateGroup) (wire.Created, error) {
+	line, receipt, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
+	if err != nil {
+		return wire.Created{}, err
+	}
+	return wire.Created{Conversation: line.Listed(), Duplicate: receipt.Duplicate}, nil
+}
+
+func (h handler) addMembers(ctx context.Context, c route.Caller, r wire.ChangeMembers) (wire.Sent, error) {
+	return sent(h.groups.AddMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members))
+}
+
+func (h handler) removeMembers(ctx context.Context, c route.Caller, r wire.ChangeMembers) (wire.Sent, error) {
+	return sent(h.groups.RemoveMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members))
+}
+
+func (h handler) leave(ctx context.Context, c route.Caller, r wire.ChangeGroup) (wire.Sent, error) {
+	return sent(h.groups.Leave(ctx, by(c, r.ClientMsgID), r.ConversationID))
+}
+
+func (h handler) setRole(ctx context.Context, c route.Caller, r wire.SetRole) (wire.Sent, error) {
+	return sent(h.groups.SetRole(ctx, by(c, r.ClientMsgID), r.ConversationID, r.UserID, r.Role))
+}
+
+func (h handler) setTitle(ctx context.Context, c route.Caller, r wire.SetTitle) (wire.Sent, error) {
+	return sent(h.groups.SetTitle(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Title))
+}
+
+func (h handler) dissolve(ctx context.Context, c route.Caller, r wire.ChangeGroup) (wire.Sent, error) {
+	return sent(h.groups.Dissolve(ctx, by(c, r.ClientMsgID), r.ConversationID))
+}
+
+func by(c route.Caller, clientMsgID string) store.Request {
+	return store.Request{UserID: c.UserID, DeviceID: c.DeviceID, ClientMsgID: clientMsgID}
+}
+
+func sent(r store.Receipt, err error) (wire.Sent, error) { return r.Sent(), err }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// messages is what the routes change. Errors for the client are *chat.Errors.
+type messages interface {
+	Recall(ctx context.Context, r store.Request, t store.Target, window time.Duration) (store.Receipt, error)
+	Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Receipt, error)
+}
+
+// windows say how long after its sending a message can be changed by its sender:
+// 0 is never, store.NoWindow always.
+type windows struct {
+	recall, edit time.Duration
+}
+
+// windowsFromEnv reads RECALL_WINDOW_SECONDS and EDIT_WINDOW_SECONDS, which
+// template.yaml sets.
+func windowsFromEnv(getenv func(string) string) (windows, error) {
+	var w windows
+	for name, into := range map[string]*time.Duration{
+		"RECALL_WINDOW_SECONDS": &w.recall,
+		"EDIT_WINDOW_SECONDS":   &w.edit,
+	} {
+		n, err := strconv.Atoi(getenv(name))
+		if err != nil || n < -1 {
+			return windows{}, fmt.Errorf("the environment variable %s is %q; use seconds, 0 for never or -1 for always", name, getenv(name))
+		}
+		*into = time.Duration(n) * time.Second
+		if n == -1 {
+			*into = store.NoWindow
+		}
+	}
+	return w, nil
+}
+
+type handler struct {
+	messages messages
+	windows  windows
+}
+
+func (h handler) actions() map[string]route.Action {
+	return map[string]route.Action{
+		wire.ActionRecall: route.To(h.recall),
+		wire.ActionEdit:   route.To(h.edit),
+	}
+}
+
+func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wire.Sent, error) {
+	if err := validateTarget(r.Seq, r.MessageID); err != nil {
+		return wire.Sent{}, err
+	}
+	receipt, err := h.messages.Recall(ctx, by(c, r.ClientMsgID),
+		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}, h.windows.recall)
+	return receipt.Sent(), err
+}
+
+func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Edited, error) {
+	if err := validateTarget(r.Seq, r.MessageID); err != nil {
+		return wire.Edited{}, err
+	}
+	if r.Version < 1 || r.Version >= chat.MaxSeq {
+		return wire.Edited{}, chat.FieldErrorf(chat.BadRequest, "version", "say which version you have seen; the first is 1")
+	}
+	receipt, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
+		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID},
+		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.edit)
+	return wire.Edited{Sent: receipt.Sent(), Version: r.Version + 1}, err
+}
+
+func validateTarget(seq int64, messageID string) error {
+	if seq < 1 || seq > chat.MaxSeq {
+		return chat.FieldErrorf(chat.BadRequest, "seq", "seq is from 1 to %d", int64(chat.MaxSeq))
+	}
+	if messageID == "" {
+		return chat.FieldErrorf(chat.BadRequest, "messageId", "messageId is missing")
+	}
+	return nil
+}
+
+func by(c route.Caller, clientMsgID string) store.Request {
+	return store.Request{UserID: c.UserID, DeviceID: c.DeviceID, ClientMsgID: clientMsgID}
+}
