@@ -39,16 +39,13 @@ func (c Connection) element() string {
 	return c.ID + "|" + c.DeviceID + "|" + strconv.FormatInt(c.ConnectedAt, 10)
 }
 
-func parseConnection(element string) (Connection, error) {
+func parseConnection(element string) (c Connection, ok bool) {
 	parts := strings.Split(element, "|")
 	if len(parts) != 3 {
-		return Connection{}, fmt.Errorf("%q is no connection", element)
+		return Connection{}, false
 	}
 	at, err := strconv.ParseInt(parts[2], 10, 64)
-	if err != nil {
-		return Connection{}, fmt.Errorf("%q is no connection: %w", element, err)
-	}
-	return Connection{ID: parts[0], DeviceID: parts[1], ConnectedAt: at}, nil
+	return Connection{ID: parts[0], DeviceID: parts[1], ConnectedAt: at}, err == nil
 }
 
 type connectionsItem struct {
@@ -168,13 +165,12 @@ func (s *Store) parseConnections(in item) (userConnections, error) {
 	all := userConnections{userID: ci.UserID}
 	oldest := s.now().Add(-maxConnectionAge).UnixMilli()
 	for _, element := range ci.Conns {
-		c, err := parseConnection(element)
-		if err != nil {
-			return userConnections{}, fmt.Errorf("connections of %s: %w", ci.UserID, err)
-		}
-		if c.ConnectedAt < oldest {
+		c, ok := parseConnection(element)
+		switch {
+		case !ok: // nothing of ours; a user's devices must not suffer for it
+		case c.ConnectedAt < oldest:
 			all.aged = append(all.aged, c)
-		} else {
+		default:
 			all.live = append(all.live, c)
 		}
 	}

@@ -108,6 +108,18 @@ func TestConnectionsAgeOut(t *testing.T) {
 	require.Equal(t, []string{"new"}, connected(t, s, "alice"))
 }
 
+func TestG10_AConnectionThatIsNoneHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	for _, element := range []string{"odd", "a|b|soon", "a|b|1|c"} {
+		c.update(c.tables.Connections, map[string]any{"userId": "alice"}, "ADD conns :v", element)
+	}
+	_, err := s.Connect(t.Context(), "alice", conn("A=", "phone", 0))
+	require.NoError(t, err)
+	require.Equal(t, []string{"A="}, connected(t, s, "alice"))
+}
+
 func TestConnectionsOfManyUsersAreFewRequests(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

@@ -94,21 +94,19 @@ func validateGroup(r Request, title string, userIDs []string, v chat.Visibility)
 	if v != chat.VisibleAll && v != chat.VisibleSinceJoin {
 		return chat.FieldErrorf(chat.BadRequest, "visibility", "%q is no visibility; use all or sinceJoin", v)
 	}
-	if len(userIDs) > 0 { // a group may begin with its owner alone
-		if err := chat.ValidateMembers("members", userIDs); err != nil {
-			return err
-		}
-	}
-	if slices.Contains(userIDs, r.UserID) {
-		return chat.FieldErrorf(chat.BadRequest, "members", "you are a member of what you create; name the others")
-	}
 	if len(userIDs)+1 > chat.MaxRosterChange {
 		return &chat.Error{
 			Code: chat.Limit, Field: "members", Details: map[string]any{"max": chat.MaxRosterChange - 1},
 			Message: fmt.Sprintf("a group begins with at most %d others; add the rest with addMembers", chat.MaxRosterChange-1),
 		}
 	}
-	return nil
+	if slices.Contains(userIDs, r.UserID) {
+		return chat.FieldErrorf(chat.BadRequest, "members", "you are a member of what you create; name the others")
+	}
+	if len(userIDs) == 0 {
+		return nil // a group may begin with its owner alone
+	}
+	return chat.ValidateMembers("members", userIDs)
 }
 
 // Line gives the user's line of one conversation.
@@ -180,6 +178,10 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 }
 
 // joining gives the roster and inbox items of users who join with this message.
+//
+// It and what follows make each write conditional on what was read, beside the
+// head: reads that are not part of a transaction can show a head from after a
+// change of the roster with a roster or an inbox from before it.
 func (s *Store) joining(ctx context.Context, head chat.Conversation, userIDs []string, m *chat.Message) ([]types.TransactWriteItem, error) {
 	former, err := s.inboxesOf(ctx, head.ConversationID, userIDs)
 	if err != nil {
@@ -198,7 +200,9 @@ func (s *Store) joining(ctx context.Context, head chat.Conversation, userIDs []s
 		if err != nil {
 			return nil, err
 		}
-		items = append(items, types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Members, Item: member}})
+		items = append(items, types.TransactWriteItem{Put: &types.Put{
+			TableName: &s.tables.Members, Item: member, ConditionExpression: aws.String("attribute_not_exists(userId)"),
+		}})
 		inbox, err := s.joinInbox(line, wasMember, id, head.ConversationID, joinSeq, m.Seq)
 		if err != nil {
 			return nil, err
@@ -216,7 +220,9 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 		fresh, err := marshal(inboxItem{
 			UserID: userID, ConversationID: conversationID, JoinSeq: joinSeq, ReadSeq: seq - 1, DeliveredSeq: seq - 1,
 		})
-		return types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Inboxes, Item: fresh}}, err
+		return types.TransactWriteItem{Put: &types.Put{
+			TableName: &s.tables.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
+		}}, err
 	}
 	past := slices.Clip(line.Past)
 	if line.JoinSeq <= line.LeftSeq {
@@ -225,14 +231,16 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 	values, err := marshal(struct {
 		Past []chat.Range `json:":past"`
 		Join int64        `json:":join"`
-	}{past, joinSeq})
+		Left int64        `json:":left"`
+	}{past, joinSeq, line.LeftSeq})
 	if err != nil {
 		return types.TransactWriteItem{}, err
 	}
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                 &s.tables.Inboxes,
 		Key:                       inboxKey(userID, conversationID),
-		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq"),
+		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead"),
+		ConditionExpression:       aws.String("leftSeq = :left"),
 		ExpressionAttributeValues: values,
 	}}, nil
 }
@@ -250,7 +258,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "members", "to go yourself, use leave")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Removed: userIDs}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
 		present, err := s.membersAmong(ctx, conversationID, userIDs)
 		if err != nil {
 			return effect{}, err
@@ -265,12 +273,12 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 			case !self.Role.May(chat.ActRemove, target.Role):
 				return effect{}, chat.FieldErrorf(chat.Forbidden, "members", "your role is %s, which may not remove %s, who is %s", self.Role, id, target.Role)
 			}
-			out.items = append(out.items, s.leaving(conversationID, id, m.Seq)...)
 		}
 		if len(absent) > 0 {
 			return effect{}, membersError("no member", absent)
 		}
-		return out, nil
+		out.items, err = s.leaving(head, userIDs, m)
+		return out, err
 	})
 }
 
@@ -278,14 +286,21 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 // chat.Successor; one whose last member leaves is dissolved.
 func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, _ chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
-		out := effect{roster: true, members: -1, items: s.leaving(conversationID, r.UserID, m.Seq)}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+		items, err := s.leaving(head, []string{r.UserID}, m)
+		if err != nil {
+			return effect{}, err
+		}
+		out := effect{roster: true, members: -1, items: items}
 		if self.Role != chat.Owner {
 			return out, nil
 		}
 		roster, err := s.Roster(ctx, conversationID)
 		if err != nil {
 			return effect{}, err
+		}
+		if len(roster) != head.MemberCount {
+			return effect{}, errUnsettled // who is not seen yet must not be passed over
 		}
 		next, ok := chat.Successor(roster, r.UserID)
 		if !ok {
@@ -296,7 +311,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 		event.Owner = next.UserID
 		m.Event = &event
 		out.owner = next.UserID
-		out.items = append(out.items, s.setRole(conversationID, next.UserID, chat.Owner))
+		out.items = append(out.items, s.setRole(next, chat.Owner))
 		return out, nil
 	})
 }
@@ -317,18 +332,19 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 	if role == chat.Owner {
 		e.Owner = userID
 	}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, _ chat.Member, _ *chat.Message) (effect, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member, _ *chat.Message) (effect, error) {
 		present, err := s.membersAmong(ctx, conversationID, []string{userID})
 		if err != nil {
 			return effect{}, err
 		}
-		if _, ok := present[userID]; !ok {
+		member, ok := present[userID]
+		if !ok {
 			return effect{}, membersError("no member", []string{userID})
 		}
-		out := effect{roster: true, items: []types.TransactWriteItem{s.setRole(conversationID, userID, role)}}
+		out := effect{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
 		if role == chat.Owner {
 			out.owner = userID
-			out.items = append(out.items, s.setRole(conversationID, r.UserID, chat.Admin))
+			out.items = append(out.items, s.setRole(self, chat.Admin))
 		}
 		return out, nil
 	})
@@ -354,26 +370,46 @@ func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) 
 	})
 }
 
-// leaving gives the writes that end a membership with this seq.
-func (s *Store) leaving(conversationID, userID string, seq int64) []types.TransactWriteItem {
-	return []types.TransactWriteItem{
-		{Delete: &types.Delete{TableName: &s.tables.Members, Key: memberKey(conversationID, userID)}},
-		{Update: &types.Update{
-			TableName:                 &s.tables.Inboxes,
-			Key:                       inboxKey(userID, conversationID),
-			UpdateExpression:          aws.String("SET leftSeq = :left"),
-			ExpressionAttributeValues: item{":left": num(seq)},
-		}},
+// leaving gives the writes that end memberships with this message. With each
+// goes the head as it then is: what becomes of the group later is not for those
+// who left.
+func (s *Store) leaving(head chat.Conversation, userIDs []string, m *chat.Message) ([]types.TransactWriteItem, error) {
+	head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
+	head.MembersVersion++
+	head.MemberCount -= len(userIDs)
+	last, err := marshal(head)
+	if err != nil {
+		return nil, err
 	}
+	items := make([]types.TransactWriteItem, 0, 2*len(userIDs))
+	for _, id := range userIDs {
+		items = append(items,
+			types.TransactWriteItem{Delete: &types.Delete{
+				TableName:           &s.tables.Members,
+				Key:                 memberKey(head.ConversationID, id),
+				ConditionExpression: aws.String("attribute_exists(userId)"),
+			}},
+			types.TransactWriteItem{Update: &types.Update{
+				TableName:        &s.tables.Inboxes,
+				Key:              inboxKey(id, head.ConversationID),
+				UpdateExpression: aws.String("SET leftSeq = :left, leftHead = :head"),
+				ExpressionAttributeValues: item{
+					":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
+				},
+			}})
+	}
+	return items, nil
 }
 
-func (s *Store) setRole(conversationID, userID string, role chat.Role) types.TransactWriteItem {
+// setRole changes a member's role, if it is still as read.
+func (s *Store) setRole(member chat.Member, role chat.Role) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                 &s.tables.Members,
-		Key:                       memberKey(conversationID, userID),
+		Key:                       memberKey(member.ConversationID, member.UserID),
 		UpdateExpression:          aws.String("SET #role = :role"),
+		ConditionExpression:       aws.String("#role = :was"),
 		ExpressionAttributeNames:  map[string]string{"#role": "role"},
-		ExpressionAttributeValues: item{":role": str(string(role))},
+		ExpressionAttributeValues: item{":role": str(string(role)), ":was": str(string(member.Role))},
 	}}
 }
 

@@ -28,7 +28,8 @@ type inboxItem struct {
 	JoinSeq        int64  `json:"joinSeq"`           // the first seq this user may read
 	LeftSeq        int64  `json:"leftSeq,omitempty"` // the last one, for a former member
 
-	Past []chat.Range `json:"past,omitempty"` // what a member who came back may read from before
+	LeftHead *chat.Conversation `json:"leftHead,omitempty"` // the head as it was then
+	Past     []chat.Range       `json:"past,omitempty"`     // what a member who came back may read from before
 }
 
 // syncHeadKey is the sort key of a user's sync head among the user's inbox
@@ -344,7 +345,7 @@ func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
 	}
 	views := make([]view, len(heads))
 	for i, head := range heads {
-		views[i] = view{head: head, inbox: byID[head.ConversationID].inbox}
+		views[i] = viewOf(head, byID[head.ConversationID].inbox)
 	}
 	slices.SortFunc(views, func(a, b view) int {
 		return cmp.Compare(a.head.ConversationID, b.head.ConversationID)

@@ -39,6 +39,7 @@ type messageItem struct {
 	ExpiresAt int64  `json:"expiresAt,omitempty"` // seconds, for the table's TTL
 
 	RecalledBy *recalledBy `json:"recalledBy,omitempty"`
+	Edits      []int64     `json:"edits,omitempty"` // the seqs of the events that edited it
 }
 
 // recalledBy is the event that recalled a message.

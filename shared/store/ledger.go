@@ -186,7 +186,11 @@ func (s *Store) attempt(ctx context.Context, w write, at place) (outcome, error)
 	var e effect
 	if w.change != nil {
 		var err error
-		if e, err = w.change(ctx, at.head, at.self, &w.message); err != nil {
+		e, err = w.change(ctx, at.head, at.self, &w.message)
+		if errors.Is(err, errUnsettled) {
+			return outcome{cause: err}, nil
+		}
+		if err != nil {
 			return outcome{}, err
 		}
 	}
@@ -200,15 +204,17 @@ type place struct {
 	self chat.Member
 }
 
+// errUnsettled is how a change says that what it read does not fit the head: a
+// transaction is being applied. The whole attempt is made anew.
+var errUnsettled = errors.New("the roster is being changed right now")
+
 // look reads the head and checks the sender's right to write.
-//
-// The head is read before the roster, never together with it in one
-// BatchGetItem, whose reads have no order: a roster item from before a removal
-// with a head from after it would pass the removal's membersVersion off as the
-// one at which the sender was seen to be a member.
 func (s *Store) look(ctx context.Context, w write) (place, error) {
 	if w.create != nil && w.create.head.Kind == chat.Group {
 		return place{head: w.create.head}, nil // its id is new
+	}
+	if w.readsSelf() {
+		return s.at(ctx, w, chat.Conversation{ConversationID: w.message.ConversationID}) // reads both
 	}
 	head, found, err := s.head(ctx, w.message.ConversationID)
 	if err != nil {
@@ -244,31 +250,59 @@ func (s *Store) get(ctx context.Context, table string, key item, into any) (foun
 	return true, unmarshal(out.Item, into)
 }
 
-// at checks the sender's right at this version of the roster.
+// readsSelf reports whether the write needs the sender's roster item: what a
+// change may do depends on the role.
+func (w write) readsSelf() bool { return w.change != nil && w.to == "" && !w.trusted }
+
+// at checks the sender's right at this version of the roster, or at a later one
+// whose head it then gives.
 func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place, error) {
 	p := place{head: head}
 	if w.trusted {
 		return p, nil
 	}
 	// The id of a single conversation is made of its two users, so who names
-	// the other one is a member. What a change may do depends on the role.
-	if w.to == "" && (w.change != nil || !s.heads.member(head.ConversationID, w.message.SenderID, head.MembersVersion)) {
-		found, err := s.get(ctx, s.tables.Members, memberKey(head.ConversationID, w.message.SenderID), &p.self)
-		if err != nil {
+	// the other one is a member.
+	if w.to == "" && (w.readsSelf() || !s.heads.member(head.ConversationID, w.message.SenderID, head.MembersVersion)) {
+		var err error
+		if p, err = s.headAndSelf(ctx, head.ConversationID, w.message.SenderID); err != nil {
 			return place{}, err
 		}
-		if !found {
-			return place{}, errNoConversation()
-		}
 	}
-	s.heads.admit(head, w.message.SenderID)
+	s.heads.admit(p.head, w.message.SenderID)
 	switch {
-	case head.Kind == chat.System:
+	case p.head.Kind == chat.System:
 		return place{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
-	case head.State != chat.Active:
+	case p.head.State != chat.Active:
 		return place{}, chat.Errorf(chat.Dissolved, "the group is dissolved")
 	}
 	return p, nil
+}
+
+// headAndSelf reads a head and a user's roster item of the same version.
+//
+// Reads one after the other would not do, however consistent each is: while the
+// transaction of a removal is being applied, its head can be visible and the
+// roster item still there (DynamoDB Developer Guide, "Isolation levels"). The
+// removal's membersVersion would then pass for one at which the user was seen to
+// be a member.
+func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) (place, error) {
+	out, err := s.transactGet(ctx, []types.TransactGetItem{
+		{Get: &types.Get{TableName: &s.tables.Conversations, Key: headKey(conversationID)}},
+		{Get: &types.Get{TableName: &s.tables.Members, Key: memberKey(conversationID, userID)}},
+	})
+	if err != nil {
+		return place{}, fmt.Errorf("reading head and member of %s: %w", conversationID, err)
+	}
+	var p place
+	if out.Responses[0].Item == nil || out.Responses[1].Item == nil {
+		return place{}, errNoConversation()
+	}
+	if err := unmarshal(out.Responses[0].Item, &p.head); err != nil {
+		return place{}, err
+	}
+	s.heads.learn(p.head)
+	return p, unmarshal(out.Responses[1].Item, &p.self)
 }
 
 // settledError is how a change says that there is nothing left to do: an earlier
@@ -283,6 +317,9 @@ func (e *settledError) Error() string {
 // request: then its sender gets that result, whatever has changed since.
 func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error) (Receipt, error) {
 	if settled, ok := errors.AsType[*settledError](refusal); ok {
+		// It may be this very message, whose first attempt's answer got lost.
+		settled.receipt.Duplicate = settled.receipt.MessageID != w.message.MessageID
+		settled.receipt.Attempts = attempts
 		return settled.receipt, nil
 	}
 	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"inorder/shared/chat"
 )
@@ -17,7 +18,8 @@ type Publication struct {
 }
 
 // Publish appends a message to a system conversation, which the first one
-// creates. It is idempotent on ClientMsgID as Append is.
+// creates. It is idempotent on ClientMsgID as Append is; the recipients, in any
+// order, are part of the content.
 //
 // Errors of type *chat.Error: what Message.Validate refuses, Limit for more than
 // chat.MaxRosterChange recipients, NotFound if there is no such conversation and
@@ -38,7 +40,16 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 	m.ClientMsgID = p.ClientMsgID
 	m.SenderID = chat.SystemSender
 	m = s.stamp(m)
-	w := write{message: m, trusted: true}
+	if err := m.Validate(); err != nil {
+		return Receipt{}, err
+	}
+	content, err := m.Fingerprint()
+	if err != nil {
+		return Receipt{}, err
+	}
+	// Under the same key for other recipients, it would never reach them.
+	fingerprint := chat.LengthPrefixed(append([]string{content}, slices.Sorted(slices.Values(p.Recipients))...)...)
+	w := write{message: m, fingerprint: fingerprint, trusted: true}
 	if len(p.Recipients) > 0 {
 		w.create = &creation{head: chat.Conversation{ConversationID: m.ConversationID, Kind: chat.System, Title: p.Title}}
 		for _, id := range p.Recipients {

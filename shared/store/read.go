@@ -127,7 +127,16 @@ func (s *Store) view(ctx context.Context, userID, conversationID string) (view, 
 	if !found {
 		return view{}, errNoConversation()
 	}
-	return v, nil
+	return viewOf(v.head, v.inbox), nil
+}
+
+// viewOf is what the user of this inbox line sees: the head, or if the user has
+// left the head as it was then.
+func viewOf(head chat.Conversation, inbox inboxItem) view {
+	if inbox.LeftSeq != 0 && inbox.LeftHead != nil {
+		head = *inbox.LeftHead
+	}
+	return view{head: head, inbox: inbox}
 }
 
 // committedMax is the last seq this user may read.

@@ -285,14 +285,15 @@ func TestDataComesBackAsItWasSent(t *testing.T) {
 	m := text("alice", "1", "")
 	m.MessageType, m.Text = chat.TypeCustom, ""
 	m.Data = json.RawMessage(`{"big":12345678901234567890,"nested":{"a":[1,null,"é"]},"empty":""}`)
-	m.ReplyTo = &chat.ReplyTo{Seq: 1, MessageID: "01J"}
+	answered := send(t, s, "bob", "alice", "0")
+	m.ReplyTo = &chat.ReplyTo{Seq: 1, MessageID: answered.MessageID}
 	m.ClientTime = 77
 	r, err := s.Append(t.Context(), m, "bob")
 	require.NoError(t, err)
-	got := ledger(t, s, "bob", r.ConversationID)[0]
+	got := ledger(t, s, "bob", r.ConversationID)[1]
 	require.Equal(t, string(m.Data), string(got.Data))
 	require.Equal(t, m.ReplyTo, got.ReplyTo)
-	m.ConversationID, m.Seq, m.MessageID, m.ServerTime = r.ConversationID, 1, r.MessageID, r.ServerTime
+	m.ConversationID, m.Seq, m.MessageID, m.ServerTime = r.ConversationID, 2, r.MessageID, r.ServerTime
 	m.Version, m.Status = 1, chat.Normal
 	require.Equal(t, m, got)
 }

@@ -110,6 +110,12 @@ func isThrottle(err error) bool {
 	return false
 }
 
+// isConflict reports whether a single write met a transaction on the same item.
+func isConflict(err error) bool {
+	_, ok := errors.AsType[*types.TransactionConflictException](err)
+	return ok
+}
+
 // mayRetry reports whether a transaction that failed with err, other than by
 // being cancelled, is worth the same attempt again: DynamoDB throttled it, or
 // failed on its side, or no answer came, in which case it may be committed. A

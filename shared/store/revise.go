@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +25,8 @@ type Target struct {
 // NoWindow is a window without an end. A window of 0 is never open.
 const NoWindow time.Duration = -1
 
-// Recall takes a message back: its text and data go, and an event in the ledger
-// tells of it. Senders recall their own within the window; the owner and the
+// Recall takes a message back: its text and data go, from the events of its
+// edits too, and an event in the ledger tells of it. Senders recall their own within the window; the owner and the
 // admins of a group recall at any time, by chat.Role.May. Recalling what is
 // recalled gives the first recall's receipt.
 //
@@ -41,7 +43,7 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 			}
 			if by := target.RecalledBy; by != nil {
 				return effect{}, &settledError{Receipt{
-					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime, Duplicate: true,
+					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime,
 				}}
 			}
 			if err := s.mayRecall(ctx, r, head, self, target, window); err != nil {
@@ -53,15 +55,31 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 			if err != nil {
 				return effect{}, err
 			}
-			return effect{items: []types.TransactWriteItem{s.reviseTarget(target,
+			items, err := s.recallEdits(ctx, target)
+			return effect{items: append(items, s.reviseTarget(target,
 				"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
 				item{
 					":status": str(string(chat.Recalled)),
 					":next":   num(version),
 					":by":     &types.AttributeValueMemberM{Value: by},
-				})}}, nil
+				}))}, err
 		},
 	})
+}
+
+// recallEdits takes the content out of the events that edited a message. Those
+// that expired are gone already.
+func (s *Store) recallEdits(ctx context.Context, target messageItem) ([]types.TransactWriteItem, error) {
+	edits := map[int64]messageItem{}
+	if err := s.resolve(ctx, target.ConversationID, target.Edits, edits); err != nil {
+		return nil, err
+	}
+	var items []types.TransactWriteItem
+	for _, seq := range slices.Sorted(maps.Keys(edits)) {
+		items = append(items, s.reviseTarget(edits[seq], "SET #status = :status REMOVE #text, #data",
+			item{":status": str(string(chat.Recalled))}))
+	}
+	return items, nil
 }
 
 func (s *Store) mayRecall(ctx context.Context, r Request, head chat.Conversation, self chat.Member, target messageItem, window time.Duration) error {
@@ -103,8 +121,8 @@ type Edited struct {
 // more than the one given.
 //
 // Beside the errors of Append: NotFound as for Recall, Forbidden for another's
-// message, TooLate, VersionConflict if it was edited or recalled meanwhile, and
-// what chat.Message.Validate says of the new content.
+// message, TooLate, VersionConflict if it was edited or recalled meanwhile, Limit
+// after chat.MaxEdits edits, and what chat.Message.Validate says of the new content.
 func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, window time.Duration) (Receipt, error) {
 	event := s.event(r, t.ConversationID, chat.Event{
 		Kind: chat.EventEdit, TargetSeq: t.Seq, TargetMessageID: t.MessageID, Version: edited.Version + 1,
@@ -112,7 +130,7 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 	event.Text, event.Data = edited.Text, edited.Data
 	return s.commit(ctx, write{
 		message: event,
-		change: func(ctx context.Context, head chat.Conversation, _ chat.Member, _ *chat.Message) (effect, error) {
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
 			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
 			if err != nil {
 				return effect{}, err
@@ -120,8 +138,12 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 			if err := s.mayEdit(r, target, edited, window); err != nil {
 				return effect{}, err
 			}
-			set, remove := "SET #version = :next", ""
-			values := item{":next": num(target.Version + 1)}
+			set, remove := "SET #version = :next, edits = list_append(if_not_exists(edits, :none), :event)", ""
+			values := item{
+				":next":  num(target.Version + 1),
+				":none":  &types.AttributeValueMemberL{Value: []types.AttributeValue{}},
+				":event": &types.AttributeValueMemberL{Value: []types.AttributeValue{num(m.Seq)}},
+			}
 			for name, value := range map[string]string{"text": edited.Text, "data": string(edited.Data)} {
 				if value == "" {
 					remove += ", #" + name
@@ -153,6 +175,12 @@ func (s *Store) mayEdit(r Request, target messageItem, edited Edited, window tim
 	}
 	if err := s.within(window, target, "edited"); err != nil {
 		return err
+	}
+	if len(target.Edits) >= chat.MaxEdits {
+		return &chat.Error{
+			Code: chat.Limit, Details: map[string]any{"max": chat.MaxEdits},
+			Message: fmt.Sprintf("a message can be edited %d times", chat.MaxEdits),
+		}
 	}
 	changed := target.Message
 	changed.Text, changed.Data = edited.Text, edited.Data
@@ -203,7 +231,9 @@ func (s *Store) target(ctx context.Context, userID string, head chat.Conversatio
 // reviseTarget changes a message if it is still as read.
 func (s *Store) reviseTarget(target messageItem, update string, values item) types.TransactWriteItem {
 	names := map[string]string{"#version": "version", "#status": "status", "#text": "text", "#data": "data"}
-	maps.DeleteFunc(names, func(name, _ string) bool { return !strings.Contains(update, name) }) // unused ones are an error
+	maps.DeleteFunc(names, func(name, _ string) bool { // unused ones are an error
+		return name != "#version" && !strings.Contains(update, name)
+	})
 	values[":id"] = str(target.MessageID)
 	values[":version"] = num(target.Version)
 	return types.TransactWriteItem{Update: &types.Update{

@@ -35,18 +35,27 @@ type MemberPage struct {
 }
 
 // MembersOf gives the roster, ordered by userId, at most limit members after the
-// cursor. Only members may ask; a former one is told Forbidden, a stranger
-// NotFound.
+// cursor. Only members of single conversations and groups may ask; a former one
+// is told Forbidden, a stranger NotFound.
 func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor string, limit int) (MemberPage, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
 		return MemberPage{}, err
 	}
 	if v.inbox.LeftSeq != 0 {
-		return MemberPage{}, chat.Errorf(chat.Forbidden, "you are no member of this conversation any more")
+		return MemberPage{}, errFormer()
 	}
 	members, next, err := s.rosterPage(ctx, conversationID, cursor, limit)
 	return MemberPage{Members: members, MembersVersion: v.head.MembersVersion, Next: next}, err
+}
+
+func errFormer() error {
+	return chat.Errorf(chat.Forbidden, "you are no member of this conversation any more")
+}
+
+// errReaders refuses to tell the readers of a system conversation of each other.
+func errReaders() error {
+	return chat.Errorf(chat.Forbidden, "the readers of a system conversation are not told of each other")
 }
 
 // rosterPage reads a page of a roster, strongly consistent.
@@ -94,6 +103,9 @@ type knownRoster struct {
 // When it is full it starts over, which costs one Query per conversation.
 const maxKnownRosters = 256
 
+// maxRosterReads is how often a roster is read that does not fit its head.
+const maxRosterReads = 4
+
 // NewRosters makes an empty memory of rosters.
 func NewRosters(s *Store) *Rosters {
 	return &Rosters{store: s, known: map[string]knownRoster{}}
@@ -101,6 +113,10 @@ func NewRosters(s *Store) *Rosters {
 
 // At gives the roster of a conversation at this version or a later one. The
 // caller must not change it.
+//
+// A Query can show a roster that is older than the head it was read after, while
+// the transaction that changed both is being applied. So it is read until there
+// are as many members as the head says, and is not remembered otherwise.
 func (r *Rosters) At(ctx context.Context, conversationID string, version int64) ([]chat.Member, error) {
 	r.mu.Lock()
 	k, ok := r.known[conversationID]
@@ -108,17 +124,32 @@ func (r *Rosters) At(ctx context.Context, conversationID string, version int64) 
 	if ok && k.version >= version {
 		return k.members, nil
 	}
-	members, err := r.store.Roster(ctx, conversationID)
-	if err != nil {
-		return nil, err
+	for attempt := 1; ; attempt++ {
+		head, _, err := r.store.head(ctx, conversationID)
+		if err != nil {
+			return nil, err
+		}
+		members, err := r.store.Roster(ctx, conversationID)
+		if err != nil {
+			return nil, err
+		}
+		if len(members) == head.MemberCount && head.MembersVersion >= version {
+			r.remember(conversationID, knownRoster{version: head.MembersVersion, members: members})
+			return members, nil
+		}
+		if attempt == maxRosterReads || r.store.pace.wait(ctx, attempt, false) != nil {
+			return members, nil // a wrong count must not stop the conversation
+		}
 	}
+}
+
+func (r *Rosters) remember(conversationID string, k knownRoster) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) >= maxKnownRosters {
 		clear(r.known)
 	}
-	if version >= r.known[conversationID].version {
-		r.known[conversationID] = knownRoster{version: version, members: members}
+	if k.version >= r.known[conversationID].version {
+		r.known[conversationID] = k
 	}
-	return members, nil
 }

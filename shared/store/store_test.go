@@ -76,10 +76,13 @@ type wire struct {
 type fault int
 
 const (
-	none       fault = iota
-	dropped          // the request never arrives: failed, not applied
-	unanswered       // the answer never arrives: failed, yet applied
+	none        fault = iota
+	dropped           // the request never arrives: failed, not applied
+	unanswered        // the answer never arrives: failed, yet applied
+	conflicting       // refused: a transaction is at work on the item
 )
+
+const conflictAnswer = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"Transaction is ongoing for the item"}`
 
 var errWire = errors.New("the wire is cut")
 
@@ -98,8 +101,14 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		f = w.rule(op, n)
 	}
 	w.mu.Unlock()
-	if f == dropped {
+	switch f {
+	case dropped:
 		return nil, errWire
+	case conflicting:
+		return &http.Response{
+			StatusCode: http.StatusBadRequest, Request: r, Body: io.NopCloser(strings.NewReader(conflictAnswer)),
+			Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+		}, nil
 	}
 	request, err := io.ReadAll(r.Body)
 	if err != nil {

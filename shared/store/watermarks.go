@@ -119,7 +119,9 @@ func (s *Store) headWith(ctx context.Context, conversationID string, seq int64) 
 // updateLine changes a user's line of a conversation under a condition. done is
 // false if the condition failed; old is the line as it was, in both cases.
 func (s *Store) updateLine(ctx context.Context, userID, conversationID, update, condition string, values item) (old inboxItem, done bool, err error) {
-	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+	ctx, cancel := withReserve(ctx)
+	defer cancel()
+	in := &dynamodb.UpdateItemInput{
 		TableName:                           &s.tables.Inboxes,
 		Key:                                 inboxKey(userID, conversationID),
 		UpdateExpression:                    &update,
@@ -127,7 +129,11 @@ func (s *Store) updateLine(ctx context.Context, userID, conversationID, update, 
 		ExpressionAttributeValues:           values,
 		ReturnValues:                        types.ReturnValueAllOld,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	})
+	}
+	out, err := s.db.UpdateItem(ctx, in)
+	for attempt := 1; isConflict(err) && s.pace.wait(ctx, attempt, false) == nil; attempt++ {
+		out, err = s.db.UpdateItem(ctx, in) // the user is joining or leaving at this moment
+	}
 	attributes := item{}
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		attributes = failed.Item
@@ -149,14 +155,21 @@ type ReceiptPage struct {
 }
 
 // Receipts gives, of the members after the cursor, at most limit, those whose
-// watermarks have reached seq. NotFound for a seq the caller may not read.
+// watermarks have reached seq. NotFound for a seq the caller may not read, and
+// Forbidden for a former member, who is not told who came after.
 func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (ReceiptPage, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
 		return ReceiptPage{}, err
 	}
+	if v.head.Kind == chat.System {
+		return ReceiptPage{}, errReaders()
+	}
 	if !v.sees(seq) {
 		return ReceiptPage{}, errNoMessage("seq")
+	}
+	if v.inbox.LeftSeq != 0 {
+		return ReceiptPage{}, errFormer()
 	}
 	members, next, err := s.rosterPage(ctx, conversationID, cursor, limit)
 	if err != nil {

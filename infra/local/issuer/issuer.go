@@ -9,13 +9,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
+
+	"inorder/infra/local/loopback"
 )
 
 const (
@@ -64,7 +64,7 @@ func (i *Issuer) Handler() http.Handler {
 	mux.HandleFunc("GET "+KeysPath, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, i.keys)
 	})
-	return loopbackOnly(mux)
+	return loopback.Only(mux)
 }
 
 func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
@@ -110,28 +110,4 @@ func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	_ = json.NewEncoder(w).Encode(v) // the caller went away
-}
-
-// loopbackOnly refuses callers from elsewhere, and names from elsewhere: a page
-// on the internet can make its own name point here, but not ours.
-func loopbackOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopback(r.RemoteAddr) || !isLoopback(r.Host) {
-			http.Error(w, "only from this machine, by a loopback address", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func isLoopback(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = hostport
-	}
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.IsLoopback()
 }

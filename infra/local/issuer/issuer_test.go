@@ -78,12 +78,9 @@ func TestRefusals(t *testing.T) {
 		query, host string
 		status      int
 	}{
-		"nobody":             {"", "", http.StatusBadRequest},
-		"odd ttl":            {"?user=a&ttl=soon", "", http.StatusBadRequest},
-		"a name of its own":  {"?user=a", "evil.example.com", http.StatusForbidden},
-		"another address":    {"?user=a", "10.0.0.1:3000", http.StatusForbidden},
-		"localhost is fine":  {"?user=a", "localhost:3000", http.StatusOK},
-		"IPv6 loopback, too": {"?user=a", "[::1]:3000", http.StatusOK},
+		"nobody":            {"", "", http.StatusBadRequest},
+		"odd ttl":           {"?user=a&ttl=soon", "", http.StatusBadRequest},
+		"not from loopback": {"?user=a", "evil.example.com", http.StatusForbidden},
 	} {
 		resp, _ := get(t, server.URL+issuer.TokenPath+tc.query, tc.host)
 		require.Equal(t, tc.status, resp.StatusCode, name)

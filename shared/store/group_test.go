@@ -1,0 +1,832 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+func by(user, clientMsgID string) store.Request {
+	return store.Request{UserID: user, DeviceID: "phone", ClientMsgID: clientMsgID}
+}
+
+// newGroup makes a group and gives its id. Its first message is the event.
+func newGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, members ...string) string {
+	t.Helper()
+	line, _, err := s.CreateGroup(t.Context(), by(owner, "create"), "a group", members, v)
+	require.NoError(t, err)
+	return line.Conversation.ConversationID
+}
+
+func sendIn(t testing.TB, s *store.Store, sender, conversationID, clientMsgID string) store.Receipt {
+	t.Helper()
+	r, err := s.Append(t.Context(), chatIn(text(sender, clientMsgID, "text of "+clientMsgID), conversationID), "")
+	require.NoError(t, err)
+	return r
+}
+
+// must gives the receipt of a change that has to work.
+func must(t testing.TB) func(store.Receipt, error) store.Receipt {
+	return func(r store.Receipt, err error) store.Receipt {
+		t.Helper()
+		require.NoError(t, err)
+		return r
+	}
+}
+
+// told is a group as its ledger tells of it.
+type told struct {
+	roles        map[string]chat.Role
+	owner, title string
+	state        chat.State
+	version      int64
+	windows      map[string][]chat.Range // To is 0 while the user is a member
+}
+
+// replay reads a group's history off its events.
+func replay(t require.TestingT, v chat.Visibility, entries []chat.Message) told {
+	g := told{roles: map[string]chat.Role{}, state: chat.Active, windows: map[string][]chat.Range{}}
+	for _, m := range entries {
+		require.Equal(t, chat.Active, g.state, "seq %d came after the end", m.Seq)
+		_, isMember := g.roles[m.SenderID]
+		require.True(t, isMember || m.Seq == 1, "seq %d is of %s, who is no member", m.Seq, m.SenderID)
+		if m.Event == nil {
+			continue
+		}
+		switch m.Event.Kind {
+		case chat.EventTitle:
+			g.title = m.Event.Title
+		case chat.EventDissolve:
+			g.state = chat.StateDissolved
+		case chat.EventMembers:
+			g.members(t, v, m)
+		}
+	}
+	return g
+}
+
+func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
+	e := m.Event
+	g.version++
+	if m.Seq == 1 {
+		g.title = e.Title
+	}
+	for _, id := range e.Added {
+		require.NotContains(t, g.roles, id, "seq %d adds a member", m.Seq)
+		g.roles[id] = chat.Plain
+		from := m.Seq
+		if v == chat.VisibleAll && g.windows[id] == nil {
+			from = 1
+		}
+		g.windows[id] = append(g.windows[id], chat.Range{From: from})
+	}
+	for _, id := range e.Removed {
+		require.Contains(t, g.roles, id, "seq %d removes no member", m.Seq)
+		delete(g.roles, id)
+		g.windows[id][len(g.windows[id])-1].To = m.Seq
+	}
+	if e.Member != "" {
+		require.Contains(t, g.roles, e.Member, "seq %d", m.Seq)
+		g.roles[e.Member] = e.Role
+	}
+	if e.Owner != "" {
+		if _, stays := g.roles[g.owner]; stays {
+			g.roles[g.owner] = chat.Admin
+		}
+		require.Contains(t, g.roles, e.Owner, "seq %d", m.Seq)
+		g.owner, g.roles[e.Owner] = e.Owner, chat.Owner
+	}
+	if len(g.roles) == 0 {
+		g.state = chat.StateDissolved
+	}
+}
+
+// requireWhole checks that ledger, head, roster and inboxes of a group say the
+// same, and gives what they say.
+func requireWhole(t require.TestingT, c *cloud, s *store.Store, id string) told {
+	head := c.head(id)
+	entries, err := s.Entries(context.Background(), id, chat.Range{From: 1, To: head.LastSeq})
+	require.NoError(t, err)
+	for i, m := range entries {
+		require.Equal(t, int64(i+1), m.Seq)
+	}
+	require.Len(t, entries, int(head.LastSeq))
+	g := replay(t, head.Visibility, entries)
+
+	roster, err := s.Roster(context.Background(), id)
+	require.NoError(t, err)
+	roles, joins := map[string]chat.Role{}, map[string]int64{}
+	for _, m := range roster {
+		roles[m.UserID], joins[m.UserID] = m.Role, m.JoinSeq
+	}
+	require.Equal(t, g.roles, roles)
+	require.Equal(t, len(roster), head.MemberCount)
+	require.Equal(t, g.version, head.MembersVersion)
+	require.Equal(t, g.title, head.Title)
+	require.Equal(t, g.state, head.State)
+	if len(roster) > 0 {
+		require.Equal(t, g.owner, head.Owner)
+	}
+	for user, windows := range g.windows {
+		in := c.inbox(user, id)
+		require.Equal(t, windows, append(in.Past, chat.Range{From: in.JoinSeq, To: in.LeftSeq}), user)
+		require.LessOrEqual(t, in.ReadSeq, in.DeliveredSeq, user)
+		if in.LeftSeq == 0 {
+			require.Equal(t, in.JoinSeq, joins[user], user)
+		}
+	}
+	return g
+}
+
+func TestCreateGroup(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	line, r, err := s.CreateGroup(t.Context(), by("ann", "1"), "Café 字", []string{"bob", "cy"}, chat.VisibleSinceJoin)
+	require.NoError(t, err)
+	calls, _ := w.since(0)
+	require.Equal(t, []string{"TransactWriteItems"}, calls)
+	id := line.Conversation.ConversationID
+	kind, ok := chat.KindOf(id)
+	require.True(t, ok)
+	require.Equal(t, chat.Group, kind)
+	require.Equal(t, store.Receipt{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime, Attempts: 1}, r)
+	require.Equal(t, c.head(id), line.Conversation, "what was answered is what was written")
+	again, err := s.Line(t.Context(), "ann", id)
+	require.NoError(t, err)
+	require.Equal(t, again, line)
+	require.Zero(t, line.Unread)
+
+	g := requireWhole(t, c, s, id)
+	require.Equal(t, map[string]chat.Role{"ann": chat.Owner, "bob": chat.Plain, "cy": chat.Plain}, g.roles)
+	require.Equal(t, "Café 字", g.title)
+	require.Equal(t, chat.VisibleSinceJoin, line.Conversation.Visibility)
+	for _, user := range []string{"bob", "cy"} {
+		requireDense(t, ledger(t, s, user, id), 1)
+		bobs, _, err := s.List(t.Context(), user, "", 10)
+		require.NoError(t, err)
+		require.Equal(t, int64(1), bobs[0].Unread)
+	}
+	alone, _, err := s.CreateGroup(t.Context(), by("ann", "2"), "notes", nil, chat.VisibleAll)
+	require.NoError(t, err)
+	require.Equal(t, 1, alone.Conversation.MemberCount)
+}
+
+func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	const tries = 8
+	lines, receipts := make([]store.Line, tries), make([]store.Receipt, tries)
+	require.NoError(t, parallel(tries, func(i int) error {
+		var err error
+		lines[i], receipts[i], err = c.store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
+		return err
+	}))
+	fresh := 0
+	for i := range tries {
+		if !receipts[i].Duplicate {
+			fresh++
+		}
+		require.Equal(t, lines[0], lines[i])
+		require.Equal(t, receipts[0].MessageID, receipts[i].MessageID)
+	}
+	require.Equal(t, 1, fresh)
+	require.Equal(t, 1, c.count(c.tables.Conversations))
+	s := c.store(nil)
+	for name, tc := range map[string]struct {
+		title   string
+		members []string
+		v       chat.Visibility
+	}{
+		"other title":      {"two", []string{"bob"}, chat.VisibleAll},
+		"other members":    {"one", []string{"cy"}, chat.VisibleAll},
+		"other visibility": {"one", []string{"bob"}, chat.VisibleSinceJoin},
+	} {
+		_, _, err := s.CreateGroup(t.Context(), by("ann", "same"), tc.title, tc.members, tc.v)
+		e := requireCode(t, chat.IdempotencyConflict, err, name)
+		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
+	}
+	must(t)(s.Leave(t.Context(), by("ann", "leave"), receipts[0].ConversationID))
+	line, r, err := c.store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
+	require.NoError(t, err, "a retry after the owner has left")
+	require.True(t, r.Duplicate)
+	require.Equal(t, receipts[0].ConversationID, line.Conversation.ConversationID)
+	require.Equal(t, 1, c.count(c.tables.Conversations))
+}
+
+func users(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("user%03d", i)
+	}
+	return ids
+}
+
+func TestCreateGroupRefusals(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	for name, tc := range map[string]struct {
+		title   string
+		members []string
+		v       chat.Visibility
+		code    chat.Code
+		field   string
+		most    any
+	}{
+		"empty title":        {"", []string{"bob"}, chat.VisibleAll, chat.BadRequest, "title", nil},
+		"blank title":        {" \u00a0", []string{"bob"}, chat.VisibleAll, chat.BadRequest, "title", nil},
+		"long title":         {strings.Repeat("字", 101), []string{"bob"}, chat.VisibleAll, chat.TooLarge, "title", nil},
+		"101 recipients":     {"g", users(101), chat.VisibleAll, chat.Limit, "members", 47},
+		"48 recipients":      {"g", users(48), chat.VisibleAll, chat.Limit, "members", 47},
+		"duplicate member":   {"g", []string{"bob", "cy", "bob"}, chat.VisibleAll, chat.BadRequest, "members", nil},
+		"oneself":            {"g", []string{"bob", "ann"}, chat.VisibleAll, chat.BadRequest, "members", nil},
+		"empty user id":      {"g", []string{""}, chat.VisibleAll, chat.BadRequest, "members", nil},
+		"long user id":       {"g", []string{strings.Repeat("u", 129)}, chat.VisibleAll, chat.BadRequest, "members", nil},
+		"user id with a tab": {"g", []string{"b\tb"}, chat.VisibleAll, chat.BadRequest, "members", nil},
+		"no visibility":      {"g", []string{"bob"}, "", chat.BadRequest, "visibility", nil},
+	} {
+		_, _, err := s.CreateGroup(t.Context(), by("ann", "x"), tc.title, tc.members, tc.v)
+		e := requireCode(t, tc.code, err, name)
+		require.Equal(t, tc.field, e.Field, name)
+		require.Equal(t, tc.most, e.Details["max"], name)
+	}
+	_, _, err := s.CreateGroup(t.Context(), by("ann", ""), "g", nil, chat.VisibleAll)
+	require.Equal(t, "clientMsgId", requireCode(t, chat.BadRequest, err).Field)
+	require.Zero(t, c.count(c.tables.Conversations))
+
+	line, _, err := s.CreateGroup(t.Context(), by("ann", "x"), "g", users(47), chat.VisibleAll)
+	require.NoError(t, err, "the largest that is allowed")
+	requireWhole(t, c, s, line.Conversation.ConversationID)
+}
+
+// step is a change of a group and what it has to do.
+type step struct {
+	name  string
+	do    func(*store.Store) (store.Receipt, error)
+	event chat.Event
+	after map[string]chat.Role
+}
+
+// Every change is one transaction and one message with a seq of its own, leaves
+// head, roster and inboxes in agreement, and gives its first result to a retry,
+// however much has happened since.
+func TestEveryChangeIsOneTransactionAndOneMessage(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
+	const owner, admin, plain = chat.Owner, chat.Admin, chat.Plain
+	members := func(e chat.Event) chat.Event { e.Kind = chat.EventMembers; return e }
+	ctx := t.Context()
+	steps := []step{
+		{"owner adds", func(s *store.Store) (store.Receipt, error) {
+			return s.AddMembers(ctx, by("ann", "1"), id, []string{"dan", "eve"})
+		}, members(chat.Event{Added: []string{"dan", "eve"}}),
+			map[string]chat.Role{"ann": owner, "bob": plain, "cy": plain, "dan": plain, "eve": plain}},
+		{"owner makes an admin", func(s *store.Store) (store.Receipt, error) {
+			return s.SetRole(ctx, by("ann", "2"), id, "bob", admin)
+		}, members(chat.Event{Member: "bob", Role: admin}),
+			map[string]chat.Role{"ann": owner, "bob": admin, "cy": plain, "dan": plain, "eve": plain}},
+		{"admin removes", func(s *store.Store) (store.Receipt, error) {
+			return s.RemoveMembers(ctx, by("bob", "3"), id, []string{"cy", "dan"})
+		}, members(chat.Event{Removed: []string{"cy", "dan"}}),
+			map[string]chat.Role{"ann": owner, "bob": admin, "eve": plain}},
+		{"admin renames", func(s *store.Store) (store.Receipt, error) {
+			return s.SetTitle(ctx, by("bob", "4"), id, "new")
+		}, chat.Event{Kind: chat.EventTitle, Title: "new"},
+			map[string]chat.Role{"ann": owner, "bob": admin, "eve": plain}},
+		{"admin adds a former member", func(s *store.Store) (store.Receipt, error) {
+			return s.AddMembers(ctx, by("bob", "5"), id, []string{"cy"})
+		}, members(chat.Event{Added: []string{"cy"}}),
+			map[string]chat.Role{"ann": owner, "bob": admin, "cy": plain, "eve": plain}},
+		{"owner passes the group on", func(s *store.Store) (store.Receipt, error) {
+			return s.SetRole(ctx, by("ann", "6"), id, "eve", owner)
+		}, members(chat.Event{Member: "eve", Role: owner, Owner: "eve"}),
+			map[string]chat.Role{"ann": admin, "bob": admin, "cy": plain, "eve": owner}},
+		{"new owner demotes an admin", func(s *store.Store) (store.Receipt, error) {
+			return s.SetRole(ctx, by("eve", "7"), id, "bob", plain)
+		}, members(chat.Event{Member: "bob", Role: plain}),
+			map[string]chat.Role{"ann": admin, "bob": plain, "cy": plain, "eve": owner}},
+		{"member leaves", func(s *store.Store) (store.Receipt, error) {
+			return s.Leave(ctx, by("bob", "8"), id)
+		}, members(chat.Event{Removed: []string{"bob"}}),
+			map[string]chat.Role{"ann": admin, "cy": plain, "eve": owner}},
+		{"owner leaves", func(s *store.Store) (store.Receipt, error) {
+			return s.Leave(ctx, by("eve", "9"), id)
+		}, members(chat.Event{Removed: []string{"eve"}, Owner: "ann"}),
+			map[string]chat.Role{"ann": owner, "cy": plain}},
+		{"owner removes", func(s *store.Store) (store.Receipt, error) {
+			return s.RemoveMembers(ctx, by("ann", "10"), id, []string{"cy"})
+		}, members(chat.Event{Removed: []string{"cy"}}),
+			map[string]chat.Role{"ann": owner}},
+		{"owner dissolves", func(s *store.Store) (store.Receipt, error) {
+			return s.Dissolve(ctx, by("ann", "11"), id)
+		}, chat.Event{Kind: chat.EventDissolve},
+			map[string]chat.Role{"ann": owner}},
+	}
+	first := make([]store.Receipt, len(steps))
+	for i, st := range steps {
+		_, n := w.since(0)
+		r, err := st.do(s)
+		require.NoError(t, err, st.name)
+		calls, _ := w.since(n)
+		require.Equal(t, "TransactWriteItems", calls[len(calls)-1], st.name)
+		for _, op := range calls[:len(calls)-1] {
+			require.Contains(t, []string{"TransactGetItems", "BatchGetItem", "Query"}, op, "%s writes once", st.name)
+		}
+		require.LessOrEqual(t, len(calls), 4, "%s: %v", st.name, calls)
+		require.Equal(t, int64(i+2), r.Seq, st.name)
+		require.False(t, r.Duplicate, st.name)
+		entries, err := s.Entries(ctx, id, chat.Range{From: r.Seq, To: r.Seq})
+		require.NoError(t, err)
+		require.Equal(t, &st.event, entries[0].Event, st.name)
+		require.Equal(t, r.MessageID, entries[0].MessageID, st.name)
+		require.Equal(t, st.after, requireWhole(t, c, s, id).roles, st.name)
+		first[i] = r
+	}
+	before := c.head(id)
+	for i, st := range steps {
+		r, err := st.do(c.store(nil))
+		require.NoError(t, err, "retry: %s", st.name)
+		require.True(t, r.Duplicate, st.name)
+		r.Duplicate, r.Attempts = false, first[i].Attempts
+		require.Equal(t, first[i], r, st.name)
+	}
+	require.Equal(t, before, c.head(id), "retries change nothing")
+}
+
+func TestGroupRefusals(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	id := newGroup(t, s, chat.VisibleAll, "owner", "admin", "admin2", "member", "former", "member2")
+	must(t)(s.SetRole(ctx, by("owner", "a1"), id, "admin", chat.Admin))
+	must(t)(s.SetRole(ctx, by("owner", "a2"), id, "admin2", chat.Admin))
+	must(t)(s.RemoveMembers(ctx, by("owner", "a3"), id, []string{"former"}))
+	single := send(t, s, "owner", "admin", "s1").ConversationID
+	published, err := s.Publish(ctx, store.Publication{
+		Key: "order:1", Recipients: []string{"owner"}, ClientMsgID: "p", Message: chat.Message{MessageType: chat.TypeSystem, Text: "hi"},
+	})
+	require.NoError(t, err)
+
+	type call func(user, id, key string) (store.Receipt, error)
+	add := func(ids ...string) call {
+		return func(user, id, key string) (store.Receipt, error) { return s.AddMembers(ctx, by(user, key), id, ids) }
+	}
+	remove := func(ids ...string) call {
+		return func(user, id, key string) (store.Receipt, error) {
+			return s.RemoveMembers(ctx, by(user, key), id, ids)
+		}
+	}
+	role := func(whose string, r chat.Role) call {
+		return func(user, id, key string) (store.Receipt, error) { return s.SetRole(ctx, by(user, key), id, whose, r) }
+	}
+	title := func(title string) call {
+		return func(user, id, key string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, key), id, title) }
+	}
+	leave := call(func(user, id, key string) (store.Receipt, error) { return s.Leave(ctx, by(user, key), id) })
+	dissolve := call(func(user, id, key string) (store.Receipt, error) { return s.Dissolve(ctx, by(user, key), id) })
+	every := map[string]call{
+		"add": add("new"), "remove": remove("member2"), "role": role("member2", chat.Admin),
+		"title": title("t"), "leave": leave, "dissolve": dissolve,
+	}
+	type refusal struct {
+		user, id string
+		do       call
+		code     chat.Code
+		details  map[string]any
+	}
+	cases := map[string]refusal{
+		"member adds":                 {"member", id, add("new"), chat.Forbidden, nil},
+		"member removes":              {"member", id, remove("member2"), chat.Forbidden, nil},
+		"admin removes an admin":      {"admin", id, remove("admin2"), chat.Forbidden, nil},
+		"admin removes the owner":     {"admin", id, remove("owner"), chat.Forbidden, nil},
+		"admin removes one too many":  {"admin", id, remove("member", "admin2"), chat.Forbidden, nil},
+		"admin changes a role":        {"admin", id, role("member", chat.Admin), chat.Forbidden, nil},
+		"member changes a role":       {"member", id, role("member2", chat.Admin), chat.Forbidden, nil},
+		"member renames":              {"member", id, title("t"), chat.Forbidden, nil},
+		"admin dissolves":             {"admin", id, dissolve, chat.Forbidden, nil},
+		"member dissolves":            {"member", id, dissolve, chat.Forbidden, nil},
+		"adding members again":        {"owner", id, add("new", "member", "member2"), chat.BadRequest, map[string]any{"members": []string{"member", "member2"}}},
+		"adding oneself":              {"owner", id, add("owner"), chat.BadRequest, map[string]any{"members": []string{"owner"}}},
+		"adding twice":                {"owner", id, add("new", "new"), chat.BadRequest, nil},
+		"adding nobody":               {"owner", id, add(), chat.BadRequest, nil},
+		"adding 101":                  {"owner", id, add(users(101)...), chat.Limit, map[string]any{"max": 48}},
+		"adding an odd id":            {"owner", id, add("a\nb"), chat.BadRequest, nil},
+		"removing strangers":          {"owner", id, remove("member", "x", "former"), chat.BadRequest, map[string]any{"members": []string{"x", "former"}}},
+		"removing oneself":            {"owner", id, remove("owner"), chat.BadRequest, nil},
+		"removing 49":                 {"owner", id, remove(users(49)...), chat.Limit, map[string]any{"max": 48}},
+		"a role for oneself":          {"owner", id, role("owner", chat.Plain), chat.BadRequest, nil},
+		"a role for a former member":  {"owner", id, role("former", chat.Admin), chat.BadRequest, map[string]any{"members": []string{"former"}}},
+		"a role that is none":         {"owner", id, role("member", "king"), chat.BadRequest, nil},
+		"an empty title":              {"owner", id, title(" "), chat.BadRequest, nil},
+		"a title with a line break":   {"owner", id, title("a\nb"), chat.BadRequest, nil},
+		"a title of 101 characters":   {"owner", id, title(strings.Repeat("é", 101)), chat.TooLarge, nil},
+		"an id that is none":          {"owner", "room:1", title("t"), chat.BadRequest, nil},
+		"no idempotency key is given": {"owner", id, func(user, id, _ string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, ""), id, "t") }, chat.BadRequest, nil},
+	}
+	for name, do := range every {
+		cases["former: "+name] = refusal{"former", id, do, chat.NotFound, nil}
+		cases["stranger: "+name] = refusal{"mallory", id, do, chat.NotFound, nil}
+		cases["unknown group: "+name] = refusal{"owner", "group:none", do, chat.NotFound, nil}
+		cases["no group: "+name] = refusal{"owner", single, do, chat.Forbidden, nil}
+		cases["no group, stranger: "+name] = refusal{"mallory", single, do, chat.NotFound, nil}
+		cases["system: "+name] = refusal{"owner", published.ConversationID, do, chat.Forbidden, nil}
+		cases["system, stranger: "+name] = refusal{"mallory", published.ConversationID, do, chat.NotFound, nil}
+	}
+	before, records := c.head(id), c.count(c.tables.Idempotency)
+	for name, tc := range cases {
+		_, err := tc.do(tc.user, tc.id, "refused")
+		e := requireCode(t, tc.code, err, name)
+		require.Equal(t, tc.details, e.Details, name)
+	}
+	require.Equal(t, before, c.head(id))
+	require.Equal(t, records, c.count(c.tables.Idempotency))
+	requireWhole(t, c, s, id)
+	require.Equal(t, int64(1), c.head(single).LastSeq)
+}
+
+func TestAGroupHasALargestSize(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann")
+	for i, chunk := range slices.Collect(slices.Chunk(users(chat.MaxGroupMembers-1), chat.MaxRosterChange)) {
+		must(t)(s.AddMembers(t.Context(), by("ann", fmt.Sprint(i)), id, chunk))
+	}
+	_, err := s.AddMembers(t.Context(), by("ann", "more"), id, []string{"bob"})
+	require.Equal(t, chat.MaxGroupMembers, requireCode(t, chat.Limit, err).Details["max"])
+	must(t)(s.RemoveMembers(t.Context(), by("ann", "less"), id, users(chat.MaxRosterChange)))
+	must(t)(s.AddMembers(t.Context(), by("ann", "more"), id, []string{"bob"}))
+	require.Equal(t, chat.MaxGroupMembers-chat.MaxRosterChange+1, c.head(id).MemberCount)
+	roster, err := s.Roster(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, roster, c.head(id).MemberCount)
+	page, err := s.MembersOf(t.Context(), "bob", id, "", 100)
+	require.NoError(t, err)
+	var paged []chat.Member
+	for paged = page.Members; page.Next != ""; paged = append(paged, page.Members...) {
+		page, err = s.MembersOf(t.Context(), "bob", id, page.Next, 100)
+		require.NoError(t, err)
+		require.Equal(t, c.head(id).MembersVersion, page.MembersVersion)
+	}
+	require.Equal(t, roster, paged)
+}
+
+func TestMembersAreShownToMembers(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
+	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"cy"}))
+	_, err := s.MembersOf(t.Context(), "bob", id, "", 10)
+	require.NoError(t, err)
+	for user, code := range map[string]chat.Code{"cy": chat.Forbidden, "mallory": chat.NotFound} {
+		_, err = s.MembersOf(t.Context(), user, id, "", 10)
+		requireCode(t, code, err, user)
+		_, err = s.Receipts(t.Context(), user, id, 1, "", 10)
+		requireCode(t, code, err, user)
+	}
+}
+
+func TestAnOwnerWhoLeavesPassesTheGroupOn(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	id := newGroup(t, s, chat.VisibleAll, "ann", "dan", "cy")
+	must(t)(s.AddMembers(ctx, by("ann", "1"), id, []string{"bob", "aaron"}))
+	must(t)(s.SetRole(ctx, by("ann", "2"), id, "bob", chat.Admin))
+	must(t)(s.SetRole(ctx, by("ann", "3"), id, "aaron", chat.Admin))
+	for i, want := range []string{
+		"aaron", // of the admins who joined at the same time the first by id
+		"bob",   // the other admin
+		"cy",    // no admin is left: of those who joined first the first by id
+		"dan",
+	} {
+		must(t)(s.Leave(ctx, by(c.head(id).Owner, fmt.Sprint("leave", i)), id))
+		require.Equal(t, want, c.head(id).Owner)
+		require.Equal(t, want, requireWhole(t, c, s, id).owner)
+	}
+	must(t)(s.Leave(ctx, by("dan", "last"), id))
+	g := requireWhole(t, c, s, id)
+	require.Empty(t, g.roles)
+	require.Equal(t, chat.StateDissolved, g.state)
+	require.Equal(t, chat.StateDissolved, c.head(id).State)
+	_, err := s.Append(ctx, chatIn(text("dan", "x", "hi"), id), "")
+	requireCode(t, chat.NotFound, err)
+	requireDense(t, ledger(t, s, "dan", id), int(c.head(id).LastSeq))
+}
+
+func TestADissolvedGroupCanBeReadAndNothingElse(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	sent := sendIn(t, s, "ann", id, "m")
+	must(t)(s.Dissolve(ctx, by("ann", "d"), id))
+	target := store.Target{ConversationID: id, Seq: sent.Seq, MessageID: sent.MessageID}
+	for name, do := range map[string]func(user string) (store.Receipt, error){
+		"send": func(user string) (store.Receipt, error) { return s.Append(ctx, chatIn(text(user, "x", "hi"), id), "") },
+		"add":  func(user string) (store.Receipt, error) { return s.AddMembers(ctx, by(user, "x"), id, []string{"cy"}) },
+		"remove": func(user string) (store.Receipt, error) {
+			return s.RemoveMembers(ctx, by(user, "x"), id, []string{"cy"})
+		},
+		"leave":    func(user string) (store.Receipt, error) { return s.Leave(ctx, by(user, "x"), id) },
+		"role":     func(user string) (store.Receipt, error) { return s.SetRole(ctx, by(user, "x"), id, "cy", chat.Admin) },
+		"title":    func(user string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, "x"), id, "t") },
+		"dissolve": func(user string) (store.Receipt, error) { return s.Dissolve(ctx, by(user, "x"), id) },
+		"recall":   func(user string) (store.Receipt, error) { return s.Recall(ctx, by(user, "x"), target, store.NoWindow) },
+		"edit": func(user string) (store.Receipt, error) {
+			return s.Edit(ctx, by(user, "x"), target, store.Edited{Version: 1, Text: "new"}, store.NoWindow)
+		},
+	} {
+		for user, code := range map[string]chat.Code{"ann": chat.Dissolved, "bob": chat.Dissolved, "mallory": chat.NotFound} {
+			_, err := do(user)
+			requireCode(t, code, err, "%s: %s", user, name)
+		}
+	}
+	for _, user := range []string{"ann", "bob"} {
+		requireDense(t, ledger(t, c.store(nil), user, id), 3)
+		acked, err := s.Ack(ctx, user, id, store.Watermarks{ReadSeq: 3})
+		require.NoError(t, err)
+		require.Equal(t, int64(3), acked.ReadSeq)
+	}
+	requireWhole(t, c, s, id)
+}
+
+// Of what becomes of a group after they left, former members learn nothing.
+func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
+	removed := must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
+	was := c.head(id)
+	must(t)(s.SetTitle(ctx, by("ann", "2"), id, "without bob"))
+	must(t)(s.SetRole(ctx, by("ann", "3"), id, "cy", chat.Owner))
+	must(t)(s.Dissolve(ctx, by("cy", "4"), id))
+	line, err := s.Line(ctx, "bob", id)
+	require.NoError(t, err)
+	require.Equal(t, was, line.Conversation)
+	require.Equal(t, removed.Seq, line.MaxSeq)
+	lines, _, err := s.List(ctx, "bob", "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []store.Line{line}, lines)
+}
+
+// A user who is removed while sending from several environments: what was
+// committed came before the removal, and nothing comes after it.
+func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	admin := c.store(nil)
+	id := newGroup(t, admin, chat.VisibleAll, "ann", "bob")
+	const stores, each = 5, 40
+	acked := make([][]store.Receipt, stores)
+	begun := make(chan struct{})
+	var first sync.Once
+	var removal store.Receipt
+	require.NoError(t, parallel(stores+1, func(i int) error {
+		if i == stores {
+			<-begun
+			var err error
+			removal, err = admin.RemoveMembers(t.Context(), by("ann", "remove"), id, []string{"bob"})
+			return err
+		}
+		s := c.store(nil)
+		refused := 0
+		for n := 0; n < each || refused == 0; n++ {
+			r, err := s.Append(t.Context(), chatIn(text("bob", fmt.Sprintf("%d-%d", i, n), "hi"), id), "")
+			if err != nil && chat.CodeOf(err) == chat.NotFound {
+				refused++
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if refused > 0 {
+				return fmt.Errorf("seq %d was committed after a refusal", r.Seq)
+			}
+			acked[i] = append(acked[i], r)
+			if len(acked[i]) == 3 {
+				first.Do(func() { close(begun) })
+			}
+			// As a device does. It may find that the user has been removed.
+			if _, err := s.Sync(t.Context(), "bob", id, r.Seq-1, 10, frame); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	total := 0
+	for i := range acked {
+		for _, r := range acked[i] {
+			require.Less(t, r.Seq, removal.Seq)
+			total++
+		}
+	}
+	require.Equal(t, removal.Seq, c.head(id).LastSeq, "nothing came after it")
+	require.Equal(t, int64(total)+2, removal.Seq, "all that is there was acked")
+	_, err := c.store(nil).Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
+	requireCode(t, chat.NotFound, err)
+	requireWhole(t, c, admin, id)
+}
+
+func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob", "cy")
+	must(t)(s.SetRole(t.Context(), by("ann", "admin"), id, "bob", chat.Admin))
+	const rounds = 12
+	var changes [4]int
+	require.NoError(t, parallel(4, func(i int) error {
+		admin, s := []string{"ann", "bob"}[i%2], c.store(nil)
+		for n := range rounds {
+			var err error
+			key := by(admin, fmt.Sprintf("%d-%d", i, n))
+			if (i/2+n)%2 == 0 {
+				_, err = s.AddMembers(t.Context(), key, id, []string{"dan"})
+			} else {
+				_, err = s.RemoveMembers(t.Context(), key, id, []string{"dan"})
+			}
+			switch {
+			case err == nil:
+				changes[i]++
+			case chat.CodeOf(err) != chat.BadRequest:
+				return err
+			}
+		}
+		return nil
+	}))
+	total := changes[0] + changes[1] + changes[2] + changes[3]
+	require.Equal(t, int64(total)+2, c.head(id).LastSeq, "each change that was answered is there, and no other")
+	require.Greater(t, total, 4)
+	requireWhole(t, c, s, id)
+}
+
+// stale gives the answer to the first request that matches again for the next
+// one, once: what a reader can get while a transaction is being applied.
+func stale(op, table string) func(op string, request, answer []byte) []byte {
+	var mu sync.Mutex
+	var old []byte
+	seen := 0
+	return func(o string, request, answer []byte) []byte {
+		if o != op || !strings.Contains(string(request), `"`+table+`"`) {
+			return answer
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if seen++; seen == 2 {
+			return old
+		}
+		old = answer
+		return answer
+	}
+}
+
+// While a removal is being applied, its head can be visible and the roster item
+// still there. That must not let the removed one send.
+func TestG9_AStaleRosterItemLetsNobodySend(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	var member json.RawMessage
+	w := &wire{edit: func(op string, request, answer []byte) []byte {
+		if op == "GetItem" && strings.Contains(string(request), `"`+c.tables.Members+`"`) {
+			return member
+		}
+		return answer
+	}}
+	member = json.RawMessage(`{"Item":{"conversationId":{"S":"` + id + `"},"userId":{"S":"bob"},"role":{"S":"member"},"joinSeq":{"N":"1"},"joinedAt":{"N":"1"}}}`)
+	bob := c.store(w)
+	sendIn(t, bob, "bob", id, "while a member")
+	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
+	for _, sender := range []*store.Store{bob, c.store(w)} {
+		_, err := sender.Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
+		requireCode(t, chat.NotFound, err)
+		_, err = sender.SetTitle(t.Context(), by("bob", "after"), id, "mine")
+		requireCode(t, chat.NotFound, err)
+	}
+	requireWhole(t, c, s, id)
+}
+
+func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	t.Run("a member is not removed twice", func(t *testing.T) {
+		t.Parallel()
+		c := newCloud(t)
+		s := c.store(nil)
+		id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
+		admin := c.store(&wire{edit: stale("BatchGetItem", c.tables.Members)})
+		must(t)(admin.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
+		_, err := admin.RemoveMembers(ctx, by("ann", "2"), id, []string{"bob"})
+		requireCode(t, chat.BadRequest, err)
+		requireWhole(t, c, s, id)
+	})
+	t.Run("a role is given to no former member", func(t *testing.T) {
+		t.Parallel()
+		c := newCloud(t)
+		s := c.store(nil)
+		id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+		w := &wire{edit: stale("BatchGetItem", c.tables.Members)}
+		admin := c.store(w)
+		must(t)(admin.SetRole(ctx, by("ann", "1"), id, "bob", chat.Admin))
+		must(t)(s.RemoveMembers(ctx, by("ann", "2"), id, []string{"bob"}))
+		_, err := admin.SetRole(ctx, by("ann", "3"), id, "bob", chat.Plain)
+		requireCode(t, chat.BadRequest, err)
+		requireWhole(t, c, s, id)
+	})
+	t.Run("the first window of one who comes back is kept", func(t *testing.T) {
+		t.Parallel()
+		c := newCloud(t)
+		s := c.store(nil)
+		id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+		current := map[string]json.RawMessage{}
+		w := &wire{edit: func(op string, request, answer []byte) []byte {
+			if op != "BatchGetItem" || !strings.Contains(string(request), `"`+c.tables.Inboxes+`"`) || current["used"] != nil {
+				return answer
+			}
+			current["used"] = json.RawMessage(`true`)
+			return []byte(`{"Responses":{"` + c.tables.Inboxes + `":[{"userId":{"S":"bob"},"conversationId":{"S":"` + id + `"},"joinSeq":{"N":"1"}}]},"UnprocessedKeys":{}}`)
+		}}
+		must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
+		must(t)(c.store(w).AddMembers(ctx, by("ann", "2"), id, []string{"bob"}))
+		require.NotEmpty(t, current, "the inbox was read")
+		requireWhole(t, c, s, id)
+	})
+	t.Run("a group with a newcomer is not dissolved", func(t *testing.T) {
+		t.Parallel()
+		c := newCloud(t)
+		s := c.store(nil)
+		id := newGroup(t, s, chat.VisibleAll, "ann")
+		must(t)(s.AddMembers(ctx, by("ann", "1"), id, []string{"bob"}))
+		times := 0
+		w := &wire{edit: func(op string, _, answer []byte) []byte {
+			if times++; op != "Query" || times > 4 {
+				return answer
+			}
+			return editItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage { return items[:1] })
+		}}
+		must(t)(c.store(w).Leave(ctx, by("ann", "2"), id))
+		require.Equal(t, map[string]chat.Role{"bob": chat.Owner}, requireWhole(t, c, s, id).roles)
+	})
+}
+
+// Each pair: the same fault, once before the transaction and once after it.
+func TestG3G4_GroupChangesFailedNotAppliedAndFailedYetApplied(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fault{"failed, not applied": dropped, "failed, yet applied": unanswered} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			w := &wire{}
+			s := c.store(w)
+			breakOnce := func() {
+				w.set(func(op string, n int) fault {
+					if op == "TransactWriteItems" && n == 1 {
+						return f
+					}
+					return none
+				})
+			}
+			breakOnce()
+			id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+			require.Equal(t, 1, c.count(c.tables.Conversations))
+			for i, do := range []func(store.Request) (store.Receipt, error){
+				func(r store.Request) (store.Receipt, error) { return s.AddMembers(t.Context(), r, id, []string{"cy"}) },
+				func(r store.Request) (store.Receipt, error) { return s.SetRole(t.Context(), r, id, "cy", chat.Admin) },
+				func(r store.Request) (store.Receipt, error) {
+					return s.RemoveMembers(t.Context(), r, id, []string{"bob"})
+				},
+				func(r store.Request) (store.Receipt, error) { return s.SetTitle(t.Context(), r, id, "t") },
+				func(r store.Request) (store.Receipt, error) { return s.Leave(t.Context(), r, id) },
+			} {
+				breakOnce()
+				r, err := do(by("ann", fmt.Sprint(i)))
+				require.NoError(t, err, i)
+				require.Equal(t, int64(i+2), r.Seq)
+				require.False(t, r.Duplicate, "it is this request's own change")
+				requireWhole(t, c, s, id)
+			}
+		})
+	}
+}
