@@ -75,7 +75,7 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		// dynoxide takes port 0 but does not tell which port it got.
-		port, err := freePort()
+		port, err := freePort(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("starting dynoxide: %w", err)
 		}
@@ -89,8 +89,8 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (int, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("looking for a free port: %w", err)
 	}

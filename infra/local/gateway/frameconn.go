@@ -61,14 +61,14 @@ func (f *frameConn) read(p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := f.in.Read(p[:min(uint64(len(p)), f.left)])
-	f.left -= uint64(n)
+	f.left -= uint64(n) //nolint:gosec // Read gives no negative count
 	return n, err
 }
 
 func (f *frameConn) nextFrame() error {
 	for f.skip > 0 {
 		n, err := f.in.Discard(int(min(f.skip, 1<<20)))
-		f.skip -= uint64(n)
+		f.skip -= uint64(n) //nolint:gosec // Discard gives no negative count
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func (g *Gateway) handshake(w http.ResponseWriter, r *http.Request) {
 		g.log.Warn("handshake failed", "connectionId", c.id, "error", err)
 		return
 	}
-	g.serve(c)
+	g.serve(c) //nolint:contextcheck // a connection outlives the request that opened it
 }
 
 // checkUpgrade looks at what needs no function. A request that is no upgrade at all gets the 403
@@ -142,7 +142,7 @@ func (c *connection) accept(w http.ResponseWriter, r *http.Request, subprotocol 
 	if subprotocol != "" && !hasToken(r.Header, "Sec-WebSocket-Protocol", subprotocol) {
 		c.gateway.log.Warn("$connect selected a subprotocol that the client did not offer", "connectionId", c.id)
 	}
-	hijacked := &hijackWriter{ResponseWriter: w, limit: uint64(c.gateway.limits.FrameBytes)}
+	hijacked := &hijackWriter{ResponseWriter: w, limit: uint64(c.gateway.limits.FrameBytes)} //nolint:gosec // a positive limit
 	ws, err := websocket.Accept(hijacked, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol},
 		InsecureSkipVerify: true, // API Gateway does not look at Origin

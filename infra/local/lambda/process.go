@@ -1,6 +1,7 @@
 package lambda
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -169,7 +170,7 @@ func (proc *process) start(inv *invocation) (failure *result) {
 
 // launch starts the Runtime API, the program, and what looks after both.
 func (proc *process) launch() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("opening the Runtime API: %w", err)
 	}

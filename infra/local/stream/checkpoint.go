@@ -53,7 +53,7 @@ func loadCheckpoint(dir, name, streamARN string) (c *checkpoint, note string, er
 		return nil, "", fmt.Errorf("reading the stream positions: %w", err)
 	}
 	stored := &checkpoint{file: c.file}
-	if err := json.Unmarshal(data, stored); err != nil || stored.StreamARN == "" {
+	if json.Unmarshal(data, stored) != nil || stored.StreamARN == "" {
 		c.fresh = false // start at the oldest record: rather twice than never
 		return c, "the stored stream positions in " + c.file + " are damaged: starting with the oldest record", nil
 	}

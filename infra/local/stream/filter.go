@@ -272,31 +272,40 @@ func compileText(operator string, argument any) (matcher, error) {
 	}, nil
 }
 
+// excludedBy compiles a value or a list of values, each compared by the operator,
+// or for equality if that is "".
+func excludedBy(operator string, argument any) ([]matcher, error) {
+	values, ok := argument.([]any)
+	if !ok {
+		values = []any{argument}
+	}
+	var excluded []matcher
+	for _, v := range values {
+		m := matcher(func(part any) bool { return part == v })
+		switch v.(type) {
+		case string, json.Number:
+		default:
+			return nil, errors.New("anything-but wants strings or numbers")
+		}
+		if operator != "" {
+			var err error
+			if m, err = compileText(operator, v); err != nil {
+				return nil, err
+			}
+		}
+		excluded = append(excluded, m)
+	}
+	return excluded, nil
+}
+
 // compileAnythingBut compiles the argument of anything-but: a value, a list of
 // values, or one text operator with a string or a list.
 func compileAnythingBut(argument any) (matcher, error) {
 	var excluded []matcher
 	add := func(operator string, argument any) error {
-		values, ok := argument.([]any)
-		if !ok {
-			values = []any{argument}
-		}
-		for _, v := range values {
-			m := matcher(func(part any) bool { return part == v })
-			switch v.(type) {
-			case string, json.Number:
-			default:
-				return errors.New("anything-but wants strings or numbers")
-			}
-			if operator != "" {
-				var err error
-				if m, err = compileText(operator, v); err != nil {
-					return err
-				}
-			}
-			excluded = append(excluded, m)
-		}
-		return nil
+		matchers, err := excludedBy(operator, argument)
+		excluded = append(excluded, matchers...)
+		return err
 	}
 	object, ok := argument.(map[string]any)
 	if !ok {

@@ -317,7 +317,7 @@ func (r *reader) dispatch(ctx context.Context, records []*record) {
 		}
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(n.lane))
-		i := int(h.Sum32() % uint32(len(r.lanes)))
+		i := int(h.Sum32() % uint32(len(r.lanes))) //nolint:gosec // at most 10
 		perLane[i] = append(perLane[i], n)
 	}
 	r.progress.finish(passedOver...)

@@ -62,13 +62,9 @@ func (o object) needText(name string) string {
 	return s
 }
 
-// choice reads a property that must be one of the allowed words. Without a default
-// the property is required.
-func (o object) choice(name, def string, allowed ...string) string {
+// choice reads a required property that must be one of the allowed words.
+func (o object) choice(name string, allowed ...string) string {
 	n := o.get(name)
-	if n == nil && def != "" {
-		return def
-	}
 	s := o.needText(name)
 	if s != "" && !slices.Contains(allowed, s) {
 		o.e.fail(n, "%q is not understood: want %s", s, strings.Join(allowed, " or "))

@@ -60,7 +60,7 @@ func (e *evaluation) readParameter(name string, o object) {
 	before := len(e.errs)
 	p := parameter{value: value}
 	values := []string{value}
-	switch typ := o.choice("Type", "", "String", "Number", "CommaDelimitedList", "List<Number>"); typ {
+	switch typ := o.choice("Type", "String", "Number", "CommaDelimitedList", "List<Number>"); typ {
 	case "CommaDelimitedList", "List<Number>":
 		p.isList = true
 		values = strings.Split(value, ",")

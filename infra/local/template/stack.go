@@ -313,7 +313,7 @@ func (e *evaluation) addMapping(f *Function, id string, o object, stream *yaml.N
 	m := StreamMapping{
 		LogicalID:             id,
 		TableID:               e.tableOfStream(stream),
-		StartingPosition:      o.choice("StartingPosition", "", "LATEST", "TRIM_HORIZON"),
+		StartingPosition:      o.choice("StartingPosition", "LATEST", "TRIM_HORIZON"),
 		BatchSize:             o.int("BatchSize", 100, 1, 10000),
 		BatchingWindow:        time.Duration(o.int("MaximumBatchingWindowInSeconds", 0, 0, 300)) * time.Second,
 		MaxRetries:            o.int("MaximumRetryAttempts", -1, -1, 10000),

@@ -21,7 +21,7 @@ func (e *evaluation) table(r *resource) *Table {
 	t.Indexes = append(e.indexes(o, "GlobalSecondaryIndexes", t.Attributes), e.indexes(o, "LocalSecondaryIndexes", t.Attributes)...)
 	if stream, ok := o.object("StreamSpecification"); ok {
 		stream.only(set("StreamViewType ResourcePolicy"), "StreamSpecification")
-		t.StreamView = stream.choice("StreamViewType", "", streamViews...)
+		t.StreamView = stream.choice("StreamViewType", streamViews...)
 	}
 	if ttl, ok := o.object("TimeToLiveSpecification"); ok {
 		ttl.only(set("AttributeName Enabled"), "TimeToLiveSpecification")
@@ -39,7 +39,7 @@ func (e *evaluation) attributes(o object) []Attribute {
 	for _, item := range e.items(o.need("AttributeDefinitions")) {
 		if a, ok := e.object(item); ok {
 			a.only(set("AttributeName AttributeType"), "an attribute definition")
-			list = append(list, Attribute{a.needText("AttributeName"), a.choice("AttributeType", "", "S", "N", "B")})
+			list = append(list, Attribute{a.needText("AttributeName"), a.choice("AttributeType", "S", "N", "B")})
 		}
 	}
 	return list
@@ -51,7 +51,7 @@ func (e *evaluation) keySchema(o object, attributes []Attribute) []KeyElement {
 	for _, item := range e.items(n) {
 		if k, ok := e.object(item); ok {
 			k.only(set("AttributeName KeyType"), "a key element")
-			element := KeyElement{k.needText("AttributeName"), k.choice("KeyType", "", "HASH", "RANGE")}
+			element := KeyElement{k.needText("AttributeName"), k.choice("KeyType", "HASH", "RANGE")}
 			e.checkDefined(k.get("AttributeName"), element.Name, attributes)
 			list = append(list, element)
 		}
@@ -85,7 +85,7 @@ func (e *evaluation) indexes(o object, property string, attributes []Attribute) 
 		}
 		if p, ok := e.object(x.need("Projection")); ok {
 			p.only(set("ProjectionType NonKeyAttributes"), "a projection")
-			index.Projection = p.choice("ProjectionType", "", "ALL", "KEYS_ONLY", "INCLUDE")
+			index.Projection = p.choice("ProjectionType", "ALL", "KEYS_ONLY", "INCLUDE")
 			index.NonKey = p.texts("NonKeyAttributes")
 		}
 		list = append(list, index)

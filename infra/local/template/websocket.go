@@ -72,7 +72,7 @@ func (e *evaluation) authorizer(o object) *Authorizer {
 		return nil
 	}
 	auth.only(set("AuthArn AuthType IdentitySource InvokeRole Name"), "Auth")
-	switch typ := auth.choice("AuthType", "", "CUSTOM", "NONE", "AWS_IAM"); typ {
+	switch typ := auth.choice("AuthType", "CUSTOM", "NONE", "AWS_IAM"); typ {
 	case "AWS_IAM":
 		e.fail(auth.get("AuthType"), "the local cloud cannot check AWS_IAM signatures; use CUSTOM or NONE")
 		return nil
