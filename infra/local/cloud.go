@@ -1,0 +1,484 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/infra/local/build"
+	"inorder/infra/local/child"
+	"inorder/infra/local/dynamo"
+	"inorder/infra/local/gateway"
+	"inorder/infra/local/issuer"
+	"inorder/infra/local/lambda"
+	"inorder/infra/local/stream"
+	"inorder/infra/local/template"
+	"inorder/infra/local/web"
+)
+
+// cloud is everything that runs.
+type cloud struct {
+	stack     *template.Stack
+	base      string // http://host:port
+	socket    string // ws://host:port/stage, "" if the template has no API
+	dynamoDB  string
+	elsewhere bool       // dynamoDB is not an engine of ours
+	failed    chan error // gets one error if a part ends by itself
+	closers   []func(context.Context)
+}
+
+// startCloud starts every part. If one fails, or ctx ends, those that started
+// are stopped again.
+func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err error) {
+	c := &cloud{failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			c.close(closing)
+		}
+	}()
+	listener, err := listen(ctx, cfg.addr)
+	if err != nil {
+		return nil, err
+	}
+	c.onClose(func(context.Context) { _ = listener.Close() })
+	c.base = "http://" + reachable(listener.Addr())
+
+	dir, err := c.dataDir(cfg.dataDir)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := c.load(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range c.stack.Ignored {
+		out.step("not run locally: %s", note)
+	}
+	reaper, err := child.StartReaper()
+	if err != nil {
+		return nil, err
+	}
+	c.onClose(func(context.Context) { _ = reaper.Close() })
+
+	// Compiling and the database take turns on nothing: do both at once.
+	var executables map[string]string
+	group, starting := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		executables, err = c.build(starting, out)
+		return err
+	})
+	group.Go(func() error { return c.startDynamoDB(starting, cfg, dir, reaper, out) })
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	functions, err := lambda.New(lambda.Config{
+		Functions: c.functions(executables),
+		Region:    c.stack.Region,
+		Reaper:    reaper,
+		Output:    func(function, line string) { out.line(shortName(function), line) },
+		Log:       out.logger("lambda"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.onClose(func(ctx context.Context) { _ = functions.Close(ctx) })
+	if err := c.startStreams(ctx, functions, dir, out); err != nil {
+		return nil, err
+	}
+	return c, c.serve(listener, functions, tokens, cfg.serial, out)
+}
+
+func (c *cloud) onClose(f func(context.Context)) { c.closers = append(c.closers, f) }
+
+// close stops the parts in the opposite order of their start.
+func (c *cloud) close(ctx context.Context) {
+	for _, f := range slices.Backward(c.closers) {
+		f(ctx)
+	}
+	c.closers = nil
+}
+
+// fail reports the first part that ended by itself.
+func (c *cloud) fail(err error) {
+	select {
+	case c.failed <- err:
+	default:
+	}
+}
+
+// readyLine is the line that programs and people wait for.
+func (c *cloud) readyLine() string {
+	return fmt.Sprintf("ready  page=%s/  websocket=%s  dynamodb=%s", c.base, c.socket, c.dynamoDB)
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("another program serves on %s; end it or choose another address with -addr, such as -addr 127.0.0.1:0", addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("-addr %s: cannot serve there: %w", addr, err)
+	}
+	return listener, nil
+}
+
+// reachable gives the address as a client on this machine reaches it.
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// dataDir gives the folder for what is kept: the user's, locked against a second
+// local cloud, or a temporary one.
+func (c *cloud) dataDir(dir string) (string, error) {
+	if dir == "" {
+		temporary, err := os.MkdirTemp("", "inorder-local-")
+		if err != nil {
+			return "", fmt.Errorf("making a temporary folder: %w", err)
+		}
+		c.onClose(func(context.Context) { _ = os.RemoveAll(temporary) })
+		return temporary, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("making the data folder: %w", err)
+	}
+	unlock, free, err := tryLock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return "", err
+	}
+	if !free {
+		return "", fmt.Errorf("the data folder %s is in use by another local cloud; end that one or choose another folder with -data", dir)
+	}
+	c.onClose(func(context.Context) { unlock() })
+	return dir, nil
+}
+
+// load reads the template. Parameters that say whose tokens to trust get the
+// local issuer's values, unless the command line has others.
+func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
+	declared, err := template.ParameterNames(cfg.template)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no template at %s: run this in the folder of the template, or name it with -template", cfg.template)
+	}
+	if err != nil {
+		return nil, err
+	}
+	params := map[string]string{}
+	for name, value := range map[string]string{
+		"JwksUrl":   c.base + issuer.KeysPath,
+		"JwtIssuer": c.base + "/",
+	} {
+		if slices.Contains(declared, name) {
+			params[name] = value
+		}
+	}
+	maps.Copy(params, cfg.params)
+	c.stack, err = template.Load(cfg.template, template.Options{
+		Region:     os.Getenv("AWS_REGION"),
+		Parameters: params,
+		HTTPBase:   cmp.Or(cfg.posts, c.base),
+		WSBase:     "ws" + strings.TrimPrefix(c.base, "http"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.stack.API == nil {
+		return nil, fmt.Errorf("%s: the template has no AWS::Serverless::WebSocketApi, so there is nothing to serve", cfg.template)
+	}
+	c.socket = "ws" + strings.TrimPrefix(c.base, "http") + "/" + c.stack.API.Stage
+	audience := cmp.Or(c.stack.Parameters["JwtAudience"], "local")
+	return issuer.New(cmp.Or(c.stack.Parameters["JwtIssuer"], c.base+"/"), audience)
+}
+
+// build compiles the functions into the user's cache, in a folder for this
+// template, where the next start finds them up to date.
+func (c *cloud) build(ctx context.Context, out *console) (map[string]string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("finding a place for the built functions: %w", err)
+	}
+	path, err := filepath.Abs(c.stack.File)
+	if err != nil {
+		return nil, fmt.Errorf("finding %s: %w", c.stack.File, err)
+	}
+	id := sha256.Sum256([]byte(path))
+	dir := filepath.Join(cache, "inorder", "build", hex.EncodeToString(id[:8]))
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("making a place for the built functions: %w", err)
+	}
+	unlock, err := awaitLock(ctx, filepath.Join(dir, ".lock"), func() {
+		out.step("waiting for another local cloud that builds the same functions")
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	out.step("building %d functions", len(c.stack.Functions))
+	return build.Functions(ctx, c.stack, build.Options{
+		OutDir: dir,
+		Progress: func(function string, took time.Duration, done, total int) {
+			out.step("built %s (%d of %d, %.1f s)", shortName(function), done, total, took.Seconds())
+		},
+	})
+}
+
+// startDynamoDB starts the engine, or uses the one named, and makes the tables.
+func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *child.Reaper, out *console) error {
+	c.dynamoDB, c.elsewhere = cfg.dynamoDB, cfg.dynamoDB != ""
+	if c.dynamoDB != "" {
+		if err := checkEndpoint(ctx, c.dynamoDB); err != nil {
+			return err
+		}
+	} else {
+		binary, err := dynamo.Find(ctx, dynamo.Options{Progress: func(s string) { out.step("%s", s) }})
+		if err != nil {
+			return err
+		}
+		engine := dynamo.Config{
+			Binary: binary,
+			Reaper: reaper,
+			Output: func(line string) { out.line("dynamodb", line) },
+		}
+		if cfg.dataDir != "" {
+			engine.DataFile = filepath.Join(dir, "dynamodb.sqlite")
+		}
+		e, err := dynamo.Start(ctx, engine)
+		if err != nil {
+			return err
+		}
+		c.onClose(e.Stop)
+		go func() {
+			<-e.Done()
+			if err := e.Err(); err != nil {
+				c.fail(err)
+			}
+		}()
+		c.dynamoDB = e.Endpoint()
+	}
+	db := dynamodb.New(dynamodb.Options{
+		Region:       c.stack.Region,
+		BaseEndpoint: &c.dynamoDB,
+		Credentials:  c.credentials(),
+	})
+	if err := dynamo.CreateTables(ctx, db, c.stack.Tables); err != nil {
+		return err
+	}
+	out.step("%d tables at %s", len(c.stack.Tables), c.dynamoDB)
+	return nil
+}
+
+// endpointTimeout is how long a DynamoDB that the user named may take to answer.
+const endpointTimeout = 5 * time.Second
+
+// checkEndpoint asks for any answer at all, so that a wrong URL is not hidden
+// behind minutes of the SDK's retries.
+func checkEndpoint(ctx context.Context, endpoint string) error {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("-dynamodb-endpoint %s: want a URL such as http://127.0.0.1:8000", endpoint)
+	}
+	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
+	if err != nil {
+		return fmt.Errorf("-dynamodb-endpoint %s: %w", endpoint, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("-dynamodb-endpoint %s: no DynamoDB answers there: %w", endpoint, err)
+	}
+	_ = response.Body.Close()
+	return nil
+}
+
+// awsEnv is what the AWS SDK finds in the environment, here and in functions.
+// The developer's own credentials are passed on for a DynamoDB elsewhere only.
+func (c *cloud) awsEnv() map[string]string {
+	env := map[string]string{
+		"AWS_ACCESS_KEY_ID":                 "local",
+		"AWS_SECRET_ACCESS_KEY":             "local",
+		"AWS_ENDPOINT_URL_DYNAMODB":         c.dynamoDB,
+		"AWS_ENDPOINT_URL_DYNAMODB_STREAMS": c.dynamoDB,
+		"AWS_EC2_METADATA_DISABLED":         "true",
+	}
+	if c.elsewhere && os.Getenv("AWS_ACCESS_KEY_ID") != "" {
+		for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
+			if value := os.Getenv(name); value != "" {
+				env[name] = value
+			}
+		}
+	}
+	return env
+}
+
+func (c *cloud) credentials() credentials.StaticCredentialsProvider {
+	env := c.awsEnv()
+	return credentials.NewStaticCredentialsProvider(env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"], env["AWS_SESSION_TOKEN"])
+}
+
+func (c *cloud) functions(executables map[string]string) []lambda.Function {
+	var functions []lambda.Function
+	for _, f := range c.stack.Functions {
+		env := c.awsEnv()
+		maps.Copy(env, f.Environment)
+		functions = append(functions, lambda.Function{
+			Name:         f.LogicalID,
+			FunctionName: f.Name,
+			ARN:          f.ARN,
+			Dir:          executables[f.LogicalID],
+			Env:          env,
+			Timeout:      f.Timeout,
+			MemoryMB:     f.MemoryMB,
+			MaxProcesses: f.ReservedConcurrency,
+			Handler:      f.Handler,
+		})
+	}
+	return functions
+}
+
+// startStreams opens the event source mappings and runs them.
+func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir string, out *console) error {
+	streams := dynamodbstreams.New(dynamodbstreams.Options{
+		Region:       c.stack.Region,
+		BaseEndpoint: &c.dynamoDB,
+		Credentials:  c.credentials(),
+	})
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
+	var pollers sync.WaitGroup
+	c.onClose(func(context.Context) {
+		cancel()
+		pollers.Wait()
+	})
+	for _, f := range c.stack.Functions {
+		for _, m := range f.Streams {
+			poller, err := stream.Open(ctx, stream.Config{
+				Streams:       streams,
+				Invoker:       functions,
+				DeadLetter:    c.deadLetters(m, dir, out),
+				CheckpointDir: filepath.Join(dir, "stream-positions"),
+				Log:           out.logger("stream"),
+			}, mapping(c.stack, f, m))
+			if err != nil {
+				return err
+			}
+			pollers.Go(func() { poller.Run(running) })
+		}
+	}
+	return nil
+}
+
+func mapping(stack *template.Stack, f *template.Function, m template.StreamMapping) stream.Mapping {
+	return stream.Mapping{
+		Name:                    m.LogicalID,
+		Function:                f.LogicalID,
+		FunctionARN:             f.ARN,
+		Table:                   stack.Table(m.TableID).Name,
+		StartingPosition:        m.StartingPosition,
+		BatchSize:               m.BatchSize,
+		BatchingWindow:          m.BatchingWindow,
+		MaxRetries:              m.MaxRetries,
+		MaxRecordAge:            m.MaxRecordAge,
+		BisectOnError:           m.BisectOnError,
+		ReportBatchItemFailures: m.ReportBatchItemFailures,
+		ParallelizationFactor:   m.ParallelizationFactor,
+		Filters:                 m.Filters,
+	}
+}
+
+// deadLetters appends to a file what the cloud would send to the queue.
+func (c *cloud) deadLetters(m template.StreamMapping, dir string, out *console) func(context.Context, []byte) error {
+	if m.OnFailureQueue == "" {
+		return nil
+	}
+	path := filepath.Join(dir, "dead-letters", c.stack.Queue(m.OnFailureQueue).Name+".jsonl")
+	write := stream.FileDeadLetter(path)
+	return func(ctx context.Context, record []byte) error {
+		out.step("a dead letter goes to %s", path)
+		return write(ctx, record)
+	}
+}
+
+// serve answers on the listener: the socket, @connections, tokens and the page.
+func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, serial bool, out *console) error {
+	api := c.stack.API
+	cfg := gateway.Config{
+		APIID:                    api.ID,
+		Stage:                    api.Stage,
+		Region:                   c.stack.Region,
+		AccountID:                c.stack.AccountID,
+		DomainName:               strings.TrimPrefix(c.base, "http://"),
+		RouteSelectionExpression: api.RouteSelectionExpression,
+		Routes:                   map[string]gateway.Route{},
+		StageVariables:           api.StageVariables,
+		Serial:                   serial,
+		Invoker:                  functions,
+		Log:                      out.logger("gateway"),
+	}
+	for _, r := range api.Routes {
+		cfg.Routes[r.Key] = gateway.Route{Function: r.FunctionID, Reply: r.Reply, Timeout: r.Timeout, Authorize: r.Authorize}
+	}
+	if api.Authorizer != nil {
+		cfg.Authorizer = &gateway.Authorizer{Function: api.Authorizer.FunctionID, IdentitySources: api.Authorizer.IdentitySources}
+	}
+	g, err := gateway.New(cfg)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/"+api.Stage, g)
+	mux.Handle("/"+api.Stage+"/", g)
+	// By their full paths: a stage may be called dev.
+	mux.Handle(issuer.TokenPath, tokens.Handler())
+	mux.Handle(issuer.KeysPath, tokens.Handler())
+	mux.Handle("POST "+invokePath, invokeHandler(c.stack, functions))
+	mux.Handle("/", web.Handler(web.Config{WebSocketURL: c.socket}))
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(out.logger(self).Handler(), slog.LevelWarn),
+	}
+	c.onClose(func(ctx context.Context) {
+		_ = g.Close(ctx)
+		_ = server.Shutdown(ctx)
+	})
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			c.fail(fmt.Errorf("serving on %s: %w", c.base, err))
+		}
+	}()
+	return nil
+}
+
+// shortName is a function's name as people say it: send for SendFunction.
+func shortName(logicalID string) string {
+	return strings.ToLower(cmp.Or(strings.TrimSuffix(logicalID, "Function"), logicalID))
+}

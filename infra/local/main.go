@@ -1,0 +1,166 @@
+// Command local runs a SAM WebSocket application on this machine, straight from
+// its template: API Gateway, Lambda, DynamoDB and the stream between them,
+// without Docker and without an AWS account.
+//
+//	go run ./infra/local
+//
+// It builds the functions, starts everything on loopback addresses, and ends
+// all of it with Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"inorder/infra/local/child"
+)
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+
+	defaultAddr = "127.0.0.1:3000"
+
+	// stopTimeout bounds the orderly end; what is left then is killed.
+	stopTimeout = 10 * time.Second
+)
+
+func main() {
+	child.RunReaper() // does not return in the reaper's process
+	if len(os.Args) > 1 && os.Args[1] == "invoke" {
+		os.Exit(runInvoke(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main without the process: it gives the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	cfg, err := parseFlags(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	ctx, cancel := withParent(ctx)
+	defer cancel()
+	// A second Ctrl-C ends the program at once; the reaper ends the rest.
+	context.AfterFunc(ctx, stop)
+
+	out := newConsole(stderr)
+	c, err := startCloud(ctx, cfg, out)
+	if err != nil {
+		if ctx.Err() == nil { // else it was stopped while starting: nothing to explain
+			out.failure(err)
+		}
+		return exitFailure
+	}
+	_, _ = fmt.Fprintln(stdout, c.readyLine())
+	select {
+	case <-ctx.Done():
+		out.step("stopping")
+	case err = <-c.failed:
+		out.failure(err)
+	}
+	closing, done := context.WithTimeout(context.Background(), stopTimeout)
+	defer done()
+	c.close(closing)
+	if err != nil {
+		return exitFailure
+	}
+	return 0
+}
+
+// config is what the command line says.
+type config struct {
+	addr     string
+	dataDir  string
+	template string
+	params   map[string]string
+	dynamoDB string
+	posts    string // where functions post to connections, "" for here
+	serial   bool
+}
+
+func parseFlags(args []string, stderr io.Writer) (config, error) {
+	cfg := config{params: map[string]string{}}
+	flags := flag.NewFlagSet("local", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		_, _ = fmt.Fprint(stderr, "Runs a SAM WebSocket application on this machine, straight from its template.\n\n"+
+			"usage: go run ./infra/local [flags]\n"+
+			"       go run ./infra/local invoke <function> <event.json>   (see invoke -h)\n\n")
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&cfg.addr, "addr", defaultAddr, "`host:port` to serve on; port 0 takes a free one")
+	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data lives in memory")
+	flags.StringVar(&cfg.template, "template", "template.yaml", "the SAM template's `file`")
+	flags.Func("param", "a template parameter as `name=value`; may be repeated", func(s string) error {
+		name, value, found := strings.Cut(s, "=")
+		if !found || name == "" {
+			return errors.New("use -param name=value")
+		}
+		cfg.params[name] = value
+		return nil
+	})
+	flags.StringVar(&cfg.dynamoDB, "dynamodb-endpoint", "", "`URL` of a DynamoDB to use instead of starting one")
+	flags.Func("connections-endpoint", "`URL` that functions post to connections at, of a proxy that passes on to -addr", func(s string) error {
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return errors.New("want a URL such as http://127.0.0.1:8001")
+		}
+		cfg.posts = u.Scheme + "://" + u.Host
+		return nil
+	})
+	flags.BoolVar(&cfg.serial, "serial", false, "hand each client's frames to the functions one by one; API Gateway does not")
+	if err := flags.Parse(args); err != nil {
+		return config{}, err
+	}
+	if flags.NArg() > 0 {
+		err := fmt.Errorf("unexpected argument %q; flags begin with a dash", flags.Arg(0))
+		_, _ = fmt.Fprintln(stderr, err)
+		flags.Usage()
+		return config{}, err
+	}
+	return cfg, nil
+}
+
+// parentCheck is how often the parent is looked for.
+const parentCheck = 250 * time.Millisecond
+
+// withParent ends the context when the process that started this one is gone:
+// `go run`, when killed, leaves what it ran behind.
+func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	parent := os.Getppid()
+	if parent == 1 {
+		return ctx, cancel // of a container or a service manager, which never goes
+	}
+	go func() {
+		tick := time.NewTicker(parentCheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if os.Getppid() != parent {
+					cancel()
+					return
+				}
+			}
+		}
+	}()
+	return ctx, cancel
+}

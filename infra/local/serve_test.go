@@ -1,0 +1,194 @@
+package main_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/dynamo/dynamotest"
+)
+
+// client is one end of a socket.
+type client struct {
+	t    *testing.T
+	conn *websocket.Conn
+}
+
+// dial connects; header is a name and a value, or nothing.
+func (c *local) dial(query string, header ...string) *client {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	headers := http.Header{}
+	if len(header) == 2 {
+		headers.Set(header[0], header[1])
+	}
+	conn, _, err := websocket.Dial(ctx, c.socket+query, &websocket.DialOptions{HTTPHeader: headers})
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = conn.CloseNow() })
+	return &client{t: c.t, conn: conn}
+}
+
+// listen answers control frames, such as a close, and takes nothing else.
+func (c *client) listen() { c.conn.CloseRead(context.Background()) }
+
+func (c *client) send(frame string) {
+	c.t.Helper()
+	require.NoError(c.t, c.conn.Write(c.t.Context(), websocket.MessageText, []byte(frame)))
+}
+
+func (c *client) receive() string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	_, frame, err := c.conn.Read(ctx)
+	require.NoError(c.t, err)
+	return string(frame)
+}
+
+// A function that fails is the function's affair: the client gets the platform's
+// frame, the log says which function and why, and everything else goes on.
+func TestFunctionsThatFail(t *testing.T) {
+	t.Parallel()
+	c := startApp(t)
+	tests := []struct{ name, action, log string }{
+		{"crash at start", "crash", `^crash      \| panic: the configuration is missing$`},
+		{"crash at start, the gateway's view", "crash", `^gateway    \| error: function failed function=CrashFunction routeKey=crash .*Runtime\.ExitError`},
+		{"time-out", "late", `^gateway    \| error: function failed function=LateFunction routeKey=late .*Timedout`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			user := c.dial("")
+			user.send(`{"action":"` + test.action + `"}`)
+			require.Regexp(t, `^\{"message": ?"Internal server error", ?"connectionId": ?".+", ?"requestId": ?".+"\}$`, user.receive())
+			c.awaitLog(test.log)
+			user.send(`{"action":"echo","text":"still there"}`)
+			require.Equal(t, "still there", user.receive())
+			c.awaitLog(`^echo       \| heard still there$`)
+		})
+	}
+}
+
+// Any function can be invoked, as with the AWS CLI.
+func TestInvoke(t *testing.T) {
+	t.Parallel()
+	c := startApp(t)
+	addr := strings.Trim(strings.TrimPrefix(c.page, "http:"), "/")
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	event := file("event.json", `{"requestContext":{"eventType":"MESSAGE"},"body":"{\"text\":\"by hand\"}"}`)
+	tests := []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{"in short", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, ""},
+		{"logical id", []string{"-addr", addr, "EchoFunction", event}, 0, `"body":"by hand"`, ""},
+		{"name in the cloud", []string{"-addr", addr, "inorder-EchoFunction", event}, 0, `"body":"by hand"`, ""},
+		{"a function that fails", []string{"-addr", addr, "crash", event}, 1, `"errorType":"Runtime.ExitError"`, ""},
+		{"unknown function", []string{"-addr", addr, "nothing", event}, 1, "", `there is no function \"nothing\"; there are crash, echo, late, stuck`},
+		{"no event", []string{"-addr", addr, "echo", filepath.Join(dir, "nowhere.json")}, 1, "", "nowhere.json: no such file"},
+		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
+		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers on 127.0.0.1:1"},
+		{"no function", []string{"-addr", addr}, 2, "", "usage: go run ./infra/local invoke"},
+		{"help", []string{"-h"}, 0, "", "usage: go run ./infra/local invoke"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			got := runToEnd(t, options{}, append([]string{"invoke"}, test.args...)...)
+			require.Equal(t, test.code, got.code, "%s%s", got.stdout, got.stderr)
+			require.Contains(t, got.stdout, test.stdout)
+			require.Contains(t, got.stderr, test.stderr)
+			require.True(t, test.stdout != "" || got.stdout == "", "nothing is to be said but %q", got.stdout)
+		})
+	}
+}
+
+func TestSerial(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		flags []string
+		want  []string
+	}{
+		// Two frames of one client run at the same time, as in the cloud.
+		{"off", nil, []string{"quick", "slow"}},
+		{"on", []string{"-serial"}, []string{"slow", "quick"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			user := startApp(t, test.flags...).dial("")
+			user.send(`{"action":"echo","text":"slow","waitMs":1500}`)
+			user.send(`{"action":"echo","text":"quick"}`)
+			require.Equal(t, test.want, []string{user.receive(), user.receive()})
+		})
+	}
+}
+
+func TestData(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/made/by/it"
+	first := startApp(t, "-data", dir)
+	putThing(t, dynamotest.Client(t, first.dynamoDB), "before the end")
+
+	runToEnd(t, options{}, "-addr", "127.0.0.1:0", "-template", smallApp, "-data", dir).
+		requireError(t, "the data folder "+dir+" is in use by another local cloud", "-data")
+
+	first.stop()
+	second := startApp(t, "-data", dir)
+	db := dynamotest.Client(t, second.dynamoDB)
+	require.True(t, hasThing(t, db, "before the end"))
+	putThing(t, db, "before kill -9")
+
+	require.NoError(t, second.cmd.Process.Kill())
+	second.requireEnd(patience)
+	third := startApp(t, "-data", dir)
+	db = dynamotest.Client(t, third.dynamoDB)
+	require.True(t, hasThing(t, db, "before the end"))
+	require.True(t, hasThing(t, db, "before kill -9"))
+}
+
+func TestData_MemoryByDefault(t *testing.T) {
+	t.Parallel()
+	first := startApp(t)
+	putThing(t, dynamotest.Client(t, first.dynamoDB), "for now")
+	first.stop()
+	require.False(t, hasThing(t, dynamotest.Client(t, startApp(t).dynamoDB), "for now"))
+}
+
+// thingsTable is the table of the small application.
+const thingsTable = "inorder-Things"
+
+func putThing(t *testing.T, db *dynamodb.Client, id string) {
+	t.Helper()
+	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(thingsTable), Item: thing(id)})
+	require.NoError(t, err)
+}
+
+func hasThing(t *testing.T, db *dynamodb.Client, id string) bool {
+	t.Helper()
+	out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String(thingsTable), Key: thing(id)})
+	require.NoError(t, err)
+	return len(out.Item) > 0
+}
+
+func thing(id string) map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: id}}
+}
