@@ -1,0 +1,286 @@
+package integration_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// readyTimeout bounds a start; the first one on a machine compiles the
+	// functions and may download the DynamoDB engine.
+	readyTimeout = 3 * time.Minute
+	// endTimeout bounds the end of a local cloud and of what it started.
+	endTimeout = 20 * time.Second
+)
+
+// localCloud is a local cloud of a test's own, as a child process.
+type localCloud struct {
+	stack
+	dynamoDB string // the endpoint
+
+	cmd    *exec.Cmd
+	stderr *lines
+	exited chan struct{}
+	err    error // of the process, once exited is closed
+}
+
+// needLocal skips the test where the tests run against a stack that is up.
+func needLocal(tb testing.TB) {
+	tb.Helper()
+	if localProgram == "" {
+		tb.Skip("this test needs a local cloud of its own: run it without INORDER_WS_URL")
+	}
+}
+
+// startCloud starts a local cloud that ends with the test.
+func startCloud(tb testing.TB, args ...string) *localCloud {
+	tb.Helper()
+	needLocal(tb)
+	c, err := launch(tb.Context(), args...)
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		if err := c.stop(); err != nil {
+			tb.Error(err)
+		}
+		if tb.Failed() {
+			tb.Logf("what the local cloud had to say, without its info lines:\n%s", c.complaints())
+		}
+	})
+	return c
+}
+
+var readyLine = regexp.MustCompile(`^ready  page=(\S+)  websocket=(\S+)  dynamodb=(\S+)$`)
+
+// launch starts a local cloud on a free port and waits until it is ready.
+func launch(ctx context.Context, args ...string) (*localCloud, error) {
+	c := &localCloud{stderr: &lines{}, exited: make(chan struct{})}
+	c.cmd = exec.Command(localProgram, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	c.cmd.Dir = ".." // where template.yaml is
+	c.cmd.Stderr = c.stderr
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting the local cloud: %w", err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the local cloud: %w", err)
+	}
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(stdout).ReadString('\n')
+		said <- strings.TrimSuffix(line, "\n")
+		_, _ = io.Copy(io.Discard, stdout)
+		c.err = c.cmd.Wait()
+		close(c.exited)
+	}()
+	timer := time.NewTimer(readyTimeout)
+	defer timer.Stop()
+	select {
+	case line := <-said:
+		m := readyLine.FindStringSubmatch(line)
+		if m == nil {
+			_ = c.stop()
+			return nil, fmt.Errorf("the local cloud said %q instead of that it is ready:\n%s", line, c.stderr)
+		}
+		c.page, c.socket, c.dynamoDB = m[1], m[2], m[3]
+		c.tokens = c.page + "dev/token"
+		return c, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = errors.New("it took too long")
+	}
+	_ = c.stop()
+	return nil, fmt.Errorf("waiting for the local cloud: %w\n%s", err, c.stderr)
+}
+
+// stop ends the local cloud as Ctrl-C does. The error says that it was not there
+// any more, did not end as it should, or left something running.
+func (c *localCloud) stop() error {
+	select {
+	case <-c.exited:
+		if c.err == nil || c.killed() {
+			return nil
+		}
+		return fmt.Errorf("the local cloud ended by itself: %w\n%s", c.err, c.stderr)
+	default:
+	}
+	family := familyOf(c.cmd.Process.Pid)
+	_ = c.cmd.Process.Signal(os.Interrupt)
+	timer := time.NewTimer(endTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.exited:
+	case <-timer.C:
+		_ = c.cmd.Process.Kill()
+		<-c.exited
+		return fmt.Errorf("the local cloud did not end on SIGINT:\n%s", c.stderr)
+	}
+	if c.err != nil {
+		return fmt.Errorf("the local cloud ended on SIGINT with %w:\n%s", c.err, c.stderr)
+	}
+	return family.awaitEnd()
+}
+
+// kill is kill -9. It returns when nothing is left of what the local cloud
+// started; the error says what outlived it.
+func (c *localCloud) kill() error {
+	family := familyOf(c.cmd.Process.Pid)
+	if err := c.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("killing the local cloud: %w", err)
+	}
+	<-c.exited
+	return family.awaitEnd()
+}
+
+func (c *localCloud) killed() bool {
+	status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// complaints is what the local cloud and its functions logged, but for the lines
+// that tell of a request that went well.
+func (c *localCloud) complaints() string {
+	var b strings.Builder
+	for line := range strings.Lines(c.stderr.String()) {
+		if !strings.Contains(line, `"level":"INFO"`) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// killFunction is kill -9 of every process of a function, and says how many there
+// were. It returns when they have ended. name is the function's logical id.
+func (c *localCloud) killFunction(name string) (int, error) {
+	var victims family
+	for _, p := range familyOf(c.cmd.Process.Pid) {
+		if filepath.Base(p.program) == "bootstrap" && filepath.Base(filepath.Dir(p.program)) == name {
+			victims = append(victims, p)
+		}
+	}
+	for _, p := range victims {
+		if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return 0, fmt.Errorf("killing a process of %s: %w", name, err)
+		}
+	}
+	return len(victims), victims.awaitEnd()
+}
+
+// needProc skips the test where there is no /proc to find processes in.
+func needProc(tb testing.TB) {
+	tb.Helper()
+	if runtime.GOOS != "linux" {
+		tb.Skip("this test finds processes in /proc, which " + runtime.GOOS + " does not have")
+	}
+}
+
+// process is one that was running when it was looked for. Its start time tells
+// it from another that got its id later.
+type process struct {
+	pid, parent int
+	started     string
+	program     string
+}
+
+// family is the processes that one started, and those that these started.
+type family []process
+
+// familyOf finds the descendants of a process. It finds none without /proc.
+func familyOf(pid int) family {
+	children := map[int][]process{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, stat := range stats {
+		if p, ok := readProcess(stat); ok {
+			children[p.parent] = append(children[p.parent], p)
+		}
+	}
+	var found family
+	var add func(pid int)
+	add = func(pid int) {
+		for _, p := range children[pid] {
+			found = append(found, p)
+			add(p.pid)
+		}
+	}
+	add(pid)
+	return found
+}
+
+// readProcess reads /proc/PID/stat (man 5 proc): "pid (comm) state ppid …", in
+// which comm may hold anything and starttime is the 22nd field. A process that
+// has ended, though nobody has asked how, is none.
+func readProcess(stat string) (process, bool) {
+	content, err := os.ReadFile(stat)
+	if err != nil {
+		return process{}, false
+	}
+	end := bytes.LastIndexByte(content, ')')
+	fields := strings.Fields(string(content[end+1:]))
+	if end < 0 || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return process{}, false
+	}
+	pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+	parent, _ := strconv.Atoi(fields[1])
+	program, _ := os.Readlink(filepath.Join(filepath.Dir(stat), "exe"))
+	return process{pid: pid, parent: parent, started: fields[19], program: program}, true
+}
+
+func (p process) runs() bool {
+	now, ok := readProcess(fmt.Sprintf("/proc/%d/stat", p.pid))
+	return ok && now.started == p.started
+}
+
+// awaitEnd waits until none of them runs. The error names those that still do.
+func (f family) awaitEnd() error {
+	deadline := time.Now().Add(endTimeout)
+	for {
+		var left []string
+		for _, p := range f {
+			if p.runs() {
+				left = append(left, fmt.Sprintf("%s (%d)", p.program, p.pid))
+			}
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the local cloud left running: %s", strings.Join(left, ", "))
+		}
+		time.Sleep(time.Millisecond) // nothing tells of the end of another's child
+	}
+}
+
+// lines collects output for the report of a failure.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}

@@ -1,0 +1,255 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// The process that runs send is killed at the two moments that matter: when its
+// transaction has not reached DynamoDB, and when it is committed but its answer
+// is not there yet.
+func TestG4_KillingSendInMidFlight(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	alice, bob := newUser("alice"), newUser("bob")
+	conversation := chat.SingleID(alice, bob)
+	phone := mustConnect(t, c.stack, alice, "phone")
+	kill := func() {
+		killed, err := c.killFunction("SendFunction")
+		if err != nil || killed == 0 {
+			t.Errorf("killed %d processes: %v", killed, err)
+		}
+	}
+
+	sent := map[string]wire.Sent{}
+	for name, killAt := range map[string]meddle{
+		"before the commit": func(string, []byte, func() reply) reply {
+			kill()
+			return reply{status: http.StatusServiceUnavailable} // nobody hears it
+		},
+		"after the commit": func(_ string, _ []byte, forward func() reply) reply {
+			answer := forward()
+			kill()
+			return answer
+		},
+	} {
+		for round := range 5 {
+			db.set(onceAt("TransactWriteItems", killAt))
+			id := name + strconv.Itoa(round)
+			s := wire.Send{To: bob, ClientMsgID: id, MessageType: chat.TypeText, Text: id}
+			err := phone.do(t.Context(), wire.ActionSend, s, nil)
+			require.ErrorIs(t, err, errPlatform, id)
+			result, err := phone.send(t.Context(), s)
+			require.NoError(t, err, id)
+			require.Equal(t, name == "after the commit", result.Duplicate, id)
+			again, err := phone.send(t.Context(), s)
+			require.NoError(t, err, id)
+			result.Duplicate = true
+			require.Equal(t, result, again, id)
+			sent[id] = result
+		}
+	}
+	require.NoError(t, phone.sync(t.Context(), conversation))
+	requireLedgerOf(t, phone.messages(conversation), sent)
+}
+
+// onceAt meddles with the next request of an operation.
+func onceAt(operation string, m meddle) meddle {
+	var done atomic.Bool
+	return func(op string, request []byte, forward func() reply) reply {
+		if op == operation && done.CompareAndSwap(false, true) {
+			return m(op, request, forward)
+		}
+		return forward()
+	}
+}
+
+// requireLedgerOf checks that a ledger is these messages, each once and as it was
+// acked, and nothing else. The keys are the clientMsgIds.
+func requireLedgerOf(t *testing.T, messages []chat.Message, sent map[string]wire.Sent) {
+	t.Helper()
+	requireDense(t, messages, len(sent))
+	for _, m := range messages {
+		ack, ok := sent[m.ClientMsgID]
+		require.True(t, ok, "nobody sent %s", m.ClientMsgID)
+		require.Equal(t, ack.Seq, m.Seq)
+		require.Equal(t, ack.MessageID, m.MessageID)
+		require.Equal(t, ack.ServerTime, m.ServerTime)
+	}
+}
+
+// Processes are killed again and again under several senders, each of whom sends
+// a message until it is answered.
+func TestG4_KillingSendUnderAStreamOfMessages(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	const senders, each, killEvery = 6, 25, 9
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	alice, bob := newUser("alice"), newUser("bob")
+	conversation := chat.SingleID(alice, bob)
+	var transactions, killed atomic.Int64
+	var one sync.Mutex // murderer at a time
+	kill := func() {
+		one.Lock()
+		defer one.Unlock()
+		n, err := c.killFunction("SendFunction")
+		if err != nil {
+			t.Error(err)
+		}
+		killed.Add(int64(n))
+	}
+	db.set(func(operation string, _ []byte, forward func() reply) reply {
+		if operation != "TransactWriteItems" {
+			return forward()
+		}
+		switch n := transactions.Add(1); {
+		case n%killEvery != 0:
+			return forward()
+		case n%(2*killEvery) == 0:
+			kill()
+			return reply{status: http.StatusServiceUnavailable}
+		default:
+			answer := forward()
+			kill()
+			return answer
+		}
+	})
+
+	var mu sync.Mutex
+	sent := map[string]wire.Sent{}
+	group, ctx := errgroup.WithContext(t.Context())
+	for i := range senders {
+		d := mustConnect(t, c.stack, alice, strconv.Itoa(i))
+		group.Go(func() error {
+			for n := range each {
+				id := text(i, n)
+				result, err := d.send(ctx, wire.Send{To: bob, ClientMsgID: id, Text: id})
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				sent[id] = result
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	db.set(nil)
+	reader := mustConnect(t, c.stack, bob, "phone")
+	require.NoError(t, reader.sync(t.Context(), conversation))
+	requireLedgerOf(t, reader.messages(conversation), sent)
+	require.Greater(t, killed.Load(), int64(10))
+}
+
+// The whole local cloud is killed in the middle of a stream of messages and
+// started again on the same data, three times.
+func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	const senders, acksPerLife = 4, 60
+	data := t.TempDir()
+	alice, bob := newUser("alice"), newUser("bob")
+	conversation := chat.SingleID(alice, bob)
+	sent := map[string]wire.Sent{}
+	reader := &device{user: bob, name: "phone", ledgers: map[string]*ledger{}}
+	for life := range 3 {
+		c := startCloud(t, "-data", data)
+		reader.stack = c.stack
+		require.NoError(t, reader.reconnect(t.Context()))
+		acked, unanswered := sendUntilDead(t, c, alice, bob, senders, life, acksPerLife)
+		require.GreaterOrEqual(t, len(acked), acksPerLife)
+		reader.close()
+
+		c = startCloud(t, "-data", data)
+		reader.stack = c.stack
+		require.NoError(t, reader.reconnect(t.Context()))
+		require.NoError(t, reader.sync(t.Context(), conversation))
+		found := map[string]wire.Sent{}
+		for _, m := range reader.messages(conversation) {
+			found[m.ClientMsgID] = wire.Sent{ConversationID: conversation, Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime}
+		}
+		for id, ack := range acked {
+			ack.Duplicate = false
+			require.Equal(t, ack, found[id], "acked, and there after the crash")
+			sent[id] = ack
+		}
+		d := mustConnect(t, c.stack, alice, "phone")
+		for _, id := range unanswered {
+			result, err := d.send(t.Context(), wire.Send{To: bob, ClientMsgID: id, Text: id})
+			require.NoError(t, err)
+			before, committed := found[id]
+			require.Equal(t, committed, result.Duplicate)
+			result.Duplicate = false
+			if committed {
+				require.Equal(t, before, result)
+			}
+			sent[id] = result
+		}
+		require.NoError(t, reader.sync(t.Context(), conversation))
+		requireLedgerOf(t, reader.messages(conversation), sent)
+		require.NoError(t, reader.fault())
+		reader.close()
+		require.NoError(t, c.stop())
+	}
+}
+
+// sendUntilDead sends from several devices and kills the cloud after a number of
+// acks. It gives what was acked, by clientMsgId, and what was sent without answer.
+func sendUntilDead(t *testing.T, c *localCloud, alice, bob string, senders, life, acks int) (acked map[string]wire.Sent, unanswered []string) {
+	t.Helper()
+	acked = map[string]wire.Sent{}
+	var mu sync.Mutex
+	enough := make(chan struct{})
+	group, ctx := errgroup.WithContext(t.Context())
+	for i := range senders {
+		d, err := connect(ctx, c.stack, alice, strconv.Itoa(i))
+		require.NoError(t, err)
+		group.Go(func() error {
+			for n := 0; ; n++ {
+				id := "life " + strconv.Itoa(life) + " " + text(i, n)
+				result, err := d.send(ctx, wire.Send{To: bob, ClientMsgID: id, Text: id})
+				mu.Lock()
+				if err != nil {
+					unanswered = append(unanswered, id)
+				} else {
+					acked[id] = result
+					if len(acked) == acks {
+						close(enough)
+					}
+				}
+				mu.Unlock()
+				if errors.Is(err, errClosed) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+			}
+		})
+	}
+	group.Go(func() error {
+		select {
+		case <-enough:
+			return c.kill()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	require.NoError(t, group.Wait())
+	return acked, unanswered
+}

@@ -1,0 +1,374 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// hider keeps committed messages from the first answers to Query that have them,
+// as DynamoDB may while it applies a transaction, and lets every third
+// TransactGetItems run into a conflict, as DynamoDB does at that time.
+type hider struct {
+	mu        sync.Mutex
+	seen      map[string]int // by conversation and seq: answers it was kept from
+	hidden    int
+	gets      int
+	conflicts int
+}
+
+// hideFrom is how many answers lack a message.
+const hideFrom = 3
+
+func (h *hider) meddle(operation string, request []byte, forward func() reply) reply {
+	switch operation {
+	case "Query":
+		return h.query(forward())
+	case "TransactGetItems":
+		if h.conflict() {
+			items := strings.Count(string(request), `"Get":`)
+			reasons := strings.TrimSuffix(strings.Repeat(`{"Code":"TransactionConflict"},`, items), ",")
+			return failure(http.StatusBadRequest, "TransactionCanceledException", `,"CancellationReasons":[`+reasons+`]`)
+		}
+	}
+	return forward()
+}
+
+func (h *hider) conflict() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gets++
+	if h.gets%3 != 0 {
+		return false
+	}
+	h.conflicts++
+	return true
+}
+
+// query takes the messages that are to be hidden out of an answer. Every second
+// message is never hidden, so that there are answers with a hole in the middle.
+func (h *hider) query(answer reply) reply {
+	var fields map[string]json.RawMessage
+	var items []json.RawMessage
+	if json.Unmarshal(answer.body, &fields) != nil || json.Unmarshal(fields["Items"], &items) != nil {
+		return answer
+	}
+	kept := []json.RawMessage{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, raw := range items {
+		var message struct {
+			ConversationID struct{ S string } `json:"conversationId"`
+			Seq            struct{ N string } `json:"seq"`
+		}
+		_ = json.Unmarshal(raw, &message) // what has no seq is no message
+		seq, err := strconv.Atoi(message.Seq.N)
+		key := message.ConversationID.S + " " + message.Seq.N
+		if err == nil && seq%2 == 0 && h.seen[key] < hideFrom {
+			h.seen[key]++
+			h.hidden++
+			continue
+		}
+		kept = append(kept, raw)
+	}
+	fields["Items"], _ = json.Marshal(kept)
+	fields["Count"] = []byte(strconv.Itoa(len(kept)))
+	answer.body, _ = json.Marshal(fields)
+	return answer
+}
+
+func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	db := startDatabase(t)
+	h := &hider{seen: map[string]int{}}
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	db.set(h.meddle)
+	alice, bob := newUser("alice"), newUser("bob")
+	conversation := chat.SingleID(alice, bob)
+	phone := mustConnect(t, c.stack, alice, "phone")
+	_, err := phone.send(t.Context(), wire.Send{To: bob, Text: "the first"})
+	require.NoError(t, err)
+
+	group, ctx := errgroup.WithContext(t.Context())
+	group.Go(func() error {
+		for i := range n - 1 {
+			if _, err := phone.send(ctx, wire.Send{To: bob, Text: text(0, i)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	readers := []*device{mustConnect(t, c.stack, bob, "phone"), mustConnect(t, c.stack, bob, "laptop")}
+	for _, d := range readers {
+		group.Go(func() error {
+			for {
+				// syncPage checks that no page passes over a seq.
+				page, err := d.syncPage(ctx, conversation, 0)
+				if err != nil || page.NextSeq == n {
+					return err
+				}
+			}
+		})
+	}
+	require.NoError(t, group.Wait())
+	for _, d := range readers {
+		requireDense(t, d.messages(conversation), n)
+		require.Empty(t, d.skipped(conversation), "nothing was deleted")
+		// The fan-out has the same to cope with.
+		require.NoError(t, d.awaitPushed(t.Context(), conversation, n))
+	}
+	require.Greater(t, h.hidden, n/2)
+	require.Positive(t, h.conflicts)
+}
+
+func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t)
+	db := dynamotest.Client(t, c.dynamoDB)
+	table := tableName(t, db, "Messages")
+	for name, deleted := range map[string][]int64{
+		"the first":    {1, 2},
+		"in between":   {3, 5},
+		"the last":     {5, 6},
+		"all":          {1, 2, 3, 4, 5, 6},
+		"all but one":  {1, 2, 3, 5, 6},
+		"nothing gone": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alice := newUser("alice")
+			conversation := chat.SingleID(alice, alice)
+			writer := mustConnect(t, c.stack, alice, "writer")
+			exchangeMessages(t, writer, writer, 3)
+			for _, seq := range deleted {
+				_, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+					TableName: &table, Key: map[string]types.AttributeValue{
+						"conversationId": &types.AttributeValueMemberS{Value: conversation},
+						"seq":            &types.AttributeValueMemberN{Value: strconv.FormatInt(seq, 10)},
+					},
+				})
+				require.NoError(t, err)
+			}
+			for _, limit := range []int{1, 2, 100} {
+				d := mustConnect(t, c.stack, alice, "limit-"+strconv.Itoa(limit))
+				found, pages := 0, 0
+				for more := true; more; pages++ {
+					page, err := d.syncPage(t.Context(), conversation, limit)
+					require.NoError(t, err)
+					require.Less(t, pages, 7, "every page has to move on")
+					found, more = found+len(page.Messages), page.HasMore
+				}
+				require.Equal(t, deleted, d.skipped(conversation))
+				require.Equal(t, 6-len(deleted), found)
+			}
+			sent, err := writer.send(t.Context(), wire.Send{To: alice, Text: "life goes on"})
+			require.NoError(t, err)
+			require.Equal(t, int64(7), sent.Seq)
+			require.NoError(t, writer.sync(t.Context(), conversation))
+			require.Equal(t, deleted, writer.skipped(conversation))
+		})
+	}
+}
+
+// A connection that is gone without a $disconnect, which is best effort, is found
+// out by the push and forgotten, and no other with it.
+func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t)
+	db := dynamotest.Client(t, c.dynamoDB)
+	alice := newUser("alice")
+	phone, laptop := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, alice, "laptop")
+	hourAgo := time.Now().Add(-time.Hour).UnixMilli()
+	gone := []string{
+		fmt.Sprintf("AAAAAAAAAAAAAAA=|tablet|%d", hourAgo),
+		fmt.Sprintf("no-such-id|desk|%d", hourAgo),
+	}
+	_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+		TableName:                 aws.String(tableName(t, db, "Connections")),
+		Key:                       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: alice}},
+		UpdateExpression:          aws.String("ADD conns :c"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberSS{Value: gone}},
+	})
+	require.NoError(t, err)
+	require.Len(t, connections(t, db, alice), 4)
+
+	conversation := exchangeMessages(t, phone, phone, 1)
+	for _, d := range []*device{phone, laptop} {
+		require.NoError(t, d.awaitPushed(t.Context(), conversation, 1, 2))
+	}
+	for _, conn := range awaitConnections(t, db, alice, 2) {
+		require.NotContains(t, gone, conn)
+	}
+	exchangeMessages(t, phone, phone, 1)
+	for _, d := range []*device{phone, laptop} {
+		require.NoError(t, d.awaitPushed(t.Context(), conversation, 3, 4))
+	}
+}
+
+// A device that is connected and never reads fills the buffers on its way until
+// nothing more can be written to it, and is cut off then.
+func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	const n = 350 // of 20 KB: more than any buffer takes
+	c := startCloud(t)
+	db := dynamotest.Client(t, c.dynamoDB)
+	alice, bob := newUser("alice"), newUser("bob")
+	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	connectDeaf(t, c.stack, bob)
+	require.Len(t, connections(t, db, bob), 2)
+	data := []byte(`{"filler":"` + strings.Repeat("x", 20_000) + `"}`)
+	var conversation string
+	for range n {
+		sent, err := a.send(t.Context(), wire.Send{To: bob, MessageType: chat.TypeCustom, Data: data})
+		require.NoError(t, err)
+		conversation = sent.ConversationID
+	}
+	for _, d := range []*device{a, b} {
+		require.NoError(t, d.await(t.Context(), "all pushes", func() bool { return len(d.ledger(conversation).messages) == n }))
+	}
+	awaitConnections(t, db, bob, 1) // the one that does not read is cut off
+}
+
+// connectDeaf opens a connection that nobody reads and that has room for little.
+func connectDeaf(t *testing.T, s stack, user string) {
+	t.Helper()
+	token, err := s.token(t.Context(), user, nil)
+	require.NoError(t, err)
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			err = tcp.SetReadBuffer(4096)
+		}
+		return conn, err
+	}}
+	conn, _, err := shake(t.Context(), s, url.Values{"device": {"deaf"}}, &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: bearer(token),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+}
+
+// connections gives the registered connections of a user.
+func connections(t *testing.T, db *dynamodb.Client, user string) []string {
+	t.Helper()
+	table := tableName(t, db, "Connections")
+	out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{
+		TableName: &table, Key: map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: user}},
+	})
+	require.NoError(t, err)
+	conns, ok := out.Item["conns"].(*types.AttributeValueMemberSS)
+	require.True(t, ok, "%s has connections", user)
+	return conns.Value
+}
+
+// awaitConnections waits until a user has n of them.
+func awaitConnections(t *testing.T, db *dynamodb.Client, user string, n int) []string {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		found := connections(t, db, user)
+		if len(found) == n {
+			return found
+		}
+		require.True(t, time.Now().Before(deadline), "%s still has %v", user, found)
+	}
+}
+
+// A head that makes no sense fails each time the fan-out gets it. Lambda repeats
+// it as often as the template says, which takes most of this test's time, and
+// then passes it over.
+func TestG10_APoisonRecordBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	c := startCloud(t, "-data", data)
+	db := dynamotest.Client(t, c.dynamoDB)
+	table := tableName(t, db, "Conversations")
+	alice, bob := newUser("alice"), newUser("bob")
+	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	conversation := exchangeMessages(t, a, b, 1)
+	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
+
+	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{
+		TableName: &table, Item: map[string]types.AttributeValue{
+			"conversationId": &types.AttributeValueMemberS{Value: "single:poison"},
+			"lastSeq":        &types.AttributeValueMemberS{Value: "many"},
+		},
+	})
+	require.NoError(t, err)
+	exchangeMessages(t, a, b, 1)
+	require.NoError(t, b.sync(t.Context(), conversation), "what is not pushed yet can be pulled")
+	requireDense(t, b.messages(conversation), 4)
+
+	var letters []string
+	require.Eventually(t, func() bool {
+		letters, err = filepath.Glob(filepath.Join(data, "dead-letters", "*.jsonl"))
+		return err == nil && len(letters) == 1
+	}, 2*time.Minute, 20*time.Millisecond)
+	require.NoError(t, b.awaitPushed(t.Context(), conversation, 3, 4))
+	exchangeMessages(t, a, b, 1)
+	require.NoError(t, b.awaitPushed(t.Context(), conversation, 5, 6))
+
+	content, err := os.ReadFile(letters[0])
+	require.NoError(t, err)
+	var letter struct {
+		RequestContext struct {
+			Condition string `json:"condition"`
+		} `json:"requestContext"`
+		Batch struct {
+			Start string `json:"startSequenceNumber"`
+			ARN   string `json:"streamArn"`
+		} `json:"DDBStreamBatchInfo"`
+	}
+	require.NoError(t, json.Unmarshal(content, &letter))
+	require.Equal(t, "RetryAttemptsExhausted", letter.RequestContext.Condition)
+	require.NotEmpty(t, letter.Batch.Start)
+	require.Contains(t, letter.Batch.ARN, table)
+}
+
+// An uncontended send is one transaction and, once its process knows the
+// conversation, reads nothing.
+func TestCost_AnUncontendedSendIsOneTransaction(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	alice, bob := newUser("alice"), newUser("bob")
+	phone := mustConnect(t, c.stack, alice, "phone")
+	send := func() {
+		sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "hi"})
+		require.NoError(t, err)
+		require.NoError(t, phone.awaitPushed(t.Context(), sent.ConversationID, sent.Seq))
+	}
+	// Then the fan-out, too, has seen the conversation, and no function but send
+	// uses these operations.
+	send()
+	transactions, reads := db.count("TransactWriteItems"), db.count("GetItem")
+	for range n {
+		send()
+	}
+	require.Equal(t, n, db.count("TransactWriteItems")-transactions)
+	require.Zero(t, db.count("GetItem")-reads)
+}

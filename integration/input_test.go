@@ -1,0 +1,253 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// All of these go over one socket, which is open in the end.
+func TestBadInputIsRefusedAndTheSocketStaysOpen(t *testing.T) {
+	t.Parallel()
+	alice, bob, mallory := newUser("alice"), newUser("bob"), newUser("mallory")
+	a, d := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, mallory, "phone")
+	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "a secret"})
+	require.NoError(t, err)
+	foreign := sent.ConversationID
+
+	// A good request of each action, to be spoiled field by field.
+	const (
+		send          = `{"action":"send","id":"7","to":"bob","clientMsgId":"1","messageType":"text","text":"hi"}`
+		sync          = `{"action":"sync","id":"7","conversationId":"single:x","afterSeq":0,"limit":10}`
+		history       = `{"action":"history","id":"7","conversationId":"single:x","beforeSeq":5,"limit":10}`
+		changes       = `{"action":"changes","id":"7","syncCursor":0}`
+		conversations = `{"action":"conversations","id":"7","limit":10}`
+		ping          = `{"action":"ping","id":"7"}`
+	)
+	sendInto := func(conversation string) string {
+		return with(without(send, "to"), "conversationId", `"`+conversation+`"`)
+	}
+	tests := []struct {
+		name, frame string
+		code        chat.Code
+		field       string
+	}{
+		{"no JSON", `hello`, chat.UnknownAction, ""},
+		{"half JSON", send[:40], chat.UnknownAction, ""},
+		{"JSON and more", ping + `}`, chat.UnknownAction, ""},
+		{"a JSON array", `[` + send + `]`, chat.UnknownAction, ""},
+		{"a JSON string", `"send"`, chat.UnknownAction, ""},
+		{"a JSON number", `7`, chat.UnknownAction, ""},
+		{"null", `null`, chat.UnknownAction, ""},
+		{"white space", ` `, chat.UnknownAction, ""},
+		{"an empty object", `{}`, chat.BadRequest, "id"},
+		{"no action", without(ping, "action"), chat.UnknownAction, ""},
+		{"an unknown action", with(ping, "action", `"fly"`), chat.UnknownAction, ""},
+		{"an action in capitals", with(ping, "action", `"PING"`), chat.UnknownAction, ""},
+		{"an action that is a number", with(ping, "action", `1`), chat.UnknownAction, ""},
+		{"an action that is an object", with(ping, "action", `{"ping":1}`), chat.UnknownAction, ""},
+		{"a platform route as action", with(ping, "action", `"$connect"`), chat.UnknownAction, ""},
+		{"no id", without(send, "id"), chat.BadRequest, "id"},
+		{"an empty id", with(send, "id", `""`), chat.BadRequest, "id"},
+		{"an id that is a number", with(sync, "id", `7`), chat.BadRequest, "id"},
+		{"an id of 65 characters", with(ping, "id", quoted(65)), chat.BadRequest, "id"},
+
+		{"send to nobody", without(send, "to"), chat.BadRequest, "conversationId"},
+		{"send to both", with(send, "conversationId", `"single:x"`), chat.BadRequest, "to"},
+		{"send to a number", with(send, "to", `5`), chat.BadRequest, "to"},
+		{"send to a control character", with(send, "to", `"a\u0007"`), chat.BadRequest, "to"},
+		{"send to 129 characters", with(send, "to", quoted(129)), chat.BadRequest, "to"},
+		{"send without clientMsgId", without(send, "clientMsgId"), chat.BadRequest, "clientMsgId"},
+		{"send with an empty clientMsgId", with(send, "clientMsgId", `""`), chat.BadRequest, "clientMsgId"},
+		{"send with null as clientMsgId", with(send, "clientMsgId", `null`), chat.BadRequest, "clientMsgId"},
+		{"send with a long clientMsgId", with(send, "clientMsgId", quoted(65)), chat.BadRequest, "clientMsgId"},
+		{"send with a clientMsgId beyond ASCII", with(send, "clientMsgId", `"ü"`), chat.BadRequest, "clientMsgId"},
+		{"send with a clientMsgId that is a number", with(send, "clientMsgId", `1`), chat.BadRequest, "clientMsgId"},
+		{"send without messageType", without(send, "messageType"), chat.BadRequest, "messageType"},
+		{"send of an unknown messageType", with(send, "messageType", `"smell"`), chat.BadRequest, "messageType"},
+		{"send of an event", with(send, "messageType", `"event"`), chat.BadRequest, "messageType"},
+		{"send of a system message", with(send, "messageType", `"system"`), chat.BadRequest, "messageType"},
+		{"send without text", without(send, "text"), chat.BadRequest, "text"},
+		{"send with an empty text", with(send, "text", `""`), chat.BadRequest, "text"},
+		{"send with a text that is a number", with(send, "text", `5`), chat.BadRequest, "text"},
+		{"send with a text that is a list", with(send, "text", `["hi"]`), chat.BadRequest, "text"},
+		{"send of an image without data", with(send, "messageType", `"image"`), chat.BadRequest, "data"},
+		{"send with data that is no object", with(send, "data", `[1]`), chat.BadRequest, "data"},
+		{"send with a replyTo that is a number", with(send, "replyTo", `4`), chat.BadRequest, "replyTo"},
+		{"send with a replyTo without messageId", with(send, "replyTo", `{"seq":1}`), chat.BadRequest, "replyTo"},
+		{"send with a replyTo of a text as seq", with(send, "replyTo", `{"seq":"1","messageId":"x"}`), chat.BadRequest, "replyTo.seq"},
+		{"send with a clientTime that is a text", with(send, "clientTime", `"now"`), chat.BadRequest, "clientTime"},
+		{"send with a negative clientTime", with(send, "clientTime", `-1`), chat.BadRequest, "clientTime"},
+		{"send of 4,001 characters", with(send, "text", quoted(4001)), chat.TooLarge, "text"},
+		{"send of 4,001 Chinese characters", with(send, "text", `"`+strings.Repeat("界", 4001)+`"`), chat.TooLarge, "text"},
+		{"send of more than 24 KB", with(send, "data", `{"x":`+quoted(24*1024)+`}`), chat.TooLarge, ""},
+		{"send to a foreign conversation", sendInto(foreign), chat.NotFound, "conversationId"},
+		{"send to no conversation", sendInto("single:none"), chat.NotFound, "conversationId"},
+		{"send to a system conversation", sendInto("system:order:1"), chat.NotFound, "conversationId"},
+		{"send to what is no conversation id", sendInto("bob"), chat.BadRequest, "conversationId"},
+
+		{"sync of a foreign conversation", with(sync, "conversationId", `"`+foreign+`"`), chat.NotFound, "conversationId"},
+		{"sync of no conversation", sync, chat.NotFound, "conversationId"},
+		{"sync without conversationId", without(sync, "conversationId"), chat.BadRequest, "conversationId"},
+		{"sync of a number", with(sync, "conversationId", `4`), chat.BadRequest, "conversationId"},
+		{"sync without afterSeq", without(sync, "afterSeq"), chat.BadRequest, "afterSeq"},
+		{"sync with a negative afterSeq", with(sync, "afterSeq", `-1`), chat.BadRequest, "afterSeq"},
+		{"sync with half an afterSeq", with(sync, "afterSeq", `0.5`), chat.BadRequest, "afterSeq"},
+		{"sync with a text as afterSeq", with(sync, "afterSeq", `"0"`), chat.BadRequest, "afterSeq"},
+		{"sync with an afterSeq beyond numbers", with(sync, "afterSeq", `9007199254740992`), chat.BadRequest, "afterSeq"},
+		{"sync with limit 0", with(sync, "limit", `0`), chat.BadRequest, "limit"},
+		{"sync with limit 501", with(sync, "limit", `501`), chat.BadRequest, "limit"},
+		{"sync with a limit that is true", with(sync, "limit", `true`), chat.BadRequest, "limit"},
+		{"history of a foreign conversation", with(history, "conversationId", `"`+foreign+`"`), chat.NotFound, "conversationId"},
+		{"history before 0", with(history, "beforeSeq", `0`), chat.BadRequest, "beforeSeq"},
+		{"history with limit 101", with(history, "limit", `101`), chat.BadRequest, "limit"},
+		{"changes without syncCursor", without(changes, "syncCursor"), chat.BadRequest, "syncCursor"},
+		{"changes with a negative syncCursor", with(changes, "syncCursor", `-1`), chat.BadRequest, "syncCursor"},
+		{"conversations with limit 0", with(conversations, "limit", `0`), chat.BadRequest, "limit"},
+		{"conversations with a made-up cursor", with(conversations, "cursor", `"x"`), chat.BadRequest, "cursor"},
+	}
+	for _, tt := range tests {
+		got, err := d.exchange(t.Context(), "7", []byte(tt.frame))
+		require.NoError(t, err, tt.name)
+		require.Equal(t, wire.TypeError, got.Type, "%s: %+v", tt.name, got)
+		require.Equal(t, tt.code, got.Error.Code, "%s: %+v", tt.name, got)
+		require.Equal(t, tt.field, got.Error.Field, "%s: %+v", tt.name, got)
+		require.False(t, got.Error.Retryable, tt.name)
+		require.NotEmpty(t, got.Error.Message, tt.name)
+		requireEcho(t, tt.name, tt.frame, got)
+	}
+	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
+	var list wire.ConversationsPage
+	require.NoError(t, d.do(t.Context(), wire.ActionConversations, nil, &list))
+	require.Empty(t, list.Conversations, "nothing of all that was done")
+}
+
+// requireEcho checks that an answer names its request as far as that has names.
+func requireEcho(t *testing.T, name, frame string, got answer) {
+	t.Helper()
+	var fields map[string]any
+	_ = json.Unmarshal([]byte(frame), &fields) // what is no object has no names
+	if id, _ := fields["id"].(string); id != "" && len(id) <= wire.MaxRequestIDBytes {
+		require.Equal(t, id, got.ID, name)
+	}
+	if action, ok := fields["action"].(string); ok {
+		require.Equal(t, action, got.Action, name)
+	}
+}
+
+// with sets a field of a request, without takes one out.
+func with(frame, field, value string) string {
+	return edit(frame, func(fields map[string]json.RawMessage) { fields[field] = json.RawMessage(value) })
+}
+
+func without(frame, field string) string {
+	return edit(frame, func(fields map[string]json.RawMessage) { delete(fields, field) })
+}
+
+func edit(frame string, change func(map[string]json.RawMessage)) string {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(frame), &fields); err != nil {
+		panic(err) // a mistake in a test
+	}
+	change(fields)
+	edited, err := wire.Encode(fields)
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", frame, err))
+	}
+	return string(edited)
+}
+
+func quoted(n int) string { return `"` + strings.Repeat("x", n) + `"` }
+
+// The limits themselves are allowed, and what is allowed comes through unchanged.
+func TestGoodInputComesThrough(t *testing.T) {
+	t.Parallel()
+	alice, bob := newUser("阿丽思 <&>\u2028"), newUser("bob")
+	a, b := mustConnect(t, shared, alice, "A.b_c-"+strings.Repeat("9", 58)), mustConnect(t, shared, bob, "phone")
+	sends := map[string]wire.Send{
+		"4,000 Chinese characters": {Text: strings.Repeat("界", chat.MaxTextRunes)},
+		"4,000 emoji":              {Text: strings.Repeat("🙂", chat.MaxTextRunes)},
+		"HTML and line ends":       {Text: "<b>&amp;</b>\r\n\t\"\\\u2028 \u0000 $request.body.action"},
+		"data":                     {MessageType: chat.TypeCustom, Data: []byte(`{"b":[1,2.50,null],"a":{"ü":"\u0000"}}`)},
+		"the longest clientMsgId":  {Text: "x", ClientMsgID: strings.Repeat("~", 63) + " "},
+		"a clientTime":             {Text: "x", ClientTime: chat.MaxSeq},
+	}
+	for name, s := range sends {
+		s.To = bob
+		sent, err := a.send(t.Context(), s)
+		require.NoError(t, err, name)
+		require.NoError(t, b.awaitPushed(t.Context(), sent.ConversationID, sent.Seq), name)
+		require.NoError(t, b.sync(t.Context(), sent.ConversationID), name)
+		messages := b.messages(sent.ConversationID)
+		got := messages[len(messages)-1]
+		require.Equal(t, s.Text, got.Text, name)
+		require.Equal(t, s.ClientTime, got.ClientTime, name)
+		require.Equal(t, alice, got.SenderID, name)
+		require.Equal(t, a.name, got.SenderDeviceID, name)
+		if s.Data != nil {
+			require.JSONEq(t, string(s.Data), string(got.Data), name)
+		}
+	}
+}
+
+// API Gateway ends a connection itself for what is no text or too long for it.
+func TestWhatEndsTheSocket(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		kind websocket.MessageType
+		data string
+		want websocket.StatusCode
+	}{
+		"a binary frame":             {websocket.MessageBinary, `{"action":"ping","id":"1"}`, websocket.StatusUnsupportedData},
+		"a frame of more than 32 KB": {websocket.MessageText, strings.Repeat(" ", wire.MaxFrameBytes+1), websocket.StatusMessageTooBig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := mustConnect(t, shared, newUser("alice"), "phone")
+			require.NoError(t, d.conn.Write(t.Context(), tt.kind, []byte(tt.data)))
+			require.NoError(t, d.await(t.Context(), "the end of the socket", func() bool { return d.closeErr != nil }))
+			require.Equal(t, tt.want, websocket.CloseStatus(d.closeErr), "%v", d.closeErr)
+			require.NoError(t, d.reconnect(t.Context()))
+			require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
+		})
+	}
+}
+
+// A message in several frames may be as long as API Gateway takes it; the
+// protocol has a limit of its own.
+func TestAMessageOfManyFrames(t *testing.T) {
+	t.Parallel()
+	d := mustConnect(t, shared, newUser("alice"), "phone")
+	write := func(parts ...string) {
+		w, err := d.conn.Writer(t.Context(), websocket.MessageText)
+		require.NoError(t, err)
+		for _, p := range parts {
+			_, err = w.Write([]byte(p))
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Close())
+	}
+	waiter := make(chan answer, 1)
+	expect := func(id string) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.waiting[id] = waiter
+	}
+	expect("short")
+	write(`{"action":"ping",`, `"id":"short"}`)
+	require.Equal(t, wire.TypeReply, (<-waiter).Type)
+
+	expect("long")
+	filler := strings.Repeat(" ", 20_000)
+	write(`{"action":"ping","id":"long"`, filler, filler, `}`)
+	got := <-waiter
+	require.Equal(t, chat.TooLarge, got.Error.Code, "%+v", got)
+	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
+}

@@ -1,0 +1,100 @@
+// Package integration_test tests Inorder from outside, through the socket alone,
+// as a device would.
+//
+// By default the tests start the local cloud themselves. With INORDER_WS_URL
+// they run against a stack that is up, such as a deployed one, and
+// INORDER_TOKEN_URL says where to get a token for any user (GET with
+// ?user=NAME, answering {"token": …}; by default http://HOST/dev/token). Tests
+// that need more than the socket are skipped then. Every test has users of its
+// own, so all of them run at the same time, and on a stack that is in use.
+package integration_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"inorder/infra/local/child"
+)
+
+// shared is the stack that all tests use but those that need one to themselves.
+var shared stack
+
+// localProgram is the local cloud, built; "" with INORDER_WS_URL.
+var localProgram string
+
+func TestMain(m *testing.M) {
+	child.RunReaper()
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+// run is TestMain with defer. A local cloud that cannot be ended as it should be
+// fails the whole.
+func run(m *testing.M) (code int) {
+	// The tests wait more than they compute.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set("16")
+	}
+	if socket := os.Getenv("INORDER_WS_URL"); socket != "" {
+		tokens, err := tokenURL(socket)
+		if err != nil {
+			return failed(err)
+		}
+		shared = stack{socket: socket, tokens: tokens}
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "inorder-integration-")
+	if err != nil {
+		return failed(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if localProgram, err = buildLocal(dir); err != nil {
+		return failed(err)
+	}
+	cloud, err := launch(context.Background())
+	if err != nil {
+		return failed(err)
+	}
+	defer func() {
+		if err := cloud.stop(); err != nil {
+			code = failed(err)
+		}
+		if code != 0 {
+			fmt.Fprintf(os.Stderr, "What the local cloud had to say, without its info lines:\n%s", cloud.complaints())
+		}
+	}()
+	shared = cloud.stack
+	return m.Run()
+}
+
+func failed(err error) int {
+	fmt.Fprintln(os.Stderr, "integration:", err)
+	return 1
+}
+
+func tokenURL(socket string) (string, error) {
+	if tokens := os.Getenv("INORDER_TOKEN_URL"); tokens != "" {
+		return tokens, nil
+	}
+	u, err := url.Parse(socket)
+	if err != nil {
+		return "", fmt.Errorf("INORDER_WS_URL: %w", err)
+	}
+	return (&url.URL{Scheme: "http", Host: u.Host, Path: "/dev/token"}).String(), nil
+}
+
+func buildLocal(dir string) (string, error) {
+	program := filepath.Join(dir, "local")
+	cmd := exec.Command("go", "build", "-o", program, "./infra/local")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the local cloud: %w\n%s", err, out)
+	}
+	return program, nil
+}

@@ -1,0 +1,353 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// Two people chat in two windows of a real browser, as the README invites to.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	cloud := startCloud(t)
+	windows := openBrowser(t)
+	aliceName, bobName := newUser("alice"), newUser("bob")
+	alice := windows(cloud.page, aliceName)
+	bob := windows(cloud.page, bobName)
+
+	alice.converse(bobName)
+	alice.say("hello bob")
+	alice.awaitTexts("hello bob")
+	bob.await("the new conversation", `document.querySelector("[data-conversation][data-unread='1']") !== null`)
+	require.Contains(t, bob.text("#conversations"), aliceName)
+	bob.click("[data-conversation]")
+	bob.awaitTexts("hello bob")
+	bob.await("that it is read", `document.querySelector("[data-conversation][data-unread='0']") !== null`)
+
+	t.Log("both ways")
+	expected := []string{"hello bob"}
+	for i := range 3 {
+		expected = append(expected, fmt.Sprintf("bob %d", i), fmt.Sprintf("alice %d", i))
+		bob.say(expected[len(expected)-2])
+		alice.awaitTexts(expected[:len(expected)-1]...)
+		alice.say(expected[len(expected)-1])
+		bob.awaitTexts(expected...)
+	}
+	alice.await("that all is sent", allSent)
+	requireSame(t, alice, bob)
+
+	t.Log("both at once")
+	var both []string
+	for i := range 5 {
+		both = append(both, fmt.Sprintf("at once a%d", i), fmt.Sprintf("at once b%d", i))
+		alice.say(both[len(both)-2])
+		bob.say(both[len(both)-1])
+	}
+	total := len(expected) + len(both)
+	alice.awaitCount(total)
+	bob.awaitCount(total)
+	requireSame(t, alice, bob)
+	require.ElementsMatch(t, both, alice.texts()[len(expected):])
+
+	t.Log("bob is away while ten messages come, and writes one himself")
+	before := bob.texts()
+	bob.click("#offline")
+	bob.awaitState("offline")
+	var ten []string
+	for i := range 10 {
+		ten = append(ten, fmt.Sprintf("while you were away %d", i))
+		alice.say(ten[i])
+	}
+	alice.awaitTexts(append(slices.Clone(before), ten...)...)
+	alice.await("that all is sent", allSent)
+	bob.say("from my pocket")
+	last := func(window *window) message { return window.messages()[len(window.messages())-1] }
+	require.Equal(t, message{Sender: bobName, Text: "from my pocket", State: "sending"}, last(bob))
+	require.Equal(t, append(slices.Clone(before), "from my pocket"), bob.texts(), "nothing comes while he is away")
+	bob.record(last(bob).Text)
+	bob.click("#offline")
+	bob.awaitState("online")
+	all := append(append(slices.Clone(before), ten...), "from my pocket")
+	bob.awaitTexts(all...)
+	alice.awaitTexts(all...)
+	bob.await("that all is sent", allSent)
+	require.Equal(t, []string{"sending", "sent"}, bob.recorded())
+	requireSame(t, alice, bob)
+
+	t.Log("a reload keeps everything, also what is not sent yet")
+	bob.click("#offline")
+	bob.awaitState("offline")
+	bob.say("after the reload")
+	bob.awaitKept("after the reload")
+	bob.do(chromedp.Reload())
+	all = append(all, "after the reload")
+	bob.awaitState("online")
+	bob.awaitTexts(all...)
+	alice.awaitTexts(all...)
+	bob.await("that all is sent", allSent)
+	requireSame(t, alice, bob)
+
+	t.Log("alice finds everything in a new window, which is another device")
+	again := windows(cloud.page, aliceName)
+	again.await("the conversation", `document.querySelector("[data-conversation]") !== null`)
+	again.click("[data-conversation]")
+	again.awaitTexts(all...)
+	requireSame(t, again, bob)
+}
+
+// allSent is true when every own message that is shown has been committed.
+const allSent = `document.querySelector("#messages > [data-state='sending'], #messages > [data-state='failed']") === null`
+
+// requireSame checks that two windows show the same messages in the same order,
+// numbered from 1 without a hole, each once.
+func requireSame(t *testing.T, a, b *window) {
+	t.Helper()
+	shared := func(w *window) (list []message) {
+		for _, m := range w.messages() {
+			require.Contains(t, []string{"sent", "delivered", "read", ""}, m.State)
+			m.State = "" // it is for the sender only
+			list = append(list, m)
+		}
+		return list
+	}
+	require.Equal(t, shared(a), shared(b))
+	seen := map[string]bool{}
+	for i, m := range shared(a) {
+		require.Equal(t, i+1, m.Seq)
+		require.False(t, seen[m.ID] || m.ID == "", "%q is there twice", m.Text)
+		seen[m.ID] = true
+	}
+}
+
+// message is a row of the page.
+type message struct {
+	Seq    int    `json:"seq"` // 0 while it is not committed
+	ID     string `json:"id"`  // clientMsgId, once it is committed
+	Sender string `json:"sender"`
+	Text   string `json:"text"`
+	State  string `json:"state"` // of an own message
+}
+
+// window is one browser window, of one user.
+type window struct {
+	t    *testing.T
+	ctx  context.Context
+	user string
+}
+
+// openBrowser starts a browser that ends with the test and returns what opens a
+// window in it. Without a browser the test is skipped, except in CI, where nobody
+// would notice.
+func openBrowser(t *testing.T) func(page, user string) *window {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(findBrowser(t)),
+		chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-component-update", true),
+	)
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // it refuses to run as root with one
+	}
+	allocator, cancelAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	var first context.Context
+	t.Cleanup(func() {
+		defer cancelAllocator()
+		if first == nil {
+			return
+		}
+		// It closes the browser and waits, so that its folder can be removed.
+		if err := chromedp.Cancel(first); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("closing the browser: %v", err)
+		}
+	})
+	return func(page, user string) *window {
+		w := &window{t: t, user: user}
+		if first == nil {
+			first, _ = chromedp.NewContext(allocator)
+			w.ctx = first
+		} else {
+			w.ctx, _ = chromedp.NewContext(first, chromedp.WithNewWindow(true))
+		}
+		// What starts the browser and the window must not be bounded: both would end
+		// with the context.
+		require.NoError(t, chromedp.Do(w.ctx))
+		w.do(chromedp.Navigate(page + "#" + url.Values{"user": {user}}.Encode()))
+		t.Cleanup(w.keepPicture)
+		w.awaitState("online")
+		return w
+	}
+}
+
+func findBrowser(t *testing.T) string {
+	t.Helper()
+	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	missing := "none of " + strings.Join(names, ", ") + " is on PATH; install one to test the page"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+	return ""
+}
+
+// keepPicture leaves a picture of a window in which something went wrong; see the
+// -artifacts flag of go test.
+func (w *window) keepPicture() {
+	if !w.t.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		w.t.Logf("taking a picture of %s's window: %v", w.user, err)
+		return
+	}
+	file := filepath.Join(w.t.ArtifactDir(), w.user+".png")
+	if err := os.WriteFile(file, picture, 0o600); err != nil {
+		w.t.Logf("keeping a picture of %s's window: %v", w.user, err)
+	}
+}
+
+// do runs steps, which have to succeed within the time a test has patience for.
+func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	require.NoError(w.t, chromedp.Do(ctx, steps...), "in %s's window", w.user)
+}
+
+// evaluate gives the value of an expression in the page, or of its promise.
+func evaluate[T any](w *window, expression string) T {
+	w.t.Helper()
+	value, err := tryEvaluate[T](w, expression)
+	require.NoError(w.t, err, "in %s's window", w.user)
+	return value
+}
+
+func tryEvaluate[T any](w *window, expression string) (T, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+// await asks again and again: the page's Content-Security-Policy has no room for
+// the functions with which the browser itself could wait.
+func (w *window) await(what, condition string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		holds, err := tryEvaluate[bool](w, condition)
+		if holds {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.FailNow(w.t, "the page does not get there", "%s's window waits for %s (%v)", w.user, what, err)
+		}
+	}
+}
+
+func (w *window) awaitState(state string) {
+	w.t.Helper()
+	w.await("being "+state, fmt.Sprintf(`document.getElementById("app").dataset.connection === %q`, state))
+}
+
+func (w *window) awaitCount(count int) {
+	w.t.Helper()
+	w.await(fmt.Sprintf("%d committed messages", count), fmt.Sprintf(`document.querySelectorAll("#messages > [data-seq]").length === %d`, count))
+}
+
+func (w *window) awaitTexts(texts ...string) {
+	w.t.Helper()
+	w.awaitCount(len(texts))
+	require.Equal(w.t, texts, w.texts(), "in %s's window", w.user)
+}
+
+func (w *window) click(selector string) {
+	w.t.Helper()
+	w.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+func (w *window) text(selector string) string {
+	w.t.Helper()
+	return evaluate[string](w, fmt.Sprintf("document.querySelector(%q).textContent", selector))
+}
+
+// converse starts a conversation with another user.
+func (w *window) converse(user string) {
+	w.t.Helper()
+	w.do(chromedp.SendKeys(chromedp.CSS("#to"), user), chromedp.Click(chromedp.CSS("#start")))
+}
+
+// say types a message and sends it with the Enter key.
+func (w *window) say(text string) {
+	w.t.Helper()
+	w.do(chromedp.SendKeys(chromedp.CSS("#text"), text+kb.Enter))
+}
+
+// awaitKept waits until the browser has stored a message that is still to be sent.
+func (w *window) awaitKept(text string) {
+	w.t.Helper()
+	w.await(fmt.Sprintf("%q being stored", text), fmt.Sprintf(`import("/store.js").then(async ({ IndexedDBStore }) => {
+		const store = await IndexedDBStore.open(%q, document.getElementById("device").textContent);
+		const { outbox } = await store.load();
+		store.close();
+		return outbox.some(({ text }) => text === %q);
+	})`, w.user, text))
+}
+
+func (w *window) messages() []message {
+	w.t.Helper()
+	return evaluate[[]message](w, `[...document.querySelectorAll("#messages > *")].map((row) => ({
+		seq: Number(row.dataset.seq ?? 0),
+		id: row.dataset.seq ? row.dataset.clientMsgId : "",
+		sender: row.querySelector(".sender").textContent,
+		text: row.querySelector(".text").textContent,
+		state: row.dataset.state ?? "",
+	}))`)
+}
+
+func (w *window) texts() []string {
+	w.t.Helper()
+	var texts []string
+	for _, m := range w.messages() {
+		texts = append(texts, m.Text)
+	}
+	return texts
+}
+
+// record notes the states that a message goes through from now on.
+func (w *window) record(text string) {
+	w.t.Helper()
+	found := evaluate[bool](w, fmt.Sprintf(`(() => {
+		const row = [...document.querySelectorAll("#messages > *")].find((row) => row.querySelector(".text").textContent === %q);
+		if (!row) return false;
+		window.states = [row.dataset.state];
+		new MutationObserver(() => {
+			if (window.states.at(-1) !== row.dataset.state) window.states.push(row.dataset.state);
+		}).observe(row, { attributeFilter: ["data-state"] });
+		return true;
+	})()`, text))
+	require.True(w.t, found, "%s's window does not show %q", w.user, text)
+}
+
+func (w *window) recorded() []string {
+	w.t.Helper()
+	return evaluate[[]string](w, "window.states")
+}
