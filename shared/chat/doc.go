@@ -11,7 +11,8 @@
 //
 //	                          owner  admin  member
 //	send, reply                yes    yes    yes
-//	recall, edit own           yes    yes    yes    within the window
+//	recall own                 yes    yes    yes    the owner and admins at any time, others within the window
+//	edit own                   yes    yes    yes    within the window
 //	recall another's           yes    yes*   no     at any time
 //	add members                yes    yes    no
 //	remove members             yes    yes*   no

@@ -14,6 +14,7 @@ import (
 const (
 	MaxTextRunes    = 4000      // runes, not bytes: 4,000 Chinese characters pass
 	MaxMessageBytes = 24 * 1024 // of its JSON, so that any message fits a frame of 32 KB
+	MaxEdits        = 96        // of one message: a recall takes the content out of each event of an edit, and a transaction has 100 items
 	MaxSeq          = 1<<53 - 1 // the largest whole number every JSON reader keeps exact
 )
 

@@ -128,19 +128,17 @@ func (s *Store) Line(ctx context.Context, userID, conversationID string) (Line, 
 
 // groupChange commits an event of a group. may is the right it takes, and change
 // what it does.
-func (s *Store) groupChange(ctx context.Context, r Request, conversationID string, e chat.Event, may chat.Action,
-	change func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error),
-) (Receipt, error) {
+func (s *Store) groupChange(ctx context.Context, r Request, conversationID string, e chat.Event, may chat.Action, change changeFunc) (Receipt, error) {
 	return s.commit(ctx, write{
 		message: s.event(r, conversationID, e),
-		change: func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
 			if head.Kind != chat.Group {
-				return effect{}, chat.FieldErrorf(chat.Forbidden, "conversationId", "this is no group")
+				return nil, chat.FieldErrorf(chat.Forbidden, "conversationId", "this is no group")
 			}
 			if !self.Role.May(may, chat.Plain) {
-				return effect{}, chat.Errorf(chat.Forbidden, "your role is %s, which may not %s", self.Role, may)
+				return nil, chat.Errorf(chat.Forbidden, "your role is %s, which may not %s", self.Role, may)
 			}
-			return change(ctx, head, self, m)
+			return change(ctx, head, self)
 		},
 	})
 }
@@ -156,60 +154,59 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 		return Receipt{}, err
 	}
 	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
 		if head.MemberCount+len(userIDs) > chat.MaxGroupMembers {
-			return effect{}, &chat.Error{
+			return nil, &chat.Error{
 				Code: chat.Limit, Field: "members", Details: map[string]any{"max": chat.MaxGroupMembers},
 				Message: fmt.Sprintf("a group has at most %d members", chat.MaxGroupMembers),
 			}
 		}
 		present, err := s.membersAmong(ctx, conversationID, userIDs)
 		if err != nil {
-			return effect{}, err
+			return nil, err
 		}
 		if len(present) > 0 {
-			return effect{}, membersError("already a member", slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
+			return nil, membersError("already a member", slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
 				return present[id].UserID == ""
 			}))
 		}
-		items, err := s.joining(ctx, head, userIDs, m)
-		return effect{items: items, roster: true, members: len(userIDs)}, err
+		return s.joining(ctx, conversationID, userIDs)
 	})
 }
 
-// joining gives the roster and inbox items of users who join with this message.
+// joining plans that users join with a message.
 //
-// It and what follows make each write conditional on what was read, beside the
+// It and what follows make the writes conditional on what was read, beside the
 // head: reads that are not part of a transaction can show a head from after a
-// change of the roster with a roster or an inbox from before it.
-func (s *Store) joining(ctx context.Context, head chat.Conversation, userIDs []string, m *chat.Message) ([]types.TransactWriteItem, error) {
-	former, err := s.inboxesOf(ctx, head.ConversationID, userIDs)
+// change of the roster with a roster or an inbox from before it. Whose inbox is
+// as read is no member.
+func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string) (plan, error) {
+	former, err := s.inboxesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
 	}
-	var items []types.TransactWriteItem
-	for _, id := range userIDs {
-		line, wasMember := former[id]
-		joinSeq := m.Seq
-		if head.Visibility == chat.VisibleAll && !wasMember {
-			joinSeq = 1
+	return func(head chat.Conversation, m *chat.Message) (effect, error) {
+		out := effect{roster: true, members: len(userIDs)}
+		for _, id := range userIDs {
+			line, wasMember := former[id]
+			joinSeq := m.Seq
+			if head.Visibility == chat.VisibleAll && !wasMember {
+				joinSeq = 1
+			}
+			member, err := marshal(chat.Member{
+				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedAt: m.ServerTime,
+			})
+			if err != nil {
+				return effect{}, err
+			}
+			inbox, err := s.joinInbox(line, wasMember, id, conversationID, joinSeq, m.Seq)
+			if err != nil {
+				return effect{}, err
+			}
+			out.items = append(out.items, types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Members, Item: member}}, inbox)
 		}
-		member, err := marshal(chat.Member{
-			ConversationID: head.ConversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedAt: m.ServerTime,
-		})
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, types.TransactWriteItem{Put: &types.Put{
-			TableName: &s.tables.Members, Item: member, ConditionExpression: aws.String("attribute_not_exists(userId)"),
-		}})
-		inbox, err := s.joinInbox(line, wasMember, id, head.ConversationID, joinSeq, m.Seq)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, inbox)
-	}
-	return items, nil
+		return out, nil
+	}, nil
 }
 
 // joinInbox gives the inbox item of one who joins. What was there before counts
@@ -258,27 +255,25 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "members", "to go yourself, use leave")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Removed: userIDs}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member) (plan, error) {
 		present, err := s.membersAmong(ctx, conversationID, userIDs)
 		if err != nil {
-			return effect{}, err
+			return nil, err
 		}
 		var absent []string
-		out := effect{roster: true, members: -len(userIDs)}
 		for _, id := range userIDs {
 			target, ok := present[id]
 			switch {
 			case !ok:
 				absent = append(absent, id)
 			case !self.Role.May(chat.ActRemove, target.Role):
-				return effect{}, chat.FieldErrorf(chat.Forbidden, "members", "your role is %s, which may not remove %s, who is %s", self.Role, id, target.Role)
+				return nil, chat.FieldErrorf(chat.Forbidden, "members", "your role is %s, which may not remove %s, who is %s", self.Role, id, target.Role)
 			}
 		}
 		if len(absent) > 0 {
-			return effect{}, membersError("no member", absent)
+			return nil, membersError("no member", absent)
 		}
-		out.items, err = s.leaving(head, userIDs, m)
-		return out, err
+		return s.leaving(userIDs), nil
 	})
 }
 
@@ -286,33 +281,32 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 // chat.Successor; one whose last member leaves is dissolved.
 func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
-		items, err := s.leaving(head, []string{r.UserID}, m)
-		if err != nil {
-			return effect{}, err
-		}
-		out := effect{roster: true, members: -1, items: items}
+	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
+		leave := s.leaving([]string{r.UserID})
 		if self.Role != chat.Owner {
-			return out, nil
+			return leave, nil
 		}
 		roster, err := s.Roster(ctx, conversationID)
 		if err != nil {
-			return effect{}, err
+			return nil, err
 		}
 		if len(roster) != head.MemberCount {
-			return effect{}, errUnsettled // who is not seen yet must not be passed over
+			return nil, errUnsettled // who is not seen yet must not be passed over
 		}
 		next, ok := chat.Successor(roster, r.UserID)
-		if !ok {
-			out.state = chat.StateDissolved
-			return out, nil
-		}
-		event := *m.Event // the request's own stays as it is, for the next attempt
-		event.Owner = next.UserID
-		m.Event = &event
-		out.owner = next.UserID
-		out.items = append(out.items, s.setRole(next, chat.Owner))
-		return out, nil
+		return func(head chat.Conversation, m *chat.Message) (effect, error) {
+			out, err := leave(head, m)
+			if !ok {
+				out.state = chat.StateDissolved
+				return out, err
+			}
+			event := *m.Event // the request's own stays as it is, for the next attempt
+			event.Owner = next.UserID
+			m.Event = &event
+			out.owner = next.UserID
+			out.items = append(out.items, s.setRole(next, chat.Owner))
+			return out, err
+		}, nil
 	})
 }
 
@@ -332,22 +326,27 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 	if role == chat.Owner {
 		e.Owner = userID
 	}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member, _ *chat.Message) (effect, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member) (plan, error) {
 		present, err := s.membersAmong(ctx, conversationID, []string{userID})
 		if err != nil {
-			return effect{}, err
+			return nil, err
 		}
 		member, ok := present[userID]
 		if !ok {
-			return effect{}, membersError("no member", []string{userID})
+			return nil, membersError("no member", []string{userID})
 		}
 		out := effect{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
 		if role == chat.Owner {
 			out.owner = userID
 			out.items = append(out.items, s.setRole(self, chat.Admin))
 		}
-		return out, nil
+		return always(out), nil
 	})
+}
+
+// always plans the same effect whatever the seq.
+func always(e effect) plan {
+	return func(chat.Conversation, *chat.Message) (effect, error) { return e, nil }
 }
 
 // SetTitle renames a group.
@@ -356,8 +355,8 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 		return Receipt{}, err
 	}
 	e := chat.Event{Kind: chat.EventTitle, Title: title}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member, *chat.Message) (effect, error) {
-		return effect{title: title}, nil
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member) (plan, error) {
+		return always(effect{title: title}), nil
 	})
 }
 
@@ -365,40 +364,42 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 // any more.
 func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventDissolve}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member, *chat.Message) (effect, error) {
-		return effect{state: chat.StateDissolved}, nil
+	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (plan, error) {
+		return always(effect{state: chat.StateDissolved}), nil
 	})
 }
 
-// leaving gives the writes that end memberships with this message. With each
-// goes the head as it then is: what becomes of the group later is not for those
-// who left.
-func (s *Store) leaving(head chat.Conversation, userIDs []string, m *chat.Message) ([]types.TransactWriteItem, error) {
-	head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
-	head.MembersVersion++
-	head.MemberCount -= len(userIDs)
-	last, err := marshal(head)
-	if err != nil {
-		return nil, err
+// leaving plans that memberships end with a message. The head as it then is goes
+// into each one's inbox: what becomes of the group later is not for those who
+// left.
+func (s *Store) leaving(userIDs []string) plan {
+	return func(head chat.Conversation, m *chat.Message) (effect, error) {
+		out := effect{roster: true, members: -len(userIDs)}
+		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
+		head.MembersVersion++
+		head.MemberCount -= len(userIDs)
+		last, err := marshal(head)
+		if err != nil {
+			return effect{}, err
+		}
+		for _, id := range userIDs {
+			out.items = append(out.items,
+				types.TransactWriteItem{Delete: &types.Delete{
+					TableName:           &s.tables.Members,
+					Key:                 memberKey(head.ConversationID, id),
+					ConditionExpression: aws.String("attribute_exists(userId)"),
+				}},
+				types.TransactWriteItem{Update: &types.Update{
+					TableName:        &s.tables.Inboxes,
+					Key:              inboxKey(id, head.ConversationID),
+					UpdateExpression: aws.String("SET leftSeq = :left, leftHead = :head"),
+					ExpressionAttributeValues: item{
+						":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
+					},
+				}})
+		}
+		return out, nil
 	}
-	items := make([]types.TransactWriteItem, 0, 2*len(userIDs))
-	for _, id := range userIDs {
-		items = append(items,
-			types.TransactWriteItem{Delete: &types.Delete{
-				TableName:           &s.tables.Members,
-				Key:                 memberKey(head.ConversationID, id),
-				ConditionExpression: aws.String("attribute_exists(userId)"),
-			}},
-			types.TransactWriteItem{Update: &types.Update{
-				TableName:        &s.tables.Inboxes,
-				Key:              inboxKey(id, head.ConversationID),
-				UpdateExpression: aws.String("SET leftSeq = :left, leftHead = :head"),
-				ExpressionAttributeValues: item{
-					":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
-				},
-			}})
-	}
-	return items, nil
 }
 
 // setRole changes a member's role, if it is still as read.

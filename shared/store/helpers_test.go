@@ -129,3 +129,8 @@ func requireCode(t require.TestingT, code chat.Code, err error, about ...any) *c
 	require.Equal(t, code, refusal.Code, about...)
 	return refusal
 }
+
+// contextOf is for checks that run under rapid, whose T is no testing.TB.
+func contextOf() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 10*time.Second)
+}

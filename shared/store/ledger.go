@@ -53,7 +53,7 @@ func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt,
 		w.create = singleOf(m, to)
 	}
 	if m.ReplyTo != nil {
-		w.change = s.replyTo
+		w.change = s.replyTo(m)
 	}
 	return s.commit(ctx, w)
 }
@@ -68,9 +68,11 @@ func (s *Store) stamp(m chat.Message) chat.Message {
 }
 
 // replyTo checks that the message answered exists and that the sender sees it.
-func (s *Store) replyTo(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
-	_, err := s.target(ctx, m.SenderID, head, m.ReplyTo.Seq, m.ReplyTo.MessageID, "replyTo")
-	return effect{}, err
+func (s *Store) replyTo(m chat.Message) changeFunc {
+	return func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		_, err := s.target(ctx, m.SenderID, head, m.ReplyTo.Seq, m.ReplyTo.MessageID, "replyTo")
+		return nothingElse, err
+	}
 }
 
 // write is one message on its way into the ledger.
@@ -82,16 +84,25 @@ type write struct {
 	// create says what to make if there is no such conversation; nil: nothing.
 	create *creation
 
-	// change says what else the message does, and refuses what the sender may
-	// not do; nil for a plain message. It sees the head and the sender's roster
-	// item that the transaction is conditional on, may complete the message
-	// (whose seq is set), and runs anew with each attempt.
-	change func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error)
+	change changeFunc // nil for a plain message
 
 	// trusted writes come from the product itself: no membership is asked for,
 	// and system conversations are written by nothing else.
 	trusted bool
 }
+
+// changeFunc reads what a message is to change and refuses what the sender may
+// not do. It sees the head and the sender's roster item that the transaction is
+// conditional on.
+type changeFunc func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error)
+
+// plan gives the effect of a message whose seq is set, and may complete the
+// message. It reads nothing and holds for every head with the same roster, so
+// that a change that was outrun by a message is tried again without delay: a
+// member who never stops sending could otherwise not be removed.
+type plan func(head chat.Conversation, m *chat.Message) (effect, error)
+
+func nothingElse(chat.Conversation, *chat.Message) (effect, error) { return effect{}, nil }
 
 // effect is what a message changes beside the ledger, in the same transaction.
 type effect struct {
@@ -146,15 +157,16 @@ func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
 	}
 	read := false // whether the head was read for this attempt
+	atOnce := 0   // attempts since then that did not wait
 	for attempt := 1; ; attempt++ {
 		if !known {
 			var err error
 			if at, err = s.look(ctx, w); err != nil {
 				return s.refuse(ctx, w, attempt-1, err)
 			}
-			read = true
+			read, atOnce = true, 0
 		}
-		result, err := s.attempt(ctx, w, at)
+		result, err := s.attempt(ctx, w, &at)
 		switch {
 		case err != nil:
 			return s.refuse(ctx, w, attempt-1, err)
@@ -163,6 +175,10 @@ func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 			return *result.receipt, nil
 		case result.err != nil:
 			return Receipt{}, result.err
+		case result.head != nil && w.message.Event != nil && at.sameRoster(*result.head) && atOnce < maxAtOnce:
+			at.head, known = *result.head, true
+			atOnce++
+			continue
 		case result.head != nil && !read:
 			// What this process remembered was stale. The failed condition brought
 			// the head as it is, so the next attempt needs no read and no wait.
@@ -181,12 +197,11 @@ func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 
 // attempt prepares the write for this place and tries it once. The error is a
 // refusal, or a failure to read what the change needs.
-func (s *Store) attempt(ctx context.Context, w write, at place) (outcome, error) {
+func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error) {
 	w.message.Seq = at.head.LastSeq + 1
-	var e effect
-	if w.change != nil {
+	if w.change != nil && at.plan == nil {
 		var err error
-		e, err = w.change(ctx, at.head, at.self, &w.message)
+		at.plan, err = w.change(ctx, at.head, at.self)
 		if errors.Is(err, errUnsettled) {
 			return outcome{cause: err}, nil
 		}
@@ -194,19 +209,38 @@ func (s *Store) attempt(ctx context.Context, w write, at place) (outcome, error)
 			return outcome{}, err
 		}
 	}
+	var e effect
+	if at.plan != nil {
+		var err error
+		if e, err = at.plan(at.head, &w.message); err != nil {
+			return outcome{}, err
+		}
+	}
 	return s.try(ctx, w, at.head, e), nil
 }
 
-// place is where a message is written: the head, and the sender's roster item
-// where it was needed. A head with LastSeq 0 is to be created.
+// maxAtOnce is how many attempts in a row a change is repeated without a wait.
+// Messages wait: if all their senders did not, none would get on.
+const maxAtOnce = 8
+
+// place is where a message is written: the head, the sender's roster item where
+// it was needed, and what the message changes there. A head with LastSeq 0 is to
+// be created.
 type place struct {
 	head chat.Conversation
 	self chat.Member
+	plan plan
+}
+
+// sameRoster reports whether only messages came between the place and this head.
+func (p place) sameRoster(head chat.Conversation) bool {
+	return p.head.LastSeq != 0 && p.head.MembersVersion == head.MembersVersion && head.State == chat.Active
 }
 
 // errUnsettled is how a change says that what it read does not fit the head: a
-// transaction is being applied. The whole attempt is made anew.
-var errUnsettled = errors.New("the roster is being changed right now")
+// transaction is being applied, or came in between. The whole attempt is made
+// anew.
+var errUnsettled = errors.New("the conversation is being changed right now")
 
 // look reads the head and checks the sender's right to write.
 func (s *Store) look(ctx context.Context, w write) (place, error) {
@@ -323,7 +357,7 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		return settled.receipt, nil
 	}
 	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
-		if ctx.Err() != nil || isThrottle(refusal) {
+		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || isThrottle(refusal) {
 			return Receipt{}, busy(w.message.ConversationID, attempts, refusal)
 		}
 		return Receipt{}, refusal

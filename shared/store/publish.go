@@ -55,21 +55,21 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 		for _, id := range p.Recipients {
 			w.create.members = append(w.create.members, newMember{userID: id, role: chat.Plain})
 		}
-		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
+		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
 			if head.LastSeq == 0 {
-				return effect{}, nil // created with them
+				return nothingElse, nil // created with them
 			}
-			return s.newRecipients(ctx, head, p.Recipients, m)
+			return s.newRecipients(ctx, head.ConversationID, p.Recipients)
 		}
 	}
 	return s.commit(ctx, w)
 }
 
 // newRecipients adds those who do not read the conversation yet.
-func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string, m *chat.Message) (effect, error) {
-	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
+func (s *Store) newRecipients(ctx context.Context, conversationID string, userIDs []string) (plan, error) {
+	present, err := s.membersAmong(ctx, conversationID, userIDs)
 	if err != nil {
-		return effect{}, err
+		return nil, err
 	}
 	var added []string
 	for _, id := range userIDs {
@@ -78,8 +78,7 @@ func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userI
 		}
 	}
 	if len(added) == 0 {
-		return effect{}, nil
+		return nothingElse, nil
 	}
-	items, err := s.joining(ctx, head, added, m)
-	return effect{items: items, roster: true, members: len(added)}, err
+	return s.joining(ctx, conversationID, added)
 }

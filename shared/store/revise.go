@@ -36,33 +36,35 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 	e := chat.Event{Kind: chat.EventRecall, TargetSeq: t.Seq, TargetMessageID: t.MessageID}
 	return s.commit(ctx, write{
 		message: s.event(r, t.ConversationID, e),
-		change: func(ctx context.Context, head chat.Conversation, self chat.Member, m *chat.Message) (effect, error) {
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
 			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
 			if err != nil {
-				return effect{}, err
+				return nil, err
 			}
 			if by := target.RecalledBy; by != nil {
-				return effect{}, &settledError{Receipt{
+				return nil, &settledError{Receipt{
 					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime,
 				}}
 			}
 			if err := s.mayRecall(ctx, r, head, self, target, window); err != nil {
-				return effect{}, err
+				return nil, err
 			}
-			version := target.Version + 1
-			m.Event = withVersion(m.Event, version)
-			by, err := marshal(recalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
-			if err != nil {
-				return effect{}, err
+			if n := len(target.Edits); n > 0 && target.Edits[n-1] > head.LastSeq {
+				return nil, errUnsettled // edited since the head was read
 			}
-			items, err := s.recallEdits(ctx, target)
-			return effect{items: append(items, s.reviseTarget(target,
-				"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
-				item{
-					":status": str(string(chat.Recalled)),
-					":next":   num(version),
-					":by":     &types.AttributeValueMemberM{Value: by},
-				}))}, err
+			edits, err := s.recallEdits(ctx, target)
+			return func(_ chat.Conversation, m *chat.Message) (effect, error) {
+				version := target.Version + 1
+				m.Event = withVersion(m.Event, version)
+				by, err := marshal(recalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
+				return effect{items: append(slices.Clip(edits), s.reviseTarget(target,
+					"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
+					item{
+						":status": str(string(chat.Recalled)),
+						":next":   num(version),
+						":by":     &types.AttributeValueMemberM{Value: by},
+					}))}, err
+			}, err
 		},
 	})
 }
@@ -130,34 +132,41 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 	event.Text, event.Data = edited.Text, edited.Data
 	return s.commit(ctx, write{
 		message: event,
-		change: func(ctx context.Context, head chat.Conversation, _ chat.Member, m *chat.Message) (effect, error) {
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
 			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
 			if err != nil {
-				return effect{}, err
+				return nil, err
 			}
 			if err := s.mayEdit(r, target, edited, window); err != nil {
-				return effect{}, err
+				return nil, err
 			}
-			set, remove := "SET #version = :next, edits = list_append(if_not_exists(edits, :none), :event)", ""
-			values := item{
-				":next":  num(target.Version + 1),
-				":none":  &types.AttributeValueMemberL{Value: []types.AttributeValue{}},
-				":event": &types.AttributeValueMemberL{Value: []types.AttributeValue{num(m.Seq)}},
-			}
-			for name, value := range map[string]string{"text": edited.Text, "data": string(edited.Data)} {
-				if value == "" {
-					remove += ", #" + name
-					continue
-				}
-				set += ", #" + name + " = :" + name
-				values[":"+name] = str(value)
-			}
-			if remove != "" {
-				set += " REMOVE " + remove[len(", "):]
-			}
-			return effect{items: []types.TransactWriteItem{s.reviseTarget(target, set, values)}}, nil
+			return func(_ chat.Conversation, m *chat.Message) (effect, error) {
+				return effect{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}, nil
+			}, nil
 		},
 	})
+}
+
+// editTarget changes a message's content and notes the event that did.
+func (s *Store) editTarget(target messageItem, edited Edited, eventSeq int64) types.TransactWriteItem {
+	set, remove := "SET #version = :next, edits = list_append(if_not_exists(edits, :none), :event)", ""
+	values := item{
+		":next":  num(target.Version + 1),
+		":none":  &types.AttributeValueMemberL{Value: []types.AttributeValue{}},
+		":event": &types.AttributeValueMemberL{Value: []types.AttributeValue{num(eventSeq)}},
+	}
+	for name, value := range map[string]string{"text": edited.Text, "data": string(edited.Data)} {
+		if value == "" {
+			remove += ", #" + name
+			continue
+		}
+		set += ", #" + name + " = :" + name
+		values[":"+name] = str(value)
+	}
+	if remove != "" {
+		set += " REMOVE " + remove[len(", "):]
+	}
+	return s.reviseTarget(target, set, values)
 }
 
 func (s *Store) mayEdit(r Request, target messageItem, edited Edited, window time.Duration) error {

@@ -80,6 +80,7 @@ const (
 	dropped           // the request never arrives: failed, not applied
 	unanswered        // the answer never arrives: failed, yet applied
 	conflicting       // refused: a transaction is at work on the item
+	hanging           // nothing comes until the caller gives up
 )
 
 const conflictAnswer = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"Transaction is ongoing for the item"}`
@@ -104,6 +105,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch f {
 	case dropped:
 		return nil, errWire
+	case hanging:
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	case conflicting:
 		return &http.Response{
 			StatusCode: http.StatusBadRequest, Request: r, Body: io.NopCloser(strings.NewReader(conflictAnswer)),

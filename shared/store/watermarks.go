@@ -40,16 +40,17 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 	}
 	want = want.upTo(head.LastSeq)
 	// Most receipts come in order and raise what is there: one write, no read.
-	set, condition := "SET deliveredSeq = :d", "deliveredSeq < :d"
+	const member = "attribute_not_exists(leftSeq) AND "
+	set, condition := "SET deliveredSeq = :d", member+"deliveredSeq < :d"
 	values := item{":d": num(want.DeliveredSeq)}
 	if want.ReadSeq > 0 {
 		set += ", readSeq = :r"
-		condition = "deliveredSeq <= :d AND readSeq < :r"
+		condition = member + "deliveredSeq <= :d AND readSeq < :r"
 		values[":r"] = num(want.ReadSeq)
 	}
 	next := want
 	for {
-		old, done, err := s.updateLine(ctx, userID, conversationID, set, "attribute_not_exists(leftSeq) AND "+condition, values)
+		old, done, err := s.updateLine(ctx, userID, conversationID, set, condition, values)
 		if err != nil {
 			return Acked{}, err
 		}
@@ -61,10 +62,14 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 		if next == before {
 			return Acked{Watermarks: before, Before: before, Head: head}, nil
 		}
-		set, condition = "SET deliveredSeq = :d, readSeq = :r", "deliveredSeq = :od AND readSeq = :or"
+		set, condition = "SET deliveredSeq = :d, readSeq = :r", member+"deliveredSeq = :od AND readSeq = :or"
 		values = item{
 			":d": num(next.DeliveredSeq), ":r": num(next.ReadSeq),
 			":od": num(before.DeliveredSeq), ":or": num(before.ReadSeq),
+		}
+		if old.LeftSeq != 0 {
+			condition = "leftSeq = :left AND deliveredSeq = :od AND readSeq = :or"
+			values[":left"] = num(old.LeftSeq)
 		}
 	}
 }

@@ -1,0 +1,192 @@
+package store_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+func headsOf(conversations []chat.Conversation) map[string]int64 {
+	heads := map[string]int64{}
+	for _, c := range conversations {
+		heads[c.ConversationID] = c.LastSeq
+	}
+	return heads
+}
+
+// Of large conversations a device gets the heads, whatever its cursor is.
+func TestChangesGiveTheHeadsOfLargeConversations(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	ids := c.lines("bob", 4)
+	changes := func(cursor int64) store.Changed {
+		t.Helper()
+		changed, err := s.Changes(ctx, "bob", cursor, 50)
+		require.NoError(t, err)
+		return changed
+	}
+	// Enlisted before anything raised the sync head, and again.
+	for range 2 {
+		require.NoError(t, s.Enlist(ctx, "bob", ids[0]))
+	}
+	require.NoError(t, s.Enlist(ctx, "bob", ids[1]))
+	begin := changes(0)
+	require.True(t, begin.Full)
+	require.Len(t, begin.Lines, 4, "the sync head is no conversation")
+	require.Equal(t, map[string]int64{ids[0]: 1, ids[1]: 2}, headsOf(begin.Heads))
+
+	cursor := raise(t, s, "bob", ids[2:3])
+	got := changes(cursor)
+	require.False(t, got.Full)
+	require.Empty(t, got.Lines)
+	require.Equal(t, map[string]int64{ids[0]: 1, ids[1]: 2}, headsOf(got.Heads))
+	setLastSeq(c, ids[0], 7)
+	require.Equal(t, map[string]int64{ids[0]: 7, ids[1]: 2}, headsOf(changes(cursor).Heads), "the head as it is now")
+
+	require.NoError(t, s.Delist(ctx, "bob", ids[0]))
+	require.Equal(t, map[string]int64{ids[1]: 2}, headsOf(changes(cursor).Heads))
+	for range 2 {
+		require.NoError(t, s.Delist(ctx, "bob", ids[1]))
+	}
+	require.Empty(t, changes(cursor).Heads)
+	require.NoError(t, s.Delist(ctx, "nobody", ids[1]))
+	lines, _, err := s.List(ctx, "nobody", "", 10)
+	require.NoError(t, err)
+	require.Empty(t, lines)
+
+	// The list survives the eviction of recent conversations.
+	require.NoError(t, s.Enlist(ctx, "bob", ids[3]))
+	for i := range 40 {
+		raise(t, s, "bob", []string{fmt.Sprint("group:x", i)})
+	}
+	full := changes(cursor)
+	require.True(t, full.Full)
+	require.Equal(t, map[string]int64{ids[3]: 4}, headsOf(full.Heads))
+}
+
+// setLastSeq sets a head's last seq.
+func setLastSeq(c *cloud, id string, lastSeq int64) {
+	c.put(c.tables.Conversations, map[string]any{
+		"conversationId": id, "kind": "group", "lastSeq": lastSeq, "membersVersion": 1, "state": "active",
+	})
+}
+
+// More large conversations than one BatchGetItem takes.
+func TestChangesGiveManyHeads(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	ids := c.lines("bob", 120)
+	for _, id := range ids {
+		require.NoError(t, s.Enlist(t.Context(), "bob", id))
+	}
+	_, n := w.since(0)
+	changed, err := s.Changes(t.Context(), "bob", 0, 50)
+	require.NoError(t, err)
+	require.Len(t, headsOf(changed.Heads), 120)
+	calls, _ := w.since(n)
+	require.Equal(t, []string{"GetItem", "BatchGetItem", "BatchGetItem"}, calls[:3])
+}
+
+// After a change of the roster a device that asks finds the conversation among
+// the changes, as its user now sees it.
+func TestChangesAfterAChangeOfTheRoster(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	cursor := raise(t, s, "bob", []string{"group:before"})
+	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "cy")
+	sendIn(t, s, "ann", id, "2")
+	ask := func() store.Line {
+		t.Helper()
+		raise(t, s, "bob", []string{id}) // as the fan-out does
+		changed, err := s.Changes(ctx, "bob", cursor, 10)
+		require.NoError(t, err)
+		require.False(t, changed.Full)
+		require.Len(t, changed.Lines, 1)
+		cursor = changed.Cursor
+		return changed.Lines[0]
+	}
+	must(t)(s.AddMembers(ctx, by("ann", "3"), id, []string{"bob"}))
+	joined := ask()
+	require.Equal(t, id, joined.Conversation.ConversationID)
+	require.Equal(t, 3, joined.Conversation.MemberCount)
+	require.Equal(t, []string{"bob"}, joined.Last.Event.Added)
+	require.Equal(t, int64(1), joined.Unread)
+	require.Zero(t, joined.LeftSeq)
+
+	_, err := s.Ack(ctx, "bob", id, store.Watermarks{ReadSeq: 3})
+	require.NoError(t, err)
+	require.Zero(t, ask().Unread)
+
+	must(t)(s.RemoveMembers(ctx, by("ann", "4"), id, []string{"bob"}))
+	sendIn(t, s, "ann", id, "5")
+	removed := ask()
+	require.Equal(t, int64(4), removed.LeftSeq)
+	require.Equal(t, int64(4), removed.MaxSeq)
+	require.Equal(t, []string{"bob"}, removed.Last.Event.Removed)
+	require.Equal(t, int64(1), removed.Unread)
+
+	must(t)(s.AddMembers(ctx, by("ann", "6"), id, []string{"bob"}))
+	back := ask()
+	require.Zero(t, back.LeftSeq)
+	require.Equal(t, int64(6), back.MaxSeq)
+	require.Equal(t, int64(1), back.Unread)
+}
+
+// A roster that is older than its head is not taken for the head's, nor
+// remembered as such.
+func TestRostersAreAsNewAsTheirHead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	must(t)(s.AddMembers(ctx, by("ann", "2"), id, []string{"cy"}))
+	hidden := 2
+	w := &wire{edit: func(op string, _, answer []byte) []byte {
+		if op != "Query" || hidden == 0 {
+			return answer
+		}
+		hidden--
+		return editItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage { return items[:2] })
+	}}
+	rosters := store.NewRosters(c.store(w))
+	members, err := rosters.At(ctx, id, 2)
+	require.NoError(t, err)
+	require.Len(t, members, 3)
+	require.Zero(t, hidden)
+	_, n := w.since(0)
+	members, err = rosters.At(ctx, id, 2)
+	require.NoError(t, err)
+	require.Len(t, members, 3)
+	calls, _ := w.since(n)
+	require.Empty(t, calls, "it is remembered")
+	must(t)(s.RemoveMembers(ctx, by("ann", "3"), id, []string{"bob"}))
+	members, err = rosters.At(ctx, id, 3)
+	require.NoError(t, err)
+	require.Len(t, members, 2)
+	calls, _ = w.since(n)
+	require.Equal(t, []string{"GetItem", "Query"}, calls)
+	older, err := rosters.At(ctx, id, 1)
+	require.NoError(t, err)
+	require.Equal(t, members, older, "a later one will do")
+
+	// A head whose count is wrong stops nothing.
+	head := c.head(id)
+	c.put(c.tables.Conversations, map[string]any{
+		"conversationId": id, "kind": "group", "lastSeq": head.LastSeq, "membersVersion": 9, "memberCount": 77, "state": "active",
+	})
+	members, err = rosters.At(ctx, id, 9)
+	require.NoError(t, err)
+	require.Len(t, members, 2)
+}

@@ -1,0 +1,494 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+// group is the model: a group in memory, without transactions, pages or
+// idempotency records, as one would explain it.
+type group struct {
+	id         string
+	visibility chat.Visibility
+	title      string
+	dissolved  bool
+	ledger     []said // by seq-1
+	roles      map[string]chat.Role
+	joined     map[string]int64 // ms
+	windows    map[string][]chat.Range
+	cleared    map[string]int64
+	marks      map[string]store.Watermarks
+}
+
+type said struct {
+	by, text string
+	receipt  store.Receipt
+	event    bool
+	version  int64
+	recall   *store.Receipt // what recalled it
+	edits    []int64        // the seqs of the events that edited it
+}
+
+func (g *group) last() int64 { return int64(len(g.ledger)) }
+
+// refusal is what everyone meets who writes.
+func (g *group) refusal(user string) chat.Code {
+	switch {
+	case g.roles[user] == "":
+		return chat.NotFound
+	case g.dissolved:
+		return chat.Dissolved
+	}
+	return ""
+}
+
+// may is the table of rights once more, in other words.
+func (g *group) may(user string, do string, whose string) bool {
+	rank := map[chat.Role]int{"": 0, chat.Plain: 0, chat.Admin: 1, chat.Owner: 2}
+	mine, theirs := rank[g.roles[user]], rank[g.roles[whose]]
+	switch do {
+	case "add", "title":
+		return mine >= 1
+	case "remove", "recall":
+		return mine >= 1 && mine > theirs
+	case "role", "dissolve":
+		return mine == 2
+	}
+	return false
+}
+
+// heir is who owns the group when the owner leaves.
+func (g *group) heir(leaving string) string {
+	best := ""
+	for _, user := range slices.Sorted(maps.Keys(g.roles)) {
+		if user == leaving {
+			continue
+		}
+		admin, bestAdmin := g.roles[user] == chat.Admin, g.roles[best] == chat.Admin
+		if best == "" || admin && !bestAdmin || admin == bestAdmin && g.joined[user] < g.joined[best] {
+			best = user
+		}
+	}
+	return best
+}
+
+func (g *group) add(user string, seq, at int64) {
+	from := seq
+	if g.visibility == chat.VisibleAll && g.windows[user] == nil {
+		from = 1
+	}
+	if g.windows[user] == nil {
+		g.marks[user] = store.Watermarks{DeliveredSeq: seq - 1, ReadSeq: seq - 1}
+	}
+	g.roles[user], g.joined[user] = chat.Plain, at
+	g.windows[user] = append(g.windows[user], chat.Range{From: from})
+}
+
+func (g *group) remove(user string, seq int64) {
+	delete(g.roles, user)
+	g.windows[user][len(g.windows[user])-1].To = seq
+}
+
+// end is the last seq a user may read.
+func (g *group) end(user string) int64 {
+	if to := g.windows[user][len(g.windows[user])-1].To; to != 0 {
+		return to
+	}
+	return g.last()
+}
+
+func (g *group) sees(user string) []int64 {
+	visible := []int64{}
+	for _, w := range g.windows[user] {
+		to := w.To
+		if to == 0 {
+			to = g.last()
+		}
+		for seq := max(w.From, g.cleared[user]+1); seq <= to; seq++ {
+			visible = append(visible, seq)
+		}
+	}
+	return visible
+}
+
+// run drives one group and its model with the same random steps.
+type run struct {
+	*rapid.T
+	ctx    context.Context
+	stores []*store.Store
+	people []string
+	g      *group
+	keys   int    // how many idempotency keys were used
+	prefix string // of them
+	done   []func(*store.Store) (store.Receipt, error)
+	got    []store.Receipt
+}
+
+func (r *run) pick(label string) string { return rapid.SampledFrom(r.people).Draw(r.T, label) }
+func (r *run) some(label string) []string {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(r.people), 1, 3, rapid.ID).Draw(r.T, label)
+}
+func (r *run) store() *store.Store { return rapid.SampledFrom(r.stores).Draw(r.T, "store") }
+
+// write makes a change and compares its outcome with what the model says. ok
+// tells that it was made.
+func (r *run) write(what, user string, want chat.Code, do func(*store.Store, store.Request) (store.Receipt, error)) (receipt store.Receipt, ok bool) {
+	r.keys++
+	request := by(user, fmt.Sprintf("%s-%d", r.prefix, r.keys))
+	call := func(s *store.Store) (store.Receipt, error) { return do(s, request) }
+	receipt, err := call(r.store())
+	if want != "" {
+		requireCode(r, want, err, "%s by %s", what, user)
+		return store.Receipt{}, false
+	}
+	require.NoError(r, err, "%s by %s", what, user)
+	require.False(r, receipt.Duplicate)
+	require.Equal(r, r.g.last()+1, receipt.Seq)
+	r.done, r.got = append(r.done, call), append(r.got, receipt)
+	return receipt, true
+}
+
+// event notes an event in the model's ledger.
+func (r *run) event(user, text string, receipt store.Receipt) int64 {
+	r.g.ledger = append(r.g.ledger, said{by: user, text: text, receipt: receipt, event: true, version: 1})
+	return receipt.Seq
+}
+
+func (r *run) send() {
+	g, user := r.g, r.pick("sender")
+	want := g.refusal(user)
+	m := chatIn(text(user, "", fmt.Sprint("text ", r.keys)), g.id)
+	if rapid.IntRange(0, 3).Draw(r.T, "reply") == 0 {
+		seq := rapid.Int64Range(1, g.last()).Draw(r.T, "to")
+		m.ReplyTo = &chat.ReplyTo{Seq: seq, MessageID: g.ledger[seq-1].receipt.MessageID}
+		if want == "" && !slices.Contains(g.sees(user), seq) {
+			want = chat.NotFound
+		}
+	}
+	if receipt, ok := r.write("send", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		m := m
+		m.ClientMsgID = q.ClientMsgID
+		return s.Append(r.ctx, m, "")
+	}); ok {
+		g.ledger = append(g.ledger, said{by: user, text: m.Text, receipt: receipt, version: 1})
+	}
+}
+
+func (r *run) addMembers() {
+	g, user, whom := r.g, r.pick("admin"), r.some("whom")
+	want := g.refusal(user)
+	switch {
+	case want != "":
+	case !g.may(user, "add", ""):
+		want = chat.Forbidden
+	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
+		want = chat.BadRequest
+	}
+	if receipt, ok := r.write("add", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.AddMembers(r.ctx, q, g.id, whom)
+	}); ok {
+		seq := r.event(user, "", receipt)
+		for _, id := range whom {
+			g.add(id, seq, receipt.ServerTime)
+		}
+	}
+}
+
+func (r *run) removeMembers() {
+	g, user, whom := r.g, r.pick("admin"), r.some("whom")
+	want := g.refusal(user)
+	switch {
+	case slices.Contains(whom, user):
+		want = chat.BadRequest
+	case want != "":
+	case !g.may(user, "add", ""): // who may not add may remove nobody
+		want = chat.Forbidden
+	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" && !g.may(user, "remove", id) }):
+		want = chat.Forbidden
+	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] == "" }):
+		want = chat.BadRequest
+	}
+	if receipt, ok := r.write("remove", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.RemoveMembers(r.ctx, q, g.id, whom)
+	}); ok {
+		seq := r.event(user, "", receipt)
+		for _, id := range whom {
+			g.remove(id, seq)
+		}
+	}
+}
+
+func (r *run) leave() {
+	g, user := r.g, r.pick("who leaves")
+	if receipt, ok := r.write("leave", user, g.refusal(user), func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.Leave(r.ctx, q, g.id)
+	}); ok {
+		heir := ""
+		if g.roles[user] == chat.Owner {
+			heir = g.heir(user)
+			g.dissolved = heir == ""
+		}
+		g.remove(user, r.event(user, "", receipt))
+		if heir != "" {
+			g.roles[heir] = chat.Owner
+		}
+	}
+}
+
+func (r *run) setRole() {
+	g, user, whose := r.g, r.pick("owner"), r.pick("whose")
+	role := rapid.SampledFrom([]chat.Role{chat.Owner, chat.Admin, chat.Admin, chat.Plain}).Draw(r.T, "role")
+	want := g.refusal(user)
+	switch {
+	case user == whose:
+		want = chat.BadRequest
+	case want != "":
+	case !g.may(user, "role", ""):
+		want = chat.Forbidden
+	case g.roles[whose] == "":
+		want = chat.BadRequest
+	}
+	if receipt, ok := r.write("role", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.SetRole(r.ctx, q, g.id, whose, role)
+	}); ok {
+		r.event(user, "", receipt)
+		g.roles[whose] = role
+		if role == chat.Owner {
+			g.roles[user] = chat.Admin
+		}
+	}
+}
+
+func (r *run) setTitle() {
+	g, user, title := r.g, r.pick("admin"), rapid.StringMatching(`[a-zé字]{1,5}`).Draw(r.T, "title")
+	want := g.refusal(user)
+	if want == "" && !g.may(user, "title", "") {
+		want = chat.Forbidden
+	}
+	if receipt, ok := r.write("title", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.SetTitle(r.ctx, q, g.id, title)
+	}); ok {
+		r.event(user, "", receipt)
+		g.title = title
+	}
+}
+
+func (r *run) dissolve() {
+	g, user := r.g, r.pick("owner")
+	if rapid.IntRange(0, 9).Draw(r.T, "really") > 0 {
+		return // else most groups would end early
+	}
+	want := g.refusal(user)
+	if want == "" && !g.may(user, "dissolve", "") {
+		want = chat.Forbidden
+	}
+	if receipt, ok := r.write("dissolve", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.Dissolve(r.ctx, q, g.id)
+	}); ok {
+		r.event(user, "", receipt)
+		g.dissolved = true
+	}
+}
+
+// target draws a message, and gives what stands against revising it.
+func (r *run) target(user string) (*said, chat.Code) {
+	seq := rapid.Int64Range(1, r.g.last()).Draw(r.T, "target")
+	m := &r.g.ledger[seq-1]
+	want := r.g.refusal(user)
+	if want == "" && !slices.Contains(r.g.sees(user), seq) {
+		want = chat.NotFound
+	}
+	if want == "" && m.event {
+		want = chat.Forbidden
+	}
+	return m, want
+}
+
+func (r *run) recall() {
+	g, user := r.g, r.pick("who recalls")
+	m, want := r.target(user)
+	if want == "" && m.recall != nil { // again: the first one
+		got, err := r.store().Recall(r.ctx, by(user, r.prefix+"-again"), targetOf(m.receipt), store.NoWindow)
+		require.NoError(r, err)
+		require.True(r, got.Duplicate)
+		require.Equal(r, m.recall.MessageID, got.MessageID)
+		return
+	}
+	if want == "" && m.by != user && !g.may(user, "recall", m.by) {
+		want = chat.Forbidden
+	}
+	if receipt, ok := r.write("recall", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.Recall(r.ctx, q, targetOf(m.receipt), store.NoWindow)
+	}); ok {
+		m.recall, m.text = &receipt, ""
+		m.version++
+		for _, seq := range m.edits {
+			g.ledger[seq-1].text, g.ledger[seq-1].recall = "", &receipt
+		}
+		r.event(user, "", receipt)
+	}
+}
+
+func (r *run) edit() {
+	user := r.pick("who edits")
+	m, want := r.target(user)
+	version := max(1, m.version-rapid.Int64Range(0, 1).Draw(r.T, "behind"))
+	switch {
+	case want != "":
+	case m.by != user:
+		want = chat.Forbidden
+	case version != m.version || m.recall != nil:
+		want = chat.VersionConflict
+	}
+	content := fmt.Sprint("edited ", r.keys)
+	if receipt, ok := r.write("edit", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.Edit(r.ctx, q, targetOf(m.receipt), store.Edited{Version: version, Text: content}, store.NoWindow)
+	}); ok {
+		m.text = content
+		m.version++
+		m.edits = append(m.edits, receipt.Seq)
+		r.event(user, content, receipt)
+	}
+}
+
+func (r *run) ack() {
+	g, user := r.g, r.pick("reader")
+	to := rapid.Int64Range(0, g.last()+3)
+	want := store.Watermarks{DeliveredSeq: to.Draw(r.T, "delivered"), ReadSeq: to.Draw(r.T, "read")}
+	got, err := r.store().Ack(r.ctx, user, g.id, want)
+	if g.windows[user] == nil {
+		requireCode(r, chat.NotFound, err)
+		return
+	}
+	require.NoError(r, err)
+	mark := g.marks[user]
+	require.Equal(r, mark, got.Before)
+	mark.ReadSeq = max(mark.ReadSeq, min(want.ReadSeq, g.end(user)))
+	mark.DeliveredSeq = max(mark.DeliveredSeq, min(want.DeliveredSeq, g.end(user)), mark.ReadSeq)
+	require.Equal(r, mark, got.Watermarks)
+	g.marks[user] = mark
+}
+
+func (r *run) clear() {
+	g, user := r.g, r.pick("who clears")
+	through := rapid.Int64Range(1, g.last()+3).Draw(r.T, "through")
+	got, rose, err := r.store().Clear(r.ctx, user, g.id, through)
+	if g.windows[user] == nil {
+		requireCode(r, chat.NotFound, err)
+		return
+	}
+	require.NoError(r, err)
+	want := max(g.cleared[user], min(through, g.end(user)))
+	require.Equal(r, want, got)
+	require.Equal(r, want > g.cleared[user], rose)
+	g.cleared[user] = want
+}
+
+// retry repeats a request of long ago.
+func (r *run) retry() {
+	if len(r.done) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(r.done)-1).Draw(r.T, "which")
+	again, err := r.done[i](r.store())
+	require.NoError(r, err)
+	require.True(r, again.Duplicate)
+	require.Equal(r, r.got[i].MessageID, again.MessageID)
+	require.Equal(r, r.got[i].Seq, again.Seq)
+}
+
+// compare holds the tables and the answers of a fresh store against the model.
+func (r *run) compare(c *cloud) {
+	g, s := r.g, c.store(nil)
+	told := requireWhole(r, c, s, g.id)
+	require.Equal(r, g.roles, told.roles)
+	require.Equal(r, g.title, told.title)
+	require.Equal(r, g.dissolved, told.state == chat.StateDissolved)
+	require.Equal(r, g.last(), c.head(g.id).LastSeq)
+	entries, err := s.Entries(r.ctx, g.id, chat.Range{From: 1, To: g.last()})
+	require.NoError(r, err)
+	for i, m := range entries {
+		want := g.ledger[i]
+		require.Equal(r, want.receipt.MessageID, m.MessageID)
+		require.Equal(r, want.by, m.SenderID)
+		require.Equal(r, want.text, m.Text, "seq %d", m.Seq)
+		require.Equal(r, want.version, m.Version, "seq %d", m.Seq)
+		require.Equal(r, want.recall != nil, m.Status == chat.Recalled, "seq %d", m.Seq)
+	}
+	limit := rapid.IntRange(1, 5).Draw(r.T, "limit")
+	for _, user := range r.people {
+		if g.windows[user] == nil {
+			_, err := s.Sync(r.ctx, user, g.id, 0, 10, frame)
+			requireCode(r, chat.NotFound, err)
+			continue
+		}
+		require.Equal(r, g.sees(user), synced(r, s, user, g.id, limit), user)
+		require.Equal(r, g.sees(user), paged(r, s, user, g.id, limit), user)
+		line, err := s.Line(r.ctx, user, g.id)
+		require.NoError(r, err)
+		require.Equal(r, g.marks[user], store.Watermarks{DeliveredSeq: line.DeliveredSeq, ReadSeq: line.ReadSeq}, user)
+		require.Equal(r, g.cleared[user], line.ClearedSeq, user)
+		require.Equal(r, g.end(user), line.MaxSeq, user)
+		require.Equal(r, g.roles[user] == "", line.LeftSeq != 0, user)
+		now := g.windows[user][len(g.windows[user])-1]
+		require.Equal(r, max(0, g.end(user)-max(g.marks[user].ReadSeq, g.cleared[user], now.From-1)), line.Unread, user)
+	}
+}
+
+// modelTime bounds the property test: with the machine's load, how many groups
+// it drives varies, and what it proves of each does not.
+const modelTime = 6 * time.Second
+
+func TestGroupsAgainstAModel(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	people := []string{"ann", "bob", "cy", "dan", "eve"}
+	deadline := time.Now().Add(modelTime)
+	groups := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		if time.Now().After(deadline) {
+			return
+		}
+		groups++
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		stores := []*store.Store{c.store(nil), c.store(nil)}
+		v := rapid.SampledFrom([]chat.Visibility{chat.VisibleAll, chat.VisibleSinceJoin}).Draw(rt, "visibility")
+		first := rapid.SliceOfNDistinct(rapid.SampledFrom(people[1:]), 0, 3, rapid.ID).Draw(rt, "members")
+		prefix := fmt.Sprint(time.Now().UnixNano()) // the groups share the tables
+		line, receipt, err := stores[0].CreateGroup(ctx, by("ann", prefix), "title", first, v)
+		require.NoError(rt, err)
+		r := &run{T: rt, ctx: ctx, stores: stores, people: people, prefix: prefix, g: &group{
+			id: line.Conversation.ConversationID, visibility: v, title: "title",
+			roles: map[string]chat.Role{}, joined: map[string]int64{}, windows: map[string][]chat.Range{},
+			cleared: map[string]int64{}, marks: map[string]store.Watermarks{},
+		}}
+		r.event("ann", "", receipt)
+		for _, user := range append([]string{"ann"}, first...) {
+			r.g.add(user, 1, receipt.ServerTime)
+		}
+		r.g.roles["ann"], r.g.marks["ann"] = chat.Owner, store.Watermarks{DeliveredSeq: 1, ReadSeq: 1}
+		steps := map[string]func(){
+			"send": r.send, "send more": r.send, "add": r.addMembers, "remove": r.removeMembers, "leave": r.leave,
+			"role": r.setRole, "title": r.setTitle, "dissolve": r.dissolve, "recall": r.recall, "edit": r.edit,
+			"ack": r.ack, "clear": r.clear, "retry": r.retry,
+		}
+		names := slices.Sorted(maps.Keys(steps))
+		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
+			steps[rapid.SampledFrom(names).Draw(rt, "step")]()
+		}
+		r.compare(c)
+	})
+	t.Logf("%d groups", groups)
+	require.Greater(t, groups, 3)
+}
