@@ -12,24 +12,23 @@ import (
 	"inorder/shared/wire"
 )
 
+// positions is what the routes change, and what they need to tell of it. Errors
+// for the client are *chat.Errors.
 type positions interface {
 	Ack(ctx context.Context, userID, conversationID string, want store.Watermarks) (store.Acked, error)
 	Clear(ctx context.Context, userID, conversationID string, throughSeq int64) (clearedSeq int64, rose bool, err error)
 	Raise(ctx context.Context, userID string, conversationIDs []string) (cursor int64, err error)
+	Roster(ctx context.Context, conversationID string) ([]chat.Member, error)
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 }
 
-type rosters interface {
-	At(ctx context.Context, conversationID string, version int64) ([]chat.Member, error)
-}
-
 type pusher interface {
+	// Deliver gives the outcomes in the order of the deliveries.
 	Deliver(ctx context.Context, deliveries []push.Delivery) []push.Outcome
 }
 
 type handler struct {
 	positions positions
-	rosters   rosters
 	pusher    pusher
 	log       *slog.Logger
 }
@@ -43,6 +42,9 @@ func (h handler) actions() map[string]route.Action {
 
 // ack raises the user's watermarks. What the user read is noted for the user's
 // other devices, which have to show the same; the rest is told by a push alone.
+//
+// It is noted too when the request repeats what is in force: it may be the retry
+// of one that failed between the two writes.
 func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acked, error) {
 	want, err := watermarks(r)
 	if err != nil {
@@ -52,7 +54,7 @@ func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acke
 	if err != nil {
 		return wire.Acked{}, err
 	}
-	if acked.ReadSeq > acked.Before.ReadSeq {
+	if r.ReadSeq != nil && want.ReadSeq >= acked.ReadSeq {
 		if _, err := h.positions.Raise(ctx, c.UserID, []string{r.ConversationID}); err != nil {
 			return wire.Acked{}, err
 		}
@@ -63,31 +65,29 @@ func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acke
 	return wire.Acked{DeliveredSeq: acked.DeliveredSeq, ReadSeq: acked.ReadSeq}, nil
 }
 
-func watermarks(r wire.Ack) (store.Watermarks, error) {
+func watermarks(r wire.Ack) (want store.Watermarks, err error) {
 	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
-		return store.Watermarks{}, err
+		return want, err
 	}
 	if r.DeliveredSeq == nil && r.ReadSeq == nil {
-		return store.Watermarks{}, chat.FieldErrorf(chat.BadRequest, "readSeq", "say how far in deliveredSeq, readSeq or both")
+		return want, chat.FieldErrorf(chat.BadRequest, "readSeq", "say how far in deliveredSeq, readSeq or both")
 	}
-	var want store.Watermarks
-	for _, part := range []struct {
-		field string
-		seq   *int64
-		into  *int64
-	}{
-		{"deliveredSeq", r.DeliveredSeq, &want.DeliveredSeq},
-		{"readSeq", r.ReadSeq, &want.ReadSeq},
-	} {
-		if part.seq == nil {
-			continue
-		}
-		if *part.seq < 1 || *part.seq > chat.MaxSeq {
-			return store.Watermarks{}, chat.FieldErrorf(chat.BadRequest, part.field, "%s is from 1 to %d", part.field, int64(chat.MaxSeq))
-		}
-		*part.into = *part.seq
+	if want.DeliveredSeq, err = position("deliveredSeq", r.DeliveredSeq); err != nil {
+		return want, err
 	}
-	return want, nil
+	want.ReadSeq, err = position("readSeq", r.ReadSeq)
+	return want, err
+}
+
+// position checks a seq; one that is absent is 0.
+func position(field string, seq *int64) (int64, error) {
+	if seq == nil {
+		return 0, nil
+	}
+	if *seq < 1 || *seq > chat.MaxSeq {
+		return 0, chat.FieldErrorf(chat.BadRequest, field, "%s is from 1 to %d", field, int64(chat.MaxSeq))
+	}
+	return *seq, nil
 }
 
 // tell pushes a receipt to the conversation's other members, if they are few,
@@ -110,13 +110,15 @@ func (h handler) tell(ctx context.Context, c route.Caller, acked store.Acked) {
 	h.post(ctx, log, c, users, receipt)
 }
 
-// audience is who hears of the user's receipts in a conversation.
+// audience is who hears of the user's receipts in a conversation. The roster is
+// read, not remembered: the head may be an old one, at which someone was a member
+// who must not hear of anything now.
 func (h handler) audience(ctx context.Context, userID string, head chat.Conversation) ([]string, error) {
 	alone := []string{userID}
 	if head.Kind == chat.System || head.MemberCount > chat.InboxGroupMax {
 		return alone, nil // its readers do not know each other, or are too many
 	}
-	members, err := h.rosters.At(ctx, head.ConversationID, head.MembersVersion)
+	members, err := h.positions.Roster(ctx, head.ConversationID)
 	if err != nil {
 		return nil, err
 	}
@@ -124,25 +126,30 @@ func (h handler) audience(ctx context.Context, userID string, head chat.Conversa
 	for i, m := range members {
 		users[i] = m.UserID
 	}
-	if !slices.Contains(users, userID) {
-		return alone, nil // a former member
+	if len(users) > chat.InboxGroupMax || !slices.Contains(users, userID) {
+		return alone, nil // too many by now, or the user is a former member
 	}
 	return users, nil
 }
 
-// clear hides a conversation up to a seq on all of the user's devices.
+// clear hides a conversation up to a seq on all of the user's devices. Like what
+// was read, it is noted again for a request that repeats what is in force.
 func (h handler) clear(ctx context.Context, c route.Caller, r wire.Clear) (wire.Cleared, error) {
 	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
 		return wire.Cleared{}, err
 	}
-	if r.ThroughSeq == nil || *r.ThroughSeq < 1 || *r.ThroughSeq > chat.MaxSeq {
-		return wire.Cleared{}, chat.FieldErrorf(chat.BadRequest, "throughSeq", "throughSeq is from 1 to %d", int64(chat.MaxSeq))
-	}
-	clearedSeq, rose, err := h.positions.Clear(ctx, c.UserID, r.ConversationID, *r.ThroughSeq)
+	through, err := position("throughSeq", r.ThroughSeq)
 	if err != nil {
 		return wire.Cleared{}, err
 	}
-	if rose {
+	if through == 0 {
+		return wire.Cleared{}, chat.FieldErrorf(chat.BadRequest, "throughSeq", "throughSeq is missing")
+	}
+	clearedSeq, _, err := h.positions.Clear(ctx, c.UserID, r.ConversationID, through)
+	if err != nil {
+		return wire.Cleared{}, err
+	}
+	if through >= clearedSeq {
 		cursor, err := h.positions.Raise(ctx, c.UserID, []string{r.ConversationID})
 		if err != nil {
 			return wire.Cleared{}, err

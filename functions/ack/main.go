@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
@@ -13,6 +14,10 @@ import (
 	"inorder/shared/route"
 	"inorder/shared/store"
 )
+
+// deliverTimeout bounds the pushes, which the answer to the request waits for: a
+// function is stopped once it has answered.
+const deliverTimeout = 2 * time.Second
 
 func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
@@ -27,5 +32,6 @@ func main() {
 		log.Error("starting", "err", err)
 		os.Exit(1)
 	}
-	lambda.Start(route.Serve(log, handler{positions: s, rosters: store.NewRosters(s), pusher: p, log: log}.actions()))
+	p.DeliverTimeout = deliverTimeout
+	lambda.Start(route.Serve(log, handler{positions: s, pusher: p, log: log}.actions()))
 }

@@ -38,6 +38,9 @@ func (h handler) actions() map[string]route.Action {
 }
 
 func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateGroup) (wire.Created, error) {
+	if r.Members == nil {
+		return wire.Created{}, chat.FieldErrorf(chat.BadRequest, "members", "members is missing; it is [] for a group of yourself alone")
+	}
 	line, receipt, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
 	if err != nil {
 		return wire.Created{}, err

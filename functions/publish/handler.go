@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"unicode/utf8"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
@@ -35,22 +37,17 @@ type request struct {
 // handle answers with the receipt. A refusal is the function's error, whose
 // message starts with the code.
 func (h handler) handle(ctx context.Context, r request) (wire.Sent, error) {
+	start := time.Now()
 	sent, err := h.publish(ctx, r)
-	code := chat.Code("OK")
-	level := slog.LevelInfo
-	if err != nil {
-		if code = chat.CodeOf(err); code == chat.Internal {
-			level = slog.LevelError
-		}
-	}
-	h.log.Log(ctx, level, "publish", "conversationId", sent.ConversationID, "seq", sent.Seq,
-		"messageId", sent.MessageID, "duplicate", sent.Duplicate, "code", code, "err", err)
+	h.record(ctx, sent, err, time.Since(start))
 	return sent, err
 }
 
 func (h handler) publish(ctx context.Context, r request) (wire.Sent, error) {
-	if r.Key == "" || !utf8.ValidString(r.Key) {
-		return wire.Sent{}, chat.FieldErrorf(chat.BadRequest, "key", "say what the conversation is about, such as order:123")
+	if _, ok := chat.KindOf(string(chat.System) + ":" + r.Key); !ok {
+		return wire.Sent{}, chat.FieldErrorf(chat.BadRequest, "key",
+			"say what the conversation is about, such as order:123, in 1 to %d bytes without control characters",
+			chat.MaxConversationIDBytes-len(chat.System)-len(":"))
 	}
 	if string(r.Data) == "null" {
 		r.Data = nil
@@ -67,4 +64,28 @@ func (h handler) publish(ctx context.Context, r request) (wire.Sent, error) {
 		Message:     chat.Message{MessageType: messageType, Text: r.Text, Data: r.Data},
 	})
 	return receipt.Sent(), err
+}
+
+// record writes the request's log line, which has none of the message.
+func (h handler) record(ctx context.Context, sent wire.Sent, err error, took time.Duration) {
+	level, code := slog.LevelInfo, "OK"
+	var attrs []slog.Attr
+	if invocation, ok := lambdacontext.FromContext(ctx); ok {
+		attrs = append(attrs, slog.String("requestId", invocation.AwsRequestID))
+	}
+	if err == nil {
+		attrs = append(attrs, slog.String("conversationId", sent.ConversationID), slog.Int64("seq", sent.Seq),
+			slog.String("messageId", sent.MessageID), slog.Bool("duplicate", sent.Duplicate))
+	} else {
+		code = string(chat.CodeOf(err))
+		attrs = append(attrs, slog.Any("err", err))
+	}
+	switch chat.Code(code) {
+	case chat.Internal:
+		level = slog.LevelError
+	case chat.Busy:
+		level = slog.LevelWarn
+	}
+	attrs = append(attrs, slog.String("code", code), slog.Int64("ms", took.Milliseconds()))
+	h.log.LogAttrs(ctx, level, "publish", attrs...)
 }

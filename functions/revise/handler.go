@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -26,22 +27,28 @@ type windows struct {
 
 // windowsFromEnv reads RECALL_WINDOW_SECONDS and EDIT_WINDOW_SECONDS, which
 // template.yaml sets.
-func windowsFromEnv(getenv func(string) string) (windows, error) {
-	var w windows
-	for name, into := range map[string]*time.Duration{
-		"RECALL_WINDOW_SECONDS": &w.recall,
-		"EDIT_WINDOW_SECONDS":   &w.edit,
-	} {
-		n, err := strconv.Atoi(getenv(name))
-		if err != nil || n < -1 {
-			return windows{}, fmt.Errorf("the environment variable %s is %q; use seconds, 0 for never or -1 for always", name, getenv(name))
-		}
-		*into = time.Duration(n) * time.Second
-		if n == -1 {
-			*into = store.NoWindow
-		}
+func windowsFromEnv(getenv func(string) string) (w windows, err error) {
+	if w.recall, err = windowFromEnv(getenv, "RECALL_WINDOW_SECONDS"); err != nil {
+		return windows{}, err
+	}
+	if w.edit, err = windowFromEnv(getenv, "EDIT_WINDOW_SECONDS"); err != nil {
+		return windows{}, err
 	}
 	return w, nil
+}
+
+// maxWindowSeconds is the longest that a time.Duration holds, 292 years.
+const maxWindowSeconds = int64(math.MaxInt64 / time.Second)
+
+func windowFromEnv(getenv func(string) string, name string) (time.Duration, error) {
+	n, err := strconv.ParseInt(getenv(name), 10, 64)
+	switch {
+	case err != nil || n < -1 || n > maxWindowSeconds:
+		return 0, fmt.Errorf("the environment variable %s is %q; use seconds, 0 for never or -1 for always", name, getenv(name))
+	case n == -1:
+		return store.NoWindow, nil
+	}
+	return time.Duration(n) * time.Second, nil
 }
 
 type handler struct {

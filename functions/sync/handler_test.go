@@ -141,6 +141,10 @@ func TestRequests(t *testing.T) {
 		"conversations from the start": {`{"action":"conversations","id":"r"}`, "list alice  50"},
 		"conversations from a cursor":  {`{"action":"conversations","id":"r","cursor":"group:1","limit":100}`, "list alice group:1 100"},
 		"changes":                      {`{"action":"changes","id":"r","syncCursor":0}`, "changes alice 0 50"},
+		"members from the start":       {`{"action":"members","id":"r","conversationId":"group:1"}`, "members alice group:1  80"},
+		"members from a cursor":        {`{"action":"members","id":"r","conversationId":"group:1","cursor":"bob"}`, "members alice group:1 bob 80"},
+		"receipts from the start":      {`{"action":"receipts","id":"r","conversationId":"group:1","seq":1,"cursor":null}`, "receipts alice group:1 1  50"},
+		"receipts from a cursor":       {`{"action":"receipts","id":"r","conversationId":"group:1","seq":9007199254740991,"cursor":"bob"}`, "receipts alice group:1 9007199254740991 bob 50"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,6 +185,19 @@ func TestRefusals(t *testing.T) {
 		"changes since a negative":        {`"action":"changes","syncCursor":-1`, "syncCursor"},
 		"changes since 2^53":              {`"action":"changes","syncCursor":9007199254740992`, "syncCursor"},
 		"changes since a seq of the list": {`"action":"changes","syncCursor":"group:1"`, "syncCursor"},
+		"members without conversation":    {`"action":"members"`, "conversationId"},
+		"members of no kind":              {`"action":"members","conversationId":"x:1"`, "conversationId"},
+		"members from no userId":          {`"action":"members","conversationId":"group:1","cursor":"a\nb"`, "cursor"},
+		"members from a number":           {`"action":"members","conversationId":"group:1","cursor":1`, "cursor"},
+		"members from beyond a userId":    {`"action":"members","conversationId":"group:1","cursor":"` + strings.Repeat("x", 129) + `"`, "cursor"},
+		"receipts without conversation":   {`"action":"receipts","seq":1`, "conversationId"},
+		"receipts of no kind":             {`"action":"receipts","seq":1,"conversationId":"group"`, "conversationId"},
+		"receipts without seq":            {`"action":"receipts","conversationId":"group:1"`, "seq"},
+		"receipts of null":                {`"action":"receipts","conversationId":"group:1","seq":null`, "seq"},
+		"receipts of 0":                   {`"action":"receipts","conversationId":"group:1","seq":0`, "seq"},
+		"receipts of 2^53":                {`"action":"receipts","conversationId":"group:1","seq":9007199254740992`, "seq"},
+		"receipts of a string":            {`"action":"receipts","conversationId":"group:1","seq":"1"`, "seq"},
+		"receipts from no userId":         {`"action":"receipts","conversationId":"group:1","seq":1,"cursor":"a\tb"`, "cursor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,9 +212,13 @@ func TestRefusals(t *testing.T) {
 
 	t.Run("what the store refuses", func(t *testing.T) {
 		t.Parallel()
-		var e wire.ErrorReply
-		require.NoError(t, json.Unmarshal([]byte(serve(t, &fakeReader{err: chat.FieldErrorf(chat.NotFound, "conversationId", "no such")}, "")), &e))
-		require.Equal(t, chat.NotFound, e.Error.Code)
+		for _, body := range []string{
+			"", `{"action":"members","id":"r","conversationId":"group:1"}`, `{"action":"receipts","id":"r","conversationId":"group:1","seq":1}`,
+		} {
+			var e wire.ErrorReply
+			require.NoError(t, json.Unmarshal([]byte(serve(t, &fakeReader{err: chat.FieldErrorf(chat.NotFound, "conversationId", "no such")}, body)), &e))
+			require.Equal(t, chat.NotFound, e.Error.Code, body)
+		}
 	})
 }
 
@@ -219,13 +240,58 @@ func TestPagesAreHandedOn(t *testing.T) {
 			result[wire.HistoryPage](t, serve(t, f, `{"action":"history","id":"r","conversationId":"group:1"}`)))
 	})
 
+	t.Run("members", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{members: store.MemberPage{
+			Members: []chat.Member{
+				{ConversationID: "group:1", UserID: "alice", Role: chat.Owner, JoinSeq: 1, JoinedAt: 7},
+				{ConversationID: "group:1", UserID: "bob", Role: chat.Plain, JoinSeq: 4, JoinedAt: 8},
+			},
+			MembersVersion: 3, Next: "bob",
+		}}
+		require.Equal(t, wire.MembersPage{
+			Members: []wire.Member{
+				{UserID: "alice", Role: chat.Owner, JoinSeq: 1, JoinedAt: 7},
+				{UserID: "bob", Role: chat.Plain, JoinSeq: 4, JoinedAt: 8},
+			},
+			MembersVersion: 3, Cursor: "bob",
+		}, result[wire.MembersPage](t, serve(t, f, `{"action":"members","id":"r","conversationId":"group:1"}`)))
+	})
+
+	t.Run("receipts", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{receipts: store.ReceiptPage{Delivered: []string{"alice", "bob"}, Read: []string{}, Next: "bob"}}
+		require.Contains(t, serve(t, f, `{"action":"receipts","id":"r","conversationId":"group:1","seq":9}`),
+			`"result":{"delivered":["alice","bob"],"read":[],"cursor":"bob"}`)
+	})
+
 	t.Run("lists that are empty are lists", func(t *testing.T) {
 		t.Parallel()
 		f := &fakeReader{page: store.Page{Messages: []chat.Message{}}, history: store.HistoryPage{Messages: []chat.Message{}}}
 		require.Contains(t, serve(t, f, ""), `"messages":[]`)
 		require.Contains(t, serve(t, f, `{"action":"conversations","id":"r"}`), `"conversations":[]`)
+		require.Contains(t, serve(t, f, `{"action":"members","id":"r","conversationId":"group:1"}`), `{"members":[],"membersVersion":0}`)
 		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false}`)
 	})
+}
+
+// TestRosterPagesFitTheirFrame shows it for the longest userIds there are: those
+// that JSON doubles.
+func TestRosterPagesFitTheirFrame(t *testing.T) {
+	t.Parallel()
+	ids := make([]string, wire.MemberPage)
+	var f fakeReader
+	for i := range ids {
+		ids[i] = strings.Repeat(`"`, chat.MaxUserIDBytes-2) + fmt.Sprintf("%02d", i)
+		f.members.Members = append(f.members.Members, chat.Member{UserID: ids[i], Role: chat.Plain, JoinSeq: chat.MaxSeq, JoinedAt: chat.MaxSeq})
+	}
+	f.members.MembersVersion, f.members.Next = chat.MaxSeq, ids[len(ids)-1]
+	f.receipts = store.ReceiptPage{Delivered: ids[:receiptPage], Read: ids[:receiptPage], Next: ids[receiptPage-1]}
+	id := strings.Repeat(`\u0001`, wire.MaxRequestIDBytes)
+	members := result[wire.MembersPage](t, serve(t, &f, `{"action":"members","id":"`+id+`","conversationId":"group:1"}`))
+	require.Len(t, members.Members, wire.MemberPage)
+	receipts := result[wire.ReceiptsPage](t, serve(t, &f, `{"action":"receipts","id":"`+id+`","conversationId":"group:1","seq":1}`))
+	require.Equal(t, ids[:receiptPage], receipts.Read)
 }
 
 // TestPagesFillTheirFrame shows that the bytes the store may use are those

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// fakeLedger keeps what it was given.
+type fakeLedger struct {
+	err   error
+	given store.Publication
+	calls int
+}
+
+func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Receipt, error) {
+	f.calls++
+	f.given = p
+	if f.err != nil {
+		return store.Receipt{}, f.err
+	}
+	return store.Receipt{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, nil
+}
+
+// publish gives the function's answer to an event, and its log line.
+func publish(t *testing.T, f *fakeLedger, event string) (answer wire.Sent, line map[string]any, err error) {
+	t.Helper()
+	if event == "" {
+		raw, err := os.ReadFile("../../events/publish.json")
+		require.NoError(t, err)
+		event = string(raw)
+	}
+	var r request
+	require.NoError(t, json.Unmarshal([]byte(event), &r))
+	var log bytes.Buffer
+	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "req-1"})
+	answer, err = handler{ledger: f, log: slog.New(slog.NewJSONHandler(&log, nil))}.handle(ctx, r)
+	require.NoError(t, json.Unmarshal(log.Bytes(), &line), "one line: %s", log.String())
+	require.Equal(t, "req-1", line["requestId"])
+	return answer, line, err
+}
+
+func TestPublishTheSample(t *testing.T) {
+	t.Parallel()
+	f := &fakeLedger{}
+	answer, line, err := publish(t, f, "")
+	require.NoError(t, err)
+	require.Equal(t, wire.Sent{ConversationID: "system:order:123", Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, answer)
+	require.Equal(t, store.Publication{
+		Key: "order:123", Title: "Your order 123", Recipients: []string{"alice", "bob"}, ClientMsgID: "order-123-shipped",
+		Message: chat.Message{
+			MessageType: chat.TypeSystem, Text: "Your order is on its way.", Data: json.RawMessage(`{"status": "shipped", "carrier": "post"}`),
+		},
+	}, f.given)
+	delete(line, "time")
+	delete(line, "ms")
+	require.Equal(t, map[string]any{
+		"level": "INFO", "msg": "publish", "requestId": "req-1", "code": "OK",
+		"conversationId": "system:order:123", "seq": 5.0, "messageId": "01K", "duplicate": true,
+	}, line, "what it was about, and nothing of what it said")
+}
+
+func TestPublishHandsOn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		event string
+		want  store.Publication
+	}{
+		"the least":    {`{"key":"k","clientMsgId":"c","text":"x"}`, store.Publication{Key: "k", ClientMsgID: "c", Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"}}},
+		"another type": {`{"key":"k","clientMsgId":"c","messageType":"image","data":{"a":1}}`, store.Publication{Key: "k", ClientMsgID: "c", Message: chat.Message{MessageType: chat.TypeImage, Data: json.RawMessage(`{"a":1}`)}}},
+		"nulls":        {`{"key":"k","clientMsgId":"c","text":"x","title":null,"recipients":null,"messageType":null,"data":null}`, store.Publication{Key: "k", ClientMsgID: "c", Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"}}},
+		"the longest key": {`{"key":"` + strings.Repeat("k", 121) + `","clientMsgId":"c","text":"x"}`,
+			store.Publication{Key: strings.Repeat("k", 121), ClientMsgID: "c", Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fakeLedger{}
+			_, _, err := publish(t, f, tc.event)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, f.given)
+		})
+	}
+}
+
+func TestPublishRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ event, field string }{
+		"no key":                 {`{"clientMsgId":"c","text":"a secret"}`, "key"},
+		"an empty key":           {`{"key":"","clientMsgId":"c","text":"a secret"}`, "key"},
+		"a key of two lines":     {`{"key":"a\nb","clientMsgId":"c","text":"a secret"}`, "key"},
+		"a key of 122 bytes":     {`{"key":"` + strings.Repeat("k", 122) + `","clientMsgId":"c","text":"a secret"}`, "key"},
+		"an event":               {`{"key":"k","clientMsgId":"c","messageType":"event","text":"a secret"}`, "messageType"},
+		"an unknown messageType": {`{"key":"k","clientMsgId":"c","messageType":"smell","text":"a secret"}`, "messageType"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fakeLedger{}
+			answer, line, err := publish(t, f, tc.event)
+			require.Zero(t, answer)
+			require.Zero(t, f.calls)
+			refused := &chat.Error{}
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, chat.BadRequest, refused.Code)
+			require.Equal(t, tc.field, refused.Field)
+			require.True(t, strings.HasPrefix(err.Error(), "BAD_REQUEST: "+tc.field+": "), err.Error())
+			require.Equal(t, "INFO", line["level"], "the caller is told; there is nothing to look into")
+			require.Equal(t, "BAD_REQUEST", line["code"])
+			require.NotContains(t, fmt.Sprint(line), "a secret")
+		})
+	}
+}
+
+func TestPublishFails(t *testing.T) {
+	t.Parallel()
+	for code, tc := range map[string]struct {
+		err   error
+		level string
+	}{
+		"IDEMPOTENCY_CONFLICT": {chat.FieldErrorf(chat.IdempotencyConflict, "clientMsgId", "used"), "INFO"},
+		"BUSY":                 {fmt.Errorf("%w (after 3 transactions)", chat.Errorf(chat.Busy, "busy")), "WARN"},
+		"INTERNAL":             {errors.New("no table"), "ERROR"},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			answer, line, err := publish(t, &fakeLedger{err: tc.err}, "")
+			require.Zero(t, answer)
+			require.ErrorIs(t, err, tc.err)
+			require.Equal(t, tc.level, line["level"])
+			require.Equal(t, code, line["code"])
+			require.Equal(t, tc.err.Error(), line["err"])
+			require.NotContains(t, fmt.Sprint(line), "on its way")
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/route"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// fakeMessages keeps what it was asked and answers with its error, if it has one.
+type fakeMessages struct {
+	err     error
+	request store.Request
+	target  store.Target
+	edited  store.Edited
+	window  time.Duration
+	calls   int
+}
+
+func (f *fakeMessages) Recall(_ context.Context, r store.Request, t store.Target, window time.Duration) (store.Receipt, error) {
+	f.calls++
+	f.request, f.target, f.window = r, t, window
+	return store.Receipt{ConversationID: t.ConversationID, Seq: 43, MessageID: "01K", ServerTime: 9, Duplicate: true}, f.err
+}
+
+func (f *fakeMessages) Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Receipt, error) {
+	f.edited = edited
+	return f.Recall(ctx, r, t, window)
+}
+
+func serve(t *testing.T, f *fakeMessages, body string) string {
+	t.Helper()
+	raw, err := os.ReadFile("../../events/revise.json")
+	require.NoError(t, err)
+	var event events.APIGatewayWebsocketProxyRequest
+	require.NoError(t, json.Unmarshal(raw, &event))
+	if body != "" {
+		event.Body = body
+	}
+	h := handler{messages: f, windows: windows{recall: time.Minute, edit: time.Hour}}
+	response, err := route.Serve(slog.New(slog.DiscardHandler), h.actions())(t.Context(), event)
+	require.NoError(t, err)
+	require.Equal(t, 200, response.StatusCode)
+	return response.Body
+}
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	f := &fakeMessages{}
+	id := chat.SingleID("alice", "bob")
+	require.Equal(t,
+		`{"type":"reply","id":"r-13","action":"edit","result":{"conversationId":"`+id+`","seq":43,"messageId":"01K","serverTime":9,"duplicate":true,"version":2}}`,
+		serve(t, f, ""))
+	require.Equal(t, store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: "phone-9d04"}, f.request)
+	require.Equal(t, store.Target{ConversationID: id, Seq: 42, MessageID: "01KB6Z2Q8D8C6E2JY5R3T9V0WX"}, f.target)
+	require.Equal(t, store.Edited{Version: 1, Text: "Grüße aus 北京"}, f.edited)
+	require.Equal(t, time.Hour, f.window)
+
+	serve(t, f, `{"action":"edit","id":"r","conversationId":"group:1","seq":9007199254740991,"messageId":"m","version":7,"data":{"a":[1]},"text":null,"clientMsgId":"c"}`)
+	require.Equal(t, store.Edited{Version: 7, Data: json.RawMessage(`{"a":[1]}`)}, f.edited)
+}
+
+func TestRecall(t *testing.T) {
+	t.Parallel()
+	f := &fakeMessages{}
+	require.Equal(t,
+		`{"type":"reply","id":"r","action":"recall","result":{"conversationId":"group:1","seq":43,"messageId":"01K","serverTime":9,"duplicate":true}}`,
+		serve(t, f, `{"action":"recall","id":"r","conversationId":"group:1","seq":1,"messageId":"m","clientMsgId":"c"}`))
+	require.Equal(t, store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: "c"}, f.request)
+	require.Equal(t, store.Target{ConversationID: "group:1", Seq: 1, MessageID: "m"}, f.target)
+	require.Equal(t, time.Minute, f.window)
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ fields, field string }{
+		"no seq":                {`"messageId":"m","version":1`, "seq"},
+		"seq 0":                 {`"seq":0,"messageId":"m","version":1`, "seq"},
+		"a negative seq":        {`"seq":-1,"messageId":"m","version":1`, "seq"},
+		"a seq of 2^53":         {`"seq":9007199254740992,"messageId":"m","version":1`, "seq"},
+		"a fraction for seq":    {`"seq":1.5,"messageId":"m","version":1`, "seq"},
+		"no messageId":          {`"seq":1,"version":1`, "messageId"},
+		"an empty messageId":    {`"seq":1,"messageId":"","version":1`, "messageId"},
+		"a number as messageId": {`"seq":1,"messageId":1,"version":1`, "messageId"},
+		"a list of ids":         {`"seq":1,"messageId":"m","version":1,"conversationId":["group:1"]`, "conversationId"},
+	} {
+		for _, action := range []string{"edit", "recall"} {
+			t.Run(action+" with "+name, func(t *testing.T) {
+				t.Parallel()
+				requireBad(t, `{"id":"r","action":"`+action+`","conversationId":"group:1","clientMsgId":"c","text":"x",`+tc.fields+`}`, tc.field)
+			})
+		}
+	}
+	for name, tc := range map[string]struct{ fields, field string }{
+		"no version":         {`"text":"x"`, "version"},
+		"version 0":          {`"text":"x","version":0`, "version"},
+		"the last version":   {`"text":"x","version":9007199254740991`, "version"},
+		"a string's version": {`"text":"x","version":"1"`, "version"},
+		"a number for text":  {`"text":1,"version":1`, "text"},
+	} {
+		t.Run("edit with "+name, func(t *testing.T) {
+			t.Parallel()
+			requireBad(t, `{"id":"r","action":"edit","conversationId":"group:1","clientMsgId":"c","seq":1,"messageId":"m",`+tc.fields+`}`, tc.field)
+		})
+	}
+	for _, action := range []string{"edit", "recall"} {
+		t.Run(action+" as the store refuses it", func(t *testing.T) {
+			t.Parallel()
+			f := &fakeMessages{err: fmt.Errorf("wrapped: %w", &chat.Error{Code: chat.VersionConflict, Field: "version", Message: "changed", Details: map[string]any{"version": 3}})}
+			e := refusalOf(t, serve(t, f, `{"id":"r","action":"`+action+`","conversationId":"group:1","clientMsgId":"c","seq":1,"messageId":"m","version":1,"text":"x"}`))
+			require.Equal(t, wire.Error{Code: chat.VersionConflict, Field: "version", Message: "changed", Details: map[string]any{"version": 3.0}}, e)
+		})
+	}
+}
+
+func requireBad(t *testing.T, body, field string) {
+	t.Helper()
+	f := &fakeMessages{}
+	e := refusalOf(t, serve(t, f, body))
+	require.Equal(t, chat.BadRequest, e.Code, e.Message)
+	require.Equal(t, field, e.Field, e.Message)
+	require.Zero(t, f.calls)
+}
+
+func refusalOf(t *testing.T, body string) wire.Error {
+	t.Helper()
+	var f wire.ErrorReply
+	require.NoError(t, json.Unmarshal([]byte(body), &f))
+	require.Equal(t, wire.TypeError, f.Type, body)
+	return f.Error
+}
+
+func TestWindowsFromEnv(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		recall, edit string
+		want         windows
+		err          string // "" is none
+	}{
+		"as the template has them": {"120", "900", windows{recall: 2 * time.Minute, edit: 15 * time.Minute}, ""},
+		"never and always":         {"0", "-1", windows{recall: 0, edit: store.NoWindow}, ""},
+		"always and never":         {"-1", "0", windows{recall: store.NoWindow, edit: 0}, ""},
+		"the longest":              {"9223372036", "1", windows{recall: 9223372036 * time.Second, edit: time.Second}, ""},
+		"absent":                   {"", "900", windows{}, `RECALL_WINDOW_SECONDS is ""`},
+		"below -1":                 {"120", "-2", windows{}, `EDIT_WINDOW_SECONDS is "-2"`},
+		"a fraction":               {"1.5", "900", windows{}, `RECALL_WINDOW_SECONDS is "1.5"`},
+		"a duration":               {"120", "15m", windows{}, `EDIT_WINDOW_SECONDS is "15m"`},
+		"longer than time":         {"9223372037", "900", windows{}, `RECALL_WINDOW_SECONDS is "9223372037"`},
+		"two that are wrong":       {"x", "y", windows{}, `RECALL_WINDOW_SECONDS is "x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := map[string]string{"RECALL_WINDOW_SECONDS": tc.recall, "EDIT_WINDOW_SECONDS": tc.edit}
+			got, err := windowsFromEnv(func(name string) string { return env[name] })
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+			} else {
+				require.NoError(t, err)
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
