@@ -1,0 +1,280 @@
+package fault
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Database is a proxy in front of DynamoDB and DynamoDB Streams.
+type Database struct {
+	*proxy
+	applying *applying
+	streams  *streams
+}
+
+// NewDatabase starts a proxy in front of the DynamoDB at the endpoint.
+func NewDatabase(plan *Plan, endpoint string) (*Database, error) {
+	p, listener, err := newProxy(plan)
+	if err != nil {
+		return nil, err
+	}
+	d := &Database{proxy: p, applying: newApplying()}
+	d.streams = newStreams(p)
+	p.serve(listener, d.handle)
+	if err := p.SetTarget(endpoint); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Database) handle(req request) answer {
+	// DynamoDB_20120810.Query, or DynamoDBStreams_20120810.GetRecords.
+	api, operation, _ := strings.Cut(req.header.Get("X-Amz-Target"), ".")
+	var a answer
+	switch {
+	case strings.HasPrefix(api, "DynamoDBStreams_"):
+		a = d.streams.serve(operation, req)
+	case isData(operation):
+		a = d.serveData(operation, req)
+	default:
+		a = d.forward(req)
+	}
+	if a.header == nil {
+		a.header = http.Header{}
+	}
+	a.header.Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(a.body)), 10)) // the SDK checks it
+	return a
+}
+
+// isData reports whether an operation is about items. Nothing goes wrong with
+// the others, such as CreateTable, which a stack uses once.
+func isData(operation string) bool {
+	switch operation {
+	case "GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems":
+		return true
+	}
+	return isWrite(operation) || operation == "BatchWriteItem" || operation == "TransactWriteItems"
+}
+
+func isWrite(operation string) bool {
+	return operation == "PutItem" || operation == "UpdateItem" || operation == "DeleteItem"
+}
+
+func isTransaction(operation string) bool { return strings.HasPrefix(operation, "Transact") }
+
+func (d *Database) serveData(operation string, req request) answer {
+	if s, ok := d.plan.strikes(Delay); ok {
+		d.sleep(s.duration())
+	}
+	if _, ok := d.plan.strikes(DropRequest); ok {
+		hangUp()
+	}
+	if s, ok := d.plan.strikes(Throttle); ok {
+		return throttled(s, operation, req)
+	}
+	if isWrite(operation) || isTransaction(operation) {
+		if s, ok := d.plan.strikes(Conflict); ok {
+			return conflicted(s, operation, req)
+		}
+	}
+	failed := false
+	if s, ok := d.plan.strikes(ServerError); ok {
+		if failed = true; s.coin() {
+			return internalError()
+		}
+	}
+	a := d.carryOut(operation, req)
+	if failed {
+		return internalError()
+	}
+	if _, ok := d.plan.strikes(DropAnswer); ok {
+		hangUp()
+	}
+	return a
+}
+
+func (d *Database) carryOut(operation string, req request) answer {
+	switch operation {
+	case "TransactWriteItems":
+		return d.transact(req)
+	case "BatchGetItem":
+		var left json.RawMessage
+		if s, ok := d.plan.consider(Unprocessed); ok {
+			if req.body, left = splitBatch(s, req.body); left != nil {
+				d.plan.count(Unprocessed)
+			}
+		}
+		return d.applying.hideInBatch(unprocessed(d.forward(req), left))
+	case "Query", "Scan":
+		return d.applying.hide(req, d.forward(req))
+	}
+	return d.forward(req)
+}
+
+// transact carries out a transaction. Its new items may not show for a while.
+func (d *Database) transact(req request) answer {
+	if !d.plan.isOn() {
+		return d.forward(req)
+	}
+	created := creations(req.body)
+	s, ok := d.plan.consider(Applying)
+	if !ok || len(created) == 0 {
+		a := d.forward(req)
+		if a.ok() {
+			d.applying.remember(created)
+		}
+		return a
+	}
+	tx := d.applying.begin(created)
+	defer d.applying.end(tx)
+	a := d.forward(req)
+	tx.settle(a.ok())
+	if a.ok() {
+		d.plan.count(Applying)
+		d.sleep(s.duration())
+	}
+	return a
+}
+
+// splitBatch takes some keys, never all, out of the request of a BatchGetItem. It
+// gives both parts; the second is nil if nothing was taken out.
+func splitBatch(s strike, body []byte) (now []byte, left json.RawMessage) {
+	var fields map[string]json.RawMessage
+	var tables map[string]map[string]json.RawMessage
+	if json.Unmarshal(body, &fields) != nil || json.Unmarshal(fields["RequestItems"], &tables) != nil {
+		return body, nil
+	}
+	type place struct {
+		table string
+		key   json.RawMessage
+	}
+	var places []place
+	for _, table := range slices.Sorted(maps.Keys(tables)) {
+		var keys []json.RawMessage
+		if json.Unmarshal(tables[table]["Keys"], &keys) != nil {
+			return body, nil
+		}
+		for _, key := range keys {
+			places = append(places, place{table, key})
+		}
+	}
+	if len(places) < 2 {
+		return body, nil // DynamoDB does at least some of a batch, or refuses it
+	}
+	s.Shuffle(len(places), func(i, j int) { places[i], places[j] = places[j], places[i] })
+	some := 1 + s.IntN(len(places)-1)
+	part := func(places []place) json.RawMessage {
+		keys := map[string][]json.RawMessage{}
+		for _, p := range places {
+			keys[p.table] = append(keys[p.table], p.key)
+		}
+		items := map[string]map[string]json.RawMessage{}
+		for table, list := range keys {
+			items[table] = map[string]json.RawMessage{}
+			maps.Copy(items[table], tables[table]) // ConsistentRead and such
+			items[table]["Keys"] = mustMarshal(list)
+		}
+		return mustMarshal(items)
+	}
+	fields["RequestItems"] = part(places[some:])
+	return mustMarshal(fields), part(places[:some])
+}
+
+// unprocessed adds the keys that were left to the answer.
+func unprocessed(a answer, left json.RawMessage) answer {
+	var fields map[string]json.RawMessage
+	if left == nil || !a.ok() || json.Unmarshal(a.body, &fields) != nil {
+		return a
+	}
+	var more map[string]json.RawMessage
+	if json.Unmarshal(fields["UnprocessedKeys"], &more) == nil && len(more) > 0 {
+		// The engine left some by itself: then ours are asked for with all others.
+		return internalError()
+	}
+	fields["UnprocessedKeys"] = left
+	a.body = mustMarshal(fields)
+	return a
+}
+
+// The forms in which DynamoDB throttles: API reference, "Common errors", and
+// TransactWriteItems, "CancellationReasons".
+const (
+	dynamoDBErrors = "com.amazonaws.dynamodb.v20120810#"
+	commonErrors   = "com.amazon.coral.availability#"
+)
+
+func throttled(s strike, operation string, req request) answer {
+	if isTransaction(operation) && s.coin() {
+		code := oneOf(s, "ThrottlingError", "ProvisionedThroughputExceeded")
+		return cancelled(s, req, code, "the item's partition takes no more for now")
+	}
+	if s.coin() {
+		return refusal(http.StatusBadRequest, commonErrors+"ThrottlingException", "the rate of requests exceeds what is allowed", nil)
+	}
+	return refusal(http.StatusBadRequest, dynamoDBErrors+"ProvisionedThroughputExceededException",
+		"the rate of requests exceeds the table's throughput", nil)
+}
+
+func conflicted(s strike, operation string, req request) answer {
+	if isTransaction(operation) {
+		return cancelled(s, req, "TransactionConflict", "a transaction is ongoing for the item")
+	}
+	return refusal(http.StatusBadRequest, dynamoDBErrors+"TransactionConflictException", "a transaction is ongoing for the item", nil)
+}
+
+func internalError() answer {
+	return refusal(http.StatusInternalServerError, dynamoDBErrors+"InternalServerError", "the request could not be processed", nil)
+}
+
+// cancelled is the answer to a transaction of which at least one item has the
+// given reason, and the others none.
+func cancelled(s strike, req request, code, why string) answer {
+	var transaction struct{ TransactItems []json.RawMessage }
+	_ = json.Unmarshal(req.body, &transaction)
+	n := len(transaction.TransactItems)
+	if n == 0 {
+		return internalError() // no such request passes DynamoDB either
+	}
+	type reason struct {
+		Code    string
+		Message string `json:",omitempty"`
+	}
+	reasons := slices.Repeat([]reason{{Code: "None"}}, n)
+	for _, i := range s.Perm(n)[:1+s.IntN(n)] {
+		reasons[i] = reason{code, why}
+	}
+	codes := make([]string, n)
+	for i, r := range reasons {
+		codes[i] = r.Code
+	}
+	return refusal(http.StatusBadRequest, dynamoDBErrors+"TransactionCanceledException",
+		fmt.Sprintf("Transaction cancelled, please refer cancellation reasons for specific reasons [%s]", strings.Join(codes, ", ")),
+		map[string]any{"CancellationReasons": reasons})
+}
+
+// refusal is an error as DynamoDB words it. The message says who made it up.
+func refusal(status int, errorType, message string, more map[string]any) answer {
+	fields := map[string]any{"__type": errorType, "message": message + " (a fault of the plan)"}
+	maps.Copy(fields, more)
+	return answer{
+		status: status,
+		header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+		body:   mustMarshal(fields),
+	}
+}
+
+// mustMarshal encodes what was decoded, or is made of plain values.
+func mustMarshal(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", v, err))
+	}
+	return data
+}

@@ -1,0 +1,133 @@
+package fault
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Killer ends processes of functions with SIGKILL, at moments of its own choice.
+type Killer struct {
+	plan      *Plan
+	pid       int
+	functions []string
+}
+
+// errNoProc is why some of this package is for Linux.
+var errNoProc = errors.New("processes are found in /proc, which only Linux has")
+
+// NewKiller makes a Killer for the functions, named by their logical ids, that
+// the process with this id runs, itself or through others. The error says that
+// this is no Linux.
+func NewKiller(plan *Plan, pid int, functions ...string) (*Killer, error) {
+	if runtime.GOOS != "linux" {
+		return nil, errNoProc
+	}
+	return &Killer{plan: plan, pid: pid, functions: functions}, nil
+}
+
+// Run kills, one process at a time, until ctx ends.
+func (k *Killer) Run(ctx context.Context) {
+	upTo := k.plan.faults[Kill].UpTo
+	if upTo == 0 {
+		upTo = defaultUpTo
+	}
+	// Twice at random times in each period, not at regular ones.
+	timer := time.NewTimer(upTo / 2)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		next := upTo / 2
+		if s, ok := k.plan.consider(Kill); ok {
+			if k.one(s) {
+				k.plan.count(Kill)
+			}
+			next = s.duration()
+		}
+		timer.Reset(next)
+	}
+}
+
+// one kills one of the processes there are.
+func (k *Killer) one(s strike) bool {
+	victims := k.find()
+	if len(victims) == 0 {
+		return false
+	}
+	victim := oneOf(s, victims...)
+	p, err := os.FindProcess(victim.pid)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = p.Release() }()
+	// The process is held by now, so that its id is not given to another one, but
+	// it may have been before.
+	if now, ok := readProcess(victim.pid); !ok || now.started != victim.started {
+		return false
+	}
+	return p.Kill() == nil
+}
+
+// process is one that was running when it was looked for. Its start time tells
+// it from another that got its id later.
+type process struct {
+	pid, parent int
+	started     string
+	program     string
+}
+
+// find gives the processes of the functions, in the order of their ids.
+func (k *Killer) find() []process {
+	children := map[int][]process{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if p, ok := readProcess(pid); ok {
+			children[p.parent] = append(children[p.parent], p)
+		}
+	}
+	var found []process
+	for todo := []int{k.pid}; len(todo) > 0; todo = todo[1:] {
+		for _, p := range children[todo[0]] {
+			todo = append(todo, p.pid)
+			function := filepath.Base(filepath.Dir(p.program))
+			if filepath.Base(p.program) == "bootstrap" && slices.Contains(k.functions, function) {
+				found = append(found, p)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b process) int { return a.pid - b.pid })
+	return found
+}
+
+// readProcess reads /proc/PID/stat (man 5 proc): "pid (comm) state ppid …", in
+// which comm may hold anything and starttime is the 22nd field. A process that
+// has ended, though nobody has asked how, is none.
+func readProcess(pid int) (process, bool) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	content, err := os.ReadFile(filepath.Join(dir, "stat")) //nolint:gosec // of a number
+	if err != nil {
+		return process{}, false
+	}
+	end := bytes.LastIndexByte(content, ')')
+	fields := strings.Fields(string(content[end+1:]))
+	if end < 0 || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return process{}, false
+	}
+	parent, _ := strconv.Atoi(fields[1])
+	program, _ := os.Readlink(filepath.Join(dir, "exe"))
+	// Of an executable that was built anew since the start.
+	program = strings.TrimSuffix(program, " (deleted)")
+	return process{pid: pid, parent: parent, started: fields[19], program: program}, true
+}

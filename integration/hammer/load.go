@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+const (
+	// connectAtOnce bounds the handshakes under way: API Gateway takes 500 new
+	// connections a second.
+	connectAtOnce = 32
+	// answerGrace is how long sends that are under way may take at the end.
+	answerGrace = 10 * time.Second
+	// drainTimeout bounds the time after the load in which devices catch up.
+	drainTimeout = 30 * time.Second
+)
+
+// load is one run: users, their devices and conversations, and what they do.
+type load struct {
+	options
+	run    string    // no other run has it
+	start  time.Time // of the clock in the messages
+	client *http.Client
+
+	figures       figures
+	conversations []*conversation
+	devices       []*device
+}
+
+// conversation is one that devices send to.
+type conversation struct {
+	id       string
+	users    []string
+	maxAcked atomic.Int64
+}
+
+func newLoad(o options) *load {
+	return &load{options: o, run: "h" + strings.ToLower(rand.Text()[:10]), start: time.Now(), client: &http.Client{Timeout: dialTimeout}}
+}
+
+// token gets a token for a user.
+func (l *load) token(ctx context.Context, user string) (string, error) {
+	u, err := url.Parse(l.tokens)
+	if err != nil {
+		return "", fmt.Errorf("getting a token: %w", err)
+	}
+	query := u.Query()
+	query.Set("user", user)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil) //nolint:gosec // where its user wants the token from
+	if err != nil {
+		return "", fmt.Errorf("getting a token: %w", err)
+	}
+	resp, err := l.client.Do(req) //nolint:gosec // see above
+	if err != nil {
+		return "", fmt.Errorf("getting a token: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var got struct {
+		Token string `json:"token"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || got.Token == "" {
+		return "", fmt.Errorf("getting a token from %s: it answered %s and no {\"token\": …}", l.tokens, resp.Status)
+	}
+	return got.Token, nil
+}
+
+// prepare makes users, connects their devices, and makes the conversations.
+// Devices live until ctx ends; done waits for them.
+func (l *load) prepare(ctx context.Context) (done func(), err error) {
+	l.conversations = make([]*conversation, l.options.conversations)
+	for i := range l.conversations {
+		l.conversations[i] = &conversation{}
+	}
+	for u := range l.users {
+		c := l.conversations[u%len(l.conversations)]
+		user := fmt.Sprintf("%s-%d", l.run, u)
+		c.users = append(c.users, user)
+		for n := range l.options.devices {
+			l.devices = append(l.devices, newDevice(l, user, fmt.Sprintf("d%d", n), c, len(l.devices)))
+		}
+	}
+	var living sync.WaitGroup
+	if err := l.connect(ctx, &living); err != nil {
+		return living.Wait, err
+	}
+	return living.Wait, l.create(ctx)
+}
+
+func (l *load) connect(ctx context.Context, living *sync.WaitGroup) error {
+	var connecting errgroup.Group
+	connecting.SetLimit(connectAtOnce)
+	for _, d := range l.devices {
+		connecting.Go(func() error {
+			connected := make(chan error, 1)
+			living.Go(func() { d.live(ctx, func(err error) { connected <- err }) })
+			select {
+			case err := <-connected:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}
+	return connecting.Wait()
+}
+
+// create makes the conversations: a group where there are more than two users.
+func (l *load) create(ctx context.Context) error {
+	creators := map[*conversation]*device{}
+	for _, d := range l.devices {
+		if creators[d.conversation] == nil {
+			creators[d.conversation] = d
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(connectAtOnce)
+	for c, creator := range creators {
+		group.Go(func() error {
+			if len(c.users) > 2 {
+				return createGroup(ctx, creator, c)
+			}
+			sent, err := creator.send(ctx, wire.Send{To: c.users[len(c.users)-1], Text: "hello"})
+			c.id = sent.ConversationID
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("making the conversations: %w", err)
+	}
+	return nil
+}
+
+func createGroup(ctx context.Context, creator *device, c *conversation) error {
+	others := c.users[1:]
+	first := min(len(others), chat.MaxRosterChange-1) // the creator is one of them
+	var created wire.Created
+	err := creator.retry(ctx, wire.ActionCreateGroup,
+		wire.CreateGroup{Title: "hammer", Members: others[:first], ClientMsgID: creator.load.run + "-group-" + c.users[0]}, &created)
+	if err != nil {
+		return err
+	}
+	c.id = created.ConversationID
+	for from := first; from < len(others); from += chat.MaxRosterChange {
+		more := others[from:min(len(others), from+chat.MaxRosterChange)]
+		err := creator.retry(ctx, wire.ActionAddMembers,
+			wire.ChangeMembers{ConversationID: c.id, Members: more, ClientMsgID: creator.load.run + "-add-" + more[0]}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hammer sends until the time is up or ctx ends, and returns when every send is
+// answered or given up. Devices follow their conversations until they have what
+// was acked.
+func (l *load) hammer(ctx context.Context) {
+	// Sends that are under way at the end may be answered still, and gaps filled.
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var following sync.WaitGroup
+	for _, d := range l.devices {
+		following.Go(func() { d.follow(working) })
+	}
+	sending, stop := ctx, context.CancelFunc(func() {})
+	if l.duration > 0 {
+		sending, stop = context.WithTimeout(ctx, l.duration)
+	}
+	defer stop()
+	answering, giveUp := context.WithCancel(working)
+	defer giveUp()
+	context.AfterFunc(sending, func() {
+		time.AfterFunc(answerGrace, giveUp)
+	})
+	var senders sync.WaitGroup
+	var slots atomic.Int64
+	begin := time.Now()
+	l.figures.begin(begin)
+	for _, d := range l.devices {
+		for range l.inflight {
+			senders.Go(func() {
+				for {
+					due, ok := l.next(sending, begin, &slots)
+					if !ok {
+						return
+					}
+					l.sendOne(answering, d, due)
+				}
+			})
+		}
+	}
+	<-sending.Done()
+	l.figures.end(time.Now())
+	senders.Wait()
+	l.drain(working)
+	cancel()
+	following.Wait()
+}
+
+// next waits for the time of the next send. Where sends are late they do not wait
+// for each other: the time they lose counts as theirs.
+func (l *load) next(ctx context.Context, begin time.Time, slots *atomic.Int64) (due time.Time, ok bool) {
+	if l.rate == 0 {
+		return time.Now(), ctx.Err() == nil
+	}
+	slot := slots.Add(1) - 1
+	due = begin.Add(time.Duration(float64(slot) / l.rate * float64(time.Second)))
+	pause(ctx, time.Until(due))
+	return due, ctx.Err() == nil
+}
+
+func (l *load) sendOne(ctx context.Context, d *device, due time.Time) {
+	l.figures.sends.Add(1)
+	sent, err := d.send(ctx, wire.Send{ConversationID: d.conversation.id, Text: l.textOf(due, l.size)})
+	if err != nil {
+		l.figures.failed.Add(1)
+		if !errors.Is(err, context.Canceled) {
+			l.figures.note(err)
+		}
+		return
+	}
+	l.figures.ack.observe(time.Since(due))
+	l.figures.acks.Add(1)
+	if sent.Duplicate {
+		l.figures.resolved.Add(1)
+	}
+	for c := d.conversation; ; {
+		known := c.maxAcked.Load()
+		if sent.Seq <= known || c.maxAcked.CompareAndSwap(known, sent.Seq) {
+			return
+		}
+	}
+}
+
+// drain waits until every device has every message that was acked.
+func (l *load) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for l.missing() > 0 && ctx.Err() == nil {
+		for _, d := range l.devices {
+			if d.heard(d.conversation.maxAcked.Load()) {
+				d.wake()
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// missing is how many messages that were acked are not on a device, over all
+// devices.
+func (l *load) missing() (n int64) {
+	for _, d := range l.devices {
+		n += d.missing(d.conversation.maxAcked.Load())
+	}
+	return n
+}

@@ -1,0 +1,216 @@
+// Command hammer puts load on Inorder and says how it goes: once a second on
+// stderr, and in the end, also after Ctrl-C, as a summary on stdout.
+//
+//	go run ./integration/hammer -local -users 64 -conversations 1 -rate 200 -for 30s
+//	go run ./integration/hammer -url wss://….amazonaws.com/v1 -tokens https://… -users 64
+//
+// Users are spread over the conversations: one alone, two, or a group. All their
+// devices send, and all get every message of their conversation. A device does
+// what the protocol asks of one: it sends again what was not answered, filters
+// what it has, and pulls what is missing.
+//
+// The exit code is 1 if something went wrong, such as a message that was acked
+// and did not reach a device.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"inorder/infra/local/child"
+	"inorder/shared/chat"
+)
+
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	child.RunReaper() // does not return in the reaper's process
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// options is what the command line says.
+type options struct {
+	socket, tokens string
+	local          bool
+	verbose        bool
+	users, devices int
+	conversations  int
+	inflight       int
+	rate           float64
+	duration       time.Duration
+	size           int
+	json           bool
+}
+
+// run is main without the process: it gives the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	s, err := execute(ctx, o, stderr)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "hammer:", err)
+		return exitFailure
+	}
+	if o.json {
+		encoder := json.NewEncoder(stdout)
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(s)
+	} else {
+		s.print(stdout)
+	}
+	if s.Missing > 0 || s.Failed > 0 || s.FirstError != "" {
+		return exitFailure
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("hammer", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.socket, "url", "ws://127.0.0.1:3000/v1", "the WebSocket `URL`")
+	flags.StringVar(&o.tokens, "tokens", "", "`URL` that answers ?user=NAME with {\"token\": …}; by default /dev/token of -url's host")
+	flags.BoolVar(&o.local, "local", false, "start a local cloud for the run instead, and count what its DynamoDB does")
+	flags.BoolVar(&o.verbose, "v", false, "with -local: show what the local cloud says")
+	flags.IntVar(&o.users, "users", 64, "`number` of users")
+	flags.IntVar(&o.devices, "devices", 1, "`number` of devices of each user, at most 16")
+	flags.IntVar(&o.conversations, "conversations", 1, "`number` of conversations that the users are spread over")
+	flags.IntVar(&o.inflight, "inflight", 1, "`number` of sends that a device has under way at a time")
+	flags.Float64Var(&o.rate, "rate", 0, "sends a `second`, of all together; 0 is as fast as answers come")
+	flags.DurationVar(&o.duration, "for", 30*time.Second, "`time` to send for; 0 is until Ctrl-C")
+	flags.IntVar(&o.size, "size", 100, "`characters` in a message")
+	flags.BoolVar(&o.json, "json", false, "print the summary as JSON")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	err := o.check(flags.Args())
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "hammer:", err)
+	}
+	return o, err
+}
+
+// maxDevices is how many devices of a user may be connected.
+const maxDevices = 16
+
+func (o *options) check(rest []string) error {
+	u, err := url.Parse(o.socket)
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q; flags begin with a dash", rest[0])
+	case err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss":
+		return fmt.Errorf("-url %s: want a URL such as ws://127.0.0.1:3000/v1", o.socket)
+	case o.users < 1 || o.conversations < 1 || o.inflight < 1:
+		return errors.New("-users, -conversations and -inflight are at least 1")
+	case o.conversations > o.users:
+		return fmt.Errorf("%d users cannot be spread over %d conversations", o.users, o.conversations)
+	case o.users > o.conversations*chat.MaxGroupMembers:
+		return fmt.Errorf("a conversation has at most %d users: use more -conversations", chat.MaxGroupMembers)
+	case o.devices < 1 || o.devices > maxDevices:
+		return fmt.Errorf("-devices %d: a user has 1 to %d", o.devices, maxDevices)
+	case o.rate < 0 || o.duration < 0:
+		return errors.New("-rate and -for are not below 0")
+	case o.size < 1 || o.size > chat.MaxTextRunes:
+		return fmt.Errorf("-size %d: a text has 1 to %d characters", o.size, chat.MaxTextRunes)
+	case o.tokens != "" || o.local:
+		return nil
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && !ip.IsLoopback() {
+		return errors.New("-tokens is missing: only a local cloud gives out tokens by itself")
+	}
+	o.tokens = (&url.URL{Scheme: "http", Host: u.Host, Path: "/dev/token"}).String()
+	return nil
+}
+
+// execute runs the load. The error says that it could not begin.
+func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) {
+	tell := func(format string, args ...any) { _, _ = fmt.Fprintf(stderr, format+"\n", args...) }
+	var m *meter
+	if o.local {
+		var log io.Writer
+		if o.verbose {
+			log = stderr
+		}
+		tell("starting a local cloud")
+		c, err := startLocalCloud(ctx, log)
+		if err != nil {
+			return summary{}, err
+		}
+		defer c.stop()
+		o.socket, o.tokens, m = c.socket, c.tokens, c.meter
+	}
+	l := newLoad(o)
+	living, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	prepared := context.AfterFunc(ctx, hangUp)
+	tell("connecting %d devices of %d users to %s", o.users*o.devices, o.users, o.socket)
+	done, err := l.prepare(living)
+	if done != nil {
+		defer func() {
+			hangUp()
+			done()
+		}()
+	}
+	if err != nil {
+		return summary{}, err
+	}
+	prepared() // from here on Ctrl-C only ends the load
+	report := func() summary { return l.report(time.Now(), nil, nil) }
+	if m != nil {
+		from := m.now()
+		report = func() summary {
+			to := m.now()
+			return l.report(time.Now(), &from, &to)
+		}
+	}
+	l.watch(ctx, tell, report)
+	s := report()
+	s.Missing = l.missing()
+	return s, nil
+}
+
+// watch runs the load and tells the figures once a second.
+func (l *load) watch(ctx context.Context, tell func(string, ...any), report func() summary) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		l.hammer(ctx)
+	}()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	v := newLive(l, time.Now())
+	for {
+		select {
+		case <-over:
+			return
+		case now := <-tick.C:
+			if l.figures.isOver() {
+				tell("waiting for the last answers and pushes: %s missing", strconv.FormatInt(l.missing(), 10))
+				continue
+			}
+			tell("%s", v.line(now, report()))
+		}
+	}
+}
