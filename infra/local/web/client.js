@@ -1,22 +1,38 @@
-// The client of one device: it keeps every conversation complete and in order, and every message the
-// user sent until the server has answered for it. Pushes make it fast; sync makes it right.
+// The client of one device: it keeps every conversation complete and in order, and everything the user
+// asked for until the server has answered. Pushes make it fast; sync makes it right.
 
-import { Connection, TIMING as CONNECTION_TIMING, RequestError, fullJitter, systemClock } from "./connection.js";
+import { Connection, TIMING as CONNECTION_TIMING, fullJitter, systemClock } from "./connection.js";
+import { apply, describe, know, newFacts, raise, receive, unreadIn } from "./facts.js";
 import { Ledger } from "./ledger.js";
+import { Outbox, recordOf } from "./outbox.js";
+import { Pulls } from "./pulls.js";
+import { may } from "./rights.js";
+import { Rosters } from "./rosters.js";
+import { RECEIPTS_MAX_MEMBERS, rowsOf } from "./rows.js";
+import { Watermarks } from "./watermarks.js";
 
 /** The most text one message holds, counted in code points as the server counts runes. */
 export const MAX_TEXT_RUNES = 4000;
+
+/** The longest title of a group, counted in the same way. */
+export const MAX_TITLE_RUNES = 100;
 
 export const TIMING = Object.freeze({
   ...CONNECTION_TIMING,
   gapWaitMs: 200, // a missing entry is often just late
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
+  tellWaitMs: 300, // one receipt for what comes together
 });
 
-const PULLS_AT_ONCE = 4;
-const PULL_LIMIT = 100;
-const UNSENT_KEY = "to:";
+export const LIMITS = Object.freeze({
+  pull: 100, // entries in a page
+  late: 300, // a conversation that is new to this device and longer than this begins with its end ...
+  end: 100, // ... of so many entries
+});
+
+const TO_KEY = "to:";
+const NEW_KEY = "new:";
 
 /** Counts text as the server does. */
 export function countRunes(text) {
@@ -27,7 +43,11 @@ export function countRunes(text) {
 
 /**
  * A conversation is named by a key: its conversationId, or, until the server has named it, what keyFor
- * gives for the other user. Both are good for send and messages for ever.
+ * or createGroup gives. All of them are good for every method for ever, createGroup's until a reload.
+ *
+ * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox and
+ * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
+ * and if it is refused, messages shows it.
  *
  * Emits "change" whenever anything shown may have changed.
  */
@@ -39,19 +59,24 @@ export class InorderClient extends EventTarget {
   #clock;
   #random;
   #timing;
+  #limits;
   #log;
   #connection;
+  #outbox;
+  #pulls;
+  #watermarks;
+  #rosters;
   #ledgers = new Map();
-  #facts = new Map(); // conversationId → what else is known of it, see newFacts
+  #facts = new Map(); // conversationId → what else is known of it, see facts.js
   #peers = new Map(); // userId → conversationId of the single conversation
-  #outbox = new Map(); // clientMsgId → entry, oldest first
-  #lastOrder = 0;
+  #created = new Map(); // clientMsgId of a createGroup → conversationId
+  #openKey = null;
   #syncCursor = null;
   #session = null;
   #writes = Promise.resolve();
 
   /** getToken gives a fresh JWT for each connect (a promise); an error with `permanent` stops. */
-  constructor({ url, userId, deviceId, getToken, store, WebSocket = globalThis.WebSocket, clock = systemClock, random = Math.random, log = console.warn, timing = {} }) {
+  constructor({ url, userId, deviceId, getToken, store, WebSocket = globalThis.WebSocket, clock = systemClock, random = Math.random, log = console.warn, timing = {}, limits = {} }) {
     super();
     this.userId = userId;
     this.deviceId = deviceId;
@@ -59,6 +84,7 @@ export class InorderClient extends EventTarget {
     this.#clock = clock;
     this.#random = random;
     this.#timing = { ...TIMING, ...timing };
+    this.#limits = { ...LIMITS, ...limits };
     this.#log = log;
     this.#connection = new Connection({
       clock,
@@ -76,6 +102,40 @@ export class InorderClient extends EventTarget {
         },
       },
     });
+    const request = (action, fields) => this.#connection.request(action, fields);
+    const shared = { clock, random, timing: this.#timing };
+    this.#outbox = new Outbox({
+      ...shared,
+      deviceId,
+      hooks: {
+        request,
+        keyOf: (entry) => this.#keyOf(entry),
+        commit: (change) => this.#commit(change),
+        answered: (entry, result) => this.#answered(entry, result),
+        refused: (entry, error) => this.#refused(entry, error),
+      },
+    });
+    this.#pulls = new Pulls({
+      ...shared,
+      limit: this.#limits.pull,
+      log,
+      hooks: {
+        request,
+        begin: (ledger) => this.#startLate(ledger),
+        page: (ledger, page) => this.#takePage(ledger, page),
+        isCurrent: (ledger) => this.#ledgers.get(ledger.conversationId) === ledger,
+      },
+    });
+    this.#watermarks = new Watermarks({
+      ...shared,
+      hooks: {
+        request,
+        settled: () => this.#writes,
+        wanted: (conversationId) => this.#untold(conversationId),
+        told: (conversationId, positions) => this.#know(conversationId, positions),
+      },
+    });
+    this.#rosters = new Rosters({ request, onChange: () => this.#changed() });
   }
 
   /** "connecting", "online" or "offline". */
@@ -83,7 +143,10 @@ export class InorderClient extends EventTarget {
     return this.#connection.state;
   }
 
-  /** Why the state is so, for people; "replaced" when a newer connection of this device took over. */
+  /**
+   * Why the state is so, for people. When the server sent us away for good it is the goodbye's reason:
+   * "replaced" by a newer connection of this device, or one of too many "devices".
+   */
   get detail() {
     return this.#connection.detail;
   }
@@ -93,15 +156,12 @@ export class InorderClient extends EventTarget {
     const saved = await this.#store.load();
     this.#syncCursor = saved.syncCursor;
     const messages = groupByConversation(saved.messages);
-    for (const { conversationId, maxContiguousSeq, ...facts } of saved.conversations) {
-      this.#ledgers.set(conversationId, new Ledger(conversationId, { maxContiguousSeq, messages: messages.get(conversationId) }));
+    for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of saved.conversations) {
+      this.#ledgers.set(conversationId, new Ledger(conversationId, { baseSeq, maxContiguousSeq, messages: messages.get(conversationId) }));
       this.#facts.set(conversationId, { ...newFacts(), ...facts });
       this.#notePeer(conversationId);
     }
-    for (const entry of saved.outbox.sort((a, b) => a.order - b.order)) {
-      this.#outbox.set(entry.clientMsgId, { ...entry, ...notInFlight(), stored: true });
-      this.#lastOrder = entry.order;
-    }
+    this.#outbox.load(saved.outbox);
     this.#changed();
     this.#connection.start();
   }
@@ -124,64 +184,30 @@ export class InorderClient extends EventTarget {
     this.#connection.retryNow();
   }
 
+  // ---- what is there ----
+
   /** The key of the conversation with a user, known to the server or not. */
   keyFor(userId) {
-    return this.#peers.get(userId) ?? UNSENT_KEY + userId;
+    return this.#peers.get(userId) ?? TO_KEY + userId;
   }
 
-  /** The key a conversation has now; a keyFor key changes when the server names the conversation. */
+  /** The key a conversation has now; it changes when the server names the conversation. */
   currentKey(key) {
-    return key.startsWith(UNSENT_KEY) ? this.keyFor(key.slice(UNSENT_KEY.length)) : key;
+    if (key.startsWith(TO_KEY)) return this.keyFor(key.slice(TO_KEY.length));
+    if (key.startsWith(NEW_KEY)) return this.#created.get(key.slice(NEW_KEY.length)) ?? key;
+    return key;
   }
 
   /**
-   * Puts a text into the outbox and gives its clientMsgId once it is stored. It is sent, and resent,
-   * until the server answers. A RangeError says that the text is empty or too long.
+   * The conversations, most recent first: {key, kind, title, peer, memberCount, closed, role, earlier,
+   * unread, last, time}. closed says why nothing can be written: "system", "left", "dissolved", "failed"
+   * (a group that could not be made), "unknown" (there is no such conversation) or null. role is ours in
+   * a group. earlier: there is more to load. last is a row as in messages, or null.
    */
-  async send(key, text) {
-    if (text.trim() === "") throw new RangeError("the message is empty");
-    if (countRunes(text) > MAX_TEXT_RUNES) throw new RangeError(`the message is over ${MAX_TEXT_RUNES} characters`);
-    key = this.currentKey(key);
-    this.#lastOrder = Math.max(this.#lastOrder + 1, this.#clock.now());
-    const entry = {
-      clientMsgId: `${this.deviceId}-${randomHex(12)}`,
-      order: this.#lastOrder,
-      address: key.startsWith(UNSENT_KEY) ? { to: key.slice(UNSENT_KEY.length) } : { conversationId: key },
-      text: text.toWellFormed?.() ?? text,
-      clientTime: this.#clock.now(),
-      state: "sending",
-      ...notInFlight(),
-      stored: false,
-    };
-    this.#outbox.set(entry.clientMsgId, entry);
-    this.#changed();
-    await this.#commit({ outboxPut: [storedEntry(entry)] });
-    entry.stored = true;
-    this.#pump();
-    return entry.clientMsgId;
-  }
-
-  /** Forgets a message that failed. */
-  discard(clientMsgId) {
-    if (this.#outbox.get(clientMsgId)?.state !== "failed") return;
-    this.#outbox.delete(clientMsgId);
-    this.#commit({ outboxDelete: [clientMsgId] });
-    this.#changed();
-  }
-
-  /** Notes that the user has seen everything shown in a conversation. */
-  markRead(key) {
-    const ledger = this.#ledgers.get(this.currentKey(key));
-    if (!ledger || !this.#raise(ledger, { readSeq: ledger.maxContiguousSeq })) return;
-    this.#commit({ conversations: [this.#record(ledger)] });
-    this.#changed();
-  }
-
-  /** The conversations, most recent first: {key, kind, title, peer, unread, last}; last is a row as in messages, or null. */
   conversations() {
     const keys = new Set(this.#ledgers.keys());
-    for (const entry of this.#outbox.values()) keys.add(this.#keyOf(entry));
-    return [...keys].map((key) => this.#summary(key)).sort((a, b) => (b.last?.time ?? 0) - (a.last?.time ?? 0));
+    for (const entry of this.#outbox.all()) keys.add(this.#keyOf(entry));
+    return [...keys].map((key) => this.#summary(key)).sort((a, b) => b.time - a.time);
   }
 
   /** One conversation as in conversations, also for a key that nothing was sent to yet. */
@@ -191,18 +217,137 @@ export class InorderClient extends EventTarget {
 
   /**
    * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end:
-   * {seq, clientMsgId, senderId, mine, kind, text, event, recalled, edited, time, state, error, receipt}.
-   * For our own, state is "sending", "sent" or "failed", and receipt "delivered" or "read" once the
-   * other user's device says so.
+   * {seq, messageId, clientMsgId, senderId, mine, kind, text, event, quote, recalled, edited, revision,
+   * time, state, error, receipt, readBy, audience}.
+   * For our own, state is "sending", "sent" or "failed"; receipt, readBy and audience say how far the
+   * others are (see receiptsOf in rows.js). quote is the message that this one answers, {seq, senderId,
+   * kind, text, recalled} with senderId null if it is not at hand. revision is the recall or edit we
+   * asked for and do not see yet, {clientMsgId, action, state, text, error}.
    */
   messages(key, limit = Infinity) {
+    return rowsOf(this.#view(this.currentKey(key)), limit);
+  }
+
+  /** The members of a group, [{userId, role, joinedAt}], or null while unknown; open makes them known. */
+  members(key) {
+    return this.#rosters.of(this.currentKey(key));
+  }
+
+  /** Whether we may do something in a group, as far as is known; see rights.js. */
+  may(key, action, target) {
+    const { closed, role } = this.conversation(key);
+    return closed === null && may(role, action, target);
+  }
+
+  // ---- what the user does ----
+
+  /** Sends a text, as the answer to the row replyTo if there is one. A RangeError says what is wrong with the text. */
+  async send(key, text, { replyTo = null } = {}) {
+    checkText(text);
+    const fields = { messageType: "text", ...(replyTo && { replyTo: { seq: replyTo.seq, messageId: replyTo.messageId } }) };
+    return this.#ask("send", this.#addressOf(this.currentKey(key)), fields, text);
+  }
+
+  /** Makes a group of us and the members, and gives its key at once. A RangeError says what is wrong with the title. */
+  createGroup(title, members) {
+    checkTitle(title);
+    const { entry } = this.#outbox.add({ action: "createGroup", address: {}, fields: { title, members } });
+    this.#changed();
+    return NEW_KEY + entry.clientMsgId;
+  }
+
+  async addMembers(key, members) {
+    return this.#change("addMembers", key, { members });
+  }
+
+  async removeMembers(key, members) {
+    return this.#change("removeMembers", key, { members });
+  }
+
+  async leave(key) {
+    return this.#change("leave", key);
+  }
+
+  async setRole(key, userId, role) {
+    return this.#change("setRole", key, { userId, role });
+  }
+
+  /** Renames a group. A RangeError says what is wrong with the title. */
+  async setTitle(key, title) {
+    checkTitle(title);
+    return this.#change("setTitle", key, { title });
+  }
+
+  async dissolve(key) {
+    return this.#change("dissolve", key);
+  }
+
+  /** Takes a message back, given its row. */
+  async recall(key, { seq, messageId }) {
+    return this.#change("recall", key, { seq, messageId });
+  }
+
+  /** Gives an own message another text, given its row. A RangeError says what is wrong with the text. */
+  async edit(key, { seq, messageId }, text) {
+    checkText(text);
     key = this.currentKey(key);
-    const facts = this.#facts.get(key) ?? newFacts();
-    const own = [...this.#outbox.values()].filter((entry) => this.#keyOf(entry) === key).map((entry) => this.#ownRow(entry));
-    const numbered = own.filter((row) => row.seq !== null);
-    const rows = this.#shown(key, facts, limit).concat(numbered);
-    if (numbered.length > 0) rows.sort((a, b) => a.seq - b.seq);
-    return rows.concat(own.filter((row) => row.seq === null)).slice(-limit);
+    const ours = this.#entriesOf(key).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
+    const version = (this.#ledgers.get(key)?.get(seq)?.version ?? 1) + ours.length; // as it will be by then
+    return this.#ask("edit", this.#addressOf(key), { seq, messageId, version }, text);
+  }
+
+  /** Forgets what was refused, and with a group that could not be made what was meant for it. */
+  discard(clientMsgId) {
+    if (this.#outbox.get(clientMsgId)?.state !== "failed") return;
+    const outboxDelete = [clientMsgId, ...this.#waitingFor(clientMsgId).map((entry) => entry.clientMsgId)];
+    for (const id of outboxDelete) this.#outbox.delete(id);
+    this.#commit({ outboxDelete });
+    this.#changed();
+  }
+
+  /** Says which conversation is on screen, or null: more is kept up to date of that one. */
+  open(key) {
+    this.#openKey = key;
+    this.#attend(this.#session);
+  }
+
+  /** Notes that the user has seen everything shown in a conversation. */
+  markRead(key) {
+    const ledger = this.#ledgers.get(this.currentKey(key));
+    if (ledger) this.#raise(ledger, { readSeq: ledger.maxContiguousSeq });
+  }
+
+  /** Hides everything shown in a conversation, for this user on all devices. */
+  clear(key) {
+    const ledger = this.#ledgers.get(this.currentKey(key));
+    if (ledger) this.#raise(ledger, { clearedSeq: ledger.maxContiguousSeq });
+  }
+
+  /** Loads a page of what is before the first entry held. Rejects with a RequestError. */
+  async loadEarlier(key) {
+    const ledger = this.#ledgers.get(this.currentKey(key));
+    if (!ledger || !this.#hasEarlier(ledger)) return;
+    const { conversationId } = ledger;
+    const beforeSeq = ledger.baseSeq + 1;
+    const page = await this.#connection.request("history", { conversationId, beforeSeq, limit: this.#limits.pull });
+    if (this.#ledgers.get(conversationId) !== ledger) return;
+    const messages = ledger.earlier(page, beforeSeq);
+    this.#commit({ messages, conversations: [this.#record(ledger)] });
+    this.#changed();
+  }
+
+  /** Who has received and who has read a message, {delivered, read} of userIds. Rejects with a RequestError. */
+  async receipts(key, seq) {
+    const conversationId = this.currentKey(key);
+    const all = { delivered: [], read: [] };
+    let cursor = "";
+    do {
+      const page = await this.#connection.request("receipts", { conversationId, seq, ...(cursor && { cursor }) });
+      all.delivered.push(...page.delivered);
+      all.read.push(...page.read);
+      cursor = page.cursor ?? "";
+    } while (cursor);
+    return all;
   }
 
   // ---- the connection came, spoke, went ----
@@ -210,24 +355,27 @@ export class InorderClient extends EventTarget {
   // What belongs to one connection: when the next one comes, the work of the last is void.
   #arrived() {
     this.#leave();
-    const session = { ready: false, flush: null, catching: null, again: false, noChanges: false, listed: false, pulls: new Map(), waits: new Map() };
+    const session = { flush: null, catching: null, again: false };
     this.#session = session;
+    this.#pulls.start();
+    this.#watermarks.start();
+    for (const conversationId of this.#ledgers.keys()) this.#watermarks.note(conversationId);
     const flush = () => {
-      if (session !== this.#session) return;
+      if (session !== this.#session || session.flush === null) return;
       this.#clock.clearTimeout(session.flush);
-      session.ready = true;
-      this.#pump();
+      session.flush = null;
+      this.#outbox.resume();
     };
     session.flush = this.#clock.setTimeout(flush, this.#timing.flushWaitMs);
     this.#catchUp(session).then(flush);
   }
 
   #leave() {
-    const session = this.#session;
-    if (!session) return;
+    this.#outbox.pause();
+    this.#pulls.stop();
+    this.#watermarks.stop();
+    this.#clock.clearTimeout(this.#session?.flush);
     this.#session = null;
-    this.#clock.clearTimeout(session.flush);
-    for (const { timer } of session.waits.values()) this.#clock.clearTimeout(timer);
   }
 
   #pushed(frame) {
@@ -247,26 +395,23 @@ export class InorderClient extends EventTarget {
   }
 
   #updated({ conversationId, messages = [], committedMaxSeq }) {
-    const known = this.#ledgers.has(conversationId);
     const ledger = this.#ledger(conversationId);
     this.#take(ledger, messages, () => ledger.push(messages, committedMaxSeq));
-    this.#mind(this.#session, ledger, this.#timing.gapWaitMs);
-    const named = this.#facts.get(conversationId).peer !== null;
-    if (!known && !named && !this.#session.noChanges) this.#catchUp(this.#session);
+    this.#pulls.mind(ledger, this.#timing.gapWaitMs);
+    const { kind, title, peer } = this.#facts.get(conversationId);
+    if (kind === null && title === null && peer === null) this.#catchUp(this.#session); // what is it?
   }
 
-  #receipt({ conversationId, userId, deliveredSeq = 0, readSeq = 0 }) {
+  #receipt({ conversationId, userId, ...positions }) {
+    const { deliveredSeq = 0, readSeq = 0 } = positions;
+    if (userId === this.userId) {
+      this.#know(conversationId, { deliveredSeq, readSeq });
+      return;
+    }
     const ledger = this.#ledgers.get(conversationId);
     if (!ledger) return;
-    if (userId === this.userId) {
-      if (!this.#raise(ledger, { readSeq })) return;
-    } else {
-      const { receipts } = this.#facts.get(conversationId);
-      const old = receipts[userId] ?? { deliveredSeq: 0, readSeq: 0 };
-      receipts[userId] = { deliveredSeq: Math.max(old.deliveredSeq, deliveredSeq, readSeq), readSeq: Math.max(old.readSeq, readSeq) };
-    }
-    this.#commit({ conversations: [this.#record(ledger)] });
-    this.#changed();
+    receive(this.#facts.get(conversationId), userId, { deliveredSeq, readSeq });
+    this.#keep(ledger);
   }
 
   // ---- catching up ----
@@ -276,11 +421,11 @@ export class InorderClient extends EventTarget {
   #catchUp(session) {
     if (!session || session !== this.#session) return Promise.resolve();
     session.again = true;
-    session.catching ??= this.#rounds(session).finally(() => (session.catching = null));
+    session.catching ??= this.#catchUpAll(session).finally(() => (session.catching = null));
     return session.catching;
   }
 
-  async #rounds(session) {
+  async #catchUpAll(session) {
     for (let failures = 0; session === this.#session && session.again; ) {
       session.again = false;
       try {
@@ -296,143 +441,80 @@ export class InorderClient extends EventTarget {
         await this.#sleep(fullJitter(this.#random, failures++, this.#timing));
       }
     }
+    this.#attend(session);
   }
 
   async #round(session) {
-    const { conversations = [], heads = [], syncCursor } = await this.#changes(session);
-    const due = new Set();
-    for (const item of conversations) {
-      const ledger = this.#describe(item);
-      ledger.see(item.lastSeq);
-      if (item.lastSeq === undefined || ledger.hasGap) due.add(ledger);
+    const asked = this.#syncCursor ?? 0;
+    const held = new Map([...this.#ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
+    const changes = await this.#changes(asked);
+    if (session !== this.#session) return;
+    if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
+      this.#startOver(session);
+      return;
     }
+    const { conversations, heads = [], syncCursor } = changes;
+    for (const line of conversations) this.#describe(line).see(line.lastSeq);
     for (const { conversationId, committedMaxSeq } of heads) this.#ledger(conversationId).see(committedMaxSeq);
-    for (const ledger of this.#ledgers.values()) {
-      if (ledger.hasGap || session.noChanges) due.add(ledger);
-    }
-    await this.#pullAll(session, due);
-    if (session !== this.#session || syncCursor === undefined) return;
+    await this.#pulls.all([...this.#ledgers.values()].filter((ledger) => ledger.hasGap));
+    if (session !== this.#session) return;
     await this.#commit({ syncCursor });
     this.#syncCursor = syncCursor;
   }
 
-  // A server without `changes`, or one that refuses our cursor, leaves asking about all we know of.
-  async #changes(session) {
-    if (!session.noChanges) {
-      try {
-        const changes = await this.#connection.request("changes", { syncCursor: this.#syncCursor ?? 0 });
-        return { ...changes, conversations: await this.#withPeers(session, changes.conversations) };
-      } catch (error) {
-        if (error.retryable) throw error;
-        session.noChanges = true;
-        if (error.code !== "UNKNOWN_ACTION") this.#log(`could not ask for changes: ${error.message}`);
-      }
+  async #changes(syncCursor) {
+    const changes = await this.#connection.request("changes", { syncCursor });
+    const conversations = [...changes.conversations];
+    for (let { cursor } = changes; cursor; ) {
+      const page = await this.#connection.request("conversations", { cursor });
+      conversations.push(...page.conversations);
+      cursor = page.cursor;
     }
-    return { conversations: await this.#listed() };
+    return { ...changes, conversations };
   }
 
-  // The id of a single conversation is a hash: whom it is with has to be told, once.
-  async #withPeers(session, items = []) {
-    const nameless = (item) => isSingle(item.conversationId) && !item.peer && !this.#facts.get(item.conversationId)?.peer;
-    if (session.listed || !items.some(nameless)) return items;
-    const listed = new Map((await this.#listed()).map((item) => [item.conversationId, item]));
-    session.listed = true;
-    return items.map((item) => ({ ...listed.get(item.conversationId), ...item }));
+  // Whether the server knows less of a conversation than we held when we asked, or something else.
+  #contradicts({ conversations, full }, held) {
+    const listed = new Set(conversations.map(({ conversationId }) => conversationId));
+    const missing = full && [...held].some(([conversationId, seq]) => seq > 0 && !listed.has(conversationId));
+    return (
+      missing ||
+      conversations.some(({ conversationId, lastSeq, lastMessage }) => {
+        const same = lastMessage && this.#ledgers.get(conversationId)?.get(lastMessage.seq);
+        return lastSeq < held.get(conversationId) || (same && same.serverTime !== lastMessage.serverTime);
+      })
+    );
   }
 
-  async #listed() {
-    const items = [];
-    try {
-      for (let cursor; ; ) {
-        const page = await this.#connection.request("conversations", cursor === undefined ? {} : { cursor });
-        items.push(...page.conversations);
-        if (page.cursor === undefined || page.cursor === null || page.cursor === "") return items;
-        cursor = page.cursor;
-      }
-    } catch (error) {
-      if (error.code === "UNKNOWN_ACTION") return items;
-      throw error;
+  // The server was restored, or begun anew: what is held here is of another world. What the user wrote
+  // and is not answered yet stays.
+  #startOver(session) {
+    this.#log("the server's conversations are not those held here any more: starting over");
+    for (const entry of this.#outbox.all()) {
+      const peer = this.#facts.get(entry.address.conversationId)?.peer;
+      if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
+      else if (entry.action === "send" && peer) entry.address = { to: peer }; // it may have to be made anew
     }
+    for (const known of [this.#ledgers, this.#facts, this.#peers]) known.clear();
+    this.#syncCursor = null;
+    this.#pulls.start();
+    this.#watermarks.start();
+    this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf) });
+    this.#changed();
+    session.again = true;
   }
 
-  // A few at a time; one that fails does not keep the others from being pulled.
-  async #pullAll(session, due) {
-    const queue = [...due];
-    let failed = null;
-    const work = async () => {
-      for (let ledger; session === this.#session && (ledger = queue.shift()); ) {
-        await this.#pull(session, ledger).catch((error) => (failed ??= error));
-      }
-    };
-    await Promise.all(Array.from({ length: PULLS_AT_ONCE }, work));
-    if (failed) throw failed;
+  // Nobody waits for ten thousand entries to read the last ten.
+  #startLate(ledger) {
+    const { clearedSeq } = this.#facts.get(ledger.conversationId);
+    if (ledger.maxContiguousSeq > 0 || ledger.maxSeenSeq - clearedSeq <= this.#limits.late) return;
+    ledger.startAfter(Math.max(ledger.maxSeenSeq - this.#limits.end, clearedSeq));
+    this.#rosters.invalidate(ledger.conversationId); // an event that is passed over may have changed it
   }
 
-  // Makes sure that a gap is pulled after a wait, unless pushes close it first.
-  #mind(session, ledger, waitMs) {
-    if (!session || session !== this.#session || session.pulls.has(ledger)) return;
-    const due = this.#clock.now() + waitMs;
-    const waiting = session.waits.get(ledger);
-    if (waiting && ledger.hasGap && waiting.due <= due) return;
-    this.#clock.clearTimeout(waiting?.timer);
-    session.waits.delete(ledger);
-    if (!ledger.hasGap) return;
-    const timer = this.#clock.setTimeout(() => {
-      session.waits.delete(ledger);
-      this.#pull(session, ledger).catch((error) => {
-        if (error.retryable) this.#mind(session, ledger, this.#patience(ledger));
-      });
-    }, waitMs);
-    session.waits.set(ledger, { timer, due });
-  }
-
-  #patience(ledger) {
-    const failures = ledger.failures ?? 0;
-    return this.#timing.gapWaitMs + (failures === 0 ? 0 : fullJitter(this.#random, failures, this.#timing));
-  }
-
-  // One pull of a conversation at a time; who asks meanwhile shares it.
-  #pull(session, ledger) {
-    let pull = session.pulls.get(ledger);
-    if (!pull) {
-      pull = this.#pullOnce(session, ledger);
-      session.pulls.set(ledger, pull);
-    }
-    return pull;
-  }
-
-  // Rejects with what is retryable. A refusal (we were removed, say) is final: it must not keep the
-  // cursor from moving on.
-  async #pullOnce(session, ledger) {
-    try {
-      await this.#pages(session, ledger);
-    } catch (error) {
-      ledger.failures = (ledger.failures ?? 0) + 1;
-      if (error.retryable) throw error;
-      this.#log(`cannot sync ${ledger.conversationId}: ${error.message}`);
-      ledger.settle(ledger.maxSeenSeq);
-      return;
-    } finally {
-      session.pulls.delete(ledger);
-    }
-    this.#mind(session, ledger, this.#patience(ledger)); // what was heard of meanwhile
-  }
-
-  // Syncs until the server says that there is no more.
-  async #pages(session, ledger) {
-    while (session === this.#session) {
-      const afterSeq = ledger.maxContiguousSeq;
-      const seenWhenAsked = ledger.maxSeenSeq;
-      const page = await this.#connection.request("sync", { conversationId: ledger.conversationId, afterSeq, limit: PULL_LIMIT });
-      this.#take(ledger, page.messages, () => ledger.page(page));
-      if (page.nextSeq >= page.committedMaxSeq) {
-        ledger.settle(seenWhenAsked);
-        const stuck = ledger.hasGap && ledger.maxSeenSeq === seenWhenAsked;
-        ledger.failures = stuck ? (ledger.failures ?? 0) + 1 : 0;
-        return;
-      }
-      if (page.nextSeq <= afterSeq) throw new RequestError({ code: "BUSY", message: "sync did not move", retryable: true });
-    }
+  #takePage(ledger, page) {
+    if (page.firstSeq !== undefined) this.#rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
+    this.#take(ledger, page.messages, () => ledger.page(page));
   }
 
   // Lets a ledger take something in, stores and shows the outcome. `arrived` may hold more than became
@@ -440,54 +522,105 @@ export class InorderClient extends EventTarget {
   #take(ledger, arrived, takeIn) {
     const { conversationId, maxContiguousSeq: before } = ledger;
     const changed = takeIn();
-    for (const { senderId } of changed) {
-      if (isSingle(conversationId) && senderId && senderId !== this.userId) this.#setPeer(conversationId, senderId);
-    }
+    this.#learn(conversationId, changed);
     if (changed.length > 0 || ledger.maxContiguousSeq > before) this.#commit({ messages: changed, conversations: [this.#record(ledger)] });
-    for (const { senderId, clientMsgId, seq } of arrived) {
+    for (const { senderId, clientMsgId, seq, serverTime } of arrived) {
       const entry = senderId === this.userId && this.#outbox.get(clientMsgId);
-      if (entry) this.#sent(entry, { conversationId, seq });
+      if (entry) this.#sent(entry, { conversationId, seq, serverTime });
     }
-    for (const entry of this.#outbox.values()) {
+    for (const entry of this.#outbox.all()) {
       if (entry.state === "sent" && entry.conversationId === conversationId) this.#forgetShown(entry, ledger);
     }
+    this.#watermarks.note(conversationId);
     this.#changed();
-    this.#pump();
+    this.#outbox.pump();
   }
 
-  // From here on the ledger's own row stands for the message.
+  // Takes in what entries tell of the conversation itself.
+  #learn(conversationId, entries) {
+    const facts = this.#facts.get(conversationId);
+    for (const entry of entries) {
+      const { senderId } = entry;
+      if (isSingle(conversationId) && senderId && senderId !== this.userId) this.#setPeer(conversationId, senderId);
+      const { roster, joined } = apply(facts, entry, this.userId);
+      if (roster) this.#rosters.invalidate(conversationId);
+      if (joined) this.#catchUp(this.#session);
+      if (roster && this.#isOpen(conversationId)) this.#attend(this.#session);
+    }
+  }
+
+  // From here on the ledger's own row stands for the entry.
   #forgetShown(entry, ledger) {
     if (entry.seq <= ledger.maxContiguousSeq) this.#outbox.delete(entry.clientMsgId);
   }
 
-  // ---- the outbox ----
+  // ---- the conversation on screen ----
 
-  // Sends the oldest unanswered message of each conversation that is not on its way already. Only the
-  // oldest: frames of one client may be handled at the same time, in any order.
-  #pump() {
-    if (!this.#session?.ready) return;
-    const taken = new Set();
-    for (const entry of this.#outbox.values()) {
-      const key = this.#keyOf(entry);
-      if (entry.state !== "sending" || taken.has(key)) continue;
-      taken.add(key);
-      if (entry.stored && entry.busy !== this.#session) this.#transmit(this.#session, entry);
+  // Gets what only people who look at a conversation need: who is in it, and how far the others are. What
+  // fails is asked for again with the next catch-up.
+  async #attend(session) {
+    if (!session || session !== this.#session || this.#openKey === null) return;
+    const conversationId = this.currentKey(this.#openKey);
+    const facts = this.#facts.get(conversationId);
+    if (!facts || facts.leftSeq > 0 || isSystem(conversationId)) return;
+    try {
+      if (isGroup(conversationId)) await this.#rosters.refresh(conversationId);
+      await this.#lookUpReceipts(conversationId, facts);
+    } catch (error) {
+      if (!error.retryable) this.#log(`cannot look up ${conversationId}: ${error.message}`);
     }
   }
 
-  async #transmit(session, entry) {
-    entry.busy = session;
-    try {
-      const { clientMsgId, clientTime, text, address } = entry;
-      this.#sent(entry, await this.#connection.request("send", { ...address, clientMsgId, messageType: "text", text, clientTime }));
-    } catch (error) {
-      if (entry.state !== "sending") return; // its message arrived before the bad news about its reply
-      if (!error.retryable) this.#failed(entry, error);
-      else if (session === this.#session) await this.#sleep(fullJitter(this.#random, entry.failures++, this.#timing));
-    } finally {
-      if (entry.busy === session) entry.busy = null;
-      this.#pump();
-    }
+  // Receipts are pushed once. What was pushed while we were away is looked up for the last own message.
+  async #lookUpReceipts(conversationId, facts) {
+    if (facts.memberCount > RECEIPTS_MAX_MEMBERS || facts.peer === this.userId) return;
+    const last = this.messages(conversationId).findLast(({ mine, seq, kind, recalled }) => mine && seq !== null && kind !== "event" && !recalled);
+    if (!last || last.receipt === "read") return;
+    const { delivered, read } = await this.receipts(conversationId, last.seq);
+    if (this.#facts.get(conversationId) !== facts) return;
+    for (const userId of delivered) receive(facts, userId, { deliveredSeq: last.seq });
+    for (const userId of read) receive(facts, userId, { readSeq: last.seq });
+    this.#keep(this.#ledgers.get(conversationId));
+  }
+
+  #isOpen(conversationId) {
+    return this.#openKey !== null && this.currentKey(this.#openKey) === conversationId;
+  }
+
+  // ---- the outbox ----
+
+  async #change(action, key, fields) {
+    return this.#ask(action, this.#addressOf(this.currentKey(key)), fields);
+  }
+
+  async #ask(action, address, fields, text) {
+    const { entry, stored } = this.#outbox.add({ action, address, fields, text });
+    this.#changed();
+    await stored;
+    return entry.clientMsgId;
+  }
+
+  #addressOf(key) {
+    if (key.startsWith(TO_KEY)) return { to: key.slice(TO_KEY.length) };
+    if (key.startsWith(NEW_KEY)) return { group: key.slice(NEW_KEY.length) };
+    return { conversationId: key };
+  }
+
+  #keyOf({ clientMsgId, conversationId, action, address }) {
+    if (conversationId ?? address.conversationId) return conversationId ?? address.conversationId;
+    if (address.to !== undefined) return this.keyFor(address.to);
+    return this.currentKey(NEW_KEY + (action === "createGroup" ? clientMsgId : address.group));
+  }
+
+  #entriesOf(key) {
+    return this.#outbox.all().filter((entry) => this.#keyOf(entry) === key);
+  }
+
+  #answered(entry, result) {
+    if (entry.action === "createGroup") {
+      this.#describe(result);
+      this.#sent(entry, { conversationId: result.conversationId, seq: 1 }); // a group begins with its making
+    } else this.#sent(entry, result);
   }
 
   #sent(entry, { conversationId, seq, serverTime }) {
@@ -496,21 +629,37 @@ export class InorderClient extends EventTarget {
     ledger.see(seq);
     if (entry.state === "sent") return;
     Object.assign(entry, { state: "sent", conversationId, seq, serverTime });
+    const waiting = entry.action === "createGroup" ? this.#nameGroup(entry.clientMsgId, conversationId) : [];
     this.#forgetShown(entry, ledger);
-    this.#commit({ outboxDelete: [entry.clientMsgId], conversations: [this.#record(ledger)] });
-    this.#mind(this.#session, ledger, this.#timing.ownWaitMs);
+    this.#commit({ outboxDelete: [entry.clientMsgId], outboxPut: waiting.map(recordOf), conversations: [this.#record(ledger)] });
+    this.#pulls.mind(ledger, this.#timing.ownWaitMs);
     this.#changed();
   }
 
-  #failed(entry, error) {
-    entry.state = "failed";
-    entry.error = `${error.code}: ${error.message}`;
-    this.#commit({ outboxPut: [storedEntry(entry)] });
+  // Gives what was meant for a group that was still to be made its address.
+  #nameGroup(clientMsgId, conversationId) {
+    this.#created.set(clientMsgId, conversationId);
+    if (this.#openKey === NEW_KEY + clientMsgId) this.#attend(this.#session);
+    const waiting = this.#waitingFor(clientMsgId);
+    for (const entry of waiting) entry.address = { conversationId };
+    return waiting;
+  }
+
+  // What is meant for a group that is still to be made.
+  #waitingFor(clientMsgId) {
+    return this.#outbox.all().filter(({ address }) => address.group === clientMsgId);
+  }
+
+  #refused(entry, error) {
+    const waiting = this.#waitingFor(entry.clientMsgId);
+    this.#fail(entry, error);
+    for (const other of waiting) this.#fail(other, { code: "NOT_FOUND", message: "the group could not be made" });
+    this.#commit({ outboxPut: [entry, ...waiting].map(recordOf) });
     this.#changed();
   }
 
-  #keyOf(entry) {
-    return entry.conversationId ?? entry.address.conversationId ?? this.keyFor(entry.address.to);
+  #fail(entry, { code, message }) {
+    Object.assign(entry, { state: "failed", error: `${code}: ${message}` });
   }
 
   // ---- what is known of a conversation besides its entries ----
@@ -525,15 +674,13 @@ export class InorderClient extends EventTarget {
     return ledger;
   }
 
-  #describe({ conversationId, kind, title, peer, readSeq, clearedSeq }) {
-    const ledger = this.#ledger(conversationId);
-    const facts = this.#facts.get(conversationId);
-    facts.kind = kind ?? facts.kind;
-    facts.title = title ?? facts.title;
-    if (peer) this.#setPeer(conversationId, peer);
-    this.#raise(ledger, { readSeq, clearedSeq });
-    this.#commit({ conversations: [this.#record(ledger)] });
-    this.#changed();
+  #describe(line) {
+    const ledger = this.#ledger(line.conversationId);
+    const facts = this.#facts.get(line.conversationId);
+    describe(facts, line);
+    this.#notePeer(line.conversationId);
+    if (facts.leftSeq > 0) this.#rosters.forget(line.conversationId);
+    this.#keep(ledger);
     return ledger;
   }
 
@@ -548,96 +695,87 @@ export class InorderClient extends EventTarget {
     if (peer) this.#peers.set(peer, conversationId);
   }
 
-  // Positions only ever rise. Tells whether one did.
   #raise(ledger, positions) {
-    const facts = this.#facts.get(ledger.conversationId);
-    let raised = false;
-    for (const [name, seq] of Object.entries(positions)) {
-      if (!(seq > facts[name])) continue;
-      facts[name] = seq;
-      raised = true;
-    }
-    return raised;
+    if (!raise(this.#facts.get(ledger.conversationId), positions)) return;
+    this.#keep(ledger);
+    this.#watermarks.note(ledger.conversationId);
   }
 
-  #record({ conversationId, maxContiguousSeq }) {
-    return structuredClone({ conversationId, maxContiguousSeq, ...this.#facts.get(conversationId) });
+  #know(conversationId, positions) {
+    const ledger = this.#ledgers.get(conversationId);
+    if (!ledger) return;
+    know(this.#facts.get(conversationId), positions);
+    this.#keep(ledger);
+  }
+
+  // How far we are beyond what the server knows. That only our own entries have arrived tells nobody
+  // anything.
+  #untold(conversationId) {
+    const ledger = this.#ledgers.get(conversationId);
+    if (!ledger) return {};
+    const { told, readSeq, clearedSeq } = this.#facts.get(conversationId);
+    const fromOthers = ledger.messages.findLast(({ seq, senderId }) => seq <= told.deliveredSeq || senderId !== this.userId);
+    return {
+      ...(fromOthers?.seq > told.deliveredSeq && { deliveredSeq: ledger.maxContiguousSeq }),
+      ...(readSeq > told.readSeq && { readSeq }),
+      ...(clearedSeq > told.clearedSeq && { clearedSeq }),
+    };
+  }
+
+  #hasEarlier(ledger) {
+    return ledger.baseSeq > this.#facts.get(ledger.conversationId).clearedSeq;
+  }
+
+  #keep(ledger) {
+    this.#commit({ conversations: [this.#record(ledger)] });
+    this.#changed();
+  }
+
+  #record({ conversationId, baseSeq, maxContiguousSeq }) {
+    return structuredClone({ conversationId, baseSeq, maxContiguousSeq, ...this.#facts.get(conversationId) });
   }
 
   // ---- rows for people ----
 
+  #view(key) {
+    return {
+      ledger: this.#ledgers.get(key) ?? null,
+      facts: this.#facts.get(key) ?? newFacts(),
+      entries: this.#entriesOf(key),
+      userId: this.userId,
+      roster: this.#rosters.of(key),
+    };
+  }
+
   #summary(key) {
-    const facts = this.#facts.get(key) ?? newFacts();
-    const peer = key.startsWith(UNSENT_KEY) ? key.slice(UNSENT_KEY.length) : facts.peer;
-    const single = peer !== null || isSingle(key);
+    const view = this.#view(key);
+    const { ledger, facts } = view;
+    const last = rowsOf(view, 1)[0] ?? null;
+    const making = view.entries.find(({ action }) => action === "createGroup");
+    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
+    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : key.split(":", 1)[0]);
     return {
       key,
-      kind: facts.kind ?? (single ? "single" : key.split(":", 1)[0]),
+      kind,
       peer,
-      title: (single ? this.#peerTitle(peer) : facts.title) || key,
-      unread: this.#unread(key, facts),
-      last: this.messages(key, 1)[0] ?? null,
+      title: (kind === "single" ? this.#peerTitle(peer) : (facts.title ?? making?.fields.title)) || key,
+      memberCount: facts.memberCount,
+      closed: closedFor(key, kind, view, making),
+      role: kind === "group" ? this.#roleIn(view) : null,
+      earlier: ledger !== null && this.#hasEarlier(ledger),
+      unread: ledger === null ? 0 : unreadIn(facts, ledger, this.userId),
+      last,
+      time: last?.time ?? facts.updatedAt,
     };
+  }
+
+  #roleIn({ facts, roster }) {
+    const role = roster?.find(({ userId }) => userId === this.userId)?.role;
+    return role ?? (facts.owner === this.userId ? "owner" : "member");
   }
 
   #peerTitle(peer) {
     return peer === this.userId ? `${peer} (notes to self)` : peer;
-  }
-
-  #unread(key, { readSeq, clearedSeq }) {
-    const messages = this.#ledgers.get(key)?.messages ?? [];
-    const floor = Math.max(readSeq, clearedSeq);
-    let count = 0;
-    for (let i = messages.length - 1; i >= 0 && messages[i].seq > floor; i--) {
-      if (messages[i].senderId !== this.userId && messages[i].messageType !== "event") count++;
-    }
-    return count;
-  }
-
-  #shown(key, facts, limit) {
-    const messages = this.#ledgers.get(key)?.messages ?? [];
-    const rows = [];
-    for (let i = messages.length - 1; i >= 0 && messages[i].seq > facts.clearedSeq && rows.length < limit; i--) {
-      if (!isRevision(messages[i])) rows.push(this.#row(messages[i], facts));
-    }
-    return rows.reverse();
-  }
-
-  #row(message, facts) {
-    const mine = message.senderId === this.userId;
-    return {
-      seq: message.seq,
-      clientMsgId: message.clientMsgId,
-      senderId: message.senderId,
-      mine,
-      kind: message.messageType,
-      text: message.text ?? "",
-      event: message.event ?? null,
-      recalled: message.status === "recalled",
-      edited: message.version > 1 && message.status !== "recalled",
-      time: message.serverTime,
-      state: mine ? "sent" : null,
-      error: null,
-      receipt: mine ? receiptOf(message.seq, facts.receipts) : null,
-    };
-  }
-
-  #ownRow(entry) {
-    return {
-      seq: entry.state === "sent" ? entry.seq : null,
-      clientMsgId: entry.clientMsgId,
-      senderId: this.userId,
-      mine: true,
-      kind: "text",
-      text: entry.text,
-      event: null,
-      recalled: false,
-      edited: false,
-      time: entry.serverTime ?? entry.clientTime,
-      state: entry.state,
-      error: entry.error ?? null,
-      receipt: null,
-    };
   }
 
   // ---- small things ----
@@ -667,32 +805,34 @@ export class InorderClient extends EventTarget {
   }
 }
 
-function newFacts() {
-  return { kind: null, title: null, peer: null, readSeq: 0, clearedSeq: 0, receipts: {} };
+function checkText(text) {
+  if (text.trim() === "") throw new RangeError("the message is empty");
+  if (countRunes(text) > MAX_TEXT_RUNES) throw new RangeError(`the message is over ${MAX_TEXT_RUNES} characters`);
 }
 
-function notInFlight() {
-  return { busy: null, failures: 0 };
+function checkTitle(title) {
+  if (title.trim() === "") throw new RangeError("the title is empty");
+  if (countRunes(title) > MAX_TITLE_RUNES) throw new RangeError(`the title is over ${MAX_TITLE_RUNES} characters`);
 }
 
-function storedEntry({ clientMsgId, order, address, text, clientTime, state, error = null }) {
-  return { clientMsgId, order, address, text, clientTime, state, error };
+function closedFor(key, kind, { ledger, facts }, making) {
+  if (kind === "system") return "system";
+  if (facts.leftSeq > 0) return "left";
+  if (facts.state === "dissolved") return "dissolved";
+  if (making?.state === "failed") return "failed";
+  return ledger === null && !making && !key.startsWith(TO_KEY) ? "unknown" : null;
 }
 
 function isSingle(conversationId) {
   return conversationId.startsWith("single:");
 }
 
-// Shown by what they do to their target, not as rows of their own.
-function isRevision({ event }) {
-  return event?.kind === "recall" || event?.kind === "edit";
+function isGroup(conversationId) {
+  return conversationId.startsWith("group:");
 }
 
-function receiptOf(seq, receipts) {
-  const all = Object.values(receipts);
-  if (all.some((receipt) => receipt.readSeq >= seq)) return "read";
-  if (all.some((receipt) => receipt.deliveredSeq >= seq)) return "delivered";
-  return null;
+function isSystem(conversationId) {
+  return conversationId.startsWith("system:");
 }
 
 function groupByConversation(messages) {
@@ -702,8 +842,4 @@ function groupByConversation(messages) {
     groups.get(message.conversationId).push(message);
   }
   return groups;
-}
-
-function randomHex(bytes) {
-  return Array.from(crypto.getRandomValues(new Uint8Array(bytes)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -2,45 +2,9 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { InorderClient, MAX_TEXT_RUNES, TIMING, countRunes } from "./client.js";
 import { MemoryStore } from "./store.js";
-import { VirtualClock, seededRandom, settled } from "./testing/clock.js";
-import { FakeServer } from "./testing/server.js";
+import { seededRandom, settled } from "./testing/clock.js";
+import { seqs, setUp, texts } from "./testing/world.js";
 
-// A world with a server and any number of devices, each stopped when the test ends.
-function setUp(t) {
-  const clock = new VirtualClock();
-  const server = new FakeServer(clock);
-  const devices = [];
-  t.after(() => devices.forEach((device) => device.setOffline(true)));
-  const device = (userId, { deviceId = `web-${userId}`, store = new MemoryStore(), timing, random = () => 0.5, log = () => {} } = {}) => {
-    const client = new InorderClient({
-      url: "ws://127.0.0.1:1/local",
-      userId,
-      deviceId,
-      store,
-      getToken: async () => userId,
-      WebSocket: server.WebSocket,
-      clock,
-      random,
-      timing,
-      log,
-    });
-    devices.push(client);
-    return client;
-  };
-  // A device that is online and has nothing left to do.
-  const online = async (userId, options) => {
-    const client = device(userId, options);
-    await client.start();
-    await clock.until(() => client.state === "online");
-    await clock.advance(200);
-    return client;
-  };
-  const socketOf = (client) => server.sockets.find((s) => s.userId === client.userId && s.deviceId === client.deviceId);
-  return { clock, server, device, online, socketOf };
-}
-
-const texts = (client, key) => client.messages(key).map((row) => row.text);
-const seqs = (client, key) => client.messages(key).map((row) => row.seq);
 const withBob = (client) => client.keyFor("bob");
 
 test("it connects as the protocol asks, with a fresh token each time", async (t) => {
@@ -60,7 +24,7 @@ test("it connects as the protocol asks, with a fresh token each time", async (t)
 });
 
 test("a first message: pending at once, then numbered, shown once on both sides", async (t) => {
-  const { clock, online } = setUp(t);
+  const { clock, server, online } = setUp(t);
   const alice = await online("alice");
   const bob = await online("bob");
   const key = withBob(alice);
@@ -71,7 +35,27 @@ test("a first message: pending at once, then numbered, shown once on both sides"
   await clock.advance(5_000);
   const [row, ...others] = alice.messages(key);
   assert.equal(others.length, 0);
-  assert.deepEqual({ ...row, time: 0 }, { seq: 1, clientMsgId, senderId: "alice", mine: true, kind: "text", text: "hello", event: null, recalled: false, edited: false, time: 0, state: "sent", error: null, receipt: null });
+  const { messageId } = server.entries(alice.currentKey(key))[0];
+  assert.deepEqual({ ...row, time: 0 }, {
+    seq: 1,
+    messageId,
+    clientMsgId,
+    senderId: "alice",
+    mine: true,
+    kind: "text",
+    text: "hello",
+    event: null,
+    quote: null,
+    recalled: false,
+    edited: false,
+    revision: null,
+    time: 0,
+    state: "sent",
+    error: null,
+    receipt: "delivered",
+    readBy: [],
+    audience: 1,
+  });
   assert.match(alice.currentKey(key), /^single:/);
   assert.deepEqual(alice.conversations().map(({ title, unread }) => ({ title, unread })), [{ title: "bob", unread: 0 }]);
   assert.deepEqual(bob.conversations().map(({ title, unread }) => ({ title, unread })), [{ title: "alice", unread: 1 }]);
@@ -257,34 +241,6 @@ test("heads of large groups are compared", async (t) => {
   server.answer = (frame) => (frame.action === "changes" ? { type: "reply", id: frame.id, result: { conversations: [], heads: [{ conversationId: key, committedMaxSeq: 1 }], syncCursor: 1, full: false } } : undefined);
   const bob = await online("bob");
   await clock.until(() => texts(bob, key).length === 1);
-});
-
-test("without `changes`, everything listed or known is synced", async (t) => {
-  const { clock, server, online } = setUp(t);
-  for (const peer of ["alice", "carol", "dave"]) server.post(peer, { to: "bob" }, `from ${peer}`);
-  server.unknown.add("changes");
-  const bob = await online("bob");
-  await clock.until(() => bob.conversations().filter(({ last }) => last).length === 3);
-  assert.deepEqual(bob.conversations().map(({ title }) => title).sort(), ["alice", "carol", "dave"]);
-  server.unknown.add("conversations");
-  bob.setOffline(true);
-  server.post("carol", { to: "bob" }, "again");
-  bob.setOffline(false);
-  await clock.until(() => texts(bob, bob.keyFor("carol")).length === 2);
-});
-
-test("whom a conversation is with is looked up when `changes` does not say", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice", { deviceId: "web-1" });
-  await alice.send("to:bob", "hi");
-  await clock.until(() => alice.messages(withBob(alice))[0].state === "sent");
-  server.answer = (frame) => {
-    if (frame.action !== "changes") return undefined;
-    return { type: "reply", id: frame.id, result: { conversations: [{ conversationId: alice.currentKey("to:bob"), lastSeq: 1 }], heads: [], syncCursor: 1, full: true } };
-  };
-  const other = await online("alice", { deviceId: "web-2" });
-  await clock.until(() => other.conversations().length === 1);
-  assert.equal(other.conversations()[0].title, "bob");
 });
 
 test("a push of an unknown conversation makes the device ask who it is with", async (t) => {
@@ -612,65 +568,3 @@ test("only the last rows are given when asked so", async (t) => {
   await bob.send(bob.keyFor("alice"), "mine");
   assert.deepEqual(bob.messages(bob.keyFor("alice"), 3).map((row) => row.text), ["4", "5", "mine"]);
 });
-
-// G5, G3, G1 under everything at once: four devices of three users, frames late and out of order, pushes
-// lost and doubled, answers lost, errors, cuts, reloads. At the end all hold what the server holds.
-for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
-  test(`G5: convergence under faults, seed ${seed}`, async (t) => {
-    const { clock, server, device } = setUp(t);
-    const random = seededRandom(seed);
-    const chance = (p) => random() < p;
-    server.latency = () => random() ** 3 * 400;
-    server.pageSize = 4;
-    server.pushes = () => (chance(0.3) ? 0 : chance(0.2) ? 2 : 1);
-    server.refuse = () => (chance(0.1) ? { code: "BUSY", message: "contention", retryable: true } : undefined);
-    server.answer = (frame) => {
-      if (chance(0.05)) return "lose";
-      if (chance(0.02)) return "cut";
-      return chance(0.03) ? { message: "Internal server error", connectionId: "x=", requestId: "y=" } : undefined;
-    };
-    server.admit = () => chance(0.8);
-    const group = server.group("g", ["alice", "bob", "carol"]);
-    const slots = ["alice/web-1", "alice/web-2", "bob/web-3", "carol/web-4"].map((name) => ({ name, store: new MemoryStore(), sent: new Map() }));
-    const boot = async (slot) => {
-      const [userId, deviceId] = slot.name.split("/");
-      slot.client?.setOffline(true);
-      slot.client = device(userId, { deviceId, store: slot.store, random });
-      await slot.client.start();
-    };
-    for (const slot of slots) await boot(slot);
-    for (let step = 0; step < 150; step++) {
-      const slot = slots[Math.floor(random() * slots.length)];
-      const { client } = slot;
-      if (chance(0.6)) {
-        const to = ["alice", "bob", "carol"][Math.floor(random() * 3)];
-        const key = chance(0.3) ? group : client.keyFor(to);
-        const name = key === group ? group : to;
-        const text = `${slot.name} ${step}`;
-        await client.send(key, text);
-        slot.sent.set(name, [...(slot.sent.get(name) ?? []), text]);
-      } else if (chance(0.1)) server.cutAll();
-      else if (chance(0.15)) await boot(slot);
-      else if (chance(0.2)) client.setOffline(true);
-      else client.setOffline(false);
-      await clock.advance(random() * 500);
-    }
-    Object.assign(server, { pushes: () => 1, refuse: () => undefined, answer: () => undefined, admit: () => true });
-    for (const { client } of slots) client.setOffline(false);
-    await clock.advance(2 * TIMING.pingMs);
-
-    for (const { name, client, sent, store } of slots) {
-      for (const [conversationId, { members }] of server.conversations) {
-        if (!members.includes(client.userId)) continue;
-        const want = server.entries(conversationId).map(({ seq, text }) => [seq, text]);
-        const got = client.messages(conversationId).map(({ seq, text }) => [seq, text]);
-        assert.deepEqual(got, want, `${name} in ${conversationId}`);
-      }
-      for (const [peer, texts] of sent) {
-        const committed = server.entries(peer === group ? group : client.keyFor(peer)).map((entry) => entry.text);
-        assert.deepEqual(committed.filter((text) => text.startsWith(`${name} `)), texts, `${name} to ${peer}: each once, in the order written`);
-      }
-      assert.equal((await store.load()).outbox.length, 0, `${name}: everything was answered`);
-    }
-  });
-}

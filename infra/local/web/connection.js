@@ -15,6 +15,10 @@ export const TIMING = Object.freeze({
   lifeJitterMs: 10 * 60_000, // so that devices that came together do not return together
 });
 
+// Who comes back after one of these throws out who took the place, and is thrown out in turn, for ever:
+// a newer connection of this very device ("replaced"), or one device too many of this user ("devices").
+const FINAL_GOODBYES = new Set(["replaced", "devices"]);
+
 export const systemClock = Object.freeze({
   now: () => Date.now(),
   setTimeout: (fn, ms) => setTimeout(fn, ms),
@@ -219,10 +223,8 @@ export class Connection {
     }
   }
 
-  // A newer connection of this very device is somebody else with our name: two that both come back
-  // would throw each other out for ever.
   #goodbye(reason) {
-    if (reason === "replaced") this.stop("replaced");
+    if (FINAL_GOODBYES.has(reason)) this.stop(reason);
     else this.#again(reason);
   }
 

@@ -202,14 +202,22 @@ test("goodbye means: come back now", async () => {
   connection.stop();
 });
 
-test("a replaced connection does not fight back", async () => {
-  const { clock, sockets, connection, opened } = setUp();
-  (await opened()).say({ type: "goodbye", reason: "replaced" });
-  await clock.advance(600_000);
-  assert.equal(connection.state, "offline");
-  assert.equal(connection.detail, "replaced");
-  assert.equal(sockets.length, 1);
-});
+for (const reason of ["replaced", "devices"]) {
+  test(`a connection that has to make room (${reason}) does not fight back`, async () => {
+    const { clock, sockets, connection, opened } = setUp();
+    const socket = await opened();
+    await clock.advance(TIMING.stableMs);
+    socket.say({ type: "goodbye", reason });
+    await clock.advance(600_000);
+    assert.equal(connection.state, "offline");
+    assert.equal(connection.detail, reason);
+    assert.equal(sockets.length, 1);
+    connection.start();
+    await clock.advance(0);
+    assert.equal(sockets.length, 2, "unless the user says so");
+    connection.stop();
+  });
+}
 
 test("it pings every five minutes, and moves on before two hours", async () => {
   const { clock, sockets, connection, opened, seen } = setUp();

@@ -1,25 +1,30 @@
-// What one device holds of one conversation: a gapless run of entries from the start up to
+// What one device holds of one conversation: a gapless run of entries from baseSeq up to
 // maxContiguousSeq, and a bounded buffer of entries that arrived early. Pure: no I/O, no time.
 
 const BUFFER_LIMIT = 500;
 
 export class Ledger {
-  /** The shown entries in seq order: replaced where an event revises them, otherwise only appended to. */
+  /** The shown entries in seq order, each as the recalls and edits that are held leave it. */
   messages;
-  /** Every seq up to here is either in messages or known not to be ours to see. */
+  /** The entries up to here were not asked for yet; 0 once everything was. */
+  baseSeq;
+  /** Every seq from baseSeq up to here is either in messages or known not to be ours to see. */
   maxContiguousSeq;
   /** The highest seq that anyone has told us was committed. */
   maxSeenSeq;
 
   #early = new Map();
   #earlyLimit;
+  #revisions = new Map(); // seq → seqs of the held events that recall or edit it, whether it is held or not
 
-  constructor(conversationId, { maxContiguousSeq = 0, messages = [], earlyLimit = BUFFER_LIMIT } = {}) {
+  constructor(conversationId, { baseSeq = 0, maxContiguousSeq = 0, messages = [], earlyLimit = BUFFER_LIMIT } = {}) {
     this.conversationId = conversationId;
+    this.baseSeq = baseSeq;
     this.maxContiguousSeq = maxContiguousSeq;
     this.maxSeenSeq = maxContiguousSeq;
     this.#earlyLimit = earlyLimit;
     this.messages = bySeq(messages);
+    for (const message of this.messages) this.#noteRevision(message);
   }
 
   /** True while something committed has not arrived yet: a pull is due. */
@@ -32,9 +37,23 @@ export class Ledger {
     return this.#early.size;
   }
 
+  /** The entry with this seq, if it is held and shown. */
+  get(seq) {
+    return this.messages[this.#indexOf(seq)];
+  }
+
   /** Takes note that seq is committed. */
   see(seq) {
     if (Number.isSafeInteger(seq) && seq > this.maxSeenSeq) this.maxSeenSeq = seq;
+  }
+
+  /** Lets a ledger that holds nothing yet begin after seq; history brings what is before. */
+  startAfter(seq) {
+    if (this.maxContiguousSeq > 0 || seq <= 0) return;
+    this.baseSeq = seq;
+    this.maxContiguousSeq = seq;
+    this.see(seq);
+    this.#forgetEarly();
   }
 
   /**
@@ -47,7 +66,7 @@ export class Ledger {
       this.see(message.seq);
       if (message.seq > this.maxContiguousSeq) this.#early.set(message.seq, message);
     }
-    const changed = this.#drain();
+    const changed = this.#admit(this.#drain());
     this.#trim();
     return changed;
   }
@@ -59,17 +78,24 @@ export class Ledger {
    */
   page({ messages, nextSeq, committedMaxSeq }) {
     const from = this.maxContiguousSeq;
-    const changed = [];
-    for (const message of bySeq(messages)) {
-      if (message.seq > from && message.seq <= nextSeq) changed.push(...this.#admit(message));
-    }
+    const fresh = bySeq(messages).filter(({ seq }) => seq > from && seq <= nextSeq);
     this.maxContiguousSeq = Math.max(from, nextSeq);
-    for (const seq of this.#early.keys()) {
-      if (seq <= this.maxContiguousSeq) this.#early.delete(seq);
-    }
+    this.#forgetEarly();
     this.see(nextSeq);
     this.see(committedMaxSeq);
-    return changed.concat(this.#drain());
+    return this.#admit(fresh.concat(this.#drain()));
+  }
+
+  /**
+   * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or
+   * changed in messages; none if the page does not end where this ledger begins (any more).
+   */
+  earlier({ messages, nextBeforeSeq, hasMore }, beforeSeq) {
+    if (beforeSeq !== this.baseSeq + 1) return [];
+    const fresh = bySeq(messages).filter(({ seq }) => seq < beforeSeq);
+    this.baseSeq = hasMore ? Math.min(this.baseSeq, nextBeforeSeq - 1) : 0;
+    this.messages.unshift(...fresh);
+    return this.#revised(fresh);
   }
 
   /**
@@ -82,13 +108,17 @@ export class Ledger {
   }
 
   #drain() {
-    const changed = [];
-    for (;;) {
-      const message = this.#early.get(this.maxContiguousSeq + 1);
-      if (!message) return changed;
+    const next = [];
+    for (let message; (message = this.#early.get(this.maxContiguousSeq + 1)); next.push(message)) {
       this.#early.delete(message.seq);
       this.maxContiguousSeq = message.seq;
-      changed.push(...this.#admit(message));
+    }
+    return next;
+  }
+
+  #forgetEarly() {
+    for (const seq of this.#early.keys()) {
+      if (seq <= this.maxContiguousSeq) this.#early.delete(seq);
     }
   }
 
@@ -99,13 +129,42 @@ export class Ledger {
     for (const seq of [...this.#early.keys()].sort((a, b) => b - a).slice(0, excess)) this.#early.delete(seq);
   }
 
-  #admit(message) {
-    this.messages.push(message);
-    const index = this.#indexOf(message.event?.targetSeq);
-    const target = revise(this.messages[index], message);
-    if (!target) return [message];
-    this.messages[index] = target;
-    return [message, target];
+  #admit(fresh) {
+    this.messages.push(...fresh);
+    return this.#revised(fresh);
+  }
+
+  // Applies the revisions that the fresh entries are, or that were waiting for them.
+  #revised(fresh) {
+    const changed = new Set(fresh.map(({ seq }) => seq));
+    for (const message of fresh) this.#noteRevision(message);
+    for (const message of fresh) this.#revise(targetOf(message) ?? message.seq, changed);
+    return [...changed].map((seq) => this.get(seq));
+  }
+
+  #noteRevision(message) {
+    const target = targetOf(message);
+    if (target === null) return;
+    if (!this.#revisions.has(target)) this.#revisions.set(target, []);
+    this.#revisions.get(target).push(message.seq);
+  }
+
+  #revise(seq, changed) {
+    const events = (this.#revisions.get(seq) ?? []).map((event) => this.get(event));
+    const target = this.get(seq);
+    if (target) this.#replace(events.reduce(revise, target), changed);
+    // What was recalled is gone from the events of its edits too.
+    const recalled = new Set(events.filter(({ event }) => event.kind === "recall").map(({ event }) => event.targetMessageId));
+    for (const edit of events) {
+      if (edit.event.kind === "edit" && recalled.has(edit.event.targetMessageId)) this.#replace(withoutContent(edit), changed);
+    }
+  }
+
+  #replace(message, changed) {
+    const index = this.#indexOf(message.seq);
+    if (this.messages[index] === message) return;
+    this.messages[index] = message;
+    changed.add(message.seq);
   }
 
   #indexOf(seq) {
@@ -121,14 +180,28 @@ export class Ledger {
   }
 }
 
-// The target as the event leaves it, or null when nothing changes. The target may already carry the
-// revision, because sync returns entries as they are now: versions decide, and a recall is final.
-function revise(target, { event, text, data }) {
-  if (!target || (event.targetMessageId && event.targetMessageId !== target.messageId)) return null;
-  if (target.status === "recalled") return null;
-  if (event.kind === "recall") return { ...target, status: "recalled", text: null, data: null };
-  if (event.kind === "edit" && event.version > target.version) return { ...target, text, data, version: event.version };
-  return null;
+/** Tells whether an entry is shown by what it does to another, not as a row of its own. */
+export function isRevision(message) {
+  return targetOf(message) !== null;
+}
+
+function targetOf({ event }) {
+  return event?.kind === "recall" || event?.kind === "edit" ? event.targetSeq : null;
+}
+
+// The target as the event leaves it. It may already carry the revision, because sync and history give
+// entries as they are now: versions decide, and a recall is final. An edit that lost its content was
+// recalled since.
+function revise(target, { event, status, text, data }) {
+  if (event.targetMessageId && event.targetMessageId !== target.messageId) return target;
+  const newer = event.version > target.version;
+  if (event.kind === "recall") return newer ? { ...withoutContent(target), version: event.version } : withoutContent(target);
+  if (status === "recalled") return withoutContent(target);
+  return newer && target.status !== "recalled" ? { ...target, text, data, version: event.version } : target;
+}
+
+function withoutContent(message) {
+  return message.status === "recalled" ? message : { ...message, status: "recalled", text: null, data: null };
 }
 
 function bySeq(messages) {

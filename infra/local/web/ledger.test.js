@@ -88,3 +88,46 @@ test("a revised target is reported, so that it is stored", () => {
   const ledger = new Ledger("c", { maxContiguousSeq: 1, messages: [m(1)] });
   assert.deepEqual(changedSeqs(ledger.push([recall(2, 1)], 2)), [2, 1]);
 });
+
+test("a recall takes the content out of the edits too", () => {
+  const ledger = new Ledger("c");
+  ledger.push([m(1), edit(2, 1, 2, "secret"), { ...recall(3, 1), event: { kind: "recall", targetSeq: 1, targetMessageId: "id-1", version: 3 } }], 3);
+  assert.deepEqual(ledger.messages.map(({ text, status, version }) => [text ?? null, status, version]), [[null, "recalled", 3], [null, "recalled", 1], ["t3", "normal", 1]]);
+});
+
+test("an edit whose content is gone tells of a recall to come", () => {
+  const ledger = new Ledger("c", { maxContiguousSeq: 1, messages: [m(1)] });
+  ledger.page({ messages: [edit(2, 1, 2, undefined)].map((e) => ({ ...e, status: "recalled" })), nextSeq: 2, committedMaxSeq: 3 });
+  assert.equal(ledger.messages[0].status, "recalled");
+  ledger.push([{ ...recall(3, 1), event: { kind: "recall", targetSeq: 1, targetMessageId: "id-1", version: 3 } }], 3);
+  assert.equal(ledger.messages[0].version, 3);
+});
+
+test("a ledger can begin late, and be filled from there backwards", () => {
+  const ledger = new Ledger("c");
+  ledger.push([m(9), m(4)], 9);
+  ledger.startAfter(6);
+  assert.deepEqual([ledger.baseSeq, ledger.maxContiguousSeq, ledger.earlyCount], [6, 6, 1]);
+  ledger.startAfter(3);
+  assert.equal(ledger.baseSeq, 6, "once");
+  ledger.page({ messages: [m(7), m(8)], nextSeq: 8, committedMaxSeq: 9 });
+  assert.deepEqual(seqs(ledger), [7, 8, 9]);
+  assert.deepEqual(changedSeqs(ledger.earlier({ messages: [m(5), m(6)], nextBeforeSeq: 5, hasMore: true }, 7)), [5, 6]);
+  assert.deepEqual(ledger.earlier({ messages: [m(5), m(6)], nextBeforeSeq: 5, hasMore: true }, 7), [], "the same page again");
+  assert.equal(ledger.baseSeq, 4);
+  ledger.earlier({ messages: [m(2)], nextBeforeSeq: 2, hasMore: false }, 5);
+  assert.deepEqual([seqs(ledger), ledger.baseSeq], [[2, 5, 6, 7, 8, 9], 0]);
+  assert.equal(ledger.get(5).text, "t5");
+  assert.equal(ledger.get(4), undefined);
+});
+
+test("an event that comes before its target waits for it, also over a reload", () => {
+  const ledger = new Ledger("c");
+  ledger.startAfter(5);
+  ledger.push([recall(6, 2), edit(7, 3, 2, "new")], 7);
+  const reloaded = new Ledger("c", { baseSeq: ledger.baseSeq, maxContiguousSeq: 7, messages: ledger.messages });
+  for (const late of [ledger, reloaded]) {
+    assert.deepEqual(changedSeqs(late.earlier({ messages: [m(2), m(3)], nextBeforeSeq: 2, hasMore: true }, 6)), [2, 3]);
+    assert.deepEqual([late.get(2).status, late.get(3).text], ["recalled", "new"]);
+  }
+});

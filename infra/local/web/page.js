@@ -1,21 +1,26 @@
 // The page: it shows what the client knows and hands on what the user does.
 
-import { InorderClient, MAX_TEXT_RUNES, countRunes } from "./client.js";
+import { InorderClient, MAX_TITLE_RUNES, countRunes } from "./client.js";
+import { Composer } from "./composer.js";
+import { Details } from "./details.js";
 import { claimDevice } from "./device.js";
+import { $, KeyedList, button, element, setText, setTime } from "./dom.js";
+import { openMenu } from "./menu.js";
+import { MessageList } from "./messages.js";
 import { IndexedDBStore, MemoryStore } from "./store.js";
+import { listOf, membersWords, namesIn, previewOf } from "./words.js";
 
-const ROWS_AT_FIRST = 200;
-const NEAR_THE_END_PX = 80;
-
-const $ = (id) => document.getElementById(id);
+const SENT_AWAY = { replaced: "This device was connected again somewhere else", devices: "You connected too many other devices" };
 
 let client = null;
+let list = null; // the messages of the open conversation
+let composer = null;
+let details = null;
 let openKey = null; // the conversation on screen
-let rowsShown = ROWS_AT_FIRST;
 let drawing = false;
 let storageNote = "";
-const messageNodes = new Map(); // of the open conversation, by rowKey
-const conversationNodes = new Map(); // by conversation key
+let passingNote = ""; // until the next thing the user does
+const conversations = new KeyedList($("conversations"), newConversationNode);
 
 // ---- entering and leaving ----
 
@@ -25,7 +30,11 @@ async function enter(user) {
   const { store, why } = await openStore(user, deviceId);
   client = new InorderClient({ url: config.webSocketUrl, userId: user, deviceId, store, getToken: () => getToken(user) });
   client.addEventListener("change", drawSoon);
+  list = new MessageList(client, { menu: openMessageMenu, quote: ({ quote }) => jumpTo(quote.seq), editAgain: (row, text) => composer.edit(row, text) });
+  composer = new Composer(client, sent);
+  details = new Details(client);
   $("me").textContent = user;
+  $("second-device").href = hashFor(user);
   $("device").textContent = deviceId;
   $("welcome").hidden = true;
   $("app").hidden = false;
@@ -33,7 +42,7 @@ async function enter(user) {
   window.addEventListener("online", () => client.retryNow());
   document.addEventListener("visibilitychange", drawSoon);
   await client.start();
-  openConversation(sessionStorage.getItem(openKeyName()));
+  openConversation(keyFromBefore());
 }
 
 async function openStore(user, deviceId) {
@@ -85,16 +94,91 @@ function openKeyName() {
   return `inorder.open/${client.userId}`;
 }
 
+function keyFromBefore() {
+  const key = sessionStorage.getItem(openKeyName());
+  return isGone(key) ? null : key;
+}
+
+// Such as a group that could not be made, once the user has put that aside, or the key under which a
+// group was made before a reload.
+function isGone(key) {
+  return key !== null && client.conversation(key).closed === "unknown";
+}
+
 function openConversation(key) {
   openKey = key;
-  rowsShown = ROWS_AT_FIRST;
-  messageNodes.clear();
-  $("messages").replaceChildren();
-  if (key === null) sessionStorage.removeItem(openKeyName());
-  else sessionStorage.setItem(openKeyName(), key);
+  details.close();
+  composer.open(key);
+  list.open(key);
+  client.open(key);
   draw();
-  toTheEnd();
-  if (key !== null) $("text").focus();
+  if (key === null) return;
+  list.toTheEnd();
+  composer.focus();
+}
+
+function sent() {
+  passingNote = "";
+  draw();
+  list.toTheEnd();
+}
+
+// The key changes when the server names the conversation.
+function followKey() {
+  if (openKey !== null) openKey = client.currentKey(openKey);
+  if (openKey === null) sessionStorage.removeItem(openKeyName());
+  else sessionStorage.setItem(openKeyName(), openKey);
+}
+
+async function jumpTo(seq) {
+  try {
+    if (!(await list.jumpTo(seq))) note(`Message #${seq} is not there any more.`);
+  } catch (error) {
+    note(`Message #${seq} could not be loaded: ${error.message}.`);
+  }
+}
+
+// ---- what is done to one message ----
+
+function openMessageMenu(opener, row) {
+  const { kind, closed } = client.conversation(openKey);
+  const items = [];
+  const offer = (act, label, run) => items.push({ act, label, run });
+  if (closed === null) {
+    offer("reply", "Reply", () => composer.reply(row));
+    if (row.mine && row.kind === "text") offer("edit", "Edit", () => composer.edit(row, row.text));
+    if (row.mine || (kind === "group" && client.may(openKey, "recall", roleOf(row.senderId)))) offer("recall", "Recall", () => client.recall(openKey, row));
+  }
+  if (row.mine && kind === "group" && closed !== "left") offer("receipts", "Who has read it?", () => showReaders(row));
+  offer("copy", "Copy text", () => copy(row.text));
+  openMenu(opener, items);
+}
+
+// Who is a member no more counts as a plain one.
+function roleOf(userId) {
+  return client.members(openKey)?.find((member) => member.userId === userId)?.role ?? "member";
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch (error) {
+    note(`The browser did not let the page copy: ${error.message}`);
+  }
+}
+
+async function showReaders({ seq, time }) {
+  setText($("readers-list"), "…");
+  $("readers").showModal();
+  try {
+    const { delivered, read } = await client.receipts(openKey, seq);
+    const later = client.members(openKey)?.filter(({ joinedAt }) => joinedAt > time).map(({ userId }) => userId) ?? [];
+    const others = (userIds) => userIds.filter((userId) => userId !== client.userId && !later.includes(userId));
+    const only = others(delivered).filter((userId) => !read.includes(userId));
+    setText($("readers-list"), `Read by ${listOf(others(read)) || "nobody yet"}.${only.length > 0 ? ` Delivered to ${listOf(only)}.` : ""}`);
+  } catch (error) {
+    setText($("readers-list"), `This could not be looked up: ${error.message}.`);
+  }
 }
 
 // ---- drawing ----
@@ -110,10 +194,12 @@ function drawSoon() {
 }
 
 function draw() {
+  followKey();
+  if (isGone(openKey)) return openConversation(null);
   if (openKey !== null && !document.hidden) client.markRead(openKey);
   drawConnection();
   drawConversations();
-  drawMessages();
+  drawOpen();
 }
 
 function drawConnection() {
@@ -121,9 +207,9 @@ function drawConnection() {
   $("app").dataset.connection = client.state;
   $("offline").checked = client.state === "offline";
   if (client.storeError) say(`Messages can no longer be stored here (${client.storeError.message}); after a reload they are fetched again.`);
-  else if (client.detail === "replaced") say("This device was connected again somewhere else, so this page went offline. Switch Offline off to take over.");
+  else if (SENT_AWAY[client.detail]) say(`${SENT_AWAY[client.detail]}, so this page went offline. Switch Offline off to take over.`);
   else if (client.state !== "online" && client.detail) say(`Not connected: ${client.detail}.`);
-  else say(storageNote);
+  else say(passingNote || storageNote);
 }
 
 function say(text) {
@@ -131,183 +217,50 @@ function say(text) {
   $("notice").hidden = text === "";
 }
 
+function note(text) {
+  passingNote = text;
+  drawConnection();
+}
+
 function drawConversations() {
   const summaries = client.conversations();
-  const current = openKey === null ? null : client.currentKey(openKey);
-  if (current !== null && !summaries.some(({ key }) => key === current)) summaries.unshift(client.conversation(current));
-  const rows = summaries.map((summary) => {
-    const node = nodeFor(conversationNodes, summary.key, newConversationNode);
-    fillConversation(node.firstChild, summary, summary.key === current);
-    return node;
-  });
-  arrange($("conversations"), rows, conversationNodes);
-  $("no-conversations").hidden = rows.length > 0;
+  if (openKey !== null && !summaries.some(({ key }) => key === openKey)) summaries.unshift(client.conversation(openKey));
+  conversations.draw(summaries, ({ key }) => key, (node, summary) => fillConversation(node.firstChild, summary));
+  $("no-conversations").hidden = summaries.length > 0;
   const unread = summaries.reduce((sum, summary) => sum + summary.unread, 0);
   document.title = unread > 0 ? `(${unread}) Inorder` : "Inorder";
 }
 
 function newConversationNode() {
-  const button = element("button", "conversation", [element("span", "name"), element("time"), element("span", "preview"), element("span", "badge")]);
-  button.type = "button";
-  button.addEventListener("click", () => openConversation(button.dataset.conversation));
-  return element("li", "", [button]);
+  const node = button("conversation", "", () => openConversation(node.dataset.conversation));
+  node.append(element("span", "name"), element("time"), element("span", "preview"), element("span", "badge"));
+  return element("li", "", [node]);
 }
 
-function fillConversation(button, { key, title, unread, last }, current) {
-  const [name, time, preview, badge] = button.children;
-  button.dataset.conversation = key;
-  button.dataset.unread = unread;
-  button.setAttribute("aria-current", current);
+function fillConversation(node, { key, kind, closed, title, unread, last, time: when }) {
+  const [name, time, preview, badge] = node.children;
+  Object.assign(node.dataset, { conversation: key, unread, kind, closed: closed ?? "" });
+  node.setAttribute("aria-current", key === openKey);
   setText(name, title);
-  fillTime(time, last?.time);
-  setText(preview, last ? `${last.mine ? "You: " : ""}${bodyOf(last)}`.slice(0, 120) : "No messages yet");
-  setText(badge, String(unread));
+  setTime(time, when);
+  setText(preview, previewOf(last, kind, client.userId).slice(0, 120));
+  setText(badge, unread > 99 ? "99+" : String(unread));
   badge.hidden = unread === 0;
   badge.setAttribute("aria-label", `${unread} unread`);
 }
 
-function drawMessages() {
+function drawOpen() {
   $("app").dataset.view = openKey === null ? "list" : "chat";
   $("empty").hidden = openKey !== null;
   $("open").hidden = openKey === null;
   if (openKey === null) return;
-  const { title, kind } = client.conversation(openKey);
+  const { title, kind, memberCount, closed } = client.conversation(openKey);
   setText($("title"), title);
-  const atTheEnd = isNearTheEnd();
-  const rows = client.messages(openKey, rowsShown + 1);
-  $("earlier").hidden = rows.length <= rowsShown;
-  const nodes = rows.slice(-rowsShown).map((row) => {
-    const node = nodeFor(messageNodes, rowKey(row), newMessageNode);
-    fillMessage(node, row, kind);
-    return node;
-  });
-  arrange($("messages"), nodes, messageNodes);
-  if (atTheEnd) toTheEnd();
-  drawComposer(kind);
-}
-
-// One row keeps its node from "sending" to its seq; clientMsgId is unique per sender only.
-function rowKey({ clientMsgId, senderId, seq }) {
-  return clientMsgId ? `${senderId}/${clientMsgId}` : `#${seq}`;
-}
-
-function newMessageNode() {
-  const meta = element("div", "meta", [element("span", "seq"), element("time"), element("span", "edited"), element("span", "delivery")]);
-  return element("div", "message", [element("div", "sender"), element("div", "text"), meta]);
-}
-
-function fillMessage(node, row, kind) {
-  const [sender, text, meta] = node.children;
-  const [seq, time, edited, delivery] = meta.children;
-  node.className = "message" + (row.mine ? " mine" : "") + (row.kind === "event" ? " event" : "") + (isOwnWords(row) ? "" : " stand-in");
-  setData(node, "seq", row.seq);
-  setData(node, "clientMsgId", row.clientMsgId);
-  setData(node, "state", row.state);
-  setText(sender, row.senderId ?? "");
-  sender.className = row.mine && kind === "single" ? "sender visually-hidden" : "sender"; // its side says it to the eye
-  setText(text, bodyOf(row));
-  setText(seq, row.seq === null ? "" : `#${row.seq}`);
-  fillTime(time, row.time);
-  setText(edited, row.edited ? "edited" : "");
-  setText(delivery, deliveryOf(row));
-  fillRemove(meta, row);
-}
-
-function fillRemove(meta, { state, clientMsgId }) {
-  if (state !== "failed" || meta.querySelector(".remove")) return;
-  const button = element("button", "remove");
-  button.type = "button";
-  button.textContent = "Remove";
-  button.addEventListener("click", () => {
-    client.discard(clientMsgId);
-    $("text").focus();
-  });
-  meta.append(button);
-}
-
-function deliveryOf({ state, error, receipt }) {
-  return state === "failed" ? `failed: ${error}` : (receipt ?? state ?? "");
-}
-
-// False where the page words it, because there is no text or it is gone.
-function isOwnWords({ kind, recalled }) {
-  return !recalled && (kind === "text" || kind === "system");
-}
-
-function bodyOf({ kind, text, recalled, event }) {
-  if (recalled) return "This message was recalled.";
-  if (kind === "event") return EVENTS[event?.kind] ?? "Something changed.";
-  return text || `[${kind}]`;
-}
-
-const EVENTS = { members: "The members changed.", title: "The title changed.", dissolve: "The group was dissolved." };
-
-function drawComposer(kind) {
-  const runes = countRunes($("text").value);
-  const over = runes > MAX_TEXT_RUNES;
-  setText($("counter"), `${runes.toLocaleString("en")} / ${MAX_TEXT_RUNES.toLocaleString("en")}`);
-  $("counter").classList.toggle("over", over);
-  $("text").setAttribute("aria-invalid", over);
-  $("text").disabled = kind === "system"; // members read these and cannot reply
-  $("send").disabled = kind === "system" || over || $("text").value.trim() === "";
-}
-
-// ---- small things ----
-
-function element(tag, className = "", children = []) {
-  const node = document.createElement(tag);
-  node.className = className;
-  node.append(...children);
-  return node;
-}
-
-function nodeFor(nodes, key, make) {
-  if (!nodes.has(key)) nodes.set(key, make());
-  return nodes.get(key);
-}
-
-// Brings the children of parent into this order, touching only what moved: a screen reader announces
-// what is inserted, and a moved element loses the focus.
-function arrange(parent, wanted, nodes) {
-  const keep = new Set(wanted);
-  for (const [key, node] of nodes) {
-    if (keep.has(node)) continue;
-    nodes.delete(key);
-    node.remove();
-  }
-  let next = null;
-  for (let i = wanted.length - 1; i >= 0; i--) {
-    if (wanted[i].parentNode !== parent || wanted[i].nextSibling !== next) parent.insertBefore(wanted[i], next);
-    next = wanted[i];
-  }
-}
-
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
-
-function setData(node, name, value) {
-  if (value === null || value === undefined) delete node.dataset[name];
-  else node.dataset[name] = value;
-}
-
-function fillTime(node, ms) {
-  node.hidden = !ms;
-  if (!ms) return;
-  const date = new Date(ms);
-  const today = date.toDateString() === new Date().toDateString();
-  node.dateTime = date.toISOString();
-  node.title = date.toLocaleString();
-  setText(node, today ? date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : date.toLocaleDateString([], { day: "numeric", month: "short" }));
-}
-
-function isNearTheEnd() {
-  const { scrollHeight, scrollTop, clientHeight } = $("scroll");
-  return scrollHeight - scrollTop - clientHeight < NEAR_THE_END_PX;
-}
-
-function toTheEnd() {
-  $("scroll").scrollTop = $("scroll").scrollHeight;
+  setText($("subtitle"), kind === "group" && closed !== "left" && memberCount > 0 ? membersWords(memberCount) : "");
+  setText($("details-open"), kind === "group" ? "Members" : "Details");
+  list.draw();
+  composer.draw();
+  details.draw();
 }
 
 // ---- what the user does ----
@@ -335,46 +288,35 @@ $("start-form").addEventListener("submit", (event) => {
   openConversation(client.keyFor(user));
 });
 
+$("group-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const title = $("group-title").value.trim();
+  const members = namesIn($("group-members").value).filter((name) => name !== client.userId);
+  const over = countRunes(title) > MAX_TITLE_RUNES;
+  $("group-error").hidden = !over;
+  setText($("group-error"), over ? `A title has at most ${MAX_TITLE_RUNES} characters.` : "");
+  if (title === "" || over) return;
+  $("group-form").reset();
+  $("new-group").open = false;
+  openConversation(client.createGroup(title, members));
+});
+
 $("back").addEventListener("click", () => {
-  const key = client.currentKey(openKey);
+  const key = openKey;
   openConversation(null);
-  conversationNodes.get(key)?.firstChild.focus();
+  conversations.get(key)?.firstChild.focus();
 });
 
-$("earlier").addEventListener("click", () => {
-  const fromTheEnd = $("scroll").scrollHeight - $("scroll").scrollTop;
-  rowsShown += ROWS_AT_FIRST;
-  draw();
-  $("scroll").scrollTop = $("scroll").scrollHeight - fromTheEnd;
-  if ($("earlier").hidden) $("scroll").focus();
-});
+$("details-open").addEventListener("click", () => details.open(openKey));
 
-$("text").addEventListener("input", () => drawComposer(client.conversation(openKey).kind));
+$("readers-close").addEventListener("click", () => $("readers").close());
 
-function isSendKey(event) {
-  return event.key === "Enter" && !event.shiftKey && !event.isComposing;
-}
-
-$("text").addEventListener("keydown", (event) => {
-  if (!isSendKey(event)) return;
-  event.preventDefault();
-  $("composer").requestSubmit();
-});
-
-// Some drivers of keyboards send the character as an event of its own, which would start the next
-// message with an empty line.
-$("text").addEventListener("keypress", (event) => {
-  if (isSendKey(event)) event.preventDefault();
-});
-
-$("composer").addEventListener("submit", (event) => {
-  event.preventDefault();
-  if ($("send").disabled) return;
-  client.send(openKey, $("text").value);
-  $("text").value = "";
-  draw();
-  toTheEnd();
-  $("text").focus();
+$("earlier").addEventListener("click", async () => {
+  try {
+    await list.showEarlier();
+  } catch (error) {
+    note(`Earlier messages could not be loaded: ${error.message}.`);
+  }
 });
 
 window.addEventListener("hashchange", () => {

@@ -2,8 +2,9 @@
 // outbox, per user and device. Both stores have the same three methods:
 //
 //   load()          {syncCursor, conversations, messages, outbox}
-//   commit(change)  writes {messages?, conversations?, syncCursor?, outboxPut?, outboxDelete?} whole or
-//                   not at all. A cursor is thus never stored without the messages it stands for.
+//   commit(change)  writes {forget?, messages?, conversations?, syncCursor?, outboxPut?, outboxDelete?}
+//                   whole or not at all. A cursor is thus never stored without the messages it stands
+//                   for. forget drops everything but the outbox first.
 //   close()
 
 /** Keeps everything in memory, for tests and for browsers that refuse IndexedDB. */
@@ -23,7 +24,12 @@ export class MemoryStore {
   }
 
   async commit(change) {
-    const { messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [] } = structuredClone(change);
+    const { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [] } = structuredClone(change);
+    if (forget) {
+      this.#messages.clear();
+      this.#conversations.clear();
+      this.#syncCursor = null;
+    }
     for (const message of messages) this.#messages.set(`${message.seq} ${message.conversationId}`, message);
     for (const conversation of conversations) this.#conversations.set(conversation.conversationId, conversation);
     if (syncCursor !== undefined) this.#syncCursor = syncCursor;
@@ -67,13 +73,14 @@ export class IndexedDBStore {
     return { syncCursor: syncCursor ?? null, conversations, messages, outbox };
   }
 
-  commit({ messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [] }) {
+  commit({ forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [] }) {
     const tx = this.#db.transaction(STORES, "readwrite");
     const done = new Promise((resolve, reject) => {
       tx.oncomplete = () => resolve();
       tx.onabort = () => reject(tx.error ?? new Error("the browser aborted the write"));
     });
     try {
+      if (forget) for (const name of ["messages", "conversations", "meta"]) tx.objectStore(name).clear();
       for (const message of messages) tx.objectStore("messages").put(message);
       for (const conversation of conversations) tx.objectStore("conversations").put(conversation);
       if (syncCursor !== undefined) tx.objectStore("meta").put(syncCursor, "syncCursor");

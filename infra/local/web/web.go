@@ -12,17 +12,10 @@ import (
 	"strings"
 )
 
-//go:embed index.html style.css favicon.svg page.js client.js connection.js ledger.js store.js device.js
+//go:embed index.html style.css favicon.svg
+//go:embed client.js connection.js facts.js ledger.js outbox.js pulls.js rights.js rosters.js rows.js store.js watermarks.js
+//go:embed page.js composer.js details.js device.js dom.js menu.js messages.js words.js
 var files embed.FS
-
-// Types are fixed here, because mime.TypeByExtension answers from the machine's own tables, and a
-// module with the wrong type is not run.
-var contentTypes = map[string]string{
-	".html": "text/html; charset=utf-8",
-	".css":  "text/css; charset=utf-8",
-	".js":   "text/javascript; charset=utf-8",
-	".svg":  "image/svg+xml",
-}
 
 // Config is what the page needs to know.
 type Config struct {
@@ -53,7 +46,7 @@ func Handler(cfg Config) http.Handler {
 		}
 		header.Set("Content-Type", contentType)
 		header.Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = w.Write(body) // the client went away: nobody is left to tell
+		_, _ = w.Write(body) //nolint:gosec // embedded files and our own configuration; an error: the client went away
 	})
 }
 
@@ -66,7 +59,24 @@ func content(urlPath string, cfg Config) (body []byte, contentType string, ok bo
 		urlPath = "/index.html"
 	}
 	body, err := files.ReadFile(strings.TrimPrefix(urlPath, "/"))
-	return body, contentTypes[path.Ext(urlPath)], err == nil
+	return body, typeOf(path.Ext(urlPath)), err == nil
+}
+
+// typeOf is fixed here, because mime.TypeByExtension answers from the machine's own tables, and a
+// module with the wrong type is not run.
+func typeOf(extension string) string {
+	switch extension {
+	case ".html":
+		return "text/html; charset=utf-8"
+	case ".css":
+		return "text/css; charset=utf-8"
+	case ".js":
+		return "text/javascript; charset=utf-8"
+	case ".svg":
+		return "image/svg+xml"
+	default:
+		return "application/octet-stream"
+	}
 }
 
 // The page uses nothing but its own files and one WebSocket, and never builds HTML from text.

@@ -2,8 +2,8 @@ package web_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,18 +22,10 @@ import (
 
 const webSocketURL = "ws://127.0.0.1:4242/local"
 
-func get(t *testing.T, method, path string) *http.Response {
-	t.Helper()
+func get(method, path string) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	web.Handler(web.Config{WebSocketURL: webSocketURL}).ServeHTTP(recorder, httptest.NewRequest(method, path, nil))
-	return recorder.Result()
-}
-
-func body(t *testing.T, response *http.Response) string {
-	t.Helper()
-	content, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	return string(content)
+	return recorder
 }
 
 // pageFiles are the files of this folder that belong to the page, so that one that was not embedded
@@ -65,26 +57,26 @@ func TestEveryFileIsServedWithItsTypeAndPolicy(t *testing.T) {
 	for _, name := range pageFiles(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			response := get(t, http.MethodGet, "/"+name)
-			require.Equal(t, http.StatusOK, response.StatusCode)
-			require.Equal(t, types[filepath.Ext(name)], response.Header.Get("Content-Type"))
+			response := get(http.MethodGet, "/"+name)
+			require.Equal(t, http.StatusOK, response.Code)
+			require.Equal(t, types[filepath.Ext(name)], response.Header().Get("Content-Type"))
 			requireStrict(t, response)
 			want, err := os.ReadFile(name)
 			require.NoError(t, err)
-			require.Equal(t, string(want), body(t, response))
+			require.Equal(t, string(want), response.Body.String())
 		})
 	}
 }
 
-func requireStrict(t *testing.T, response *http.Response) {
+func requireStrict(t *testing.T, response *httptest.ResponseRecorder) {
 	t.Helper()
-	policy := strings.Split(response.Header.Get("Content-Security-Policy"), "; ")
+	policy := strings.Split(response.Header().Get("Content-Security-Policy"), "; ")
 	require.Contains(t, policy, "default-src 'none'")
 	require.Contains(t, policy, "script-src 'self'")
 	require.Contains(t, policy, "connect-src 'self' ws://127.0.0.1:4242")
-	require.NotContains(t, response.Header.Get("Content-Security-Policy"), "unsafe")
-	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
-	require.Equal(t, "no-cache", response.Header.Get("Cache-Control"))
+	require.NotContains(t, response.Header().Get("Content-Security-Policy"), "unsafe")
+	require.Equal(t, "nosniff", response.Header().Get("X-Content-Type-Options"))
+	require.Equal(t, "no-cache", response.Header().Get("Cache-Control"))
 }
 
 func TestHandler(t *testing.T) {
@@ -108,9 +100,9 @@ func TestHandler(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			response := get(t, test.method, test.path)
-			require.Equal(t, test.status, response.StatusCode)
-			require.Contains(t, body(t, response), test.body)
+			response := get(test.method, test.path)
+			require.Equal(t, test.status, response.Code)
+			require.Contains(t, response.Body.String(), test.body)
 			requireStrict(t, response)
 		})
 	}
@@ -127,8 +119,8 @@ func TestEveryReferenceIsServedFromHere(t *testing.T) {
 		for _, match := range reference.FindAllStringSubmatch(string(content), -1) {
 			target := strings.Join(match[1:], "")
 			require.NotContains(t, target, "//", "%s refers to another place", name)
-			response := get(t, http.MethodGet, "/"+strings.TrimPrefix(target, "./"))
-			require.Equal(t, http.StatusOK, response.StatusCode, "%s refers to %s", name, target)
+			response := get(http.MethodGet, "/"+strings.TrimPrefix(target, "./"))
+			require.Equal(t, http.StatusOK, response.Code, "%s refers to %s", name, target)
 			found++
 		}
 	}
@@ -178,6 +170,35 @@ func TestIndexedDBStoreInChromium(t *testing.T) {
 	outcome, err := chromedp.Run(page, chromedp.Evaluate[string](checkStoreInPage, chromedp.EvalAwaitPromise))
 	require.NoError(t, err)
 	require.Equal(t, "kept", outcome)
+}
+
+// The page itself, driven by what a person sees and clicks, against the tests' own server.
+func TestPageInChromium(t *testing.T) {
+	t.Parallel()
+	browser := find(t, "chromium", "chromium-browser", "google-chrome")
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(web.Config{WebSocketURL: webSocketURL}))
+	mux.Handle("/testing/", http.StripPrefix("/testing/", http.FileServer(http.Dir("testing"))))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		page := get(http.MethodGet, "/")
+		for _, name := range []string{"Content-Type", "Content-Security-Policy"} {
+			w.Header().Set(name, page.Header().Get(name))
+		}
+		const script, before = `<script type="module" src="page.js">`, `<script type="module" src="testing/fakeserver.js"></script>`
+		_, _ = w.Write([]byte(strings.Replace(page.Body.String(), script, before+script, 1))) // to a browser that waits for it
+	})
+	mux.HandleFunc("GET /dev/token", func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]string{"token": r.URL.Query().Get("user")}) // likewise
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+
+	tab := openPage(t, browser, server.URL+"/#user=alice")
+	outcome, err := chromedp.Run(tab, chromedp.Evaluate[string](`
+		import("/testing/checkpage.js").then(({ checkPage }) => checkPage()).then(() => "as wanted", (error) => error.stack)`,
+		chromedp.EvalAwaitPromise))
+	require.NoError(t, err)
+	require.Equal(t, "as wanted", outcome)
 }
 
 // Joined by a plain slash, the two pairs of ids would share one database, and the second check would

@@ -1,9 +1,12 @@
 // The wire protocol, version 1, in memory, with a hook at each place where the real world fails.
 // Frames of one socket are handled concurrently, as API Gateway does.
+
+import { may } from "../rights.js";
+
 export class FakeServer {
   /** Each request that was handled: {userId, deviceId, frame}. */
   requests = [];
-  /** conversationId → {members, entries, holes}; holes are seqs that retention removed. */
+  /** conversationId → {head, entries, holes, members, lines}; holes are seqs that retention removed. */
   conversations = new Map();
 
   // Hooks; each may be replaced.
@@ -19,15 +22,20 @@ export class FakeServer {
   admit = (userId, deviceId) => true;
   /** The most entries in one page, whatever the limit asks for. */
   pageSize = 100;
-  /** Actions this server does not have. */
-  unknown = new Set();
+  /** The most lines in an answer to changes or conversations, and in a page of members or receipts. */
+  listSize = 50;
   /** Conversations with more members than this push {committedMaxSeq} only. */
   smallGroupMax = 200;
+  /** Conversations with more members than this are not noted with each message, and push no receipts. */
+  inboxGroupMax = 20;
+  /** How long after its sending a message can be changed by its sender, in ms. */
+  windowMs = Infinity;
 
   #clock;
   #sockets = new Set();
-  #results = new Map(); // senderId/clientMsgId → result
-  #heads = new Map(); // userId → {v, at}
+  #results = new Map(); // senderId/clientMsgId → {content, result}
+  #syncHeads = new Map(); // userId → {v, at}
+  #nextGroup = 1;
 
   constructor(clock) {
     this.#clock = clock;
@@ -49,22 +57,49 @@ export class FakeServer {
     return this.requests.filter((request) => request.frame.action === action).length;
   }
 
+  /** The frames of an action, oldest first. */
+  asked(action) {
+    return this.requests.filter((request) => request.frame.action === action).map(({ frame }) => frame);
+  }
+
   entries(conversationId) {
     const { entries, holes } = this.conversations.get(conversationId);
     return entries.filter((entry) => !holes.has(entry.seq));
   }
 
-  /** Makes a group, without an entry of its own. */
-  group(id, members) {
-    const conversationId = `group:${id}`;
-    this.conversations.set(conversationId, { members, entries: [], holes: new Set() });
-    return conversationId;
+  /** What a user may read of a conversation, by now. */
+  visible(userId, conversationId) {
+    const conversation = this.conversations.get(conversationId);
+    return this.entries(conversationId).filter(({ seq }) => sees(conversation, userId, seq));
+  }
+
+  /** Makes a group, without an entry of its own; the first member owns it. */
+  group(id, members, visibility = "all") {
+    return this.#conversation(`group:${id}`, "group", members, { title: id, owner: members[0], visibility }).head.conversationId;
+  }
+
+  /** Makes a system conversation. */
+  system(key, members, title) {
+    return this.#conversation(`system:${key}`, "system", members, { title }).head.conversationId;
   }
 
   /** Commits a message as another client's send does, and gives its entry. */
   post(senderId, address, text, extra = {}) {
-    const { conversationId, seq } = this.#append(senderId, "other", { ...address, text, messageType: "text", clientMsgId: `other-${Math.random()}` }, extra);
-    return this.conversations.get(conversationId).entries[seq - 1];
+    const conversation = address.to === undefined ? this.conversations.get(address.conversationId) : this.#single(senderId, address.to);
+    const entry = this.#append(conversation, { senderId, senderDeviceId: "other", clientMsgId: `other-${Math.random()}`, text }, extra);
+    return entry;
+  }
+
+  /** Carries a request out as another client's, and gives its result or throws its error. */
+  act(userId, action, fields) {
+    return this.#actions[action]({ userId, deviceId: "other" }, { clientMsgId: `other-${Math.random()}`, ...fields });
+  }
+
+  /** Forgets everything, as a server that is begun anew. */
+  wipe() {
+    this.conversations.clear();
+    this.#results.clear();
+    this.#syncHeads.clear();
   }
 
   /** Cuts every connection, as a network that fails does. */
@@ -125,7 +160,7 @@ export class FakeServer {
       const refusal = this.refuse(frame, socket);
       if (refusal) throw refusal;
       const handle = this.#actions[action];
-      if (!handle || this.unknown.has(action)) throw { code: "UNKNOWN_ACTION", message: `no action ${action}`, retryable: false };
+      if (!handle) refuse("UNKNOWN_ACTION", `no action ${action}`);
       return { type: "reply", id, action, result: handle(socket, frame) };
     } catch (error) {
       if (!error.code) throw error;
@@ -135,110 +170,447 @@ export class FakeServer {
 
   #actions = {
     ping: () => ({ serverTime: this.#clock.now() }),
-    send: ({ userId, deviceId }, frame) => this.#append(userId, deviceId, frame),
+
+    send: (caller, frame) => {
+      const { to, conversationId, messageType, text, replyTo } = frame;
+      const content = { to, messageType, text, replyTo };
+      return this.#once(caller, frame, content, () => {
+        const conversation = to === undefined ? this.#writable(caller, conversationId) : this.#single(caller.userId, to);
+        if (replyTo) this.#target(caller, conversation, replyTo);
+        return this.#append(conversation, by(caller, frame), { messageType, text, replyTo });
+      });
+    },
+
     sync: ({ userId }, { conversationId, afterSeq, limit }) => {
-      const { entries, holes } = this.#visible(userId, conversationId);
-      const range = entries.slice(afterSeq, afterSeq + Math.min(limit, this.pageSize));
-      const nextSeq = Math.max(afterSeq, range.at(-1)?.seq ?? 0);
+      const conversation = this.#readable(userId, conversationId);
+      const committedMaxSeq = committedMax(conversation, userId);
+      const stretch = visibleTo(conversation, userId).find(({ to }) => to > afterSeq);
+      if (!stretch) {
+        const nextSeq = Math.max(afterSeq, committedMaxSeq);
+        return { messages: [], nextSeq, committedMaxSeq, hasMore: false, ...(nextSeq > afterSeq && { firstSeq: nextSeq + 1 }) };
+      }
+      const from = Math.max(stretch.from, afterSeq + 1);
+      const range = conversation.entries.slice(from - 1, stretch.to).slice(0, Math.min(limit, this.pageSize));
+      const nextSeq = range.at(-1).seq;
       return {
-        messages: range.filter((entry) => !holes.has(entry.seq)),
-        skipped: range.filter((entry) => holes.has(entry.seq)).map((entry) => entry.seq),
+        messages: range.filter(({ seq }) => !conversation.holes.has(seq)),
+        skipped: range.filter(({ seq }) => conversation.holes.has(seq)).map(({ seq }) => seq),
         nextSeq,
-        committedMaxSeq: entries.length,
-        hasMore: nextSeq < entries.length,
+        committedMaxSeq,
+        hasMore: nextSeq < committedMaxSeq,
+        ...(from > afterSeq + 1 && { firstSeq: from }),
       };
     },
-    changes: ({ userId }, { syncCursor }) => {
-      const { v, at } = this.#head(userId);
-      const changed = [...at].filter(([, when]) => when > syncCursor).map(([conversationId]) => this.#item(userId, conversationId));
-      return { conversations: changed, heads: [], syncCursor: v, full: syncCursor === 0 };
+
+    history: ({ userId }, { conversationId, beforeSeq, limit }) => {
+      const conversation = this.#readable(userId, conversationId);
+      const committedMaxSeq = committedMax(conversation, userId);
+      const stretches = visibleTo(conversation, userId);
+      const stretch = stretches.findLast(({ from }) => from < beforeSeq);
+      if (!stretch) return { messages: [], nextBeforeSeq: beforeSeq, committedMaxSeq, hasMore: false };
+      const range = conversation.entries.slice(stretch.from - 1, Math.min(stretch.to, beforeSeq - 1)).slice(-Math.min(limit, this.pageSize));
+      const nextBeforeSeq = range[0].seq;
+      return {
+        messages: range.filter(({ seq }) => !conversation.holes.has(seq)),
+        nextBeforeSeq,
+        committedMaxSeq,
+        hasMore: stretches.some(({ from }) => from < nextBeforeSeq),
+      };
     },
-    conversations: ({ userId }, { cursor }) => {
-      const mine = [...this.conversations].filter(([, { members }]) => members.includes(userId)).map(([id]) => this.#item(userId, id));
-      const from = cursor ? Number(cursor) : 0;
-      return { conversations: mine.slice(from, from + 2), ...(from + 2 < mine.length && { cursor: String(from + 2) }) };
+
+    changes: ({ userId }, { syncCursor }) => {
+      const { v, at } = this.#syncHead(userId);
+      const full = syncCursor === 0 || syncCursor > v;
+      const heads = this.#of(userId)
+        .filter(({ members }) => members.size > this.inboxGroupMax && members.has(userId))
+        .map(({ head }) => ({ conversationId: head.conversationId, committedMaxSeq: head.lastSeq }));
+      if (full) return { ...this.#page(userId, 0), heads, syncCursor: v, full };
+      const changed = [...at].filter(([, when]) => when > syncCursor).map(([conversationId]) => this.conversations.get(conversationId));
+      return { conversations: changed.map((conversation) => lineOf(conversation, userId)), heads, syncCursor: v, full };
+    },
+
+    conversations: ({ userId }, { cursor = "0" }) => this.#page(userId, Number(cursor)),
+
+    ack: (caller, { conversationId, deliveredSeq = 0, readSeq = 0 }) => {
+      const { userId } = caller;
+      const conversation = this.#readable(userId, conversationId);
+      const line = conversation.lines.get(userId);
+      const max = committedMax(conversation, userId);
+      const before = { ...line };
+      line.readSeq = Math.max(line.readSeq, Math.min(readSeq, max));
+      line.deliveredSeq = Math.max(line.deliveredSeq, line.readSeq, Math.min(deliveredSeq, max));
+      const receipt = {
+        type: "receipt",
+        conversationId,
+        userId,
+        ...(line.deliveredSeq > before.deliveredSeq && { deliveredSeq: line.deliveredSeq }),
+        ...(line.readSeq > before.readSeq && { readSeq: line.readSeq }),
+      };
+      if (receipt.readSeq) this.#note(userId, conversationId);
+      const few = conversation.head.kind !== "system" && conversation.members.size <= this.inboxGroupMax && conversation.members.has(userId);
+      if (receipt.deliveredSeq || receipt.readSeq) this.#post(few ? [...conversation.members.keys()] : [userId], receipt, caller);
+      return { deliveredSeq: line.deliveredSeq, readSeq: line.readSeq };
+    },
+
+    clear: (caller, { conversationId, throughSeq }) => {
+      const { userId } = caller;
+      const conversation = this.#readable(userId, conversationId);
+      const line = conversation.lines.get(userId);
+      const clearedSeq = Math.min(throughSeq, committedMax(conversation, userId));
+      if (clearedSeq > line.clearedSeq) {
+        line.clearedSeq = clearedSeq;
+        this.#post([userId], { type: "changed", syncCursor: this.#note(userId, conversationId) }, caller);
+      }
+      return { clearedSeq: line.clearedSeq };
+    },
+
+    recall: (caller, frame) => {
+      const { conversationId, seq, messageId } = frame;
+      return this.#once(caller, frame, { seq, messageId }, () => {
+        const conversation = this.#writable(caller, conversationId);
+        const target = this.#target(caller, conversation, { seq, messageId });
+        const first = conversation.entries.find(({ event }) => event?.kind === "recall" && event.targetSeq === seq);
+        if (first) return first;
+        this.#mayRecall(caller, conversation, target);
+        const event = { kind: "recall", targetSeq: seq, targetMessageId: messageId, version: target.version + 1 };
+        this.#revise(conversation, seq, { text: null, data: null, status: "recalled", version: event.version });
+        for (const edit of conversation.entries.filter((entry) => entry.event?.kind === "edit" && entry.event.targetSeq === seq)) {
+          this.#revise(conversation, edit.seq, { text: null, data: null, status: "recalled" });
+        }
+        return this.#append(conversation, by(caller, frame), { messageType: "event", event });
+      });
+    },
+
+    edit: (caller, frame) => {
+      const { conversationId, seq, messageId, version, text } = frame;
+      const done = this.#once(caller, frame, { seq, messageId, version, text }, () => {
+        const conversation = this.#writable(caller, conversationId);
+        const target = this.#target(caller, conversation, { seq, messageId });
+        if (target.senderId !== caller.userId) refuse("FORBIDDEN", "this message is not yours to edit");
+        if (target.version !== version || target.status !== "normal") {
+          throw { code: "VERSION_CONFLICT", message: "the message was changed meanwhile", retryable: false, details: { version: target.version, status: target.status } };
+        }
+        this.#inTime(target, "edited");
+        const event = { kind: "edit", targetSeq: seq, targetMessageId: messageId, version: version + 1 };
+        this.#revise(conversation, seq, { text, version: event.version });
+        return this.#append(conversation, by(caller, frame), { messageType: "event", text, event });
+      });
+      return { ...done, version: version + 1 };
+    },
+
+    createGroup: (caller, frame) => {
+      const { title, members, visibility = "all" } = frame;
+      const { userId } = caller;
+      const { conversationId, duplicate } = this.#once(caller, frame, { title, members, visibility }, () => {
+        if (members.includes(userId)) refuse("BAD_REQUEST", "name the others");
+        const all = [userId, ...members];
+        const conversation = this.#conversation(`group:g${this.#nextGroup++}`, "group", all, { title, owner: userId, visibility });
+        return this.#append(conversation, by(caller, frame), { messageType: "event", event: { kind: "members", added: all, owner: userId, title } });
+      });
+      const conversation = this.conversations.get(conversationId);
+      return { ...lineOf(conversation, userId), duplicate };
+    },
+
+    addMembers: (caller, frame) =>
+      this.#change(caller, frame, "add", { kind: "members", added: frame.members }, ({ head, members, lines }) => {
+        if (frame.members.some((id) => members.has(id))) refuse("BAD_REQUEST", "already a member");
+        const seq = head.lastSeq + 1;
+        for (const id of frame.members) {
+          const former = lines.get(id);
+          const joinSeq = head.visibility === "all" && !former ? 1 : seq;
+          members.set(id, { userId: id, role: "member", joinSeq, joinedAt: this.#clock.now() });
+          if (!former) lines.set(id, { readSeq: seq - 1, deliveredSeq: seq - 1, clearedSeq: 0, joinSeq, leftSeq: 0, past: [] });
+          else Object.assign(former, { past: [...former.past, { from: former.joinSeq, to: former.leftSeq }], joinSeq, leftSeq: 0, leftHead: null });
+        }
+      }),
+
+    removeMembers: (caller, frame) =>
+      this.#change(caller, frame, "remove", { kind: "members", removed: frame.members }, (conversation, role) => {
+        for (const id of frame.members) {
+          const target = conversation.members.get(id);
+          if (!target || id === caller.userId) refuse("BAD_REQUEST", "no member");
+          if (!may(role, "remove", target.role)) refuse("FORBIDDEN", `your role is ${role}`);
+        }
+        this.#leave(conversation, frame.members);
+      }),
+
+    leave: (caller, frame) => {
+      const event = { kind: "members", removed: [caller.userId] };
+      return this.#change(caller, frame, "leave", event, (conversation, role) => {
+        const { head, members } = conversation;
+        if (role === "owner") {
+          const next = [...members.values()].filter(({ userId }) => userId !== caller.userId).sort(successorFirst)[0];
+          if (next) {
+            next.role = "owner";
+            head.owner = event.owner = next.userId;
+          } else head.state = "dissolved";
+        }
+        this.#leave(conversation, [caller.userId]);
+      });
+    },
+
+    setRole: (caller, frame) => {
+      const { userId, role } = frame;
+      const event = { kind: "members", member: userId, role, ...(role === "owner" && { owner: userId }) };
+      return this.#change(caller, frame, "setRole", event, ({ head, members }) => {
+        if (!members.has(userId) || userId === caller.userId) refuse("BAD_REQUEST", "no member");
+        members.get(userId).role = role;
+        if (role !== "owner") return;
+        members.get(caller.userId).role = "admin";
+        head.owner = userId;
+      });
+    },
+
+    setTitle: (caller, frame) => this.#change(caller, frame, "setTitle", { kind: "title", title: frame.title }, ({ head }) => (head.title = frame.title)),
+
+    dissolve: (caller, frame) => this.#change(caller, frame, "dissolve", { kind: "dissolve" }, ({ head }) => (head.state = "dissolved")),
+
+    members: ({ userId }, { conversationId, cursor = "" }) => {
+      const { head, members } = this.#current(userId, conversationId);
+      const all = [...members.values()].filter((member) => member.userId > cursor).sort(byUserId);
+      const page = all.slice(0, this.listSize);
+      return { members: page, membersVersion: head.membersVersion, ...(page.length < all.length && { cursor: page.at(-1).userId }) };
+    },
+
+    receipts: ({ userId }, { conversationId, seq, cursor = "" }) => {
+      const conversation = this.#current(userId, conversationId);
+      if (!sees(conversation, userId, seq)) refuse("NOT_FOUND", "no such message");
+      const all = [...conversation.members.keys()].filter((id) => id > cursor).sort();
+      const page = all.slice(0, this.listSize);
+      const reached = (name) => page.filter((id) => conversation.lines.get(id)[name] >= seq);
+      return { delivered: reached("deliveredSeq"), read: reached("readSeq"), ...(page.length < all.length && { cursor: page.at(-1) }) };
     },
   };
 
-  #visible(userId, conversationId) {
+  // ---- reading ----
+
+  #of(userId) {
+    return [...this.conversations.values()].filter(({ lines }) => lines.has(userId));
+  }
+
+  #page(userId, from) {
+    const all = this.#of(userId);
+    const conversations = all.slice(from, from + this.listSize).map((conversation) => lineOf(conversation, userId));
+    return { conversations, ...(from + this.listSize < all.length && { cursor: String(from + this.listSize) }) };
+  }
+
+  #readable(userId, conversationId) {
     const conversation = this.conversations.get(conversationId);
-    if (!conversation?.members.includes(userId)) throw { code: "NOT_FOUND", message: "no such conversation", retryable: false };
+    return conversation?.lines.has(userId) ? conversation : refuse("NOT_FOUND", "no such conversation");
+  }
+
+  #current(userId, conversationId) {
+    const conversation = this.#readable(userId, conversationId);
+    if (!conversation.members.has(userId)) refuse("FORBIDDEN", "you are no member of this conversation any more");
+    if (conversation.head.kind === "system") refuse("FORBIDDEN", "the readers of a system conversation are not told of each other");
     return conversation;
   }
 
-  #item(userId, conversationId) {
-    const { members, entries } = this.conversations.get(conversationId);
-    const single = conversationId.startsWith("single:");
-    return {
-      conversationId,
-      kind: conversationId.split(":")[0],
-      lastSeq: entries.length,
-      ...(single && { peer: members.find((member) => member !== userId) ?? userId }),
-    };
-  }
+  // ---- writing ----
 
-  #head(userId) {
-    if (!this.#heads.has(userId)) this.#heads.set(userId, { v: 0, at: new Map() });
-    return this.#heads.get(userId);
-  }
-
-  #append(senderId, senderDeviceId, frame, extra) {
-    const key = `${senderId}/${frame.clientMsgId}`;
+  // A retry gets the first result, whatever has changed since.
+  #once({ userId }, { clientMsgId }, content, write) {
+    const key = `${userId}/${clientMsgId}`;
+    const asked = JSON.stringify(content);
     const first = this.#results.get(key);
-    if (first) return { ...first, duplicate: true };
-    const conversationId = frame.conversationId ?? this.#single(senderId, frame.to);
-    const { entries, members } = this.#visible(senderId, conversationId);
-    const entry = {
-      conversationId,
-      seq: entries.length + 1,
-      messageId: `id-${conversationId}-${entries.length + 1}`,
-      clientMsgId: frame.clientMsgId,
-      senderId,
-      senderDeviceId,
-      messageType: frame.messageType,
-      text: frame.text ?? null,
-      data: null,
-      replyTo: null,
-      version: 1,
-      status: "normal",
-      serverTime: this.#clock.now(),
-      clientTime: frame.clientTime ?? null,
-      event: null,
-      ...extra,
-    };
-    entries.push(entry);
-    const { seq, messageId, serverTime } = entry;
+    if (first && first.asked !== asked) refuse("IDEMPOTENCY_CONFLICT", "this clientMsgId was used for other content");
+    if (first) return { ...first.result, duplicate: true };
+    const { conversationId, seq, messageId, serverTime } = write();
     const result = { conversationId, seq, messageId, serverTime, duplicate: false };
-    this.#results.set(key, result);
-    this.#fanOut(members, entry);
+    this.#results.set(key, { asked, result });
     return result;
+  }
+
+  #writable({ userId }, conversationId) {
+    const conversation = this.conversations.get(conversationId);
+    if (!conversation?.members.has(userId)) refuse("NOT_FOUND", "no such conversation");
+    if (conversation.head.kind === "system") refuse("FORBIDDEN", "a system conversation is read-only");
+    if (conversation.head.state === "dissolved") refuse("DISSOLVED", "the group is dissolved");
+    return conversation;
+  }
+
+  #target({ userId }, conversation, { seq, messageId }) {
+    const target = conversation.entries[seq - 1];
+    if (!target || target.messageId !== messageId || conversation.holes.has(seq) || !sees(conversation, userId, seq)) refuse("NOT_FOUND", "no such message");
+    return target;
+  }
+
+  #mayRecall({ userId }, { head, members }, target) {
+    if (target.messageType === "event") refuse("FORBIDDEN", "an event stays as it is");
+    const own = target.senderId === userId;
+    if (head.kind === "group" && members.get(userId).role !== "member") {
+      if (own || may(members.get(userId).role, "recall", members.get(target.senderId)?.role)) return;
+    }
+    if (!own) refuse("FORBIDDEN", "this message is not yours to recall");
+    this.#inTime(target, "recalled");
+  }
+
+  #inTime({ serverTime }, what) {
+    if (this.#clock.now() - serverTime >= this.windowMs) refuse("TOO_LATE", `the message cannot be ${what} any more`);
+  }
+
+  #revise(conversation, seq, change) {
+    conversation.entries[seq - 1] = { ...conversation.entries[seq - 1], ...change };
+  }
+
+  #change(caller, frame, right, event, apply) {
+    const { action, id, clientMsgId, ...content } = frame;
+    return this.#once(caller, frame, content, () => {
+      const conversation = this.#writable(caller, frame.conversationId);
+      if (conversation.head.kind !== "group") refuse("FORBIDDEN", "this is no group");
+      const { role } = conversation.members.get(caller.userId);
+      if (right !== "remove" && !may(role, right)) refuse("FORBIDDEN", `your role is ${role}`);
+      const audience = [...conversation.members.keys()];
+      apply(conversation, role);
+      if (event.kind === "members") conversation.head.membersVersion++;
+      return this.#append(conversation, by(caller, frame), { messageType: "event", event }, audience);
+    });
+  }
+
+  #leave({ head, members, lines }, userIds) {
+    for (const id of userIds) members.delete(id);
+    const leftHead = { ...head, lastSeq: head.lastSeq + 1, memberCount: members.size };
+    for (const id of userIds) Object.assign(lines.get(id), { leftSeq: leftHead.lastSeq, leftHead });
+  }
+
+  #conversation(conversationId, kind, userIds, extra = {}) {
+    const conversation = {
+      head: { conversationId, kind, state: "active", lastSeq: 0, membersVersion: 1, updatedAt: this.#clock.now(), ...extra },
+      entries: [],
+      holes: new Set(),
+      members: new Map(),
+      lines: new Map(),
+    };
+    for (const userId of userIds) {
+      conversation.members.set(userId, { userId, role: userId === extra.owner ? "owner" : "member", joinSeq: 1, joinedAt: this.#clock.now() });
+      conversation.lines.set(userId, { readSeq: 0, deliveredSeq: 0, clearedSeq: 0, joinSeq: 1, leftSeq: 0, past: [] });
+    }
+    this.conversations.set(conversationId, conversation);
+    return conversation;
   }
 
   #single(from, to) {
     const members = [...new Set([from, to])].sort();
     const conversationId = `single:${members.map((member) => `${member.length}.${member}`).join("")}`;
-    if (!this.conversations.has(conversationId)) this.conversations.set(conversationId, { members, entries: [], holes: new Set() });
-    return conversationId;
+    return this.conversations.get(conversationId) ?? this.#conversation(conversationId, "single", members);
   }
 
-  // First the sync heads, then the connections, as the real fan-out does.
-  #fanOut(members, entry) {
-    const { conversationId, seq: committedMaxSeq } = entry;
-    for (const member of members) {
-      const head = this.#head(member);
-      head.at.set(conversationId, ++head.v);
+  #append(conversation, sender, extra, before = [...conversation.members.keys()]) {
+    const { head, entries, lines } = conversation;
+    const seq = ++head.lastSeq;
+    head.updatedAt = this.#clock.now();
+    const entry = {
+      conversationId: head.conversationId,
+      seq,
+      messageId: `id-${head.conversationId}-${seq}`,
+      messageType: "text",
+      version: 1,
+      status: "normal",
+      serverTime: this.#clock.now(),
+      ...sender,
+      ...extra,
+    };
+    entries.push(entry);
+    if (seq === 1 && lines.has(entry.senderId)) Object.assign(lines.get(entry.senderId), { readSeq: 1, deliveredSeq: 1 });
+    this.#fanOut(conversation, entry, before);
+    return entry;
+  }
+
+  // First the sync heads, then the connections, as the real fan-out does. A push carries the entry as it
+  // is when it is read.
+  #fanOut(conversation, { seq, event }, before) {
+    const { members, head, entries } = conversation;
+    const { conversationId } = head;
+    const moved = new Set([...(event?.added ?? []), ...(event?.removed ?? [])]);
+    const audience = new Set([...members.keys(), ...before]);
+    for (const userId of audience) {
+      if (members.size <= this.inboxGroupMax || moved.has(userId)) this.#note(userId, conversationId);
     }
-    const frame =
-      members.length <= this.smallGroupMax
-        ? { type: "push", updates: [{ conversationId, messages: [entry], committedMaxSeq }] }
-        : { type: "notify", updates: [{ conversationId, committedMaxSeq }] };
+    const small = members.size <= this.smallGroupMax;
     this.#later(() => {
-      for (const socket of this.sockets) {
-        if (!members.includes(socket.userId)) continue;
-        for (let times = this.pushes(frame, socket); times > 0; times--) this.say(socket, frame);
-      }
+      const update = { conversationId, committedMaxSeq: seq };
+      const frame = small ? { type: "push", updates: [{ ...update, messages: [entries[seq - 1]] }] } : { type: "notify", updates: [update] };
+      this.#post([...audience], frame);
     });
   }
+
+  #syncHead(userId) {
+    if (!this.#syncHeads.has(userId)) this.#syncHeads.set(userId, { v: 0, at: new Map() });
+    return this.#syncHeads.get(userId);
+  }
+
+  #note(userId, conversationId) {
+    const head = this.#syncHead(userId);
+    head.at.set(conversationId, ++head.v);
+    return head.v;
+  }
+
+  #post(userIds, frame, except = null) {
+    for (const socket of this.sockets) {
+      if (socket === except || !userIds.includes(socket.userId)) continue;
+      for (let times = this.pushes(frame, socket); times > 0; times--) this.say(socket, frame);
+    }
+  }
+}
+
+function refuse(code, message) {
+  throw { code, message, retryable: false };
+}
+
+function by({ userId, deviceId }, { clientMsgId, clientTime }) {
+  return { senderId: userId, senderDeviceId: deviceId, clientMsgId, clientTime };
+}
+
+// ---- what a user may see ----
+
+function committedMax({ head, lines }, userId) {
+  return lines.get(userId).leftSeq || head.lastSeq;
+}
+
+function visibleTo(conversation, userId) {
+  const { past, joinSeq, clearedSeq } = conversation.lines.get(userId);
+  return [...past, { from: joinSeq, to: committedMax(conversation, userId) }]
+    .map(({ from, to }) => ({ from: Math.max(from, clearedSeq + 1), to }))
+    .filter(({ from, to }) => from <= to);
+}
+
+function sees(conversation, userId, seq) {
+  return conversation.lines.has(userId) && visibleTo(conversation, userId).some(({ from, to }) => from <= seq && seq <= to);
+}
+
+function lineOf(conversation, userId) {
+  const { readSeq, deliveredSeq, clearedSeq, joinSeq, leftSeq, leftHead } = conversation.lines.get(userId);
+  const { conversationId, kind, title, state, owner, visibility, updatedAt } = leftHead ?? conversation.head;
+  const members = [...conversation.members.keys()];
+  const lastSeq = committedMax(conversation, userId);
+  const last = sees(conversation, userId, lastSeq) && !conversation.holes.has(lastSeq) ? conversation.entries[lastSeq - 1] : null;
+  return {
+    conversationId,
+    kind,
+    ...(title && { title }),
+    ...(kind === "single" && { peer: members.find((member) => member !== userId) ?? userId }),
+    state,
+    ...(owner && { owner }),
+    ...(visibility && { visibility }),
+    memberCount: leftHead?.memberCount ?? members.length,
+    lastSeq,
+    readSeq,
+    deliveredSeq,
+    clearedSeq,
+    ...(leftSeq && { leftSeq }),
+    unread: Math.max(0, lastSeq - Math.max(readSeq, clearedSeq, joinSeq - 1)),
+    updatedAt,
+    ...(last && { lastMessage: { seq: last.seq, senderId: last.senderId, messageType: last.messageType, text: last.text?.slice(0, 100), status: last.status, serverTime: last.serverTime } }),
+  };
+}
+
+function byUserId(a, b) {
+  return a.userId < b.userId ? -1 : 1;
+}
+
+function successorFirst(a, b) {
+  if ((a.role === "admin") !== (b.role === "admin")) return a.role === "admin" ? -1 : 1;
+  return a.joinedAt - b.joinedAt || byUserId(a, b);
 }
 
 class FakeSocket {

@@ -32,6 +32,10 @@ export async function checkStore(store, reopen) {
   const third = await store.load();
   equal(third.messages.length, 2, "a commit that fails leaves no entry");
   equal(third.syncCursor, 8, "a commit that fails does not move the cursor");
+
+  await store.commit({ forget: true, conversations: [conversation] });
+  store = await reopen(store);
+  equal(await store.load(), { ...third, syncCursor: null, conversations: [conversation], messages: [] }, "what is forgotten is gone, what comes with it and the outbox are there");
   store.close();
 }
 

@@ -1,0 +1,93 @@
+// What a device knows of a conversation besides its entries, as a plain record that can be stored.
+// Two sources tell of it: the lines of `changes` and `conversations`, which hold it all as of a seq,
+// and the events in the ledger, each of which changes a little. The newer one wins.
+
+/** Nothing known yet. */
+export function newFacts() {
+  return {
+    asOf: 0, // the seq that kind to leftSeq stand for
+    kind: null,
+    title: null,
+    peer: null,
+    state: "active",
+    owner: null,
+    memberCount: 0,
+    leftSeq: 0, // the last seq a former member may read; 0 for a member
+    updatedAt: 0,
+    readSeq: 0,
+    deliveredSeq: 0,
+    clearedSeq: 0,
+    told: { readSeq: 0, deliveredSeq: 0, clearedSeq: 0 }, // how far the server is known to know these three
+    receipts: {}, // userId → {deliveredSeq, readSeq}
+  };
+}
+
+/** Takes a line of the user's list. */
+export function describe(facts, line) {
+  if (line.lastSeq >= facts.asOf) {
+    const { lastSeq: asOf, kind, title = null, state = "active", owner = null, memberCount = 0, leftSeq = 0 } = line;
+    Object.assign(facts, { asOf, kind, title, state, owner, memberCount, leftSeq });
+  }
+  facts.peer = line.peer ?? facts.peer;
+  facts.updatedAt = Math.max(facts.updatedAt, line.updatedAt ?? 0);
+  const { lastSeq, readSeq = 0, unread = lastSeq, deliveredSeq = 0, clearedSeq = 0 } = line;
+  // What the server does not count as unread may also be from before we joined.
+  know(facts, { readSeq: Math.max(readSeq, lastSeq - unread), deliveredSeq, clearedSeq });
+}
+
+/**
+ * Takes an entry that became showable. Tells whether it changed the roster, and whether it made us a
+ * member: then there is more to know than it says.
+ */
+export function apply(facts, { seq, senderId, serverTime, event }, userId) {
+  facts.updatedAt = Math.max(facts.updatedAt, serverTime ?? 0);
+  const news = { roster: event?.kind === "members", joined: false };
+  if (!event || seq <= facts.asOf) return news;
+  facts.asOf = seq;
+  const { kind, added = [], removed = [], owner, title } = event;
+  facts.owner = owner ?? facts.owner;
+  facts.title = title ?? facts.title;
+  facts.memberCount += added.length - removed.length;
+  if (kind === "dissolve") facts.state = "dissolved";
+  if (removed.includes(userId)) facts.leftSeq = seq;
+  if (added.includes(userId)) {
+    facts.leftSeq = 0;
+    news.joined = senderId !== userId;
+  }
+  return news;
+}
+
+/** Raises some of readSeq, deliveredSeq and clearedSeq; none ever falls. Tells whether one rose. */
+export function raise(facts, positions) {
+  let rose = false;
+  for (const [name, seq] of Object.entries(positions)) {
+    if (!(seq > facts[name])) continue;
+    facts[name] = seq;
+    rose = true;
+  }
+  return rose;
+}
+
+/** As raise, for positions that the server told. */
+export function know(facts, positions) {
+  const rose = raise(facts, positions);
+  raise(facts.told, positions);
+  return rose;
+}
+
+/** Takes how far another user is. */
+export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
+  const old = facts.receipts[userId] ?? { deliveredSeq: 0, readSeq: 0 };
+  facts.receipts[userId] = { deliveredSeq: Math.max(old.deliveredSeq, deliveredSeq, readSeq), readSeq: Math.max(old.readSeq, readSeq) };
+}
+
+/** How many entries are unread: what others wrote, and all that is known to be there but not held. */
+export function unreadIn({ readSeq, clearedSeq }, ledger, userId) {
+  const floor = Math.max(readSeq, clearedSeq);
+  let count = Math.max(0, ledger.baseSeq - floor);
+  for (let i = ledger.messages.length - 1; i >= 0 && ledger.messages[i].seq > floor; i--) {
+    const { senderId, messageType, status } = ledger.messages[i];
+    if (senderId !== userId && messageType !== "event" && status !== "recalled") count++;
+  }
+  return count;
+}

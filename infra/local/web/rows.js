@@ -1,0 +1,137 @@
+// Turns what a device holds of a conversation into the rows that people see. Pure.
+
+import { isRevision } from "./ledger.js";
+
+/** Up to so many members, each hears how far the others are. */
+export const RECEIPTS_MAX_MEMBERS = 20;
+
+const REVISIONS = new Set(["recall", "edit"]);
+
+/** Whether an outbox entry changes a message, and so has no row of its own. */
+export function revises({ action }) {
+  return REVISIONS.has(action);
+}
+
+/**
+ * The last `limit` rows in order, those without a seq at the end. view is {ledger, facts, entries,
+ * userId, roster}: entries are the outbox's for this conversation, roster is null while it is unknown.
+ */
+export function rowsOf(view, limit = Infinity) {
+  const own = view.entries.filter((entry) => !revises(entry)).map((entry) => ownRow(view, entry));
+  const numbered = own.filter((row) => row.seq !== null);
+  const rows = shown(view, limit).concat(numbered);
+  if (numbered.length > 0) rows.sort((a, b) => a.seq - b.seq);
+  return rows.concat(own.filter((row) => row.seq === null)).slice(-limit);
+}
+
+function shown(view, limit) {
+  const messages = view.ledger?.messages ?? [];
+  const rows = [];
+  for (let i = messages.length - 1; i >= 0 && messages[i].seq > view.facts.clearedSeq && rows.length < limit; i--) {
+    if (!isRevision(messages[i])) rows.push(row(view, messages[i]));
+  }
+  return rows.reverse();
+}
+
+function row(view, message) {
+  const { seq, messageId, clientMsgId, senderId, messageType, version, serverTime } = message;
+  const mine = senderId === view.userId;
+  const revision = revisionOf(view, seq);
+  const recalled = message.status === "recalled";
+  const rewritten = revision?.action === "edit" && revision.state !== "failed" && !recalled;
+  return {
+    seq,
+    messageId,
+    clientMsgId,
+    senderId,
+    mine,
+    kind: messageType,
+    text: (rewritten ? revision.text : message.text) ?? "",
+    event: message.event ?? null,
+    quote: quoteOf(view, message.replyTo),
+    recalled,
+    edited: !recalled && (version > 1 || rewritten),
+    revision,
+    time: serverTime,
+    state: mine ? "sent" : null,
+    error: null,
+    ...receiptsOf(view, mine ? message : null),
+  };
+}
+
+function ownRow(view, entry) {
+  const { userId } = view;
+  return {
+    seq: entry.state === "sent" ? entry.seq : null,
+    messageId: null,
+    clientMsgId: entry.clientMsgId,
+    senderId: userId,
+    mine: true,
+    kind: entry.action === "send" ? "text" : "event",
+    text: entry.text ?? "",
+    event: eventOf(entry, userId),
+    quote: quoteOf(view, entry.fields.replyTo),
+    recalled: false,
+    edited: false,
+    revision: null,
+    time: entry.serverTime ?? entry.clientTime,
+    state: entry.state,
+    error: entry.error,
+    ...receiptsOf(view, null),
+  };
+}
+
+// The event that a change of a group will be once it is committed.
+function eventOf({ action, fields }, userId) {
+  switch (action) {
+    case "createGroup":
+      return { kind: "members", added: [userId, ...fields.members], owner: userId, title: fields.title };
+    case "addMembers":
+      return { kind: "members", added: fields.members };
+    case "removeMembers":
+      return { kind: "members", removed: fields.members };
+    case "leave":
+      return { kind: "members", removed: [userId] };
+    case "setRole":
+      return { kind: "members", member: fields.userId, role: fields.role };
+    case "setTitle":
+      return { kind: "title", title: fields.title };
+    case "dissolve":
+      return { kind: "dissolve" };
+    default:
+      return null;
+  }
+}
+
+// What the user last asked to do to a message and is not seen in it yet.
+function revisionOf({ entries }, seq) {
+  const entry = entries.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
+  if (!entry) return null;
+  const { clientMsgId, action, state, text, error } = entry;
+  return { clientMsgId, action, state, text, error };
+}
+
+function quoteOf({ ledger, facts }, replyTo) {
+  if (!replyTo) return null;
+  const target = replyTo.seq > facts.clearedSeq ? ledger?.get(replyTo.seq) : undefined;
+  if (target?.messageId !== replyTo.messageId) return { seq: replyTo.seq, senderId: null, kind: null, text: "", recalled: false };
+  return { seq: target.seq, senderId: target.senderId, kind: target.messageType, text: target.text ?? "", recalled: target.status === "recalled" };
+}
+
+/**
+ * How far the others are with an own message: receipt is "read" or "delivered" once that holds for all
+ * of them, readBy who has read it, and audience how many they are. Who joined later does not count.
+ */
+function receiptsOf({ facts, userId, roster }, message) {
+  const none = { receipt: null, readBy: [], audience: 0 };
+  if (!message || message.messageType === "event" || message.status === "recalled") return none;
+  if (Math.max(facts.memberCount, roster?.length ?? 0) > RECEIPTS_MAX_MEMBERS) return none;
+  const known = roster?.filter(({ joinedAt }) => joinedAt <= message.serverTime).map((member) => member.userId);
+  const others = (facts.peer !== null ? [facts.peer] : (known ?? Object.keys(facts.receipts))).filter((id) => id !== userId);
+  const audience = facts.peer === null && !known ? Math.max(facts.memberCount - 1, others.length) : others.length;
+  if (audience === 0) return none;
+  const reached = (name) => others.filter((id) => facts.receipts[id]?.[name] >= message.seq);
+  const readBy = reached("readSeq");
+  if (readBy.length === audience) return { receipt: "read", readBy, audience };
+  return { receipt: reached("deliveredSeq").length === audience ? "delivered" : null, readBy, audience };
+}
