@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -213,7 +214,7 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 		"other visibility": {"one", []string{"bob"}, chat.VisibleSinceJoin},
 	} {
 		_, _, err := s.CreateGroup(t.Context(), by("ann", "same"), tc.title, tc.members, tc.v)
-		e := requireCode(t, chat.IdempotencyConflict, err, name)
+		e := refused(t, chat.IdempotencyConflict, err, name)
 		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
 	}
 	must(t)(s.Leave(t.Context(), by("ann", "leave"), receipts[0].ConversationID))
@@ -257,12 +258,12 @@ func TestCreateGroupRefusals(t *testing.T) {
 		"no visibility":      {"g", []string{"bob"}, "", chat.BadRequest, "visibility", nil},
 	} {
 		_, _, err := s.CreateGroup(t.Context(), by("ann", "x"), tc.title, tc.members, tc.v)
-		e := requireCode(t, tc.code, err, name)
+		e := refused(t, tc.code, err, name)
 		require.Equal(t, tc.field, e.Field, name)
 		require.Equal(t, tc.most, e.Details["max"], name)
 	}
 	_, _, err := s.CreateGroup(t.Context(), by("ann", ""), "g", nil, chat.VisibleAll)
-	require.Equal(t, "clientMsgId", requireCode(t, chat.BadRequest, err).Field)
+	require.Equal(t, "clientMsgId", refused(t, chat.BadRequest, err).Field)
 	require.Zero(t, c.count(c.tables.Conversations))
 
 	line, _, err := s.CreateGroup(t.Context(), by("ann", "x"), "g", users(47), chat.VisibleAll)
@@ -450,7 +451,7 @@ func TestGroupRefusals(t *testing.T) {
 	before, records := c.head(id), c.count(c.tables.Idempotency)
 	for name, tc := range cases {
 		_, err := tc.do(tc.user, tc.id, "refused")
-		e := requireCode(t, tc.code, err, name)
+		e := refused(t, tc.code, err, name)
 		require.Equal(t, tc.details, e.Details, name)
 	}
 	require.Equal(t, before, c.head(id))
@@ -468,7 +469,7 @@ func TestAGroupHasALargestSize(t *testing.T) {
 		must(t)(s.AddMembers(t.Context(), by("ann", fmt.Sprint(i)), id, chunk))
 	}
 	_, err := s.AddMembers(t.Context(), by("ann", "more"), id, []string{"bob"})
-	require.Equal(t, chat.MaxGroupMembers, requireCode(t, chat.Limit, err).Details["max"])
+	require.Equal(t, chat.MaxGroupMembers, refused(t, chat.Limit, err).Details["max"])
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "less"), id, users(chat.MaxRosterChange)))
 	must(t)(s.AddMembers(t.Context(), by("ann", "more"), id, []string{"bob"}))
 	require.Equal(t, chat.MaxGroupMembers-chat.MaxRosterChange+1, c.head(id).MemberCount)
@@ -646,6 +647,48 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 	_, err := c.store(nil).Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
 	requireCode(t, chat.NotFound, err)
 	requireWhole(t, c, admin, id)
+}
+
+// A change that messages outrun is tried again at once and without a read, or
+// one who sends without a pause could not be removed.
+func TestG9_MessagesDoNotHoldARemovalUp(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	var sent []error
+	w := &wire{rule: func(op string, n int) fault {
+		if op == "TransactWriteItems" && n <= 5 {
+			_, err := s.Append(t.Context(), chatIn(text("bob", fmt.Sprint(n), "hi"), id), "")
+			sent = append(sent, err)
+		}
+		return none
+	}}
+	r := must(t)(c.store(w).RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
+	require.NoError(t, errors.Join(sent...))
+	require.Equal(t, int64(7), r.Seq)
+	require.Equal(t, 6, r.Attempts)
+	calls, _ := w.since(0)
+	require.Equal(t, []string{"TransactGetItems", "BatchGetItem"}, calls[:2])
+	require.Equal(t, slices.Repeat([]string{"TransactWriteItems"}, 6), calls[2:])
+	requireWhole(t, c, s, id)
+
+	// But when the roster has changed, what was read holds no more.
+	must(t)(s.AddMembers(t.Context(), by("ann", "a"), id, []string{"bob"}))
+	must(t)(s.SetRole(t.Context(), by("ann", "b"), id, "bob", chat.Admin))
+	removed := false
+	w = &wire{rule: func(op string, _ int) fault {
+		if op == "TransactWriteItems" && !removed {
+			removed = true
+			_, err := s.RemoveMembers(t.Context(), by("ann", "c"), id, []string{"bob"})
+			sent = append(sent, err)
+		}
+		return none
+	}}
+	_, err := c.store(w).SetTitle(t.Context(), by("bob", "t"), id, "bob was here")
+	require.NoError(t, errors.Join(sent...))
+	requireCode(t, chat.NotFound, err)
+	requireWhole(t, c, s, id)
 }
 
 func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {

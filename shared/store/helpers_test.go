@@ -122,8 +122,13 @@ func (c *cloud) age(conversationID string, seq int64, by time.Duration) {
 	require.NoError(c.t, err)
 }
 
-// requireCode checks that err is a refusal with this code, and gives it.
-func requireCode(t require.TestingT, code chat.Code, err error, about ...any) *chat.Error {
+// requireCode checks that err is a refusal with this code.
+func requireCode(t require.TestingT, code chat.Code, err error, about ...any) {
+	_ = refused(t, code, err, about...)
+}
+
+// refused is requireCode, and gives the refusal.
+func refused(t require.TestingT, code chat.Code, err error, about ...any) *chat.Error {
 	var refusal *chat.Error
 	require.ErrorAs(t, err, &refusal, about...)
 	require.Equal(t, code, refusal.Code, about...)

@@ -447,7 +447,7 @@ func (r *run) compare(c *cloud) {
 
 // modelTime bounds the property test: with the machine's load, how many groups
 // it drives varies, and what it proves of each does not.
-const modelTime = 6 * time.Second
+const modelTime = 3 * time.Second
 
 func TestGroupsAgainstAModel(t *testing.T) {
 	t.Parallel()

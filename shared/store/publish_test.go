@@ -89,7 +89,7 @@ func TestPublishIsIdempotent(t *testing.T) {
 		p := publication("same", "ann", "bob")
 		change(&p)
 		_, err := s.Publish(t.Context(), p)
-		e := requireCode(t, chat.IdempotencyConflict, err, name)
+		e := refused(t, chat.IdempotencyConflict, err, name)
 		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
 	}
 	// A user's idempotency keys are others.
@@ -143,7 +143,7 @@ func TestPublishRefusals(t *testing.T) {
 		p := publication("x", "ann")
 		tc.change(&p)
 		_, err := s.Publish(t.Context(), p)
-		require.Equal(t, tc.field, requireCode(t, tc.code, err, name).Field, name)
+		require.Equal(t, tc.field, refused(t, tc.code, err, name).Field, name)
 	}
 	require.Zero(t, c.count(c.tables.Conversations))
 	p := publication("x", users(chat.MaxRosterChange)...)

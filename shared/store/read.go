@@ -245,13 +245,19 @@ func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d
 				out.skipped = append(out.skipped, seq)
 			}
 		}
-		if d == ascending {
-			r.From = out.through + 1
-		} else {
-			r.To = out.through - 1
-		}
+		r = rest(r, out.through, d)
 	}
 	return out, nil
+}
+
+// rest gives what comes after seq in a range, in reading order.
+func rest(r chat.Range, seq int64, d direction) chat.Range {
+	if d == ascending {
+		r.From = seq + 1
+	} else {
+		r.To = seq - 1
+	}
+	return r
 }
 
 // query reads one page and gives the messages by seq with the part of r they

@@ -113,7 +113,7 @@ func TestEditReplacesTheContent(t *testing.T) {
 
 	// An older edit does not override a newer one.
 	_, err = s.Edit(t.Context(), by("alice", "e3"), targetOf(sent), store.Edited{Version: 2, Text: "late"}, hour)
-	e := requireCode(t, chat.VersionConflict, err)
+	e := refused(t, chat.VersionConflict, err)
 	require.Equal(t, map[string]any{"version": int64(3), "status": chat.Normal}, e.Details)
 	_, err = s.Edit(t.Context(), by("alice", "e4"), targetOf(sent), store.Edited{Version: 4, Text: "early"}, hour)
 	requireCode(t, chat.VersionConflict, err)
@@ -123,7 +123,7 @@ func TestEditReplacesTheContent(t *testing.T) {
 	require.NoError(t, err)
 	for _, version := range []int64{3, 4} {
 		_, err = s.Edit(t.Context(), by("alice", fmt.Sprint("e5", version)), targetOf(sent), store.Edited{Version: version, Text: "back"}, hour)
-		e = requireCode(t, chat.VersionConflict, err)
+		e = refused(t, chat.VersionConflict, err)
 		require.Equal(t, map[string]any{"version": int64(4), "status": chat.Recalled}, e.Details)
 	}
 	require.Empty(t, entry(t, s, sent).Text)
@@ -271,7 +271,7 @@ func TestAMessageIsEditedANumberOfTimes(t *testing.T) {
 	for version := range int64(chat.MaxEdits) {
 		require.NoError(t, edit(version+1))
 	}
-	require.Equal(t, chat.MaxEdits, requireCode(t, chat.Limit, edit(chat.MaxEdits+1)).Details["max"])
+	require.Equal(t, chat.MaxEdits, refused(t, chat.Limit, edit(chat.MaxEdits+1)).Details["max"])
 	must(t)(s.Recall(t.Context(), by("alice", "r"), targetOf(sent), hour))
 	all := ledger(t, s, "bob", sent.ConversationID)
 	requireDense(t, all, chat.MaxEdits+2)

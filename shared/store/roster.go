@@ -137,8 +137,11 @@ func (r *Rosters) At(ctx context.Context, conversationID string, version int64) 
 			r.remember(conversationID, knownRoster{version: head.MembersVersion, members: members})
 			return members, nil
 		}
-		if attempt == maxRosterReads || r.store.pace.wait(ctx, attempt, false) != nil {
+		if attempt == maxRosterReads {
 			return members, nil // a wrong count must not stop the conversation
+		}
+		if err := r.store.pace.wait(ctx, attempt, false); err != nil {
+			return nil, fmt.Errorf("waiting for the roster of %s: %w", conversationID, err)
 		}
 	}
 }

@@ -23,6 +23,13 @@ import (
 	"inorder/shared/store"
 )
 
+// theStack is template.yaml, read once for all tests.
+var theStack = sync.OnceValues(func() (*template.Stack, error) {
+	return template.Load("../../template.yaml", template.Options{Parameters: map[string]string{
+		"JwksUrl": "https://example.com/jwks.json", "JwtIssuer": "test",
+	}})
+})
+
 // cloud is a DynamoDB with the tables of template.yaml.
 type cloud struct {
 	t      testing.TB
@@ -32,9 +39,7 @@ type cloud struct {
 
 func newCloud(t testing.TB) *cloud {
 	t.Helper()
-	stack, err := template.Load("../../template.yaml", template.Options{Parameters: map[string]string{
-		"JwksUrl": "https://example.com/jwks.json", "JwtIssuer": "test",
-	}})
+	stack, err := theStack()
 	require.NoError(t, err)
 	db, _ := dynamotest.Start(t)
 	require.NoError(t, dynamo.CreateTables(t.Context(), db, stack.Tables))

@@ -139,7 +139,7 @@ func (s *Store) updateLine(ctx context.Context, userID, conversationID, update, 
 	for attempt := 1; isConflict(err) && s.pace.wait(ctx, attempt, false) == nil; attempt++ {
 		out, err = s.db.UpdateItem(ctx, in) // the user is joining or leaving at this moment
 	}
-	attributes := item{}
+	var attributes item
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		attributes = failed.Item
 	} else if err != nil {
