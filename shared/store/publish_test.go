@@ -191,3 +191,14 @@ func TestG3G4_PublishFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 		})
 	}
 }
+
+func TestReadersOfASystemConversationAreNotToldOfEachOther(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := publish(t, s, publication("1", "ann", "bob")).ConversationID
+	_, members := s.MembersOf(t.Context(), "ann", id, "", 10)
+	requireCode(t, chat.Forbidden, members, "members")
+	_, receipts := s.Receipts(t.Context(), "ann", id, 1, "", 10)
+	requireCode(t, chat.Forbidden, receipts, "receipts")
+}

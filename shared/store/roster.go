@@ -42,6 +42,9 @@ func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor st
 	if err != nil {
 		return MemberPage{}, err
 	}
+	if v.head.Kind == chat.System {
+		return MemberPage{}, errReaders()
+	}
 	if v.inbox.LeftSeq != 0 {
 		return MemberPage{}, errFormer()
 	}

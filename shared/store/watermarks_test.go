@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -141,6 +142,25 @@ func TestG7_MembersAckWhileMessagesComeIn(t *testing.T) {
 		_, err := s.Receipts(t.Context(), "ann", id, seq, "", 5)
 		requireCode(t, chat.NotFound, err, seq)
 	}
+}
+
+// What was there before a member joined is no longer unread, and yet not read.
+func TestReceiptsLeaveOutWhoJoinedLater(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	sent, err := s.Append(t.Context(), chatIn(text("ann", "1", "hi"), id), "")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return time.Now().UnixMilli() > sent.ServerTime }, time.Second, time.Millisecond)
+	_, err = s.AddMembers(t.Context(), store.Request{UserID: "ann", ClientMsgID: "add"}, id, []string{"cy"})
+	require.NoError(t, err)
+	_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: sent.Seq})
+	require.NoError(t, err)
+	page, err := s.Receipts(t.Context(), "ann", id, sent.Seq, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"bob"}, page.Delivered)
+	require.Equal(t, []string{"bob"}, page.Read)
 }
 
 func TestG7_Acks(t *testing.T) {
