@@ -1,0 +1,337 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// keepUp catches up at the start of a session and whenever it is woken. The
+// outbox is sent once the first round is made: what other devices did comes
+// first, but not if that takes long.
+func (c *Client) keepUp(s *session) {
+	flush := time.AfterFunc(flushAfter, func() { c.openOutbox(s) })
+	defer flush.Stop()
+	s.wake()
+	for failures := 0; ; {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.kick:
+		}
+		if err := c.round(s); err != nil {
+			if s.ctx.Err() != nil {
+				return
+			}
+			c.stumbled(err)
+			s.wake()
+			if !sleep(s.ctx, c.cfg.jitter(failures)) {
+				return
+			}
+			failures++
+			continue
+		}
+		failures = 0
+		c.openOutbox(s)
+	}
+}
+
+// stumbled notes why catching up failed, for those who wait for it.
+func (c *Client) stumbled(err error) {
+	c.noteError(err)
+	c.cfg.Log.Warn("could not catch up", "err", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastErr = err
+}
+
+// round asks what changed and pulls it. The cursor moves last.
+func (c *Client) round(s *session) error {
+	c.mu.Lock()
+	round, cursor := c.asked, c.syncCursor
+	c.mu.Unlock()
+	var changed wire.Changed
+	if err := s.request(s.ctx, wire.ActionChanges, wire.Changes{SyncCursor: &cursor}, &changed); err != nil {
+		return err
+	}
+	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
+		return violated("changes answered syncCursor %d", changed.SyncCursor)
+	}
+	if err := c.learn(s, changed); err != nil {
+		return err
+	}
+	if err := c.pullAll(s); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if changed.SyncCursor != c.syncCursor {
+		if err := c.commit(Batch{SyncCursor: &changed.SyncCursor}); err != nil {
+			return err
+		}
+		c.syncCursor = changed.SyncCursor
+	}
+	c.made = round
+	if c.session == s && c.state == CatchingUp {
+		c.state, c.lastErr = Online, nil
+		c.publish(StateChanged{State: Online})
+	}
+	c.news.fire()
+	return nil
+}
+
+// learn takes in what changed, the whole of a list that came in pages.
+func (c *Client) learn(s *session, changed wire.Changed) error {
+	for _, h := range changed.Heads {
+		if _, ok := chat.KindOf(h.ConversationID); !ok || !possible(h.CommittedMaxSeq) {
+			return violated("a head of conversation %.100q at %d", h.ConversationID, h.CommittedMaxSeq)
+		}
+	}
+	page := wire.ConversationsPage{Conversations: changed.Conversations, Cursor: changed.Cursor}
+	for {
+		if err := c.learnLines(page.Conversations); err != nil {
+			return err
+		}
+		if page.Cursor == "" {
+			break
+		}
+		last := page.Cursor
+		page = wire.ConversationsPage{}
+		if err := s.request(s.ctx, wire.ActionConversations, wire.Conversations{Cursor: last}, &page); err != nil {
+			return err
+		}
+		if page.Cursor == last {
+			return violated("conversations answered the cursor it was asked with")
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range changed.Heads {
+		c.conversation(h.ConversationID).ledger.see(h.CommittedMaxSeq)
+	}
+	return nil
+}
+
+func (c *Client) learnLines(lines []wire.Conversation) error {
+	for _, line := range lines {
+		if _, ok := chat.KindOf(line.ConversationID); !ok || !possible(line.LastSeq) || !possible(line.ClearedSeq) || !possible(line.ReadSeq) {
+			return violated("a conversation %.100q with lastSeq %d, readSeq %d and clearedSeq %d", line.ConversationID, line.LastSeq, line.ReadSeq, line.ClearedSeq)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, line := range lines {
+		if _, err := c.describe(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pullAll pulls every conversation that has a gap, a few at a time. One that
+// fails does not keep the others from being pulled.
+func (c *Client) pullAll(s *session) error {
+	c.mu.Lock()
+	var due []*conversation
+	c.progress = progress{}
+	for _, cv := range c.conversations {
+		if cv.ledger.gap() {
+			due = append(due, cv)
+			c.progress.total += cv.ledger.seen - cv.ledger.contiguous
+		}
+	}
+	c.progress.on = len(due) > 0
+	c.mu.Unlock()
+	var pulls errgroup.Group
+	pulls.SetLimit(pullsAtOnce)
+	for _, cv := range due {
+		pulls.Go(func() error { return c.pull(s, cv) })
+	}
+	err := pulls.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.progress.on && err == nil {
+		c.publish(Progress{Done: c.progress.done, Total: c.progress.done})
+	}
+	c.progress.on = false
+	return err
+}
+
+// progress is how far a round of catching up is, in seqs.
+type progress struct {
+	on          bool
+	done, total int64
+}
+
+// advance notes that a page was taken in. The caller holds the mutex.
+func (c *Client) advance(by int64) {
+	if !c.progress.on || by <= 0 {
+		return
+	}
+	c.progress.done += by
+	c.progress.total = max(c.progress.total, c.progress.done)
+	c.publish(Progress{Done: c.progress.done, Total: c.progress.total})
+}
+
+// mind makes sure that a gap is pulled after a wait, unless pushes close it
+// first. The caller holds the mutex.
+func (c *Client) mind(s *session, cv *conversation, wait time.Duration) {
+	if !cv.ledger.gap() || s == nil || s.ctx.Err() != nil {
+		return
+	}
+	if !cv.minded {
+		cv.minded = s.start(func() { c.closeGap(s, cv) })
+	}
+	fresh := cv.wait == 0
+	if fresh || wait < cv.wait {
+		cv.wait = wait
+	}
+	if due := time.Now().Add(cv.wait); fresh || due.Before(cv.due) {
+		cv.due = due
+		cv.sooner.fire()
+	}
+}
+
+// closeGap waits and pulls until there is no gap, or the session ends.
+func (c *Client) closeGap(s *session, cv *conversation) {
+	for failures := 0; ; {
+		c.mu.Lock()
+		if !cv.ledger.gap() || s.ctx.Err() != nil {
+			cv.minded, cv.wait = false, 0
+			c.mu.Unlock()
+			return
+		}
+		rest, sooner := time.Until(cv.due), cv.sooner.wait()
+		c.mu.Unlock()
+		if rest > 0 {
+			c.rest(s, rest, sooner)
+			continue
+		}
+		c.mu.Lock()
+		c.stats.Gaps++
+		c.mu.Unlock()
+		err := c.pull(s, cv)
+		pause := c.cfg.GapWait
+		if err != nil && s.ctx.Err() == nil {
+			c.noteError(err)
+			c.cfg.Log.Warn("could not fill a gap", "conversationId", cv.id, "err", err)
+			pause += c.cfg.jitter(failures)
+			failures++
+		} else {
+			failures = 0
+		}
+		c.mu.Lock()
+		cv.wait, cv.due = c.cfg.GapWait, time.Now().Add(pause)
+		c.mu.Unlock()
+	}
+}
+
+func (c *Client) rest(s *session, d time.Duration, sooner <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-sooner:
+	case <-s.ctx.Done():
+	}
+}
+
+// pull syncs a conversation until the server says that there is no more. There
+// is one pull of a conversation at a time; who comes second finds the work done.
+//
+// A refusal is final, such as that of a group the user was removed from: it must
+// not keep the cursor from moving.
+func (c *Client) pull(s *session, cv *conversation) error {
+	for _, place := range []chan struct{}{cv.pulling, s.pulls} {
+		select {
+		case place <- struct{}{}:
+			defer func() { <-place }()
+		case <-s.ctx.Done():
+			return again(context.Cause(s.ctx))
+		}
+	}
+	for {
+		c.mu.Lock()
+		id, after, seen := cv.id, cv.ledger.contiguous, cv.ledger.seen
+		c.mu.Unlock()
+		if seen <= after {
+			return nil
+		}
+		var page wire.Synced
+		err := s.request(s.ctx, wire.ActionSync, wire.Sync{ConversationID: id, AfterSeq: &after, Limit: &c.cfg.PageSize}, &page)
+		if err == nil {
+			err = check(id, after, page)
+		}
+		if isRefusal(err) {
+			c.cfg.Log.Warn("the server does not give this conversation", "conversationId", id, "err", err)
+			return c.giveUp(cv, after, seen)
+		}
+		if err != nil {
+			return err
+		}
+		if page.NextSeq >= page.CommittedMaxSeq {
+			return c.takePage(cv, after, page, func(l ledger) step { return l.settle(page.CommittedMaxSeq, seen) })
+		}
+		if err := c.takePage(cv, after, page, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// takePage takes in a sync answer that passed check, and then what settle makes
+// of it.
+func (c *Client) takePage(cv *conversation, after int64, page wire.Synced, settle func(ledger) step) error {
+	tidy(page.Messages)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Pages++
+	c.stats.Pulled += int64(len(page.Messages))
+	if page.CommittedMaxSeq < after {
+		c.cfg.Log.Warn("the server has less than this device; was it restored?",
+			"conversationId", cv.id, "committedMaxSeq", page.CommittedMaxSeq, "maxContiguousSeq", after)
+		c.stats.Violations++
+	}
+	if err := c.take(cv, cv.ledger.page(page), page.Messages); err != nil {
+		return err
+	}
+	c.advance(page.NextSeq - after)
+	if settle == nil {
+		return nil
+	}
+	return c.quieten(cv, settle(cv.ledger))
+}
+
+// giveUp takes a refusal for an answer: there is nothing for us.
+func (c *Client) giveUp(cv *conversation, after, seen int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.advance(seen - after)
+	return c.quieten(cv, cv.ledger.settle(cv.ledger.contiguous, seen))
+}
+
+// quieten takes a step that may lower what was seen, which take leaves alone.
+// The caller holds the mutex.
+func (c *Client) quieten(cv *conversation, s step) error {
+	if err := c.take(cv, s, nil); err != nil {
+		return err
+	}
+	cv.ledger.seen = s.next.seen
+	return nil
+}
+
+// openOutbox lets the outbox be sent over a session.
+func (c *Client) openOutbox(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.ready || s.ctx.Err() != nil {
+		return
+	}
+	s.ready = true
+	for _, cv := range c.conversations {
+		c.pump(cv)
+	}
+}

@@ -1,0 +1,354 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/client"
+	"inorder/shared/client/internal/fakeserver"
+	"inorder/shared/wire"
+)
+
+func TestABadServerIsReportedAndNotPestered(t *testing.T) {
+	t.Parallel()
+	const watch = 10 * time.Minute
+	closing := func(after time.Duration) func(*fakeserver.Conn) {
+		return func(*fakeserver.Conn) { time.Sleep(after) }
+	}
+	babbling := func(frame string) func(*fakeserver.Conn) {
+		return func(c *fakeserver.Conn) {
+			go c.Wait()
+			for c.Say(frame) {
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		hooks  fakeserver.Hooks
+		most   int // connections within the time
+		reason string
+	}{
+		"closes at once":        {fakeserver.Hooks{OnOpen: closing(0)}, 80, "the connection was lost"},
+		"closes after a second": {fakeserver.Hooks{OnOpen: closing(time.Second)}, 80, "the connection was lost"},
+		"never answers":         {fakeserver.Hooks{OnOpen: (*fakeserver.Conn).Wait}, 60, "the server stopped answering"},
+		"refuses":               {fakeserver.Hooks{OnHandshake: func(string, string) int { return 401 }}, 0, "status 401: no entry"},
+		"cuts the handshake":    {fakeserver.Hooks{CutAfter: func() int { return 50 }}, 0, "connecting to"},
+		"talks no JSON":         {fakeserver.Hooks{OnOpen: babbling("hello")}, 80, "100 frames of nonsense"},
+		"talks nonsense":        {fakeserver.Hooks{OnOpen: babbling(`{"type":"push","updates":[{"conversationId":"x"}]}`)}, 80, "100 frames of nonsense"},
+		"talks too much":        {fakeserver.Hooks{OnOpen: babbling(strings.Repeat("x", 200*1024))}, 80, "read limited"},
+		"answers only pushes": {fakeserver.Hooks{OnOpen: func(c *fakeserver.Conn) {
+			go c.Wait()
+			for c.Say(`{"type":"receipt","conversationId":"group:g","userId":"bob","readSeq":1}`) {
+				time.Sleep(time.Second)
+			}
+		}}, 3, "no answer within"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				s.Interfere(c.hooks)
+				alice := dial(t, config(s, "alice", "phone"))
+				var reasons []string
+				for change := range alice.Changes(within(t, watch)) {
+					if state, ok := change.(client.StateChanged); ok && state.Err != nil {
+						reasons = append(reasons, state.Err.Error())
+					}
+				}
+				require.LessOrEqual(t, s.Count("connect"), c.most)
+				_, err := alice.State()
+				require.Contains(t, strings.Join(reasons, "\n")+"\n"+errorText(err), c.reason)
+				require.ErrorContains(t, alice.Online(within(t, time.Second)), "waiting to be online")
+				s.Interfere(fakeserver.Hooks{})
+				s.CutAll()
+				require.NoError(t, alice.Online(within(t, 2*time.Minute)), "when it gets well, so does the client")
+			})
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestFramesOfNoUseDoNoHarm(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		alice := online(t, config(s, "alice", "phone"))
+		for _, frame := range []string{
+			`{"type":"reply","id":"999","result":{}}`, `{"type":"error","id":"999","error":{"code":"BUSY"}}`,
+			`{"type":"news from the future","of":["what"]}`, `[]`, `null`, `{}`, ``, `{"type":"reply","id":5}`,
+			`{"type":"push","updates":null}`, `{"type":"push"}`, `{"type":"receipt","conversationId":"group:none","userId":"x","readSeq":3}`,
+		} {
+			s.Say("alice", "phone", frame)
+		}
+		_, err := alice.Send(within(t, time.Minute), text(group, "still here"))
+		require.NoError(t, err)
+		require.Equal(t, 1, s.Count("connect"))
+	})
+}
+
+func TestAnErrorWithoutAnIdGivesNothingUp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		alice := online(t, config(s, "alice", "phone"))
+		s.Interfere(first(1, wire.ActionSend, fakeserver.Ignore))
+		done := make(chan error)
+		go func() {
+			_, err := alice.Send(t.Context(), text(group, "x"))
+			done <- err
+		}()
+		synctest.Wait()
+		s.Say("alice", "phone", `{"type":"error","error":{"code":"UNKNOWN_ACTION","message":"?","retryable":false}}`)
+		require.NoError(t, <-done)
+		require.Len(t, s.Ledger("alice", group), 1)
+	})
+}
+
+func TestPingsAndLife(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		alice := online(t, config(s, "alice", "phone"))
+		time.Sleep(100 * time.Minute)
+		require.InDelta(t, 20, s.Count(wire.ActionPing), 1)
+		require.Equal(t, 1, s.Count("connect"))
+		time.Sleep(16 * time.Minute)
+		require.Equal(t, 2, s.Count("connect"), "it leaves before the two hours are over")
+		time.Sleep(20 * time.Hour)
+		require.InDelta(t, 12, s.Count("connect"), 2)
+		require.NoError(t, alice.Online(within(t, time.Minute)))
+	})
+}
+
+func TestAServerThatFallsSilentIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		alice := online(t, config(s, "alice", "phone"))
+		s.Interfere(fakeserver.Hooks{OnRequest: func(fakeserver.Request) fakeserver.Fate {
+			if s.Count("connect") == 1 {
+				return fakeserver.Ignore
+			}
+			return fakeserver.Handle
+		}})
+		start := time.Now()
+		_, err := alice.Send(within(t, time.Minute), text(group, "x"))
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 17*time.Second)
+		require.Equal(t, 2, s.Count("connect"))
+	})
+}
+
+func TestEachConnectHasAFreshToken(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		var asked atomic.Int64
+		cfg := config(s, "alice", "phone")
+		cfg.Token = func(ctx context.Context) (string, error) {
+			deadline, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.LessOrEqual(t, time.Until(deadline), 15*time.Second)
+			if asked.Add(1) == 1 {
+				return "", errors.New("the issuer is away")
+			}
+			return "alice", nil
+		}
+		alice := dial(t, cfg)
+		synctest.Wait()
+		_, err := alice.State()
+		require.ErrorContains(t, err, "getting a token: the issuer is away")
+		require.NoError(t, alice.Online(within(t, time.Minute)))
+		s.CutAll()
+		require.NoError(t, alice.Refresh(within(t, time.Minute)))
+		require.Equal(t, int64(3), asked.Load())
+	})
+}
+
+func TestAHandshakeErrorTellsItsStatus(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return http.StatusForbidden }})
+		alice := dial(t, config(s, "alice", "phone"))
+		err := alice.Online(within(t, time.Second))
+		refused, ok := errors.AsType[*client.HandshakeError](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, http.StatusForbidden, refused.Status)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+func TestAnOlderDeviceDoesNotFight(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		old := online(t, config(s, "alice", "phone"))
+		want := post(s, group, 2)
+		take(t, old, group, 2)
+		changes := old.Changes(t.Context())
+		fresh := online(t, config(s, "alice", "phone"))
+		var got []string
+		for m, err := range old.Messages(t.Context(), group, 0) {
+			if err != nil {
+				require.ErrorIs(t, err, client.ErrReplaced)
+				break
+			}
+			got = append(got, m.Text)
+		}
+		require.Equal(t, want, got, "what is stored can still be read")
+		var last client.Change
+		for last = range changes {
+		}
+		require.Equal(t, client.StateChanged{State: client.Ended, Err: client.ErrReplaced}, last)
+		_, err := old.Send(t.Context(), text(group, "x"))
+		require.ErrorIs(t, err, client.ErrReplaced)
+		_, err = old.Ping(t.Context())
+		require.ErrorIs(t, err, client.ErrReplaced)
+		require.ErrorIs(t, old.Online(t.Context()), client.ErrReplaced)
+		time.Sleep(time.Hour)
+		require.Equal(t, 2, s.Count("connect"))
+		require.NoError(t, fresh.Online(t.Context()))
+	})
+}
+
+func TestGoodbyes(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]error{"devices": client.ErrTooManyDevices, "replaced": client.ErrReplaced, "maintenance": nil} {
+		t.Run(reason, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				alice := online(t, config(s, "alice", "phone"))
+				time.Sleep(time.Minute)
+				s.Say("alice", "phone", `{"type":"goodbye","reason":"`+reason+`"}`)
+				start := time.Now()
+				synctest.Wait()
+				err := alice.Refresh(within(t, time.Minute))
+				if want != nil {
+					require.ErrorIs(t, err, want)
+					return
+				}
+				require.NoError(t, err)
+				require.Less(t, time.Since(start), time.Second)
+				require.Equal(t, 2, s.Count("connect"))
+			})
+		})
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+			if r.Action == wire.ActionHistory {
+				return fakeserver.Ignore
+			}
+			return fakeserver.Handle
+		}})
+		alice := online(t, config(s, "alice", "phone"))
+		ends := make(chan error, 4)
+		go func() {
+			_, err := alice.History(context.Background(), group, 0, 0)
+			ends <- err
+		}()
+		go func() {
+			for _, err := range alice.Messages(context.Background(), group, 0) {
+				ends <- err
+			}
+		}()
+		go func() {
+			for range alice.Changes(context.Background()) {
+			}
+			ends <- client.ErrClosed
+		}()
+		synctest.Wait()
+		start := time.Now()
+		alice.Close()
+		require.Less(t, time.Since(start), time.Second)
+		for range 3 {
+			require.ErrorIs(t, <-ends, client.ErrClosed)
+		}
+		alice.Close() // again
+		state, err := alice.State()
+		require.Equal(t, client.Ended, state)
+		require.ErrorIs(t, err, client.ErrClosed)
+		for range alice.Changes(context.Background()) { // ends
+		}
+	})
+}
+
+func TestCloseDoesNotWaitForAServerThatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		stuck := make(chan struct{})
+		s.Interfere(fakeserver.Hooks{OnOpen: func(*fakeserver.Conn) { <-stuck }})
+		alice := dial(t, config(s, "alice", "phone"))
+		time.Sleep(time.Second)
+		start := time.Now()
+		alice.Close()
+		require.LessOrEqual(t, time.Since(start), 2*time.Second)
+		close(stuck)
+	})
+}
+
+func TestCloseWhileConnecting(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		stuck := make(chan struct{})
+		defer close(stuck)
+		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int {
+			<-stuck
+			return 0
+		}})
+		alice := dial(t, config(s, "alice", "phone"))
+		synctest.Wait()
+		start := time.Now()
+		alice.Close()
+		require.Zero(t, time.Since(start))
+	})
+}
+
+func TestAWrongConfigurationIsRefused(t *testing.T) {
+	t.Parallel()
+	good := client.Config{URL: "wss://example.com/prod", UserID: "alice", DeviceID: "phone", Token: fakeserver.Token("alice")}
+	for want, spoil := range map[string]func(*client.Config){
+		"UserID":                         func(c *client.Config) { c.UserID = "" },
+		"DeviceID":                       func(c *client.Config) { c.DeviceID = "my phone" },
+		"Token is missing":               func(c *client.Config) { c.Token = nil },
+		"it starts with wss://":          func(c *client.Config) { c.URL = "example.com" },
+		"reading URL":                    func(c *client.Config) { c.URL = "wss://%" },
+		"PageSize is 501":                func(c *client.Config) { c.PageSize = 501 },
+		"MaxOutbox is -1":                func(c *client.Config) { c.MaxOutbox = -1 },
+		"PingEvery is -1s; it cannot be": func(c *client.Config) { c.PingEvery = -time.Second },
+	} {
+		cfg := good
+		spoil(&cfg)
+		_, err := client.Dial(t.Context(), cfg)
+		require.ErrorContains(t, err, want)
+	}
+	store := client.NewMemory()
+	_, err := store.Load(t.Context(), "bob")
+	require.NoError(t, err)
+	cfg := good
+	cfg.Store = store
+	_, err = client.Dial(t.Context(), cfg)
+	require.ErrorContains(t, err, `the store is of user "bob"`)
+}
+
+// The other tests run on pipes in virtual time; this one on a real network, with
+// the client's own HTTP client. TestMain looks for what it leaves behind.
+func TestARealNetwork(t *testing.T) {
+	t.Parallel()
+	s, err := fakeserver.Listen(t.Context())
+	require.NoError(t, err)
+	defer s.Close()
+	cfg := config(s, "alice", "phone")
+	cfg.HTTPClient, cfg.BackoffBase = nil, time.Millisecond
+	alice := online(t, cfg)
+	sent, err := alice.Send(within(t, 10*time.Second), client.Draft{To: "alice", Text: "a note"})
+	require.NoError(t, err)
+	require.Equal(t, chat.SingleID("alice", "alice"), sent.ConversationID)
+	s.CutAll()
+	require.NoError(t, alice.Refresh(within(t, 10*time.Second)))
+	require.Len(t, take(t, alice, sent.ConversationID, 1), 1)
+	alice.Close()
+}

@@ -1,0 +1,93 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// The errors a program may want to tell apart. What the server refuses is a
+// *chat.Error in the chain.
+var (
+	// ErrClosed is what calls end with after Close.
+	ErrClosed = errors.New("the client is closed")
+	// ErrReplaced ends a client for good: a newer connection of the same device
+	// took over. Coming back would throw that one out in turn, without end.
+	ErrReplaced = errors.New("a newer connection of this device took over")
+	// ErrTooManyDevices ends a client for good: the user connected more devices
+	// than the server allows and this was the oldest.
+	ErrTooManyDevices = errors.New("the user has connected too many devices")
+	// ErrOutboxFull refuses a Send: Config.MaxOutbox messages wait already.
+	ErrOutboxFull = errors.New("the outbox is full")
+	// ErrDiscarded ends a Send whose message was taken out of the outbox.
+	ErrDiscarded = errors.New("the message was discarded")
+	// ErrProtocol says that the server sent what the protocol does not allow.
+	ErrProtocol = errors.New("the server broke the protocol")
+)
+
+// PendingError is what Send gives when it stops waiting before the server
+// answered. The message stays in the outbox and is sent as soon as that is
+// possible; it may be committed already. Settled tells of its end, Discard takes
+// it out.
+type PendingError struct {
+	ClientMsgID string
+	Err         error // why Send stopped waiting: the context's error, ErrClosed, ErrReplaced, …
+}
+
+// Error says which message is pending and why nobody waits for it.
+func (e *PendingError) Error() string {
+	return fmt.Sprintf("message %s is still in the outbox: %v", e.ClientMsgID, e.Err)
+}
+
+// Unwrap gives Err.
+func (e *PendingError) Unwrap() error { return e.Err }
+
+// HandshakeError is a connection that the server refused: 401 for the token, 403
+// for its issuer or audience, 400 for the device.
+type HandshakeError struct {
+	Status int    // of HTTP
+	Reason string // what the server said, if it said anything
+}
+
+// Error gives the status and the reason.
+func (e *HandshakeError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("the server refused the connection with status %d", e.Status)
+	}
+	return fmt.Sprintf("the server refused the connection with status %d: %s", e.Status, e.Reason)
+}
+
+// retryable marks an error after which the same request may succeed.
+type retryable struct{ error }
+
+func (r retryable) Unwrap() error { return r.error }
+
+func again(err error) error { return retryable{err} }
+
+func mayRetry(err error) bool {
+	_, ok := errors.AsType[retryable](err)
+	return ok
+}
+
+// isRefusal reports whether the server, or the protocol, says no for good.
+func isRefusal(err error) bool {
+	_, ok := errors.AsType[*chat.Error](err)
+	return ok && !mayRetry(err)
+}
+
+// refusal is the server's error as the program gets it.
+func refusal(e wire.Error) error {
+	err := &chat.Error{Code: e.Code, Message: e.Message, Field: e.Field, Details: e.Details}
+	if e.Retryable {
+		return again(err)
+	}
+	return err
+}
+
+// violated is an answer that the protocol does not allow. The next one may be
+// right, so it is worth asking again.
+func violated(format string, args ...any) error {
+	return again(fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...)))
+}

@@ -1,0 +1,399 @@
+// Package fakeserver speaks the server's side of the protocol in memory, with a
+// hook at each place where the real world fails. It is for tests of the client.
+package fakeserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// Fate is what becomes of a request.
+type Fate int
+
+// The fates of a request.
+const (
+	Handle    Fate = iota // it is carried out and answered
+	Ignore                // it gets lost
+	LoseReply             // it is carried out, its answer gets lost
+	CutBefore             // the connection breaks before it
+	CutAfter              // the connection breaks after it was carried out
+	Busy                  // it is refused with BUSY
+	Platform              // API Gateway answers in place of the function
+	Garbage               // its answer cannot be read
+	Missing               // it is refused with NOT_FOUND
+)
+
+// Request is one that a device sent.
+type Request struct {
+	UserID, DeviceID, Action string
+	Body                     []byte
+}
+
+// Hooks are where a test interferes. Each may be nil. They are called from
+// several goroutines.
+type Hooks struct {
+	OnRequest   func(Request) Fate
+	OnPush      func(userID, deviceID string) (copies int, delay time.Duration)
+	OnHandshake func(userID, deviceID string) (status int) // 0 lets it pass
+	OnOpen      func(*Conn)                                // in place of the server: it owns the connection
+	OnSync      func(*wire.Synced)                         // changes an answer
+	CutAfter    func() (bytes int)                         // 0 is never
+}
+
+// Server is the fake server. Make it with New or Listen.
+type Server struct {
+	// PageSize bounds a sync page, ListSize a page of conversations.
+	PageSize, ListSize int
+	// LargeAbove is the number of members above which a conversation is a head in
+	// the answer of changes, NotifyAbove that above which it is not pushed whole.
+	LargeAbove, NotifyAbove int
+
+	network *network
+	http    *http.Server
+	url     string
+	ctx     context.Context
+	cancel  context.CancelFunc
+	work    sync.WaitGroup
+
+	hookMu sync.Mutex
+	hook   Hooks
+
+	mu            sync.Mutex
+	closed        bool
+	conversations map[string]*conversation
+	users         map[string]*user
+	results       map[string]result
+	conns         map[device]*Conn
+	counts        map[string]int
+	lastID        int64
+}
+
+type device struct{ userID, deviceID string }
+
+// Conn is one device's connection.
+type Conn struct {
+	device
+	ws     *websocket.Conn
+	server *Server
+}
+
+// New makes a server that is reached by HTTPClient.
+func New() *Server {
+	s := newServer()
+	s.network = newNetwork()
+	s.url = "ws://fake/prod"
+	s.serve(s.network)
+	return s
+}
+
+// Listen makes a server on a port of the loopback interface.
+func Listen(ctx context.Context) (*Server, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	s := newServer()
+	s.url = "ws://" + listener.Addr().String() + "/prod"
+	s.serve(listener)
+	return s, nil
+}
+
+func newServer() *Server {
+	s := &Server{
+		PageSize: 100, ListSize: 3, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.SmallGroupMax,
+		conversations: map[string]*conversation{},
+		users:         map[string]*user{},
+		results:       map[string]result{},
+		conns:         map[device]*Conn{},
+		counts:        map[string]int{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+func (s *Server) serve(l net.Listener) {
+	s.http = &http.Server{Handler: http.HandlerFunc(s.handshake), ReadHeaderTimeout: 10 * time.Second}
+	s.work.Go(func() { _ = s.http.Serve(l) })
+}
+
+// URL is where the server is.
+func (s *Server) URL() string { return s.url }
+
+// Close ends the server and all of its connections.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	_ = s.http.Close()
+	s.CutAll()
+	s.work.Wait()
+}
+
+// Interfere replaces the hooks.
+func (s *Server) Interfere(h Hooks) {
+	s.hookMu.Lock()
+	defer s.hookMu.Unlock()
+	s.hook = h
+}
+
+func (s *Server) hooks() Hooks {
+	s.hookMu.Lock()
+	defer s.hookMu.Unlock()
+	return s.hook
+}
+
+// Token gives a token for a user, as Config.Token wants it.
+func Token(userID string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return userID, nil }
+}
+
+// Count gives how often an action was asked for; "connect" counts connections.
+func (s *Server) Count(action string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[action]
+}
+
+// CutAll breaks every connection.
+func (s *Server) CutAll() {
+	s.mu.Lock()
+	var all []*Conn
+	for _, c := range s.conns {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		c.Cut()
+	}
+}
+
+// Say writes a frame to a device's connection, if it has one.
+func (s *Server) Say(userID, deviceID string, frame string) {
+	s.mu.Lock()
+	c := s.conns[device{userID, deviceID}]
+	s.mu.Unlock()
+	if c != nil {
+		c.Say(frame)
+	}
+}
+
+// Say writes a frame as it is. It is false if the connection is gone.
+func (c *Conn) Say(frame string) bool {
+	ctx, cancel := context.WithTimeout(c.server.ctx, 10*time.Second)
+	defer cancel()
+	return c.ws.Write(ctx, websocket.MessageText, []byte(frame)) == nil
+}
+
+// Cut breaks the connection.
+func (c *Conn) Cut() { _ = c.ws.CloseNow() }
+
+// Wait reads and drops what the device sends, until the connection ends.
+func (c *Conn) Wait() {
+	for {
+		if _, _, err := c.ws.Read(c.server.ctx); err != nil {
+			return
+		}
+	}
+}
+
+// enter lets a handler run, unless the server is closed.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Add(1)
+	}
+	return !s.closed
+}
+
+//nolint:contextcheck // a connection outlives its handshake's context
+func (s *Server) handshake(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		return
+	}
+	defer s.work.Done()
+	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	d := device{token, r.URL.Query().Get("device")}
+	if !bearer || d.userID == "" || d.deviceID == "" {
+		http.Error(w, `{"message":"Unauthorized"}`, http.StatusUnauthorized)
+		return
+	}
+	if h := s.hooks().OnHandshake; h != nil {
+		if status := h(d.userID, d.deviceID); status != 0 {
+			http.Error(w, `{"message":"no entry"}`, status)
+			return
+		}
+	}
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	ws.SetReadLimit(wire.MaxFrameBytes)
+	c := &Conn{device: d, ws: ws, server: s}
+	s.mu.Lock()
+	s.counts["connect"]++
+	old := s.conns[d]
+	s.conns[d] = c
+	s.mu.Unlock()
+	defer s.gone(c)
+	if old != nil {
+		old.Say(`{"type":"goodbye","reason":"replaced"}`)
+		old.Cut()
+	}
+	if open := s.hooks().OnOpen; open != nil {
+		open(c)
+		return
+	}
+	s.listen(c)
+}
+
+func (s *Server) gone(c *Conn) {
+	c.Cut()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns[c.device] == c {
+		delete(s.conns, c.device)
+	}
+}
+
+// listen handles the frames of one connection, each by itself.
+func (s *Server) listen(c *Conn) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	for {
+		_, data, err := c.ws.Read(s.ctx)
+		if err != nil {
+			return
+		}
+		work.Go(func() { s.receive(c, data) })
+	}
+}
+
+func (s *Server) receive(c *Conn, data []byte) {
+	var header wire.Header
+	if err := json.Unmarshal(data, &header); err != nil {
+		return
+	}
+	fate := Handle
+	if h := s.hooks().OnRequest; h != nil {
+		fate = h(Request{c.userID, c.deviceID, header.Action, data})
+	}
+	switch fate {
+	case Ignore:
+		return
+	case CutBefore:
+		c.Cut()
+		return
+	case Busy:
+		c.answer(header, nil, chat.Errorf(chat.Busy, "too much at once"))
+		return
+	case Missing:
+		c.answer(header, nil, chat.Errorf(chat.NotFound, "no such conversation"))
+		return
+	case Platform:
+		c.Say(`{"message":"Internal server error","connectionId":"x","requestId":"y"}`)
+		return
+	}
+	result, pushes, err := s.carryOut(c, header.Action, data)
+	s.send(c, pushes)
+	switch fate {
+	case CutAfter:
+		c.Cut()
+	case LoseReply:
+	case Garbage:
+		c.Say(fmt.Sprintf(`{"type":"reply","id":%q,"action":%q,"result":"?"}`, header.ID, header.Action))
+	default:
+		c.answer(header, result, err)
+	}
+}
+
+func (c *Conn) answer(h wire.Header, result any, err error) {
+	var frame any = wire.Reply{Type: wire.TypeReply, ID: h.ID, Action: h.Action, Result: result}
+	if err != nil {
+		e := &chat.Error{Code: chat.Internal, Message: err.Error()}
+		if refused, ok := errors.AsType[*chat.Error](err); ok {
+			e = refused
+		}
+		frame = wire.ErrorReply{Type: wire.TypeError, ID: h.ID, Action: h.Action, Error: wire.Error{
+			Code: e.Code, Message: e.Message, Retryable: e.Code.Retryable(), Field: e.Field, Details: e.Details,
+		}}
+	}
+	encoded, err := wire.Encode(frame)
+	if err != nil {
+		panic(err) // the test's own types
+	}
+	c.Say(string(encoded))
+}
+
+// push is a frame for the devices of some users.
+type push struct {
+	userIDs []string
+	frame   any
+}
+
+// send pushes frames to all devices of their users but the one whose request led
+// to receipts and hints. Messages go to the sender's device too.
+func (s *Server) send(from *Conn, pushes []push) {
+	for _, p := range pushes {
+		encoded, err := wire.Encode(p.frame)
+		if err != nil {
+			panic(err) // the test's own types
+		}
+		for _, c := range s.connsOf(p.userIDs) {
+			switch p.frame.(type) {
+			case wire.Receipt, wire.ChangedHint:
+				if c == from {
+					continue
+				}
+			}
+			s.deliver(c, string(encoded))
+		}
+	}
+}
+
+func (s *Server) deliver(c *Conn, frame string) {
+	copies, delay := 1, time.Duration(0)
+	if h := s.hooks().OnPush; h != nil {
+		copies, delay = h(c.userID, c.deviceID)
+	}
+	for range copies {
+		if delay == 0 {
+			c.Say(frame)
+			continue
+		}
+		s.work.Go(func() {
+			select {
+			case <-time.After(delay):
+				c.Say(frame)
+			case <-s.ctx.Done():
+			}
+		})
+	}
+}
+
+func (s *Server) connsOf(userIDs []string) []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*Conn
+	for d, c := range s.conns {
+		for _, id := range userIDs {
+			if d.userID == id {
+				found = append(found, c)
+			}
+		}
+	}
+	return found
+}

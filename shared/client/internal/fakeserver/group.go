@@ -1,0 +1,147 @@
+package fakeserver
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+func (a *act) createGroup(r wire.CreateGroup) (any, error) {
+	e := &chat.Event{Kind: chat.EventMembers, Title: r.Title, Owner: a.userID, Added: append([]string{a.userID}, r.Members...)}
+	m := chat.Message{ClientMsgID: r.ClientMsgID, MessageType: chat.TypeEvent, Event: e}
+	return a.once(r.ClientMsgID, m, func() (any, error) {
+		a.s.lastID++
+		c := a.s.open(fmt.Sprintf("group:%026d", a.s.lastID), chat.Group, a.userID)
+		c.head.Title, c.head.Visibility = r.Title, cmp.Or(r.Visibility, chat.VisibleAll)
+		for _, id := range e.Added {
+			c.members[id] = &member{role: chat.Plain, join: 1}
+		}
+		c.members[a.userID].role = chat.Owner
+		a.append(c, m)
+		return wire.Created{Conversation: a.line(c.head.ConversationID)}, nil
+	})
+}
+
+// change commits an event of a group; effect is what else it does, after the
+// entry has its seq.
+func (a *act) change(conversationID, clientMsgID string, e *chat.Event, effect func(c *conversation, seq int64)) (any, error) {
+	m := chat.Message{ConversationID: conversationID, ClientMsgID: clientMsgID, MessageType: chat.TypeEvent, Event: e}
+	return a.once(clientMsgID, m, func() (any, error) {
+		c, err := a.writable(conversationID)
+		if err != nil {
+			return nil, err
+		}
+		if c.head.Kind != chat.Group {
+			return nil, chat.Errorf(chat.Forbidden, "no group")
+		}
+		effect(c, c.last()+1)
+		return a.append(c, m), nil
+	})
+}
+
+func (a *act) addMembers(r wire.ChangeMembers) (any, error) {
+	e := &chat.Event{Kind: chat.EventMembers, Added: r.Members}
+	return a.change(r.ConversationID, r.ClientMsgID, e, func(c *conversation, seq int64) {
+		for _, id := range r.Members {
+			join := int64(1)
+			if c.head.Visibility == chat.VisibleSinceJoin {
+				join = seq
+			}
+			m := c.members[id]
+			switch {
+			case m == nil:
+				c.members[id] = &member{role: chat.Plain, join: join}
+			case m.left != 0:
+				if join > m.left {
+					m.past = append(m.past, chat.Range{From: m.join, To: m.left})
+				}
+				m.join, m.left = join, 0
+			}
+		}
+	})
+}
+
+func (a *act) remove(conversationID, clientMsgID string, userIDs []string) (any, error) {
+	e := &chat.Event{Kind: chat.EventMembers, Removed: userIDs}
+	return a.change(conversationID, clientMsgID, e, func(c *conversation, seq int64) {
+		for _, id := range userIDs {
+			if m := c.members[id]; m != nil && m.left == 0 {
+				m.left = seq
+				a.s.raise(id, conversationID)
+			}
+		}
+	})
+}
+
+func (a *act) removeMembers(r wire.ChangeMembers) (any, error) {
+	return a.remove(r.ConversationID, r.ClientMsgID, r.Members)
+}
+
+func (a *act) leave(r wire.ChangeGroup) (any, error) {
+	return a.remove(r.ConversationID, r.ClientMsgID, []string{a.userID})
+}
+
+func (a *act) setTitle(r wire.SetTitle) (any, error) {
+	e := &chat.Event{Kind: chat.EventTitle, Title: r.Title}
+	return a.change(r.ConversationID, r.ClientMsgID, e, func(c *conversation, _ int64) { c.head.Title = r.Title })
+}
+
+func (a *act) setRole(r wire.SetRole) (any, error) {
+	e := &chat.Event{Kind: chat.EventMembers, Member: r.UserID, Role: r.Role}
+	return a.change(r.ConversationID, r.ClientMsgID, e, func(c *conversation, _ int64) {
+		if m := c.members[r.UserID]; m != nil {
+			m.role = r.Role
+		}
+	})
+}
+
+func (a *act) dissolve(r wire.ChangeGroup) (any, error) {
+	e := &chat.Event{Kind: chat.EventDissolve}
+	return a.change(r.ConversationID, r.ClientMsgID, e, func(c *conversation, _ int64) { c.head.State = chat.StateDissolved })
+}
+
+const rosterPage = 2
+
+func (a *act) members(r wire.Members) (any, error) {
+	c, _, err := a.conversation(r.ConversationID)
+	if err != nil {
+		return nil, err
+	}
+	page := wire.MembersPage{Members: []wire.Member{}, MembersVersion: c.last()}
+	for _, id := range c.after(r.Cursor) {
+		if len(page.Members) == rosterPage {
+			page.Cursor = page.Members[rosterPage-1].UserID
+			break
+		}
+		page.Members = append(page.Members, wire.Member{UserID: id, Role: c.members[id].role, JoinSeq: c.members[id].join})
+	}
+	return page, nil
+}
+
+func (c *conversation) after(cursor string) []string {
+	return slices.DeleteFunc(c.present(), func(id string) bool { return id <= cursor })
+}
+
+func (a *act) receipts(r wire.Receipts) (any, error) {
+	c, _, err := a.conversation(r.ConversationID)
+	if err != nil {
+		return nil, err
+	}
+	page := wire.ReceiptsPage{Delivered: []string{}, Read: []string{}}
+	for i, id := range c.after(r.Cursor) {
+		if i == rosterPage {
+			page.Cursor = c.after(r.Cursor)[i-1]
+			break
+		}
+		if c.members[id].delivered >= r.Seq {
+			page.Delivered = append(page.Delivered, id)
+		}
+		if c.members[id].read >= r.Seq {
+			page.Read = append(page.Read, id)
+		}
+	}
+	return page, nil
+}

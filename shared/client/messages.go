@@ -1,0 +1,136 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"inorder/shared/chat"
+)
+
+// Messages gives a conversation's messages above afterSeq strictly by seq, each
+// once and in its last state, and waits for new ones. It ends with an error: that
+// of ctx, ErrClosed, ErrReplaced or ErrTooManyDevices once all that is stored was
+// given, or one of the store. A loop that breaks needs no error.
+//
+// A message that is recalled or edited after it was given is not given again; its
+// event is, with the target's seq and an edit's new content, and Stored has the
+// target as it is then. Messages that the user cleared are left out.
+//
+// It reads from the store page by page, so it needs no memory for what has not
+// been asked for yet, and no connection.
+func (c *Client) Messages(ctx context.Context, conversationID string, afterSeq int64) iter.Seq2[chat.Message, error] {
+	return func(yield func(chat.Message, error) bool) {
+		if err := chat.ValidateConversationID("conversationId", conversationID); err != nil {
+			yield(chat.Message{}, err)
+			return
+		}
+		for {
+			page, through, err := c.next(ctx, conversationID, afterSeq)
+			if err != nil {
+				yield(chat.Message{}, err)
+				return
+			}
+			for _, m := range page {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			afterSeq = through
+		}
+	}
+}
+
+// next waits for messages above afterSeq; they account for the seqs up to
+// through.
+func (c *Client) next(ctx context.Context, conversationID string, afterSeq int64) (page []chat.Message, through int64, err error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, 0, context.Cause(ctx)
+		}
+		c.mu.Lock()
+		cv := c.conversation(conversationID)
+		through, news, ended := cv.ledger.contiguous, cv.news.wait(), c.state == Ended
+		c.mu.Unlock()
+		if through > afterSeq {
+			page, err = c.cfg.Store.Messages(ctx, conversationID, afterSeq, through, readPage)
+			if err != nil {
+				return nil, 0, fmt.Errorf("reading from the store: %w", err)
+			}
+			if len(page) == readPage {
+				through = page[readPage-1].Seq
+			}
+			return page, through, nil
+		}
+		if ended {
+			return nil, 0, c.why()
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Stored gives what the device has of a conversation now: at most limit messages
+// above afterSeq, ascending, each in its last state. It stops before the first
+// seq that is missing.
+func (c *Client) Stored(ctx context.Context, conversationID string, afterSeq int64, limit int) ([]chat.Message, error) {
+	c.mu.Lock()
+	through := int64(0)
+	if cv := c.conversations[conversationID]; cv != nil {
+		through = cv.ledger.contiguous
+	}
+	c.mu.Unlock()
+	if through <= afterSeq || limit <= 0 {
+		return nil, nil
+	}
+	messages, err := c.cfg.Store.Messages(ctx, conversationID, afterSeq, through, limit)
+	if err != nil {
+		return nil, fmt.Errorf("reading from the store: %w", err)
+	}
+	return messages, nil
+}
+
+// Conversations lists what the device knows of the user's conversations, the one
+// that changed last first. It is the server's list as of the last catch-up, with
+// what arrived since; it needs no connection.
+func (c *Client) Conversations() []Conversation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]Conversation, 0, len(c.conversations))
+	for _, cv := range c.conversations {
+		if cv.exists() {
+			list = append(list, cv.shown())
+		}
+	}
+	slices.SortFunc(list, func(a, b Conversation) int {
+		return cmp.Or(cmp.Compare(b.UpdatedAt, a.UpdatedAt), cmp.Compare(a.ConversationID, b.ConversationID))
+	})
+	return list
+}
+
+// Conversation gives what the device knows of one conversation; ok is false if
+// that is nothing.
+func (c *Client) Conversation(conversationID string) (conversation Conversation, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cv := c.conversations[conversationID]
+	if cv == nil || !cv.exists() {
+		return Conversation{}, false
+	}
+	return cv.shown(), true
+}
+
+// shown is the record with the numbers of now.
+func (cv *conversation) shown() Conversation {
+	r := cloned(cv.record())
+	r.LastSeq = max(r.LastSeq, cv.ledger.seen)
+	if r.LeftSeq > 0 {
+		r.LastSeq = min(r.LastSeq, r.LeftSeq)
+	}
+	r.Unread = max(0, r.LastSeq-max(r.ReadSeq, r.ClearedSeq, r.UnreadFloor))
+	return r
+}

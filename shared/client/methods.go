@@ -1,0 +1,258 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// The methods below ask the server. Each waits for a connection, repeats the
+// request over reconnects and while the server is busy, and gives up when ctx
+// ends. What the server refuses is a *chat.Error.
+//
+// A write whose ctx ended may have been carried out. The requests have a
+// ClientMsgID, which is made if it is empty: a program that calls again with the
+// id of the first call gets the first call's result.
+
+// Ack raises the user's positions in a conversation; 0 leaves one as it is. They
+// never go back, and never above what is committed. It gives the positions now in
+// force.
+func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, readSeq int64) (wire.Acked, error) {
+	request := wire.Ack{ConversationID: conversationID}
+	if deliveredSeq != 0 {
+		request.DeliveredSeq = &deliveredSeq
+	}
+	if readSeq != 0 {
+		request.ReadSeq = &readSeq
+	}
+	var acked wire.Acked
+	if err := c.do(ctx, wire.ActionAck, request, &acked); err != nil {
+		return wire.Acked{}, err
+	}
+	if !possible(acked.DeliveredSeq) || !possible(acked.ReadSeq) {
+		return wire.Acked{}, fmt.Errorf("%w: ack answered deliveredSeq %d and readSeq %d", ErrProtocol, acked.DeliveredSeq, acked.ReadSeq)
+	}
+	return acked, c.raiseOwn(conversationID, Positions(acked), 0)
+}
+
+// Clear hides a conversation up to throughSeq on all of the user's devices, and
+// deletes it from this one's store. It gives the position now in force.
+func (c *Client) Clear(ctx context.Context, conversationID string, throughSeq int64) (wire.Cleared, error) {
+	var cleared wire.Cleared
+	request := wire.Clear{ConversationID: conversationID, ThroughSeq: &throughSeq}
+	if err := c.do(ctx, wire.ActionClear, request, &cleared); err != nil {
+		return wire.Cleared{}, err
+	}
+	if !possible(cleared.ClearedSeq) {
+		return wire.Cleared{}, fmt.Errorf("%w: clear answered clearedSeq %d", ErrProtocol, cleared.ClearedSeq)
+	}
+	return cleared, c.raiseOwn(conversationID, Positions{}, cleared.ClearedSeq)
+}
+
+func (c *Client) raiseOwn(conversationID string, at Positions, clearedSeq int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.raise(c.conversation(conversationID), at, clearedSeq)
+}
+
+// Recall takes a message back. It errs with NotFound, Forbidden or TooLate.
+func (c *Client) Recall(ctx context.Context, r wire.Recall) (wire.Sent, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	return c.write(ctx, wire.ActionRecall, r.ConversationID, r)
+}
+
+// Edit replaces the content of one of the user's own messages. It errs with
+// VersionConflict if r.Version is not the last one, with that in the details,
+// with NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits.
+func (c *Client) Edit(ctx context.Context, r wire.Edit) (wire.Edited, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	var edited wire.Edited
+	if err := c.do(ctx, wire.ActionEdit, r, &edited); err != nil {
+		return wire.Edited{}, err
+	}
+	return edited, c.written(r.ConversationID, edited.Sent)
+}
+
+// CreateGroup makes a group of the user and others; Visibility is all if empty.
+func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Created, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	if r.Members == nil {
+		r.Members = []string{}
+	}
+	var created wire.Created
+	if err := c.do(ctx, wire.ActionCreateGroup, r, &created); err != nil {
+		return wire.Created{}, err
+	}
+	if err := c.learnLines([]wire.Conversation{created.Conversation}); err != nil {
+		return wire.Created{}, err
+	}
+	c.heard(created.ConversationID, created.LastSeq)
+	return created, nil
+}
+
+// AddMembers adds up to chat.MaxRosterChange users to a group.
+func (c *Client) AddMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	return c.write(ctx, wire.ActionAddMembers, r.ConversationID, r)
+}
+
+// RemoveMembers removes up to chat.MaxRosterChange members from a group.
+func (c *Client) RemoveMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	return c.write(ctx, wire.ActionRemoveMembers, r.ConversationID, r)
+}
+
+// Leave takes the user out of a group.
+func (c *Client) Leave(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	return c.write(ctx, wire.ActionLeave, r.ConversationID, r)
+}
+
+// SetRole gives a member another role. The owner who makes another the owner
+// becomes an admin.
+func (c *Client) SetRole(ctx context.Context, r wire.SetRole) (wire.Sent, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	return c.write(ctx, wire.ActionSetRole, r.ConversationID, r)
+}
+
+// SetTitle renames a group.
+func (c *Client) SetTitle(ctx context.Context, r wire.SetTitle) (wire.Sent, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	return c.write(ctx, wire.ActionSetTitle, r.ConversationID, r)
+}
+
+// Dissolve ends a group: it can be read, and takes no messages any more.
+func (c *Client) Dissolve(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
+	r.ClientMsgID = key(r.ClientMsgID)
+	return c.write(ctx, wire.ActionDissolve, r.ConversationID, r)
+}
+
+func key(clientMsgID string) string { return cmp.Or(clientMsgID, rand.Text()) }
+
+func (c *Client) write(ctx context.Context, action, conversationID string, request any) (wire.Sent, error) {
+	var sent wire.Sent
+	if err := c.do(ctx, action, request, &sent); err != nil {
+		return wire.Sent{}, err
+	}
+	return sent, c.written(conversationID, sent)
+}
+
+func (c *Client) written(conversationID string, sent wire.Sent) error {
+	if err := plausibleAnswer(conversationID, sent); err != nil {
+		c.noteError(err)
+		return err
+	}
+	c.heard(conversationID, sent.Seq)
+	return nil
+}
+
+// heard notes that a write of the user's own was committed with this seq.
+func (c *Client) heard(conversationID string, seq int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cv := c.conversation(conversationID)
+	cv.ledger.see(seq)
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+}
+
+// maxPages is more than a roster of chat.MaxGroupMembers has, whatever the
+// server's page.
+const maxPages = chat.MaxGroupMembers
+
+// maxRereads bounds how often a roster is read that changes on the way.
+const maxRereads = 10
+
+// Members gives the roster of a conversation, as it was at one moment, and its
+// version.
+func (c *Client) Members(ctx context.Context, conversationID string) ([]wire.Member, int64, error) {
+	for range maxRereads {
+		members, version, err := c.membersOnce(ctx, conversationID)
+		if err != nil || version >= 0 {
+			return members, version, err
+		}
+	}
+	return nil, 0, chat.Errorf(chat.Busy, "the roster of %s changed %d times while it was read; ask again", conversationID, maxRereads)
+}
+
+// membersOnce reads the roster; the version is -1 if it changed on the way.
+func (c *Client) membersOnce(ctx context.Context, conversationID string) ([]wire.Member, int64, error) {
+	var members []wire.Member
+	version, cursor := int64(0), ""
+	for n := range maxPages {
+		var page wire.MembersPage
+		if err := c.do(ctx, wire.ActionMembers, wire.Members{ConversationID: conversationID, Cursor: cursor}, &page); err != nil {
+			return nil, 0, err
+		}
+		if n > 0 && page.MembersVersion != version {
+			return nil, -1, nil
+		}
+		members, version, cursor = append(members, page.Members...), page.MembersVersion, page.Cursor
+		if cursor == "" {
+			return members, version, nil
+		}
+	}
+	return nil, 0, fmt.Errorf("members of %s: %w: the list does not end", conversationID, ErrProtocol)
+}
+
+// Receipts gives the members who have received and who have read the message with
+// this seq.
+func (c *Client) Receipts(ctx context.Context, conversationID string, seq int64) (delivered, read []string, err error) {
+	cursor := ""
+	for range maxPages {
+		var page wire.ReceiptsPage
+		request := wire.Receipts{ConversationID: conversationID, Seq: seq, Cursor: cursor}
+		if err := c.do(ctx, wire.ActionReceipts, request, &page); err != nil {
+			return nil, nil, err
+		}
+		delivered, read, cursor = append(delivered, page.Delivered...), append(read, page.Read...), page.Cursor
+		if cursor == "" {
+			return delivered, read, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("receipts of %s: %w: the list does not end", conversationID, ErrProtocol)
+}
+
+// History asks the server for the messages before beforeSeq, or for the newest if
+// that is 0; limit is up to wire.MaxHistoryLimit, 0 for the server's own. It
+// waits for a connection. The messages are not stored. What the device knows of
+// their recalls and edits is applied.
+func (c *Client) History(ctx context.Context, conversationID string, beforeSeq int64, limit int) (wire.HistoryPage, error) {
+	request := wire.History{ConversationID: conversationID}
+	if beforeSeq != 0 {
+		request.BeforeSeq = &beforeSeq
+	}
+	if limit != 0 {
+		request.Limit = &limit
+	}
+	var page wire.HistoryPage
+	if err := c.do(ctx, wire.ActionHistory, request, &page); err != nil {
+		return wire.HistoryPage{}, err
+	}
+	if beforeSeq != 0 && page.HasMore && page.NextBeforeSeq >= beforeSeq {
+		err := violated("history of %s before %d leads on to %d", conversationID, beforeSeq, page.NextBeforeSeq)
+		c.noteError(err)
+		return wire.HistoryPage{}, err
+	}
+	for _, m := range page.Messages {
+		if err := plausible(conversationID, m); err != nil {
+			c.noteError(err)
+			return wire.HistoryPage{}, err
+		}
+	}
+	tidy(page.Messages)
+	if err := asTold(ctx, c.cfg.Store, page.Messages); err != nil {
+		return wire.HistoryPage{}, fmt.Errorf("reading from the store: %w", err)
+	}
+	return page, nil
+}
+
+// Ping asks the server whether it is there, and gives its time.
+func (c *Client) Ping(ctx context.Context) (wire.Pong, error) {
+	var pong wire.Pong
+	err := c.do(ctx, wire.ActionPing, nil, &pong)
+	return pong, err
+}

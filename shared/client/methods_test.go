@@ -1,0 +1,218 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/client"
+	"inorder/shared/client/internal/fakeserver"
+	"inorder/shared/wire"
+)
+
+func TestGroups(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		alice, bob := online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))
+		made, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "Lunch", Members: []string{"bob"}, ClientMsgID: "make"})
+		require.NoError(t, err)
+		again, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "Lunch", Members: []string{"bob"}, ClientMsgID: "make"})
+		require.NoError(t, err)
+		require.True(t, again.Duplicate)
+		require.Equal(t, made.ConversationID, again.ConversationID)
+		group := made.ConversationID
+		line, ok := alice.Conversation(group)
+		require.True(t, ok)
+		require.Equal(t, "Lunch", line.Title)
+
+		_, err = alice.AddMembers(ctx, wire.ChangeMembers{ConversationID: group, Members: []string{"carol", "dave", "eve"}})
+		require.NoError(t, err)
+		_, err = alice.RemoveMembers(ctx, wire.ChangeMembers{ConversationID: group, Members: []string{"dave"}})
+		require.NoError(t, err)
+		_, err = alice.SetRole(ctx, wire.SetRole{ConversationID: group, UserID: "bob", Role: chat.Admin})
+		require.NoError(t, err)
+		_, err = alice.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: "Dinner"})
+		require.NoError(t, err)
+		take(t, bob, group, 5)
+		line, _ = bob.Conversation(group)
+		require.Equal(t, "Dinner", line.Title)
+		require.Equal(t, 4, line.MemberCount)
+		require.Equal(t, "alice", line.Owner)
+
+		members, version, err := bob.Members(ctx, group)
+		require.NoError(t, err)
+		require.Equal(t, int64(5), version)
+		roles := map[string]chat.Role{}
+		for _, m := range members {
+			roles[m.UserID] = m.Role
+		}
+		require.Equal(t, map[string]chat.Role{"alice": chat.Owner, "bob": chat.Admin, "carol": chat.Plain, "eve": chat.Plain}, roles)
+
+		_, err = bob.Leave(ctx, wire.ChangeGroup{ConversationID: group})
+		require.NoError(t, err)
+		require.NoError(t, bob.Refresh(ctx))
+		line, _ = bob.Conversation(group)
+		require.Equal(t, int64(6), line.LeftSeq)
+		require.Equal(t, int64(6), line.MaxContiguousSeq)
+		_, err = alice.Dissolve(ctx, wire.ChangeGroup{ConversationID: group})
+		require.NoError(t, err)
+		take(t, alice, group, 7)
+		line, _ = alice.Conversation(group)
+		require.Equal(t, chat.StateDissolved, line.State)
+		_, err = alice.Send(ctx, text(group, "anyone?"))
+		require.Equal(t, chat.Dissolved, chat.CodeOf(err))
+		pong, err := alice.Ping(ctx)
+		require.NoError(t, err)
+		require.Equal(t, time.Now().UnixMilli(), pong.ServerTime)
+	})
+}
+
+func TestAWriteIsCarriedOutOnceWhateverHappens(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		alice := online(t, config(s, "alice", "phone"))
+		var n atomic.Int64
+		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+			if r.Action != wire.ActionCreateGroup && r.Action != wire.ActionSetTitle {
+				return fakeserver.Handle
+			}
+			fates := []fakeserver.Fate{fakeserver.Busy, fakeserver.CutAfter, fakeserver.LoseReply, fakeserver.Platform, fakeserver.Handle}
+			return fates[(n.Add(1)-1)%int64(len(fates))]
+		}})
+		made, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "one", Members: nil})
+		require.NoError(t, err)
+		_, err = alice.SetTitle(ctx, wire.SetTitle{ConversationID: made.ConversationID, Title: "two"})
+		require.NoError(t, err)
+		require.Len(t, s.Conversations("alice"), 1)
+		require.Len(t, s.Ledger("alice", made.ConversationID), 2)
+		require.Equal(t, int64(10), n.Load())
+	})
+}
+
+func TestWhatTheServerRefusesIsATypedError(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		group := s.MakeGroup("g", "alice", "bob")
+		alice, bob := online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))
+		sent, err := alice.Send(ctx, client.Draft{ConversationID: group, Type: chat.TypeCustom, Data: json.RawMessage(`{"a": 1}`)})
+		require.NoError(t, err)
+		_, err = bob.Recall(ctx, wire.Recall{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID})
+		require.Equal(t, chat.Forbidden, chat.CodeOf(err))
+		_, err = alice.Edit(ctx, wire.Edit{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID, Version: 7, Text: "x"})
+		refused, ok := errors.AsType[*chat.Error](err)
+		require.True(t, ok)
+		require.Equal(t, chat.VersionConflict, refused.Code)
+		require.EqualValues(t, 1, refused.Details["version"])
+		_, _, err = alice.Members(ctx, "group:none")
+		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+		_, err = alice.History(ctx, "group:none", 0, 0)
+		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+		_, err = alice.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: string(make([]byte, 40_000))})
+		require.Equal(t, chat.TooLarge, chat.CodeOf(err))
+	})
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		s.Interfere(first(1_000_000, wire.ActionAck, fakeserver.Busy))
+		alice := online(t, config(s, "alice", "phone"))
+		_, err := alice.Ack(within(t, time.Minute), "group:g", 1, 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "too much at once", "it says what stood in the way")
+		require.Less(t, s.Count(wire.ActionAck), 30)
+	})
+}
+
+func TestPositions(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		group := s.MakeGroup("g", "alice", "bob", "carol")
+		alice, bob := online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))
+		laptop := online(t, config(s, "bob", "laptop"))
+		for i := range 5 {
+			_, err := alice.Send(ctx, text(group, fmt.Sprint(i)))
+			require.NoError(t, err)
+		}
+		take(t, bob, group, 5)
+		line, _ := bob.Conversation(group)
+		require.Equal(t, int64(5), line.Unread)
+		acked, err := bob.Ack(ctx, group, 5, 3)
+		require.NoError(t, err)
+		require.Equal(t, wire.Acked{DeliveredSeq: 5, ReadSeq: 3}, acked)
+		acked, err = bob.Ack(ctx, group, 0, 2)
+		require.NoError(t, err)
+		require.Equal(t, int64(3), acked.ReadSeq, "it does not go back")
+		synctest.Wait()
+		for _, device := range []*client.Client{bob, laptop} {
+			line, _ = device.Conversation(group)
+			require.Equal(t, int64(2), line.Unread)
+			require.Equal(t, int64(3), line.ReadSeq)
+		}
+		line, _ = alice.Conversation(group)
+		require.Equal(t, map[string]client.Positions{"bob": {DeliveredSeq: 5, ReadSeq: 3}}, line.Receipts)
+		delivered, read, err := alice.Receipts(ctx, group, 3)
+		require.NoError(t, err)
+		require.Equal(t, []string{"bob"}, delivered)
+		require.Equal(t, []string{"bob"}, read)
+		delivered, read, err = alice.Receipts(ctx, group, 4)
+		require.NoError(t, err)
+		require.Equal(t, []string{"bob"}, delivered)
+		require.Empty(t, read)
+
+		// An old receipt, out of order.
+		s.Say("alice", "phone", `{"type":"receipt","conversationId":"group:g","userId":"bob","deliveredSeq":4,"readSeq":1}`)
+		synctest.Wait()
+		line, _ = alice.Conversation(group)
+		require.Equal(t, client.Positions{DeliveredSeq: 5, ReadSeq: 3}, line.Receipts["bob"])
+	})
+}
+
+func TestClearReachesAllOfTheUsersDevices(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		group := s.MakeGroup("g", "alice", "bob")
+		phone, laptop := online(t, config(s, "bob", "phone")), online(t, config(s, "bob", "laptop"))
+		alice := online(t, config(s, "alice", "phone"))
+		want := post(s, group, 5)
+		take(t, phone, group, 5)
+		cleared, err := phone.Clear(ctx, group, 3)
+		require.NoError(t, err)
+		require.Equal(t, int64(3), cleared.ClearedSeq)
+		require.NoError(t, laptop.Refresh(ctx))
+		for _, device := range []*client.Client{phone, laptop} {
+			require.Equal(t, want[3:], texts(stored(t, device, group)))
+			line, _ := device.Conversation(group)
+			require.Equal(t, int64(2), line.Unread)
+		}
+		require.Equal(t, want, texts(take(t, alice, group, 5)))
+		require.Equal(t, want[3:], texts(stored(t, online(t, config(s, "bob", "tablet")), group)))
+	})
+}
+
+// What is cleared while it is still on its way does not come up later.
+func TestWhatWasClearedDoesNotComeBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		cfg := config(s, "alice", "phone")
+		cfg.GapWait, cfg.Store = time.Hour, client.NewMemory()
+		alice := online(t, cfg)
+		s.Interfere(nth(1, 1, time.Minute))
+		want := post(s, group, 4)
+		synctest.Wait()
+		_, err := alice.Clear(within(t, time.Second), group, 3)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, want[3:], texts(stored(t, alice, group)))
+		all, err := cfg.Store.Messages(t.Context(), group, 0, chat.MaxSeq, 10)
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+	})
+}

@@ -1,0 +1,281 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/client"
+	"inorder/shared/client/internal/fakeserver"
+	"inorder/shared/wire"
+)
+
+// noPushes loses every push.
+func noPushes(string, string) (int, time.Duration) { return 0, 0 }
+
+func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
+	t.Parallel()
+	for name, fate := range map[string]fakeserver.Fate{
+		"the request got lost":               fakeserver.Ignore,
+		"the answer got lost":                fakeserver.LoseReply,
+		"the connection broke before it":     fakeserver.CutBefore,
+		"the connection broke after it":      fakeserver.CutAfter,
+		"the server was busy":                fakeserver.Busy,
+		"API Gateway answered in its place":  fakeserver.Platform,
+		"the answer could not be understood": fakeserver.Garbage,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				group := s.MakeGroup("g", "alice", "bob")
+				alice := online(t, config(s, "alice", "phone"))
+				hooks := first(3, wire.ActionSend, fate)
+				hooks.OnPush = noPushes
+				s.Interfere(hooks)
+				sent, err := alice.Send(within(t, 10*time.Minute), text(group, "once"))
+				require.NoError(t, err)
+				require.Equal(t, int64(1), sent.Seq)
+				require.Equal(t, []string{"once"}, texts(s.Ledger("bob", group)))
+				if fate != fakeserver.LoseReply && fate != fakeserver.CutAfter { // there, catching up brings it first
+					require.Equal(t, int64(3), alice.Stats().Resent)
+					require.Equal(t, fate == fakeserver.Garbage, sent.Duplicate)
+				}
+				require.Empty(t, alice.Outbox())
+				require.Equal(t, []string{"once"}, texts(take(t, alice, group, 1)))
+			})
+		})
+	}
+}
+
+func TestAnArrivingMessageIsItsOwnAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		alice := online(t, config(s, "alice", "phone"))
+		s.Interfere(first(1, wire.ActionSend, fakeserver.LoseReply))
+		start := time.Now()
+		sent, err := alice.Send(within(t, time.Minute), text(group, "hi"))
+		require.NoError(t, err)
+		require.Equal(t, int64(1), sent.Seq)
+		require.Less(t, time.Since(start), time.Second, "it need not wait for the answer")
+		_, err = alice.Send(within(t, time.Minute), text(group, "next"))
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), time.Second, "nor does the next one")
+		require.Zero(t, alice.Stats().Resent)
+	})
+}
+
+func TestTheUsersOwnOrderIsKept(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group, other := s.MakeGroup("g", "alice", "bob"), s.MakeGroup("h", "alice")
+		alice := online(t, config(s, "alice", "phone"))
+		var n, under, most atomic.Int64
+		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+			if r.Action != wire.ActionSend || !strings.Contains(string(r.Body), group) {
+				return fakeserver.Handle
+			}
+			most.Store(max(most.Load(), under.Add(1)))
+			time.Sleep(time.Duration(n.Add(1)%7) * 20 * time.Millisecond)
+			under.Add(-1)
+			return []fakeserver.Fate{fakeserver.Handle, fakeserver.Busy, fakeserver.LoseReply, fakeserver.Platform, fakeserver.Handle}[n.Load()%5]
+		}})
+		var all sync.WaitGroup
+		var want []string
+		for i := range 20 {
+			want = append(want, fmt.Sprint(i))
+			all.Go(func() {
+				_, err := alice.Send(within(t, time.Hour), text(group, fmt.Sprint(i)))
+				require.NoError(t, err)
+			})
+			synctest.Wait() // it is in the outbox
+		}
+		start := time.Now()
+		_, err := alice.Send(within(t, time.Hour), text(other, "another conversation does not wait"))
+		require.NoError(t, err)
+		require.Less(t, time.Since(start), 30*time.Second)
+		all.Wait()
+		require.Equal(t, want, texts(s.Ledger("bob", group)))
+		require.Equal(t, int64(1), most.Load(), "one message of a conversation is on its way at a time")
+		require.Equal(t, want, texts(take(t, alice, group, 20)))
+	})
+}
+
+func TestWhatTheServerRefusesIsNotSentAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "bob")
+		alice := online(t, config(s, "alice", "phone"))
+		_, err := alice.Send(within(t, time.Minute), text(group, "let me in"))
+		refused, ok := errors.AsType[*chat.Error](err)
+		require.True(t, ok, "%v", err)
+		require.Equal(t, chat.NotFound, refused.Code)
+		require.Empty(t, alice.Outbox())
+		require.Equal(t, 1, s.Count(wire.ActionSend))
+	})
+}
+
+func TestADraftThatCannotBeSentIsRefusedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		alice := dial(t, config(s, "alice", "phone"))
+		for name, c := range map[string]struct {
+			draft client.Draft
+			code  chat.Code
+			field string
+		}{
+			"no address":       {client.Draft{Text: "x"}, chat.BadRequest, "conversationId"},
+			"two addresses":    {client.Draft{Text: "x", To: "bob", ConversationID: "group:g"}, chat.BadRequest, "to"},
+			"a bad user":       {client.Draft{Text: "x", To: "b\nb"}, chat.BadRequest, "to"},
+			"a bad id":         {client.Draft{Text: "x", ConversationID: "g"}, chat.BadRequest, "conversationId"},
+			"no text":          {client.Draft{To: "bob"}, chat.BadRequest, "text"},
+			"too long":         {client.Draft{To: "bob", Text: strings.Repeat("ü", chat.MaxTextRunes+1)}, chat.TooLarge, "text"},
+			"too large":        {client.Draft{To: "bob", Type: chat.TypeCustom, Data: json.RawMessage(`{"x":"` + strings.Repeat("x", chat.MaxMessageBytes) + `"}`)}, chat.TooLarge, ""},
+			"data is no JSON":  {client.Draft{To: "bob", Type: chat.TypeCustom, Data: json.RawMessage(`{"x`)}, chat.BadRequest, "data"},
+			"the server's own": {client.Draft{To: "bob", Text: "x", Type: chat.TypeSystem}, chat.BadRequest, "messageType"},
+			"a bad key":        {client.Draft{To: "bob", Text: "x", ClientMsgID: "ü"}, chat.BadRequest, "clientMsgId"},
+			"a reply to none":  {client.Draft{To: "bob", Text: "x", ReplyTo: &chat.ReplyTo{}}, chat.BadRequest, "replyTo"},
+		} {
+			_, err := alice.Send(t.Context(), c.draft)
+			refused, ok := errors.AsType[*chat.Error](err)
+			require.True(t, ok, "%s: %v", name, err)
+			require.Equal(t, c.code, refused.Code, name)
+			require.Equal(t, c.field, refused.Field, name)
+		}
+		require.Empty(t, alice.Outbox())
+	})
+}
+
+func TestASendThatIsNotWaitedForStaysInTheOutbox(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		alice := online(t, config(s, "alice", "phone"))
+		changes := alice.Changes(t.Context())
+		s.Interfere(fakeserver.Hooks{OnRequest: func(fakeserver.Request) fakeserver.Fate { return fakeserver.Ignore }})
+		_, err := alice.Send(within(t, time.Minute), client.Draft{ConversationID: group, Text: "later", ClientMsgID: "key"})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		pending, ok := errors.AsType[*client.PendingError](err)
+		require.True(t, ok)
+		require.Equal(t, "key", pending.ClientMsgID)
+		require.Len(t, alice.Outbox(), 1)
+
+		s.Interfere(fakeserver.Hooks{})
+		for change := range changes {
+			if settled, ok := change.(client.Settled); ok {
+				require.NoError(t, settled.Err)
+				require.Equal(t, "key", settled.ClientMsgID)
+				require.Equal(t, int64(1), settled.Sent.Seq)
+				break
+			}
+		}
+		require.Equal(t, []string{"later"}, texts(s.Ledger("alice", group)))
+		require.Empty(t, alice.Outbox())
+
+		sent, err := alice.Send(within(t, time.Minute), client.Draft{ConversationID: group, Text: "later", ClientMsgID: "key"})
+		require.NoError(t, err)
+		require.True(t, sent.Duplicate, "the same draft again is the same message")
+	})
+}
+
+func TestTheOutboxIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		cfg := config(s, "alice", "phone")
+		cfg.MaxOutbox = 2
+		alice := dial(t, cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		var sends sync.WaitGroup
+		for _, key := range []string{"a", "b"} {
+			sends.Go(func() {
+				_, err := alice.Send(ctx, client.Draft{ConversationID: group, Text: "x", ClientMsgID: key})
+				if key == "a" {
+					require.ErrorIs(t, err, client.ErrDiscarded)
+				} else {
+					require.ErrorIs(t, err, context.Canceled)
+				}
+			})
+		}
+		synctest.Wait()
+		_, err := alice.Send(ctx, text(group, "one too many"))
+		require.ErrorIs(t, err, client.ErrOutboxFull)
+		require.ErrorContains(t, err, "2 messages wait")
+
+		require.NoError(t, alice.Discard("a"))
+		require.Equal(t, chat.NotFound, chat.CodeOf(alice.Discard("a")))
+		require.Len(t, alice.Outbox(), 1)
+		cancel()
+		sends.Wait()
+	})
+}
+
+func TestOneKeyIsOneMessage(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		alice := dial(t, config(s, "alice", "phone"))
+		draft := client.Draft{ConversationID: group, Text: "x", ClientMsgID: "key"}
+		var sends sync.WaitGroup
+		for range 2 {
+			sends.Go(func() {
+				sent, err := alice.Send(within(t, 10*time.Minute), draft)
+				require.NoError(t, err)
+				require.Equal(t, int64(1), sent.Seq)
+			})
+		}
+		synctest.Wait()
+		draft.Text = "y"
+		_, err := alice.Send(t.Context(), draft)
+		require.Equal(t, chat.IdempotencyConflict, chat.CodeOf(err))
+		s.Interfere(fakeserver.Hooks{})
+		sends.Wait()
+		require.Len(t, s.Ledger("alice", group), 1)
+	})
+}
+
+func TestTheOutboxOutlivesTheClient(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		cfg := config(s, "alice", "phone")
+		cfg.Store = client.NewMemory()
+		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		alice := dial(t, cfg)
+		var sends sync.WaitGroup
+		for i := range 3 {
+			sends.Go(func() {
+				_, err := alice.Send(t.Context(), client.Draft{To: "bob", Text: fmt.Sprint(i)})
+				require.ErrorIs(t, err, client.ErrClosed)
+			})
+			synctest.Wait()
+		}
+		alice.Close()
+		sends.Wait()
+		_, err := alice.Send(t.Context(), client.Draft{To: "bob", Text: "too late"})
+		require.ErrorIs(t, err, client.ErrClosed)
+
+		s.Interfere(fakeserver.Hooks{})
+		alice = online(t, cfg)
+		id := chat.SingleID("alice", "bob")
+		require.Equal(t, []string{"0", "1", "2"}, texts(take(t, alice, id, 3)))
+		require.Equal(t, []string{"0", "1", "2"}, texts(s.Ledger("bob", id)))
+		require.Empty(t, alice.Outbox())
+		line, ok := alice.Conversation(id)
+		require.True(t, ok)
+		require.Equal(t, "bob", line.Peer)
+	})
+}
+
+func TestTheOutboxDoesNotWaitForEverForTheCatchUp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		s.Interfere(first(1_000_000, wire.ActionChanges, fakeserver.Busy))
+		alice := dial(t, config(s, "alice", "phone"))
+		_, err := alice.Send(within(t, 10*time.Second), text(group, "x"))
+		require.NoError(t, err)
+		require.ErrorContains(t, alice.Online(within(t, time.Second)), "too much at once")
+	})
+}

@@ -1,0 +1,156 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"inorder/shared/chat"
+)
+
+// revised is a conversation's messages while a step is put together: those that
+// the step writes, over those that are stored.
+type revised struct {
+	store          Store
+	conversationID string
+	written        map[int64]chat.Message
+}
+
+// revise gives the messages that a step writes, ascending: what it admits and
+// holds, and the targets of admitted events, as these leave them.
+func revise(ctx context.Context, store Store, conversationID string, s step) ([]chat.Message, error) {
+	r := revised{store: store, conversationID: conversationID, written: map[int64]chat.Message{}}
+	for _, m := range s.admitted {
+		r.written[m.Seq] = m
+		if err := r.apply(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range s.held {
+		r.written[m.Seq] = m
+	}
+	return slices.SortedFunc(maps.Values(r.written), func(a, b chat.Message) int { return cmp.Compare(a.Seq, b.Seq) }), nil
+}
+
+// apply does to an event's target what the event says. The target may show it
+// already, for sync gives messages as they are now: versions decide, and a recall
+// is final. A recall takes the content out of the target's edits too, even where
+// the target itself is not there.
+func (r revised) apply(ctx context.Context, event chat.Message) error {
+	seq := targetOf(event)
+	if seq == 0 {
+		return nil
+	}
+	target, known, err := r.message(ctx, seq)
+	if err != nil {
+		return err
+	}
+	recalled := event.Event.Kind == chat.EventRecall
+	if known && target.MessageID == event.Event.TargetMessageID {
+		changed, ok := after(target, event)
+		if ok {
+			r.written[seq] = changed
+		}
+		recalled = recalled || changed.Status == chat.Recalled
+	}
+	if !recalled {
+		return nil
+	}
+	edits, err := r.events(ctx, seq)
+	if err != nil {
+		return err
+	}
+	for _, e := range edits {
+		if e.Event.Kind == chat.EventEdit && e.Event.TargetMessageID == event.Event.TargetMessageID && holdsContent(e) {
+			r.written[e.Seq] = emptied(e)
+		}
+	}
+	return nil
+}
+
+func holdsContent(m chat.Message) bool {
+	return m.Status != chat.Recalled || m.Text != "" || len(m.Data) > 0
+}
+
+func (r revised) message(ctx context.Context, seq int64) (chat.Message, bool, error) {
+	if m, ok := r.written[seq]; ok {
+		return m, true, nil
+	}
+	found, err := r.store.Messages(ctx, r.conversationID, seq-1, seq, 1)
+	if err != nil || len(found) == 0 {
+		return chat.Message{}, false, err
+	}
+	return found[0], true, nil
+}
+
+func (r revised) events(ctx context.Context, targetSeq int64) ([]chat.Message, error) {
+	events, err := r.store.Revisions(ctx, r.conversationID, targetSeq)
+	if err != nil {
+		return nil, err
+	}
+	events = slices.DeleteFunc(events, func(m chat.Message) bool {
+		_, newer := r.written[m.Seq]
+		return newer
+	})
+	for _, m := range r.written {
+		if targetOf(m) == targetSeq {
+			events = append(events, m)
+		}
+	}
+	return events, nil
+}
+
+// after gives the target as the event leaves it; ok is false if that is as it
+// was. An edit whose own content was taken out tells of a recall to come.
+func after(target, event chat.Message) (m chat.Message, ok bool) {
+	e := event.Event
+	if e.TargetMessageID != target.MessageID {
+		return target, false
+	}
+	switch {
+	case e.Kind == chat.EventRecall, event.Status == chat.Recalled:
+		m = emptied(target)
+		m.Version = max(m.Version, e.Version)
+		return m, target.Status != chat.Recalled || m.Version != target.Version
+	case target.Status == chat.Recalled || e.Version <= target.Version:
+		return target, false
+	}
+	target.Text, target.Data, target.Version = event.Text, event.Data, e.Version
+	return target, true
+}
+
+// asTold gives messages that came past the ledger as the events in the store
+// leave them.
+func asTold(ctx context.Context, store Store, messages []chat.Message) error {
+	for i, m := range messages {
+		events, err := store.Revisions(ctx, m.ConversationID, m.Seq)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			messages[i], _ = after(messages[i], e)
+		}
+	}
+	return nil
+}
+
+func emptied(m chat.Message) chat.Message {
+	m.Status, m.Text, m.Data = chat.Recalled, "", nil
+	return m
+}
+
+// tidy drops the data field that says "none".
+func tidy(messages []chat.Message) {
+	for i := range messages {
+		messages[i].Data = noNull(messages[i].Data)
+	}
+}
+
+func noNull(data json.RawMessage) json.RawMessage {
+	if string(data) == "null" {
+		return nil
+	}
+	return data
+}

@@ -1,0 +1,182 @@
+package client_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/client"
+	"inorder/shared/client/internal/fakeserver"
+	"inorder/shared/wire"
+)
+
+// revisions: alice writes "one", edits it twice, and recalls it; "two" stays
+// edited.
+func revisions(t *testing.T, s *fakeserver.Server, alice *client.Client, group string, recall bool) {
+	t.Helper()
+	ctx := within(t, time.Hour)
+	for _, word := range []string{"one", "two"} {
+		sent, err := alice.Send(ctx, text(group, word))
+		require.NoError(t, err)
+		for version := range int64(2) {
+			edited, err := alice.Edit(ctx, wire.Edit{
+				ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID, Version: version + 1, Text: word + " edited",
+			})
+			require.NoError(t, err)
+			require.Equal(t, version+2, edited.Version)
+		}
+		if word == "one" && recall {
+			_, err := alice.Recall(ctx, wire.Recall{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID})
+			require.NoError(t, err)
+		}
+	}
+}
+
+func TestEveryDeviceHoldsTheLastState(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		alice := online(t, config(s, "alice", "phone"))
+		live := online(t, config(s, "bob", "phone"))
+		revisions(t, s, alice, group, true)
+		late := online(t, config(s, "bob", "laptop"))
+		want := s.Ledger("bob", group)
+		require.Len(t, want, 7)
+		require.Equal(t, chat.Recalled, want[0].Status)
+		require.Empty(t, want[1].Text, "a recall empties the edits too")
+		require.Equal(t, "two edited", want[4].Text)
+		for name, device := range map[string]*client.Client{"live": live, "late": late, "own": alice} {
+			take(t, device, group, 7)
+			require.Equal(t, want, stored(t, device, group), name)
+		}
+		require.Zero(t, live.Stats().Gaps)
+	})
+}
+
+func TestEventsThatArriveBeforeTheirTargets(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		alice := online(t, config(s, "alice", "phone"))
+		cfg := config(s, "bob", "phone")
+		cfg.GapWait = time.Hour
+		bob := online(t, cfg)
+		var n atomic.Int64
+		s.Interfere(fakeserver.Hooks{OnPush: func(userID, _ string) (int, time.Duration) {
+			if userID != "bob" {
+				return 1, 0
+			}
+			return 1, time.Minute - time.Duration(n.Add(1))*time.Second // all in reverse
+		}})
+		revisions(t, s, alice, group, true)
+		take(t, bob, group, 7)
+		require.Equal(t, s.Ledger("bob", group), stored(t, bob, group))
+		require.Zero(t, s.Count(wire.ActionSync))
+	})
+}
+
+// A page read after a recall, over an edit that was pushed before it: what the
+// push said must not come back.
+func TestAnEarlyEditOfARecalledMessageIsEmpty(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		alice := online(t, config(s, "alice", "phone"))
+		bob := online(t, config(s, "bob", "phone"))
+		var n atomic.Int64
+		s.Interfere(fakeserver.Hooks{OnPush: func(userID, _ string) (int, time.Duration) {
+			if userID == "bob" && n.Add(1) == 2 { // the first edit: only that is pushed
+				return 1, 0
+			}
+			return 0, 0
+		}})
+		s.PageSize = 1
+		revisions(t, s, alice, group, true)
+		take(t, bob, group, 7)
+		require.Equal(t, s.Ledger("bob", group), stored(t, bob, group))
+	})
+}
+
+func TestHistoryShowsWhatTheDeviceKnowsOfLaterEvents(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		alice := online(t, config(s, "alice", "phone"))
+		bob := online(t, config(s, "bob", "phone"))
+		revisions(t, s, alice, group, true)
+		take(t, bob, group, 7)
+		page, err := bob.History(within(t, time.Minute), group, 0, 3)
+		require.NoError(t, err)
+		require.Equal(t, s.Ledger("bob", group)[4:], page.Messages)
+		require.True(t, page.HasMore)
+		page, err = bob.History(within(t, time.Minute), group, page.NextBeforeSeq, 0)
+		require.NoError(t, err)
+		require.Equal(t, s.Ledger("bob", group)[:4], page.Messages)
+		require.False(t, page.HasMore)
+	})
+}
+
+func TestARecallOfAMessageThatWasClearedEmptiesItsEdits(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		alice := online(t, config(s, "alice", "phone"))
+		bob := online(t, config(s, "bob", "phone"))
+		revisions(t, s, alice, group, false)
+		take(t, bob, group, 6)
+		_, err := bob.Clear(within(t, time.Minute), group, 1)
+		require.NoError(t, err)
+		target := stored(t, alice, group)[0]
+		_, err = alice.Recall(within(t, time.Minute), wire.Recall{ConversationID: group, Seq: target.Seq, MessageID: target.MessageID})
+		require.NoError(t, err)
+		require.NoError(t, bob.Refresh(within(t, time.Minute)))
+		messages := stored(t, bob, group)
+		require.Equal(t, s.Ledger("bob", group), messages)
+		require.Equal(t, int64(2), messages[0].Seq)
+		require.Equal(t, chat.Recalled, messages[0].Status)
+	})
+}
+
+// A History page that the server read before a recall, though the device has the
+// recall already.
+func TestAHistoryPageThatIsOutOfDate(t *testing.T) {
+	t.Parallel()
+	for name, event := range map[string]chat.Message{
+		"recalled": {MessageType: chat.TypeEvent, Event: &chat.Event{Kind: chat.EventRecall, TargetSeq: 1, TargetMessageID: "m1", Version: 2}},
+		"edited":   {MessageType: chat.TypeEvent, Text: "new", Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: "m1", Version: 2}},
+		"another":  {MessageType: chat.TypeEvent, Text: "new", Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: "other", Version: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				group := s.MakeGroup("g", "alice")
+				s.Post("alice", wire.Send{ConversationID: group, Text: "old"})
+				store := client.NewMemory()
+				_, err := store.Load(t.Context(), "alice")
+				require.NoError(t, err)
+				target := s.Ledger("alice", group)[0]
+				event.ConversationID, event.Seq, event.MessageID = group, 2, "m2"
+				if event.Event.TargetMessageID == "m1" {
+					event.Event.TargetMessageID = target.MessageID
+				}
+				require.NoError(t, store.Commit(t.Context(), client.Batch{
+					Messages: []chat.Message{event},
+					Conversations: []client.Conversation{{
+						Conversation: wire.Conversation{ConversationID: group}, MaxContiguousSeq: 2, MaxSeenSeq: 2,
+					}},
+				}))
+				cfg := config(s, "alice", "phone")
+				cfg.Store = store
+				page, err := dial(t, cfg).History(within(t, time.Minute), group, 2, 0)
+				require.NoError(t, err)
+				switch want := target; name {
+				case "recalled":
+					want.Status, want.Text, want.Version = chat.Recalled, "", 2
+					require.Equal(t, want, page.Messages[0])
+				case "edited":
+					want.Text, want.Version = "new", 2
+					require.Equal(t, want, page.Messages[0])
+				default:
+					require.Equal(t, want, page.Messages[0])
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// Store is what a device keeps: messages, how far each conversation is complete,
+// the cursor of changes, and the outbox. It belongs to one user's one device and
+// is used by one Client at a time, from several goroutines. NewMemory keeps it in
+// memory; the package sqlite keeps it in a file.
+//
+// Any error ends the connection; the client reconnects, with backoff, and does
+// the same again.
+type Store interface {
+	// Load reads what there is. It errs if the store belongs to another user,
+	// and makes an empty one this user's.
+	Load(ctx context.Context, userID string) (State, error)
+
+	// Commit writes a batch whole or not at all, in the order of its fields.
+	Commit(ctx context.Context, b Batch) error
+
+	// Messages gives at most limit messages with afterSeq < seq <= throughSeq,
+	// ascending.
+	Messages(ctx context.Context, conversationID string, afterSeq, throughSeq int64, limit int) ([]chat.Message, error)
+
+	// Revisions gives the events whose target is the message with this seq,
+	// ascending.
+	Revisions(ctx context.Context, conversationID string, targetSeq int64) ([]chat.Message, error)
+}
+
+// State is what a client starts from.
+type State struct {
+	SyncCursor    int64
+	Conversations []Conversation
+	Buffered      []chat.Message // above their conversation's MaxContiguousSeq, by conversation and seq
+	Outbox        []OutboxEntry  // by Order
+}
+
+// Batch is one step of a client. Messages come before the positions and the
+// cursor that stand for them.
+type Batch struct {
+	Delete        []Span
+	Messages      []chat.Message // each replaces the one with its seq
+	Conversations []Conversation // each replaces the one with its id
+	OutboxPut     []OutboxEntry
+	OutboxDelete  []string // clientMsgIds
+	SyncCursor    *int64
+}
+
+// Span is a stretch of a conversation's seqs.
+type Span struct {
+	ConversationID string
+	chat.Range
+}
+
+// Conversation is what a device knows of a conversation: the server's line, kept
+// up to date by what arrived since, and how far the device is.
+type Conversation struct {
+	wire.Conversation
+
+	// MaxContiguousSeq is the device's position: every seq up to it is stored,
+	// or is none of this user's to see.
+	MaxContiguousSeq int64 `json:"maxContiguousSeq"`
+	// MaxSeenSeq is the highest seq that anyone said was committed.
+	MaxSeenSeq int64 `json:"maxSeenSeq"`
+	// Receipts are the other members' positions, as far as the server told them.
+	Receipts map[string]Positions `json:"receipts,omitempty"`
+
+	DescribedSeq int64 `json:"describedSeq"` // LastSeq when the server described the conversation
+	UnreadFloor  int64 `json:"unreadFloor"`  // seqs up to here do not count as unread
+}
+
+// Positions are how far a user has received and read a conversation.
+type Positions struct {
+	DeliveredSeq int64 `json:"deliveredSeq"`
+	ReadSeq      int64 `json:"readSeq"`
+}
+
+// OutboxEntry is a message that the server has not answered for.
+type OutboxEntry struct {
+	Order int64     `json:"order"` // entries are sent by ascending Order
+	Send  wire.Send `json:"send"`
+}

@@ -1,0 +1,260 @@
+package client
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// pushed takes in the updates of a push or a notify.
+func (c *Client) pushed(s *session, updates []wire.Update) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, u := range updates {
+		cv := c.conversation(u.ConversationID)
+		unknown := !cv.exists()
+		step := cv.ledger.push(u.Messages, u.CommittedMaxSeq, c.cfg.MaxBuffered-c.buffered)
+		c.stats.Pushed += int64(len(u.Messages))
+		c.stats.Repeated += int64(step.repeats)
+		c.stats.Overflowed += int64(step.overflow)
+		if err := c.take(cv, step, u.Messages); err != nil {
+			return err
+		}
+		c.mind(s, cv, c.cfg.GapWait)
+		if unknown {
+			s.wake() // for its title and the like
+		}
+	}
+	return nil
+}
+
+// take makes a step of a conversation true: it stores what the step brings, and
+// tells of it. arrived are the messages that led to it; one of them may be the
+// answer to a message in the outbox, even while it is too early to be shown. The
+// caller holds the mutex.
+func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
+	answers := c.answersAmong(cv, arrived)
+	if !s.moved(cv.ledger) && len(answers) == 0 {
+		cv.ledger.see(s.next.seen)
+		return nil
+	}
+	id := cv.id
+	messages, err := revise(c.ctx, c.cfg.Store, id, s)
+	if err != nil {
+		return fmt.Errorf("reading from the store: %w", err)
+	}
+	next := *cv
+	next.ledger = s.next
+	events := next.digest(c.cfg.UserID, s.admitted, messages)
+	batch := Batch{Messages: messages, Conversations: []Conversation{next.record()}}
+	for _, seq := range s.dropped {
+		batch.Delete = append(batch.Delete, Span{id, chat.Range{From: seq, To: seq}})
+	}
+	for _, a := range answers {
+		batch.OutboxDelete = append(batch.OutboxDelete, a.entry.Send.ClientMsgID)
+	}
+	if err := c.commit(batch); err != nil {
+		return err
+	}
+	before := cv.ledger
+	cv.known, cv.ledger = next.known, next.ledger
+	c.buffered += len(cv.ledger.early) - len(before.early)
+	if cv.ledger.contiguous != before.contiguous {
+		cv.due = time.Now().Add(cv.wait) // it moves, so what is missing may just be late
+		if !cv.ledger.gap() {
+			cv.wait = 0
+		}
+		cv.news.fire()
+	}
+	for _, a := range answers {
+		c.settle(cv, a.entry, a.sent, nil)
+	}
+	c.tell(id, messages, cv.ledger.contiguous, events)
+	return nil
+}
+
+// tell publishes what a step changed, without what still waits for an earlier
+// message.
+func (c *Client) tell(id string, messages []chat.Message, contiguous int64, roster bool) {
+	first, last := int64(0), int64(0)
+	for _, m := range messages {
+		if m.Seq <= contiguous {
+			first, last = cmp.Or(first, m.Seq), m.Seq
+		}
+	}
+	if first > 0 {
+		c.publish(MessagesChanged{ConversationID: id, FromSeq: first, ThroughSeq: last})
+	}
+	if roster {
+		c.publish(RosterChanged{ConversationID: id})
+	}
+}
+
+// commit stores a batch. The caller holds the mutex, so that what is stored and
+// what is held go the same way.
+func (c *Client) commit(b Batch) error {
+	if err := c.cfg.Store.Commit(c.ctx, b); err != nil {
+		return fmt.Errorf("writing to the store: %w", err)
+	}
+	return nil
+}
+
+// digest brings what is known of a conversation up to what was admitted: its
+// preview, and what events say of it. The server's own description holds up to
+// DescribedSeq. It reports whether the roster or the title is different now.
+func (cv *conversation) digest(self string, admitted, written []chat.Message) (roster bool) {
+	k := &cv.known
+	for _, m := range admitted {
+		if m.Seq <= k.DescribedSeq {
+			continue
+		}
+		k.UpdatedAt = max(k.UpdatedAt, m.ServerTime)
+		k.LastMessage = previewOf(m)
+		if m.Event == nil {
+			continue
+		}
+		switch e := m.Event; e.Kind {
+		case chat.EventTitle:
+			k.Title = e.Title
+		case chat.EventDissolve:
+			k.State = chat.StateDissolved
+		case chat.EventMembers:
+			k.Title, k.Owner = cmp.Or(e.Title, k.Title), cmp.Or(e.Owner, k.Owner)
+			k.MemberCount += len(e.Added) - len(e.Removed)
+			if slices.Contains(e.Removed, self) {
+				k.LeftSeq = m.Seq
+			} else if slices.Contains(e.Added, self) {
+				k.LeftSeq = 0
+			}
+		default:
+			continue
+		}
+		roster = true
+	}
+	if k.LastMessage != nil {
+		if i, ok := seqIndex(written, k.LastMessage.Seq); ok {
+			k.LastMessage = previewOf(written[i])
+		}
+	}
+	return roster
+}
+
+func previewOf(m chat.Message) *wire.MessagePreview {
+	text, n := m.Text, 0
+	for i := range text {
+		if n == wire.PreviewRunes {
+			text = text[:i]
+			break
+		}
+		n++
+	}
+	return &wire.MessagePreview{
+		Seq: m.Seq, SenderID: m.SenderID, MessageType: m.MessageType, Text: text, Status: m.Status, ServerTime: m.ServerTime,
+	}
+}
+
+// receipt takes in that a user's positions rose: the user's own, told by another
+// device, or another member's.
+func (c *Client) receipt(f frame) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cv := c.conversations[f.ConversationID]
+	if cv == nil || !cv.exists() {
+		return nil // catching up brings it
+	}
+	at := Positions{DeliveredSeq: max(f.DeliveredSeq, f.ReadSeq), ReadSeq: f.ReadSeq}
+	if f.UserID == c.cfg.UserID {
+		return c.raise(cv, at, 0)
+	}
+	next := *cv
+	next.known = cloned(cv.known)
+	old := next.known.Receipts[f.UserID]
+	raised := Positions{DeliveredSeq: max(old.DeliveredSeq, at.DeliveredSeq), ReadSeq: max(old.ReadSeq, at.ReadSeq)}
+	if raised == old || len(next.known.Receipts) >= chat.MaxGroupMembers {
+		return nil
+	}
+	if next.known.Receipts == nil {
+		next.known.Receipts = map[string]Positions{}
+	}
+	next.known.Receipts[f.UserID] = raised
+	if err := c.commit(Batch{Conversations: []Conversation{next.record()}}); err != nil {
+		return err
+	}
+	cv.known = next.known
+	c.publish(ReceiptChanged{ConversationID: f.ConversationID, UserID: f.UserID, Positions: raised})
+	return nil
+}
+
+// raise takes in the user's own positions; they only ever rise. What was cleared
+// leaves the store. The caller holds the mutex.
+func (c *Client) raise(cv *conversation, at Positions, clearedSeq int64) error {
+	next := *cv
+	k := &next.known
+	k.DeliveredSeq = max(k.DeliveredSeq, at.DeliveredSeq)
+	k.ReadSeq = max(k.ReadSeq, at.ReadSeq)
+	k.ClearedSeq = max(k.ClearedSeq, clearedSeq)
+	next.ledger = next.ledger.clear(k.ClearedSeq)
+	if k.DeliveredSeq == cv.known.DeliveredSeq && k.ReadSeq == cv.known.ReadSeq && k.ClearedSeq == cv.known.ClearedSeq {
+		return nil
+	}
+	if err := c.commit(next.withoutCleared(cv)); err != nil {
+		return err
+	}
+	cv.known, cv.ledger = next.known, next.ledger
+	c.publish(ConversationChanged{ConversationID: k.ConversationID})
+	return nil
+}
+
+// withoutCleared is the batch that stores a conversation, and deletes what was
+// cleared since before.
+func (cv *conversation) withoutCleared(before *conversation) Batch {
+	b := Batch{Conversations: []Conversation{cv.record()}}
+	// What is above the position is the reorder buffer, which the ledger looks after.
+	through := min(cv.known.ClearedSeq, cv.ledger.contiguous)
+	if cv.known.ClearedSeq > before.known.ClearedSeq && through > 0 {
+		b.Delete = []Span{{cv.id, chat.Range{From: 1, To: through}}}
+	}
+	if cv.known.LastMessage != nil && cv.known.LastMessage.Seq <= cv.known.ClearedSeq {
+		cv.known.LastMessage = nil
+		b.Conversations[0].LastMessage = nil
+	}
+	return b
+}
+
+// describe takes in the server's line of a conversation. One that was read before
+// what the device has is out of date in all but the positions. The caller holds
+// the mutex.
+func (c *Client) describe(line wire.Conversation) (*conversation, error) {
+	cv := c.conversation(line.ConversationID)
+	next := *cv
+	k := &next.known
+	if line.LastSeq >= max(k.DescribedSeq, cv.ledger.contiguous) {
+		positions := k.Conversation
+		preview := k.LastMessage
+		k.Conversation = line
+		if line.LastMessage == nil && preview != nil && preview.Seq > line.ClearedSeq {
+			k.LastMessage = preview // the server leaves them out where they do not fit
+		}
+		k.ReadSeq = max(line.ReadSeq, positions.ReadSeq)
+		k.DeliveredSeq = max(line.DeliveredSeq, positions.DeliveredSeq)
+		k.ClearedSeq = max(line.ClearedSeq, positions.ClearedSeq)
+		k.DescribedSeq = line.LastSeq
+		k.UnreadFloor = max(0, line.LastSeq-max(0, line.Unread))
+	} else {
+		k.ReadSeq = max(k.ReadSeq, line.ReadSeq)
+		k.DeliveredSeq = max(k.DeliveredSeq, line.DeliveredSeq)
+		k.ClearedSeq = max(k.ClearedSeq, line.ClearedSeq)
+	}
+	next.ledger = next.ledger.clear(k.ClearedSeq)
+	next.ledger.see(line.LastSeq)
+	if err := c.commit(next.withoutCleared(cv)); err != nil {
+		return nil, err
+	}
+	cv.known, cv.ledger = next.known, next.ledger
+	c.publish(ConversationChanged{ConversationID: line.ConversationID})
+	return cv, nil
+}
