@@ -25,7 +25,7 @@ const leeway = 30 * time.Second
 // errUnauthorized makes API Gateway refuse the handshake with 401. The text is
 // its own: any other error is a 500 (API Gateway Developer Guide, "Output from
 // an API Gateway Lambda authorizer").
-var errUnauthorized = errors.New("Unauthorized") //nolint:staticcheck // API Gateway compares the text
+var errUnauthorized = errors.New("Unauthorized")
 
 // config says whose tokens are accepted.
 type config struct {

@@ -128,7 +128,7 @@ func (e *Engine) spawn(cfg Config, args []string) error {
 		e.proc = p
 		return nil
 	}
-	cmd := exec.Command(cfg.Binary, args...)
+	cmd := exec.Command(cfg.Binary, args...) //nolint:noctx // it outlives every context and is stopped by name
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	p, err := cfg.Reaper.Start(cmd)
 	if err != nil {

@@ -27,7 +27,7 @@ func startWatched(program string, args []string, stdout, stderr io.Writer) (*wat
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
-	cmd := exec.Command("/bin/sh", append([]string{"-c", watchScript, program}, args...)...)
+	cmd := exec.Command("/bin/sh", append([]string{"-c", watchScript, program}, args...)...) //nolint:noctx // it outlives every context and is stopped by name
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.ExtraFiles = []*os.File{reader}
 	cmd.WaitDelay = time.Second

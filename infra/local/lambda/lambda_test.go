@@ -195,7 +195,7 @@ type outcome struct {
 	err           error
 }
 
-func (f *fixture) startWaiting(t testing.TB, ctx context.Context) *call {
+func (f *fixture) startWaiting(ctx context.Context, t testing.TB) *call {
 	t.Helper()
 	c := &call{path: filepath.Join(t.TempDir(), "end"), result: make(chan outcome, 1)}
 	go func() {
@@ -310,7 +310,7 @@ func TestProcessThatEndsUnanswered(t *testing.T) {
 func TestKillInFlight(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{})
-	c := f.startWaiting(t, context.Background())
+	c := f.startWaiting(context.Background(), t)
 	require.NoError(t, syscall.Kill(c.pid(t), syscall.SIGKILL))
 	o := c.wait(t)
 	require.NoError(t, o.err)
@@ -339,7 +339,7 @@ func TestConcurrencyIsLimited(t *testing.T) {
 	calls := make([]*call, 3)
 	pids := make(map[int]bool)
 	for i := range calls {
-		calls[i] = f.startWaiting(t, context.Background())
+		calls[i] = f.startWaiting(context.Background(), t)
 		pids[calls[i].pid(t)] = true
 	}
 	require.Len(t, pids, 3, "one invocation at a time per process")
@@ -361,7 +361,7 @@ func TestConcurrencyIsLimited(t *testing.T) {
 func TestMostRecentlyUsedProcessGoesFirst(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{})
-	a, b := f.startWaiting(t, context.Background()), f.startWaiting(t, context.Background())
+	a, b := f.startWaiting(context.Background(), t), f.startWaiting(context.Background(), t)
 	pid := a.pid(t)
 	b.pid(t)
 	b.end(t)
@@ -376,7 +376,7 @@ func TestMostRecentlyUsedProcessGoesFirst(t *testing.T) {
 func TestQueueIsServedInOrder(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = deadline })
-	holder := f.startWaiting(t, context.Background())
+	holder := f.startWaiting(context.Background(), t)
 	holder.pid(t)
 	var calls sync.WaitGroup
 	var want []string
@@ -399,9 +399,9 @@ func TestQueueIsServedInOrder(t *testing.T) {
 func TestQueueGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = deadline })
-	holder := f.startWaiting(t, context.Background())
+	holder := f.startWaiting(context.Background(), t)
 	pid := holder.pid(t)
-	next := f.startWaiting(t, context.Background())
+	next := f.startWaiting(context.Background(), t)
 	eventually(t, func() bool { return f.stats().Waiting == 1 }, "the call should wait")
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	require.Equal(t, "Unhandled", holder.wait(t).functionError)
@@ -414,7 +414,7 @@ func TestCallerThatGoesAway(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{MaxProcesses: 1})
 	ctx, cancel := context.WithCancel(context.Background())
-	c := f.startWaiting(t, ctx)
+	c := f.startWaiting(ctx, t)
 	pid := c.pid(t)
 
 	short, cancelShort := context.WithTimeout(context.Background(), tick)
@@ -438,7 +438,7 @@ func TestCallerThatGoesAway(t *testing.T) {
 func TestIdleProcessesEnd(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{}, func(c *lambda.Config) { c.IdleAfter = 50 * time.Millisecond })
-	busy := f.startWaiting(t, context.Background())
+	busy := f.startWaiting(context.Background(), t)
 	busyPid := busy.pid(t)
 	pid := f.succeed(t, command{Do: "echo"}).Pid
 	eventually(t, func() bool { return f.stats().Processes == 1 }, "the idle process should end")
@@ -554,9 +554,9 @@ func TestProcessThatFailsToStart(t *testing.T) {
 func TestCloseLetsCallsFinish(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{MaxProcesses: 2})
-	idle := f.startWaiting(t, context.Background())
+	idle := f.startWaiting(context.Background(), t)
 	idlePid := idle.pid(t)
-	c := f.startWaiting(t, context.Background())
+	c := f.startWaiting(context.Background(), t)
 	pid := c.pid(t)
 	idle.end(t)
 	idle.wait(t)
@@ -582,9 +582,9 @@ func TestCloseLetsCallsFinish(t *testing.T) {
 func TestCloseKillsWhatDoesNotFinish(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = time.Minute })
-	c := f.startWaiting(t, context.Background())
+	c := f.startWaiting(context.Background(), t)
 	pid := c.pid(t)
-	queued := f.startWaiting(t, context.Background())
+	queued := f.startWaiting(context.Background(), t)
 	eventually(t, func() bool { return f.stats().Waiting == 1 }, "the call should wait")
 
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -624,8 +624,8 @@ func TestCloseDeliversAllOutput(t *testing.T) {
 	read <- struct{}{}
 	require.Equal(t, "last", <-line)
 	select {
-	case <-closed:
-		require.Fail(t, "closed before the last line was delivered")
+	case err := <-closed:
+		require.Fail(t, "closed before the last line was delivered", "%v", err)
 	default:
 	}
 	read <- struct{}{}

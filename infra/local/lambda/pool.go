@@ -47,7 +47,7 @@ func (p *pool) invoke(ctx context.Context, payload []byte) (result, error) {
 	}
 	inv := newInvocation(payload)
 	// Not bound to ctx any more: Lambda does not cancel an invocation.
-	go p.carryOut(proc, inv) //nolint:gosec // so is its context
+	go p.carryOut(proc, inv) //nolint:gosec,contextcheck // so is its context
 	select {
 	case res := <-inv.result:
 		return res, res.err

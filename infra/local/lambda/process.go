@@ -180,7 +180,7 @@ func (proc *process) launch() error {
 		return fmt.Errorf("opening a pipe for the output: %w", err)
 	}
 	fn := proc.pool.fn
-	cmd := exec.Command(fn.bootstrap())
+	cmd := exec.Command(fn.bootstrap()) //nolint:noctx // it outlives every context and is stopped by name
 	cmd.Dir = fn.Dir
 	cmd.Env = environ(fn, proc.pool.cfg.Region, listener.Addr().String(), time.Now())
 	cmd.Stdout, cmd.Stderr = stdout, stdout

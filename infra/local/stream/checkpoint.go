@@ -53,7 +53,8 @@ func loadCheckpoint(dir, name, streamARN string) (c *checkpoint, note string, er
 		return nil, "", fmt.Errorf("reading the stream positions: %w", err)
 	}
 	stored := &checkpoint{file: c.file}
-	if json.Unmarshal(data, stored) != nil || stored.StreamARN == "" {
+	damaged := json.Unmarshal(data, stored) != nil || stored.StreamARN == ""
+	if damaged {
 		c.fresh = false // start at the oldest record: rather twice than never
 		return c, "the stored stream positions in " + c.file + " are damaged: starting with the oldest record", nil
 	}
