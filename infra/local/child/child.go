@@ -73,7 +73,7 @@ func StartReaper() (*Reaper, error) {
 		return nil, fmt.Errorf("starting the reaper of child processes: %w", err)
 	}
 	cmd := exec.Command(program, ReaperArg) //nolint:noctx // it outlives every context
-	cmd.Dir = "/" // hold no directory that someone may want to unmount or remove
+	cmd.Dir = "/"                           // hold no directory that someone may want to unmount or remove
 	// A session of its own: Ctrl-C in the terminal goes to the parent's process
 	// group and must not end the reaper before the parent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
