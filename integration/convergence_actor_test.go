@@ -1,0 +1,449 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/client"
+	"inorder/shared/wire"
+)
+
+// actor is a device, over the Go client, whose user does this and that.
+type actor struct {
+	*ordeal
+	index        int
+	user, device string
+	rng          *rand.Rand
+	memory       *watchedStore
+	client       *client.Client
+	writes       int
+	sent         []wire.Sent // its own answered messages
+
+	reading   context.Context // ends before the client of this life does
+	stopReads context.CancelFunc
+	readers   sync.WaitGroup
+
+	mu         sync.Mutex
+	given      map[string][]chat.Message   // what Messages gave, by conversation
+	acked      map[string]client.Positions // the last that Ack answered
+	readPlaces map[string]bool             // those that a goroutine reads
+}
+
+func newActor(o *ordeal, index int, user, device string) *actor {
+	a := &actor{
+		ordeal: o, index: index, user: user, device: device, rng: o.chance(index),
+		memory: newWatchedStore(), given: map[string][]chat.Message{}, acked: map[string]client.Positions{},
+	}
+	return a
+}
+
+func (a *actor) String() string { return a.user + "/" + a.device }
+
+// start starts the client, as a program does that has what an earlier run of it
+// had stored.
+func (a *actor) start() {
+	c, err := client.Dial(a.ctx, client.Config{
+		URL: a.shaky.socket, UserID: a.user, DeviceID: a.device, Store: a.memory,
+		Token:    func(ctx context.Context) (string, error) { return a.shaky.token(ctx, a.user, nil) },
+		PageSize: 7, MaxBuffered: 20, // so that both run over
+		BackoffBase: 20 * time.Millisecond, BackoffCap: 500 * time.Millisecond,
+		PingEvery: 500 * time.Millisecond, // else a push that is lost is missed for minutes
+	})
+	require.NoError(a.t, err)
+	a.client = c
+	a.reading, a.stopReads = context.WithCancel(a.ctx)
+	a.readPlaces = map[string]bool{}
+}
+
+func (a *actor) stop() {
+	if a.client == nil {
+		return
+	}
+	a.client.Close()
+	a.stopReads()
+	a.readers.Wait()
+}
+
+// read starts to read a conversation, from where an earlier life stopped.
+func (a *actor) read(place string) {
+	if a.readPlaces[place] {
+		return
+	}
+	a.readPlaces[place] = true
+	messages, ctx := a.client.Messages, a.reading
+	a.readers.Go(func() {
+		a.mu.Lock()
+		last := lastSeq(a.given[place])
+		a.mu.Unlock()
+		for m, err := range messages(ctx, place, last) {
+			if err != nil {
+				return // the client ended; why it did is asked elsewhere
+			}
+			if m.Seq <= last {
+				a.t.Errorf("%s was given seq %d of %s after seq %d", a, m.Seq, place, last)
+			}
+			last = m.Seq
+			a.mu.Lock()
+			a.given[place] = append(a.given[place], m)
+			a.mu.Unlock()
+		}
+	})
+}
+
+func lastSeq(messages []chat.Message) int64 {
+	if len(messages) == 0 {
+		return 0
+	}
+	return messages[len(messages)-1].Seq
+}
+
+func (a *actor) live(ctx context.Context) error {
+	for range *convergenceSteps {
+		if err := pause(ctx, a.rng); err != nil {
+			return err
+		}
+		where := a.mine()
+		a.read(where.id)
+		if err := a.act(ctx, where); err != nil {
+			return fmt.Errorf("%s in %s: %w", a, where.id, err)
+		}
+	}
+	for _, where := range a.places {
+		a.read(where.id)
+	}
+	return nil
+}
+
+// mine is one of the conversations that the user is in.
+func (a *actor) mine() place {
+	places := slices.DeleteFunc(slices.Clone(a.places), func(p place) bool {
+		return !p.group && !slices.Contains(p.members, a.user)
+	})
+	return places[a.rng.IntN(len(places))]
+}
+
+func (a *actor) act(ctx context.Context, where place) error {
+	switch n := a.rng.IntN(100); {
+	case n < 40:
+		return a.send(ctx, where)
+	case n < 45:
+		impatient, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(20*time.Millisecond))))
+		defer cancel()
+		return a.send(impatient, where)
+	case n < 57:
+		return a.ack(ctx, where)
+	case n < 67:
+		return a.edit(ctx)
+	case n < 74:
+		return a.recall(ctx)
+	case n < 84:
+		return a.look(ctx, where)
+	case n < 90:
+		return a.changeRoster(ctx)
+	case n < 99:
+		a.stop()
+		a.start()
+	default:
+		a.sockets.Cut()
+	}
+	return nil
+}
+
+// write does something that adds to a ledger, under an idempotency key of its own.
+func (a *actor) write(place string, do func(key string) (wire.Sent, error)) (wire.Sent, error) {
+	a.writes++
+	key := fmt.Sprintf("%s %d", a.device, a.writes)
+	w := a.log.begin(a.index, a.user, key)
+	w.place = place
+	sent, err := do(key)
+	if err == nil && sent.ConversationID != place {
+		return sent, fmt.Errorf("what was written to %s is answered as in %s", place, sent.ConversationID)
+	}
+	return sent, a.log.end(w, sent, err)
+}
+
+func (a *actor) send(ctx context.Context, where place) error {
+	sent, err := a.write(where.id, func(key string) (wire.Sent, error) {
+		draft := client.Draft{ConversationID: where.id, Text: a.String() + " says " + key, ClientMsgID: key}
+		if !where.group { // the first message makes the conversation
+			draft.ConversationID, draft.To = "", where.members[0]
+			if draft.To == a.user {
+				draft.To = where.members[1]
+			}
+		}
+		return a.client.Send(ctx, draft)
+	})
+	if sent.Seq > 0 {
+		a.sent = append(a.sent, sent)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil // the user's patience ended before anything began
+	}
+	return err
+}
+
+// target is one of the device's own messages, as the device has it.
+func (a *actor) target() (chat.Message, bool) {
+	if len(a.sent) == 0 {
+		return chat.Message{}, false
+	}
+	sent := a.sent[a.rng.IntN(len(a.sent))]
+	found, err := a.client.Stored(a.ctx, sent.ConversationID, sent.Seq-1, 1)
+	if err != nil || len(found) == 0 || found[0].Seq != sent.Seq {
+		return chat.Message{}, false // it has not come back yet
+	}
+	if found[0].MessageID != sent.MessageID {
+		a.t.Errorf("%s has seq %d of %s as %s, and it was answered as %s", a, sent.Seq, sent.ConversationID, found[0].MessageID, sent.MessageID)
+	}
+	return found[0], true
+}
+
+func (a *actor) edit(ctx context.Context) error {
+	m, ok := a.target()
+	if !ok {
+		return nil
+	}
+	_, err := a.write(m.ConversationID, func(key string) (wire.Sent, error) {
+		edited, err := a.client.Edit(ctx, wire.Edit{
+			ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version,
+			Text: a.String() + " means " + key, ClientMsgID: key,
+		})
+		return edited.Sent, err
+	})
+	return err
+}
+
+func (a *actor) recall(ctx context.Context) error {
+	m, ok := a.target()
+	if !ok {
+		return nil
+	}
+	_, err := a.write(m.ConversationID, func(key string) (wire.Sent, error) {
+		return a.client.Recall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ClientMsgID: key})
+	})
+	return err
+}
+
+// changeRoster removes the guest from the group or adds it again.
+func (a *actor) changeRoster(ctx context.Context) error {
+	if a.user != owner {
+		return nil
+	}
+	group := a.places[len(a.places)-1].id
+	change := a.client.RemoveMembers
+	if a.rng.IntN(2) == 0 {
+		change = a.client.AddMembers
+	}
+	_, err := a.write(group, func(key string) (wire.Sent, error) {
+		return change(ctx, wire.ChangeMembers{ConversationID: group, Members: []string{guest}, ClientMsgID: key})
+	})
+	return err
+}
+
+// ack tells how far the user has received or read.
+func (a *actor) ack(ctx context.Context, where place) error {
+	line, ok := a.client.Conversation(where.id)
+	if !ok || line.MaxContiguousSeq == 0 {
+		return nil
+	}
+	delivered, read := line.MaxContiguousSeq, 1+a.rng.Int64N(line.MaxContiguousSeq)
+	if a.rng.IntN(2) == 0 {
+		read = 0
+	}
+	got, err := a.client.Ack(ctx, where.id, delivered, read)
+	if _, refused := errors.AsType[*chat.Error](err); refused {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	last := a.acked[where.id]
+	if got.DeliveredSeq < last.DeliveredSeq || got.ReadSeq < last.ReadSeq {
+		return fmt.Errorf("watermarks went back from %+v to %+v", last, got)
+	}
+	if slices.Contains(where.members, a.user) && (got.DeliveredSeq < delivered || got.ReadSeq < read) {
+		return fmt.Errorf("acked deliveredSeq %d and readSeq %d, and %+v are in force", delivered, read, got)
+	}
+	a.acked[where.id] = client.Positions(got)
+	return nil
+}
+
+// look asks the server how far a conversation is.
+func (a *actor) look(ctx context.Context, where place) error {
+	if !slices.Contains(where.members, a.user) {
+		return nil // who was removed is told of an earlier end
+	}
+	call := a.log.now()
+	page, err := a.client.History(ctx, where.id, 0, 1)
+	if _, refused := errors.AsType[*chat.Error](err); refused {
+		return nil // nobody wrote yet
+	}
+	if err == nil {
+		a.log.read(a.index, where.id, call, page.CommittedMaxSeq)
+	}
+	return err
+}
+
+// watchedStore is a store that notes what no device may ever see.
+type watchedStore struct {
+	*client.Memory
+
+	mu        sync.Mutex
+	ids       map[string]map[int64]string // messageId by conversation and seq
+	lines     map[string]client.Conversation
+	cursor    int64
+	violation error
+}
+
+func newWatchedStore() *watchedStore {
+	return &watchedStore{Memory: client.NewMemory(), ids: map[string]map[int64]string{}, lines: map[string]client.Conversation{}}
+}
+
+// Commit is Store.Commit.
+func (s *watchedStore) Commit(ctx context.Context, b client.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Memory.Commit(ctx, b); err != nil {
+		return err
+	}
+	for _, m := range b.Messages {
+		ids := s.ids[m.ConversationID]
+		if ids == nil {
+			ids = map[int64]string{}
+			s.ids[m.ConversationID] = ids
+		}
+		if before, known := ids[m.Seq]; known && before != m.MessageID {
+			s.violated("seq %d of %s was %s and then %s", m.Seq, m.ConversationID, before, m.MessageID)
+		}
+		ids[m.Seq] = m.MessageID
+	}
+	for _, c := range b.Conversations {
+		before := s.lines[c.ConversationID]
+		if c.MaxContiguousSeq < before.MaxContiguousSeq || c.ReadSeq < before.ReadSeq || c.DeliveredSeq < before.DeliveredSeq {
+			s.violated("%s went back: maxContiguousSeq %d to %d, readSeq %d to %d, deliveredSeq %d to %d", c.ConversationID,
+				before.MaxContiguousSeq, c.MaxContiguousSeq, before.ReadSeq, c.ReadSeq, before.DeliveredSeq, c.DeliveredSeq)
+		}
+		s.lines[c.ConversationID] = c
+	}
+	if b.SyncCursor != nil {
+		if *b.SyncCursor < s.cursor {
+			s.violated("the syncCursor went back from %d to %d", s.cursor, *b.SyncCursor)
+		}
+		s.cursor = *b.SyncCursor
+	}
+	return nil
+}
+
+func (s *watchedStore) violated(format string, args ...any) {
+	if s.violation == nil {
+		s.violation = fmt.Errorf(format, args...)
+	}
+}
+
+func (s *watchedStore) fault() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.violation
+}
+
+// everSeen is the messageIds that the device ever had, by conversation and seq.
+func (s *watchedStore) everSeen() map[string]map[int64]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.ids)
+}
+
+// watcher is a device without a client: it syncs, from anywhere, and checks each
+// page by itself.
+type watcher struct {
+	*ordeal
+	client int
+	rng    *rand.Rand
+	device *device
+	ids    map[string]map[int64]string
+}
+
+func (w *watcher) live(ctx context.Context, user string) error {
+	w.device = &device{stack: w.shaky, user: user, name: "watcher", ledgers: map[string]*ledger{}}
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	defer func() { w.device.close() }()
+	for range 3 * *convergenceSteps {
+		if err := pause(ctx, w.rng); err != nil {
+			return err
+		}
+		where := w.places[w.rng.IntN(len(w.places))]
+		if !slices.Contains(where.members, user) {
+			continue
+		}
+		switch err := w.look(ctx, where.id); {
+		case err == nil:
+		case errors.Is(err, errClosed):
+			w.device.close()
+			if err := w.connect(ctx); err != nil {
+				return err
+			}
+		case mayRetry(err), codeOf(err) == chat.NotFound: // nobody wrote yet
+		default:
+			return fmt.Errorf("a sync of %s: %w", where.id, err)
+		}
+	}
+	return nil
+}
+
+// connect tries until it works.
+func (w *watcher) connect(ctx context.Context) error {
+	for {
+		err := w.device.reconnect(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		if err := pause(ctx, w.rng); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *watcher) look(ctx context.Context, place string) error {
+	ids := w.ids[place]
+	if ids == nil {
+		ids = map[int64]string{}
+		w.ids[place] = ids
+	}
+	after, limit := w.rng.Int64N(int64(len(ids))+1), 5+w.rng.IntN(20)
+	if w.rng.IntN(2) == 0 {
+		after = int64(len(ids))
+	}
+	call := w.log.now()
+	var page wire.Synced
+	if err := w.device.do(ctx, wire.ActionSync, wire.Sync{ConversationID: place, AfterSeq: &after, Limit: &limit}, &page); err != nil {
+		return err
+	}
+	w.log.read(w.client, place, call, page.CommittedMaxSeq)
+	if page.NextSeq != after+int64(len(page.Messages)) || page.NextSeq > max(after, page.CommittedMaxSeq) || len(page.Skipped) > 0 ||
+		len(page.Messages) == 0 && page.CommittedMaxSeq > after {
+		return fmt.Errorf("a page after %d has %d messages, nextSeq %d, committedMaxSeq %d, skipped %v, and nothing was ever deleted",
+			after, len(page.Messages), page.NextSeq, page.CommittedMaxSeq, page.Skipped)
+	}
+	for i, m := range page.Messages {
+		before, known := ids[m.Seq]
+		if m.Seq != after+1+int64(i) || known && before != m.MessageID {
+			return fmt.Errorf("a page after %d has at place %d seq %d, which is %s, was %q", after, i, m.Seq, m.MessageID, before)
+		}
+		ids[m.Seq] = m.MessageID
+	}
+	return nil
+}

@@ -1,0 +1,495 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// What each action costs, as the README has it:
+//
+//	go test ./integration -run TestCost_OfEachAction -costs /tmp/costs.md
+var costsFile = flag.String("costs", "", "`file` to write what each action costs to, as a Markdown table")
+
+// On-demand prices in us-east-1 as of November 2026, in dollars.
+const (
+	pricePerWRU      = 0.625 / 1e6
+	pricePerRRU      = 0.125 / 1e6
+	pricePerFrame    = 1.00 / 1e6 // of up to 32 KB, in either direction
+	pricePerInvoke   = 0.20 / 1e6
+	pricePerGBSecond = 0.0000133334 // arm64
+)
+
+// What a local run cannot measure: how long the functions take on AWS.
+const (
+	assumedRequestGBSeconds = 0.020 * 0.25 // 20 ms of 256 MB
+	assumedFanoutGBSeconds  = 0.060 * 0.5  // 60 ms of 512 MB
+)
+
+// usage is what DynamoDB was asked for.
+type usage struct {
+	calls     int
+	wru, rru  float64
+	lookups   int // BatchGetItem and Query of rosters and connections
+	cancelled int // transactions, whose answers do not say what they consumed
+}
+
+func (u usage) minus(o usage) usage {
+	return usage{u.calls - o.calls, u.wru - o.wru, u.rru - o.rru, u.lookups - o.lookups, u.cancelled - o.cancelled}
+}
+
+func (u usage) plus(o usage) usage {
+	return usage{u.calls + o.calls, u.wru + o.wru, u.rru + o.rru, u.lookups + o.lookups, u.cancelled + o.cancelled}
+}
+
+// meter is a proxy in front of DynamoDB that lets it say what each request
+// consumed, and adds that up.
+type meter struct {
+	url     string
+	streams sync.RWMutex // held: no change leaves the stream, and no fan-out runs
+
+	mu    sync.Mutex
+	total usage
+	fault error // the first answer that does not say
+}
+
+// metered says for each operation whether it writes.
+var metered = map[string]bool{
+	"TransactWriteItems": true, "PutItem": true, "UpdateItem": true, "DeleteItem": true,
+	"TransactGetItems": false, "GetItem": false, "BatchGetItem": false, "Query": false,
+}
+
+func startMeter(tb testing.TB) *meter {
+	tb.Helper()
+	_, engine := dynamotest.Start(tb)
+	target, err := url.Parse(engine)
+	require.NoError(tb, err)
+	m := &meter{}
+	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
+	tb.Cleanup(transport.CloseIdleConnections)
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, ModifyResponse: m.read}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if operationOf(r) == "GetRecords" {
+			m.streams.RLock()
+			defer m.streams.RUnlock()
+		}
+		if err := m.ask(r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	tb.Cleanup(server.Close)
+	m.url = server.URL
+	return m
+}
+
+func operationOf(r *http.Request) string {
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	return operation
+}
+
+// lookupKey is under which a request's context has whether it looks up a roster or
+// connections.
+type lookupKey struct{}
+
+// ask adds to a request that its answer is to say what it consumed.
+func (m *meter) ask(r *http.Request) error {
+	if _, ok := metered[operationOf(r)]; !ok {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return err
+	}
+	table := string(fields["TableName"]) + string(fields["RequestItems"])
+	lookup := strings.Contains(table, "Members") || strings.Contains(table, "Connections")
+	fields["ReturnConsumedCapacity"] = json.RawMessage(`"TOTAL"`)
+	if body, err = json.Marshal(fields); err != nil {
+		return err
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	*r = *r.WithContext(context.WithValue(r.Context(), lookupKey{}, lookup))
+	return nil
+}
+
+// read takes in what an answer says was consumed.
+func (m *meter) read(resp *http.Response) error {
+	operation := operationOf(resp.Request)
+	writes, ok := metered[operation]
+	if !ok {
+		return nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	consumed, err := consumedIn(body)
+	u := usage{calls: 1}
+	switch {
+	case errors.Is(err, errCancelled):
+		u.cancelled, err = 1, nil
+	case err != nil:
+	case writes:
+		u.wru = consumed
+	default:
+		u.rru = consumed
+	}
+	if lookup, _ := resp.Request.Context().Value(lookupKey{}).(bool); lookup && (operation == "Query" || operation == "BatchGetItem") {
+		u.lookups = 1
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.total = m.total.plus(u)
+	if err != nil && m.fault == nil {
+		m.fault = fmt.Errorf("%s: %w: %.300s", operation, err, body)
+	}
+	return nil
+}
+
+// consumedIn adds up the capacity in an answer, which has it once or by table. A
+// condition that fails costs as a write does, and its answer does not say so
+// (Developer Guide, "Condition expressions"): that is one unit, as all items on
+// which conditions fail here are small.
+func consumedIn(body []byte) (float64, error) {
+	var answer struct {
+		Type             string          `json:"__type"`
+		ConsumedCapacity json.RawMessage `json:"ConsumedCapacity"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return 0, err
+	}
+	switch _, name, _ := strings.Cut(answer.Type, "#"); name {
+	case "ConditionalCheckFailedException":
+		return 1, nil
+	case "TransactionCanceledException":
+		return 0, errCancelled
+	}
+	type capacity struct{ CapacityUnits float64 }
+	var one capacity
+	if json.Unmarshal(answer.ConsumedCapacity, &one) == nil {
+		return one.CapacityUnits, nil
+	}
+	var several []capacity
+	if err := json.Unmarshal(answer.ConsumedCapacity, &several); err != nil {
+		return 0, fmt.Errorf("it does not say what it consumed: %w", err)
+	}
+	sum := 0.0
+	for _, c := range several {
+		sum += c.CapacityUnits
+	}
+	return sum, nil
+}
+
+// withoutFanout does something, and only lets its change leave the stream when it
+// is done.
+func (m *meter) withoutFanout(do func() int64) int64 {
+	m.streams.Lock()
+	defer m.streams.Unlock()
+	return do()
+}
+
+var errCancelled = errors.New("a transaction was cancelled")
+
+func (m *meter) used(tb testing.TB) usage {
+	tb.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	require.NoError(tb, m.fault)
+	return m.total
+}
+
+// cost is what one action took: itself, and its fan-out.
+type cost struct {
+	action         string
+	members        int
+	request        usage
+	fanout         usage
+	frames, invoke float64
+	gbSeconds      float64
+}
+
+func (c cost) dollarsPerMillion() float64 {
+	both := c.request.plus(c.fanout)
+	return 1e6 * (both.wru*pricePerWRU + both.rru*pricePerRRU + c.frames*pricePerFrame + c.invoke*pricePerInvoke + c.gbSeconds*pricePerGBSecond)
+}
+
+// ruler measures actions in one conversation, all of whose members are online on
+// one device each.
+type ruler struct {
+	t       *testing.T
+	meter   *meter
+	id      string
+	members []*listener // the first acts
+	costs   map[string]cost
+	order   []string
+}
+
+func (r *ruler) actor() *device { return r.members[0].device }
+
+// measure does something that makes an entry, if seq is not 0, and waits until
+// hearers, who are all online, were told of it. Of several times the last counts:
+// then the functions know the conversation.
+func (r *ruler) measure(action string, hearers func() []*listener, do func() (seq int64)) {
+	r.t.Helper()
+	before := r.meter.used(r.t)
+	var middle usage
+	seq := r.meter.withoutFanout(func() int64 {
+		defer func() { middle = r.meter.used(r.t) }()
+		return do()
+	})
+	c := cost{action: action, members: len(r.members), request: middle.minus(before), frames: 2, invoke: 1, gbSeconds: assumedRequestGBSeconds}
+	told := hearers()
+	if seq != 0 { // else the request waited for its pushes
+		r.settle(told, seq)
+	}
+	c.frames += float64(len(told))
+	if seq != 0 {
+		c.fanout = r.meter.used(r.t).minus(middle)
+		c.invoke++
+		c.gbSeconds += assumedFanoutGBSeconds
+	}
+	if _, again := r.costs[action]; !again {
+		r.order = append(r.order, action)
+	}
+	r.costs[action] = c
+}
+
+// settle waits until these were told of a seq, which is the last that the fan-out
+// does of it.
+func (r *ruler) settle(told []*listener, seq int64) {
+	r.t.Helper()
+	for _, l := range told {
+		_, err := l.awaitEntry(r.t.Context(), r.id, seq)
+		require.NoError(r.t, err)
+	}
+}
+
+func (r *ruler) everyone() []*listener { return r.members }
+func (r *ruler) others() []*listener   { return r.members[1:] }
+func (r *ruler) noOne() []*listener    { return nil }
+
+// ackHearers hear of an ack of the actor.
+func (r *ruler) ackHearers() []*listener {
+	if len(r.members) > chat.InboxGroupMax {
+		return nil
+	}
+	return r.others()
+}
+
+const costText = "Shall we meet at eight, as usual? I have the tickets."
+
+func (r *ruler) send() wire.Sent { return say(r.t, r.actor(), r.id, costText) }
+
+// common measures what there is in every conversation.
+func (r *ruler) common() {
+	t := r.t
+	reader := r.members[1]
+	for range 2 {
+		var sent wire.Sent
+		for range 2 { // other functions wrote since the last one: read, and find it unchanged
+			r.settle(r.everyone(), r.send().Seq)
+		}
+		cursor := changesSince(t, reader.device, 0).SyncCursor
+		r.measure("send", r.everyone, func() int64 { sent = r.send(); return sent.Seq })
+		r.measure("sync, 1 new", r.noOne, func() int64 {
+			after := sent.Seq - 1
+			page := must[wire.Synced](t, reader.device, wire.ActionSync, wire.Sync{ConversationID: r.id, AfterSeq: &after})
+			require.Len(t, page.Messages, 1)
+			return 0
+		})
+		r.measure("changes, 1 changed", r.noOne, func() int64 {
+			must[wire.Changed](t, reader.device, wire.ActionChanges, wire.Changes{SyncCursor: &cursor})
+			return 0
+		})
+		r.measure("ack, delivered", r.ackHearers, func() int64 { return r.ack(&sent.Seq, nil) })
+		r.measure("ack, read", r.ackHearers, func() int64 { return r.ack(nil, &sent.Seq) })
+		r.measure("send, a reply", r.everyone, func() int64 {
+			reply, err := r.actor().send(t.Context(), wire.Send{ConversationID: r.id, Text: costText, ReplyTo: &chat.ReplyTo{Seq: sent.Seq, MessageID: sent.MessageID}})
+			require.NoError(t, err)
+			return reply.Seq
+		})
+		r.measure("edit", r.everyone, func() int64 {
+			return must[wire.Edited](t, r.actor(), wire.ActionEdit, editOf(sent, 1, costText+"!")).Seq
+		})
+		r.measure("recall, edited once", r.everyone, func() int64 { return must[wire.Sent](t, r.actor(), wire.ActionRecall, recallOf(sent)).Seq })
+		r.measure("clear", r.noOne, func() int64 {
+			must[wire.Cleared](t, r.actor(), wire.ActionClear, wire.Clear{ConversationID: r.id, ThroughSeq: &sent.Seq})
+			return 0
+		})
+		r.measure("members, a page", r.noOne, func() int64 {
+			must[wire.MembersPage](t, r.actor(), wire.ActionMembers, wire.Members{ConversationID: r.id})
+			return 0
+		})
+		r.measure("receipts, a page", r.noOne, func() int64 {
+			must[wire.ReceiptsPage](t, reader.device, wire.ActionReceipts, wire.Receipts{ConversationID: r.id, Seq: sent.Seq})
+			return 0
+		})
+	}
+}
+
+// alone measures what does not depend on the number of members.
+func (r *ruler) alone() {
+	t := r.t
+	reader := r.members[1]
+	for range 49 {
+		r.send()
+	}
+	r.settle(r.everyone(), r.send().Seq)
+	r.measure("history, 50", r.noOne, func() int64 {
+		page := must[wire.HistoryPage](t, reader.device, wire.ActionHistory, wire.History{ConversationID: r.id})
+		require.Len(t, page.Messages, 50)
+		return 0
+	})
+	r.measure("conversations, 1", r.noOne, func() int64 {
+		page := must[wire.ConversationsPage](t, reader.device, wire.ActionConversations, wire.Conversations{})
+		require.Len(t, page.Conversations, 1)
+		return 0
+	})
+	r.measure("ping", r.noOne, func() int64 { must[wire.Pong](t, r.actor(), wire.ActionPing, nil); return 0 })
+}
+
+func (r *ruler) ack(delivered, read *int64) int64 {
+	must[wire.Acked](r.t, r.actor(), wire.ActionAck, wire.Ack{ConversationID: r.id, DeliveredSeq: delivered, ReadSeq: read})
+	return 0
+}
+
+// group measures what there is in groups alone.
+func (r *ruler) group() {
+	t := r.t
+	second, last := r.members[1].user, r.members[len(r.members)-1].user
+	r.measure("setTitle", r.everyone, func() int64 {
+		return must[wire.Sent](t, r.actor(), wire.ActionSetTitle, wire.SetTitle{ConversationID: r.id, Title: newID(), ClientMsgID: newID()}).Seq
+	})
+	r.measure("setRole", r.everyone, func() int64 {
+		return must[wire.Sent](t, r.actor(), wire.ActionSetRole, wire.SetRole{ConversationID: r.id, UserID: second, Role: chat.Admin, ClientMsgID: newID()}).Seq
+	})
+	r.measure("removeMembers, 1", r.everyone, func() int64 { return removeMembers(t, r.actor(), r.id, last).Seq })
+	r.measure("addMembers, 1", r.everyone, func() int64 { return addMembers(t, r.actor(), r.id, last).Seq })
+	r.measure("leave, of the owner", r.everyone, func() int64 {
+		return must[wire.Sent](t, r.actor(), wire.ActionLeave, wire.ChangeGroup{ConversationID: r.id, ClientMsgID: newID()}).Seq
+	})
+	r.measure("dissolve", r.others, func() int64 {
+		return must[wire.Sent](t, r.members[1].device, wire.ActionDissolve, wire.ChangeGroup{ConversationID: r.id, ClientMsgID: newID()}).Seq
+	})
+}
+
+// newRuler makes a conversation of n users who are online.
+func newRuler(t *testing.T, m *meter, s stack, n int) *ruler {
+	t.Helper()
+	r := &ruler{t: t, meter: m, members: listenAll(t, s, users("user", n)...), costs: map[string]cost{}}
+	names := make([]string, n)
+	for i, l := range r.members {
+		names[i] = l.user
+	}
+	if n == 2 {
+		r.id = chat.SingleID(names[0], names[1])
+		r.measure("send, the first", r.everyone, func() int64 {
+			sent, err := r.actor().send(t.Context(), wire.Send{To: names[1], Text: costText})
+			require.NoError(t, err)
+			return sent.Seq
+		})
+		return r
+	}
+	at := min(n, chat.MaxRosterChange-1)
+	whole := r.members
+	r.members = whole[:at]
+	r.measure(fmt.Sprintf("createGroup of %d", at), r.everyone, func() int64 {
+		r.id = createGroup(t, r.actor(), "", names[1:at]...)
+		return 1
+	})
+	for at < n {
+		page := min(chat.MaxRosterChange, n-at)
+		r.members = whole[:at+page]
+		r.measure(fmt.Sprintf("addMembers, %d", page), r.everyone, func() int64 { return addMembers(t, r.actor(), r.id, names[at:at+page]...).Seq })
+		at += page
+	}
+	return r
+}
+
+func TestCost_OfEachAction(t *testing.T) {
+	t.Parallel()
+	m := startMeter(t)
+	c := startCloud(t, "-dynamodb-endpoint", m.url)
+	rulers := map[int]*ruler{}
+	for _, n := range []int{2, 20, 200} {
+		r := newRuler(t, m, c.stack, n)
+		r.common()
+		if n > 2 {
+			r.group()
+		} else {
+			r.alone()
+		}
+		rulers[n] = r
+	}
+
+	pair, few, many := rulers[2].costs, rulers[20].costs, rulers[200].costs
+	send := pair["send"]
+	require.Equal(t, 1, send.request.calls, "one transaction, and nothing is read")
+	require.LessOrEqual(t, send.request.wru, 7.0, "a text of two people")
+	require.LessOrEqual(t, send.fanout.wru, 2.0, "the sync heads, one unit per member")
+	require.LessOrEqual(t, few["send"].fanout.wru, 20.0)
+	require.Zero(t, many["send"].fanout.wru, "no one's sync head is raised by a large group")
+	for _, r := range rulers {
+		for action, c := range r.costs {
+			require.Zero(t, c.request.plus(c.fanout).cancelled, "%s in a conversation of %d", action, len(r.members))
+		}
+	}
+	for action, c := range many {
+		require.LessOrEqual(t, c.fanout.lookups, 3, "%s: BatchGetItem and Query of the roster and the connections of 200", action)
+	}
+	require.Equal(t, 2, many["send"].fanout.lookups, "the roster is known")
+	require.Equal(t, 3, many["addMembers, 1"].fanout.lookups, "the roster is new")
+
+	table := costTable(rulers[2], rulers[20], rulers[200])
+	t.Log("\n" + table)
+	if *costsFile != "" {
+		require.NoError(t, os.WriteFile(*costsFile, []byte(table), 0o600))
+	}
+}
+
+func costTable(rulers ...*ruler) string {
+	var b strings.Builder
+	b.WriteString("| action | members | calls | WRU | RRU | fan-out calls | WRU | RRU | frames | $ per million |\n" +
+		"|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, r := range rulers {
+		for _, action := range r.order {
+			c := r.costs[action]
+			fmt.Fprintf(&b, "| %s | %d | %d | %g | %g | %s | %g | %.2f |\n", action, c.members,
+				c.request.calls, c.request.wru, c.request.rru, fanoutCells(c), c.frames, c.dollarsPerMillion())
+		}
+	}
+	return b.String()
+}
+
+func fanoutCells(c cost) string {
+	if c.fanout == (usage{}) {
+		return "– | – | –"
+	}
+	return fmt.Sprintf("%d | %g | %g", c.fanout.calls, c.fanout.wru, c.fanout.rru)
+}

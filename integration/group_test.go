@@ -1,0 +1,632 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// createGroup makes a group of the device's user and others.
+func createGroup(tb testing.TB, d *device, v chat.Visibility, others ...string) string {
+	tb.Helper()
+	if others == nil {
+		others = []string{}
+	}
+	return must[wire.Created](tb, d, wire.ActionCreateGroup, wire.CreateGroup{
+		Title: "a group", Members: others, ClientMsgID: newID(), Visibility: v,
+	}).ConversationID
+}
+
+func addMembers(tb testing.TB, d *device, conversationID string, users ...string) wire.Sent {
+	tb.Helper()
+	return must[wire.Sent](tb, d, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: conversationID, Members: users, ClientMsgID: newID()})
+}
+
+func removeMembers(tb testing.TB, d *device, conversationID string, users ...string) wire.Sent {
+	tb.Helper()
+	return must[wire.Sent](tb, d, wire.ActionRemoveMembers, wire.ChangeMembers{ConversationID: conversationID, Members: users, ClientMsgID: newID()})
+}
+
+func say(tb testing.TB, d *device, conversationID, text string) wire.Sent {
+	tb.Helper()
+	sent, err := d.send(tb.Context(), wire.Send{ConversationID: conversationID, Text: text})
+	require.NoError(tb, err)
+	return sent
+}
+
+// users makes up n users.
+func users(name string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = newUser(name + strconv.Itoa(i))
+	}
+	return all
+}
+
+// A group's whole life, as its members are pushed it.
+func TestTheLifeOfAGroup(t *testing.T) {
+	t.Parallel()
+	alice, bob, carol, dave := newUser("alice"), newUser("bob"), newUser("carol"), newUser("dave")
+	all := listenAll(t, shared, alice, bob, carol, dave)
+	a, b, c, d := all[0], all[1], all[2], all[3]
+
+	request := wire.CreateGroup{Title: "Wanderung 🥾", Members: []string{bob, carol}, ClientMsgID: newID()}
+	made := must[wire.Created](t, a.device, wire.ActionCreateGroup, request)
+	id := made.ConversationID
+	require.True(t, strings.HasPrefix(id, "group:"), id)
+	require.Equal(t, wire.Created{Conversation: wire.Conversation{
+		ConversationID: id, Kind: chat.Group, Title: "Wanderung 🥾", State: chat.Active, Owner: alice, Visibility: chat.VisibleAll,
+		MemberCount: 3, LastSeq: 1, ReadSeq: 1, DeliveredSeq: 1, UpdatedAt: made.UpdatedAt,
+		LastMessage: &wire.MessagePreview{Seq: 1, SenderID: alice, MessageType: chat.TypeEvent, Status: chat.Normal, ServerTime: made.UpdatedAt},
+	}}, made)
+	again := must[wire.Created](t, a.device, wire.ActionCreateGroup, request)
+	require.True(t, again.Duplicate)
+	require.Equal(t, id, again.ConversationID, "a retry makes no second group")
+	request.Title = "another"
+	requireRefused(t, a.device, wire.ActionCreateGroup, request, chat.IdempotencyConflict, "clientMsgId")
+
+	var want []chat.Event
+	step := func(sent wire.Sent, e chat.Event) {
+		t.Helper()
+		want = append(want, e)
+		require.Equal(t, wire.Sent{ConversationID: id, Seq: int64(len(want)), MessageID: sent.MessageID, ServerTime: sent.ServerTime}, sent)
+	}
+	change := func(by *listener, action string, fields any) wire.Sent {
+		t.Helper()
+		first := must[wire.Sent](t, by.device, action, fields)
+		repeated := must[wire.Sent](t, by.device, action, fields)
+		require.True(t, repeated.Duplicate)
+		repeated.Duplicate = false
+		require.Equal(t, first, repeated, "a retry of %s", action)
+		return first
+	}
+	want = append(want, chat.Event{Kind: chat.EventMembers, Added: []string{alice, bob, carol}, Owner: alice, Title: "Wanderung 🥾"})
+	step(change(a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: chat.Admin, ClientMsgID: newID()}),
+		chat.Event{Kind: chat.EventMembers, Member: bob, Role: chat.Admin})
+	step(change(b, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, Title: "Sonntag", ClientMsgID: newID()}),
+		chat.Event{Kind: chat.EventTitle, Title: "Sonntag"})
+	step(change(b, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: id, Members: []string{dave}, ClientMsgID: newID()}),
+		chat.Event{Kind: chat.EventMembers, Added: []string{dave}})
+	step(change(b, wire.ActionRemoveMembers, wire.ChangeMembers{ConversationID: id, Members: []string{carol}, ClientMsgID: newID()}),
+		chat.Event{Kind: chat.EventMembers, Removed: []string{carol}})
+	step(change(a, wire.ActionLeave, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}),
+		chat.Event{Kind: chat.EventMembers, Removed: []string{alice}, Owner: bob})
+
+	roster, _ := rosterOf(t, b.device, id)
+	require.Equal(t, map[string]chat.Role{bob: chat.Owner, dave: chat.Plain}, byUser(roster))
+	for _, l := range []*listener{a, c} {
+		requireRefused(t, l.device, wire.ActionMembers, wire.Members{ConversationID: id}, chat.Forbidden, "")
+	}
+	step(change(b, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}), chat.Event{Kind: chat.EventDissolve})
+	requireRefused(t, d.device, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "anyone?"}, chat.Dissolved, "")
+	requireRefused(t, b.device, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: id, Members: []string{carol}, ClientMsgID: newID()}, chat.Dissolved, "")
+
+	for l, through := range map[*listener]int64{a: 6, b: 7, c: 5, d: 7} {
+		_, err := l.awaitEntry(t.Context(), id, through)
+		require.NoError(t, err)
+		pushed := map[int64]chat.Event{}
+		for _, m := range l.entries(id) {
+			require.Equal(t, chat.TypeEvent, m.MessageType)
+			pushed[m.Seq] = *m.Event
+		}
+		// A push may be lost, above all that of what was before a change of the roster
+		// to those whom it concerns; but not that of the change.
+		for seq, e := range pushed {
+			require.LessOrEqual(t, seq, through, "pushed to %s, who was gone", l.user)
+			require.Equal(t, want[seq-1], e)
+		}
+		require.NoError(t, l.sync(t.Context(), id))
+		requireDense(t, l.messages(id), int(through))
+		line, ok := lineOf(t, l.device, id)
+		require.True(t, ok)
+		require.Equal(t, through, line.LastSeq)
+		require.Equal(t, "Sonntag", line.Title)
+	}
+}
+
+// The last one to leave ends the group.
+func TestTheLastMemberLeaves(t *testing.T) {
+	t.Parallel()
+	alice := newUser("alice")
+	a := mustConnect(t, shared, alice, "phone")
+	id := createGroup(t, a, "")
+	must[wire.Sent](t, a, wire.ActionLeave, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()})
+	line, ok := lineOf(t, a, id)
+	require.True(t, ok)
+	require.Equal(t, int64(2), line.LeftSeq)
+	require.Zero(t, line.MemberCount)
+	requireRefused(t, a, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "?"}, chat.NotFound, "conversationId")
+}
+
+func TestGroupRequestsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	alice, bob, carol, dave := newUser("alice"), newUser("bob"), newUser("carol"), newUser("dave")
+	a, b := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone")
+	id := createGroup(t, a, "", bob, carol)
+	single := exchangeMessages(t, a, b, 1)
+	long := strings.Repeat("x", 129)
+	create := func(title string, v chat.Visibility, members ...string) wire.CreateGroup {
+		return wire.CreateGroup{Title: title, Members: members, ClientMsgID: newID(), Visibility: v}
+	}
+	members := func(users ...string) wire.ChangeMembers {
+		return wire.ChangeMembers{ConversationID: id, Members: users, ClientMsgID: newID()}
+	}
+	for name, tt := range map[string]struct {
+		by      *device
+		action  string
+		request any
+		code    chat.Code
+		field   string
+	}{
+		"create without title":        {a, wire.ActionCreateGroup, create("", "", bob), chat.BadRequest, "title"},
+		"create with a blank title":   {a, wire.ActionCreateGroup, create(" \u00a0", "", bob), chat.BadRequest, "title"},
+		"create with a title of 101":  {a, wire.ActionCreateGroup, create(strings.Repeat("界", 101), "", bob), chat.TooLarge, "title"},
+		"create with a line break":    {a, wire.ActionCreateGroup, create("a\nb", "", bob), chat.BadRequest, "title"},
+		"create with oneself":         {a, wire.ActionCreateGroup, create("T", "", bob, alice), chat.BadRequest, "members"},
+		"create with someone twice":   {a, wire.ActionCreateGroup, create("T", "", bob, carol, bob), chat.BadRequest, "members"},
+		"create with no one's id":     {a, wire.ActionCreateGroup, create("T", "", bob, ""), chat.BadRequest, "members"},
+		"create with too long an id":  {a, wire.ActionCreateGroup, create("T", "", long), chat.BadRequest, "members"},
+		"create with a control char":  {a, wire.ActionCreateGroup, create("T", "", "b\u0085b"), chat.BadRequest, "members"},
+		"create for half of them":     {a, wire.ActionCreateGroup, create("T", "some", bob), chat.BadRequest, "visibility"},
+		"create with 101":             {a, wire.ActionCreateGroup, create("T", "", users("u", 101)...), chat.Limit, "members"},
+		"create without members":      {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", ClientMsgID: newID()}, chat.BadRequest, "members"},
+		"create without clientMsgId":  {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", Members: []string{bob}}, chat.BadRequest, "clientMsgId"},
+		"add 101":                     {a, wire.ActionAddMembers, members(users("u", 101)...), chat.Limit, "members"},
+		"add no one":                  {a, wire.ActionAddMembers, members(), chat.BadRequest, "members"},
+		"add someone twice":           {a, wire.ActionAddMembers, members(dave, dave), chat.BadRequest, "members"},
+		"add oneself":                 {a, wire.ActionAddMembers, members(dave, alice), chat.BadRequest, "members"},
+		"add a member":                {a, wire.ActionAddMembers, members(dave, bob), chat.BadRequest, "members"},
+		"add an odd id":               {a, wire.ActionAddMembers, members("a\tb"), chat.BadRequest, "members"},
+		"add as a plain member":       {b, wire.ActionAddMembers, members(dave), chat.Forbidden, ""},
+		"remove a stranger":           {a, wire.ActionRemoveMembers, members(bob, dave), chat.BadRequest, "members"},
+		"remove oneself":              {a, wire.ActionRemoveMembers, members(alice), chat.BadRequest, "members"},
+		"remove someone twice":        {a, wire.ActionRemoveMembers, members(bob, bob), chat.BadRequest, "members"},
+		"remove 101":                  {a, wire.ActionRemoveMembers, members(users("u", 101)...), chat.Limit, "members"},
+		"remove as a plain member":    {b, wire.ActionRemoveMembers, members(carol), chat.Forbidden, ""},
+		"rename to nothing":           {a, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, ClientMsgID: newID()}, chat.BadRequest, "title"},
+		"rename as a plain member":    {b, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, Title: "T", ClientMsgID: newID()}, chat.Forbidden, ""},
+		"promote as a plain member":   {b, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: carol, Role: chat.Admin, ClientMsgID: newID()}, chat.Forbidden, ""},
+		"promote to king":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: "king", ClientMsgID: newID()}, chat.BadRequest, "role"},
+		"promote oneself":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: alice, Role: chat.Admin, ClientMsgID: newID()}, chat.BadRequest, "userId"},
+		"promote no one":              {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, Role: chat.Admin, ClientMsgID: newID()}, chat.BadRequest, "userId"},
+		"dissolve as a plain member":  {b, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}, chat.Forbidden, ""},
+		"dissolve with no id":         {a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id}, chat.BadRequest, "clientMsgId"},
+		"leave a single conversation": {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: single, ClientMsgID: newID()}, chat.Forbidden, "conversationId"},
+		"add to a single one":         {a, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: single, Members: []string{carol}, ClientMsgID: newID()}, chat.Forbidden, "conversationId"},
+		"leave no kind":               {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: "room:1", ClientMsgID: newID()}, chat.BadRequest, "conversationId"},
+	} {
+		e := requireRefused(t, tt.by, tt.action, tt.request, tt.code, tt.field)
+		require.NotEmpty(t, e.Message, name)
+		require.False(t, e.Retryable, name)
+		if tt.code == chat.Limit {
+			require.Greater(t, e.Details["max"], 40.0, "%s: how many are possible", name)
+		}
+	}
+	require.NoError(t, a.sync(t.Context(), id))
+	requireDense(t, a.messages(id), 1)
+	roster, _ := rosterOf(t, a, id)
+	require.Equal(t, map[string]chat.Role{alice: chat.Owner, bob: chat.Plain, carol: chat.Plain}, byUser(roster))
+}
+
+// A userId is whatever the login service says, if only it has no control
+// characters.
+func TestOddUserIDs(t *testing.T) {
+	t.Parallel()
+	suffix := newUser("")
+	odd := []string{
+		"auth0|5f7c" + suffix, "a b" + suffix, "#" + suffix, "single:" + suffix, `"\/` + suffix, "<&>" + suffix, "用户👋" + suffix,
+		suffix + strings.Repeat("é", (chat.MaxUserIDBytes-len(suffix))/2),
+	}
+	a := listen(t, shared, odd[0], "phone")
+	others := listenAll(t, shared, odd[1:]...)
+	id := createGroup(t, a.device, "", odd[1:]...)
+	for i, l := range others {
+		sent := say(t, l.device, id, "I am "+l.user)
+		require.Equal(t, int64(i+2), sent.Seq)
+		must[wire.Acked](t, l.device, wire.ActionAck, wire.Ack{ConversationID: id, ReadSeq: &sent.Seq})
+		require.NoError(t, a.awaitReceipt(t.Context(), id, l.user, sent.Seq, sent.Seq))
+	}
+	for _, l := range append(others, a) {
+		m, err := l.awaitEntry(t.Context(), id, int64(len(odd)))
+		require.NoError(t, err)
+		require.Equal(t, odd[len(odd)-1], m.SenderID)
+	}
+	roster, _ := rosterOf(t, a.device, id)
+	require.ElementsMatch(t, odd, slices.Collect(maps.Keys(byUser(roster))))
+}
+
+// A removal and the sends of the one removed are in one order: what is acked is
+// before the removal.
+func TestG9_ARemovalRacing200Sends(t *testing.T) {
+	t.Parallel()
+	const sends, devices = 200, 4
+	alice, bob, carol := newUser("alice"), newUser("bob"), newUser("carol")
+	a, c := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, carol, "phone")
+	id := createGroup(t, a, "", bob, carol)
+	var started atomic.Int64
+	halfway := make(chan struct{})
+	acked := make([][]int64, devices)
+	var racing errgroup.Group
+	for i := range devices {
+		d := mustConnect(t, shared, bob, strconv.Itoa(i))
+		racing.Go(func() error {
+			for n := range sends / devices {
+				if started.Add(1) == sends/2 {
+					close(halfway)
+				}
+				sent, err := d.send(t.Context(), wire.Send{ConversationID: id, Text: text(i, n)})
+				if err == nil {
+					acked[i] = append(acked[i], sent.Seq)
+				} else if codeOf(err) != chat.NotFound {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	racing.Go(func() error {
+		for n := range sends / devices {
+			if _, err := c.send(t.Context(), wire.Send{ConversationID: id, Text: text(99, n)}); err != nil {
+				return fmt.Errorf("who is not removed is not disturbed: %w", err)
+			}
+		}
+		return nil
+	})
+	<-halfway
+	removal := removeMembers(t, a, id, bob)
+	b := mustConnect(t, shared, bob, "another") // of 5 devices
+	requireRefused(t, b, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "late"}, chat.NotFound, "conversationId")
+	require.NoError(t, racing.Wait())
+
+	require.NoError(t, a.sync(t.Context(), id))
+	ledger := a.messages(id)
+	requireDense(t, ledger, len(ledger))
+	var committed []int64
+	for _, m := range ledger {
+		if m.SenderID == bob {
+			committed = append(committed, m.Seq)
+			require.Less(t, m.Seq, removal.Seq)
+		}
+	}
+	require.ElementsMatch(t, committed, slices.Concat(acked...), "acked is committed, refused is not")
+	require.NotEmpty(t, committed)
+	require.Less(t, len(committed), sends)
+
+	require.NoError(t, b.sync(t.Context(), id))
+	requireDense(t, b.messages(id), int(removal.Seq))
+	requireRefused(t, b, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "later"}, chat.NotFound, "conversationId")
+}
+
+// Of two admins who change the same membership at the same time, each finds it as
+// the ledger says.
+func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
+	t.Parallel()
+	const rounds = 25
+	alice, bob, carol := newUser("alice"), newUser("bob"), newUser("carol")
+	a, b := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone")
+	c := mustConnect(t, shared, carol, "phone")
+	id := createGroup(t, a, chat.VisibleSinceJoin, bob)
+	must[wire.Sent](t, a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: chat.Admin, ClientMsgID: newID()})
+	var admins errgroup.Group
+	var done [2]int
+	for i, d := range []*device{a, b} {
+		admins.Go(func() error {
+			for n := range rounds {
+				action := wire.ActionAddMembers
+				if n%2 == 1 {
+					action = wire.ActionRemoveMembers
+				}
+				_, err := try[wire.Sent](t.Context(), d, action, wire.ChangeMembers{ConversationID: id, Members: []string{carol}, ClientMsgID: newID()})
+				switch {
+				case err == nil:
+					done[i]++
+				case codeOf(err) != chat.BadRequest: // a member already, or none
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, admins.Wait())
+	require.NoError(t, a.sync(t.Context(), id))
+	ledger := a.messages(id)
+	require.Len(t, ledger, 2+done[0]+done[1])
+	var windows [][2]int64 // of carol's memberships
+	for _, m := range ledger[2:] {
+		if len(windows) > 0 && windows[len(windows)-1][1] == 0 {
+			require.Equal(t, []string{carol}, m.Event.Removed, "seq %d", m.Seq)
+			windows[len(windows)-1][1] = m.Seq
+		} else {
+			require.Equal(t, []string{carol}, m.Event.Added, "seq %d", m.Seq)
+			windows = append(windows, [2]int64{m.Seq, 0})
+		}
+	}
+	inside := windows[len(windows)-1][1] == 0
+	want := map[string]chat.Role{alice: chat.Owner, bob: chat.Admin}
+	if inside {
+		want[carol] = chat.Plain
+		windows[len(windows)-1][1] = int64(len(ledger))
+	}
+	roster, _ := rosterOf(t, a, id)
+	require.Equal(t, want, byUser(roster))
+	line, ok := lineOf(t, a, id)
+	require.True(t, ok)
+	require.Equal(t, len(want), line.MemberCount)
+
+	var visible []int64
+	for _, w := range windows {
+		for seq := w[0]; seq <= w[1]; seq++ {
+			visible = append(visible, seq)
+		}
+	}
+	require.NoError(t, c.sync(t.Context(), id))
+	require.Equal(t, visible, seqsOf(c.messages(id)), "carol sees each time of membership and nothing between")
+}
+
+func seqsOf(messages []chat.Message) []int64 {
+	seqs := make([]int64, len(messages))
+	for i, m := range messages {
+		seqs[i] = m.Seq
+	}
+	return seqs
+}
+
+// What a member may read: by the visibility from the start or from the joining
+// on, up to a removal, and once more from a second joining on.
+func TestG9_Visibility(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[chat.Visibility][]int64{
+		chat.VisibleAll:       {1, 2, 3, 4, 5, 8, 9},
+		chat.VisibleSinceJoin: {3, 4, 5, 8, 9},
+	} {
+		t.Run(string(v), func(t *testing.T) {
+			t.Parallel()
+			alice, bob := newUser("alice"), newUser("bob")
+			a, b := mustConnect(t, shared, alice, "phone"), listen(t, shared, bob, "phone")
+			id := createGroup(t, a, v) // 1
+			say(t, a, id, "before")    // 2
+			addMembers(t, a, id, bob)  // 3
+			_, err := b.awaitEntry(t.Context(), id, 3)
+			require.NoError(t, err)
+			say(t, a, id, "while")       // 4
+			removeMembers(t, a, id, bob) // 5
+			say(t, a, id, "away")        // 6
+
+			first := mustConnect(t, shared, bob, "laptop")
+			require.NoError(t, first.sync(t.Context(), id))
+			require.Equal(t, want[:len(want)-2], seqsOf(first.messages(id)))
+			line, ok := lineOf(t, first, id)
+			require.True(t, ok)
+			require.Equal(t, [2]int64{5, 5}, [2]int64{line.LastSeq, line.LeftSeq}, "one who left learns nothing of what came after")
+			require.Equal(t, int64(5), line.LastMessage.Seq)
+
+			say(t, a, id, "away")     // 7
+			addMembers(t, a, id, bob) // 8
+			say(t, a, id, "again")    // 9
+			_, err = b.awaitEntry(t.Context(), id, 9)
+			require.NoError(t, err)
+			for _, m := range b.entries(id) {
+				require.NotEqual(t, "away", m.Text, "pushed to one who was no member")
+			}
+			require.NoError(t, first.sync(t.Context(), id))
+			require.Equal(t, want, seqsOf(first.messages(id)), "by sync, the middle stays hidden")
+			var got []int64
+			for before := (*int64)(nil); ; {
+				two := 2
+				page := must[wire.HistoryPage](t, first, wire.ActionHistory, wire.History{ConversationID: id, BeforeSeq: before, Limit: &two})
+				got = append(seqsOf(page.Messages), got...)
+				if before = &page.NextBeforeSeq; !page.HasMore {
+					break
+				}
+			}
+			require.Equal(t, want, got, "by history too")
+		})
+	}
+}
+
+// What a stranger gets is the same whether the conversation exists or not, and
+// whatever has become of it.
+func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
+	t.Parallel()
+	alice, bob, mallory := newUser("alice"), newUser("bob"), newUser("mallory")
+	a, b := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone")
+	m := mustConnect(t, shared, mallory, "phone")
+	single := exchangeMessages(t, a, b, 1)
+	group, dissolved, left := createGroup(t, a, "", bob), createGroup(t, a, "", bob), createGroup(t, a, "", bob)
+	must[wire.Sent](t, a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: dissolved, ClientMsgID: newID()})
+	removeMembers(t, a, left, bob)
+	for _, id := range []string{single, group, dissolved, left} {
+		require.NoError(t, a.sync(t.Context(), id))
+	}
+	target := func(id string) (seq int64, messageID string) {
+		if messages := a.messages(id); len(messages) > 0 {
+			return messages[0].Seq, messages[0].MessageID
+		}
+		return 1, "01KB6Z2Q8D8C6E2JY5R3T9V0WX"
+	}
+	zero, one := int64(0), int64(1)
+	requests := map[string]func(id string) any{
+		wire.ActionSend: func(id string) any {
+			return wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "let me in"}
+		},
+		wire.ActionSync:    func(id string) any { return wire.Sync{ConversationID: id, AfterSeq: &zero} },
+		wire.ActionHistory: func(id string) any { return wire.History{ConversationID: id} },
+		wire.ActionAck:     func(id string) any { return wire.Ack{ConversationID: id, DeliveredSeq: &one, ReadSeq: &one} },
+		wire.ActionClear:   func(id string) any { return wire.Clear{ConversationID: id, ThroughSeq: &one} },
+		wire.ActionRecall: func(id string) any {
+			seq, messageID := target(id)
+			return wire.Recall{ConversationID: id, Seq: seq, MessageID: messageID, ClientMsgID: newID()}
+		},
+		wire.ActionEdit: func(id string) any {
+			seq, messageID := target(id)
+			return wire.Edit{ConversationID: id, Seq: seq, MessageID: messageID, Version: 1, Text: "mine", ClientMsgID: newID()}
+		},
+		wire.ActionAddMembers: func(id string) any {
+			return wire.ChangeMembers{ConversationID: id, Members: []string{mallory}, ClientMsgID: newID()}
+		},
+		wire.ActionRemoveMembers: func(id string) any {
+			return wire.ChangeMembers{ConversationID: id, Members: []string{alice}, ClientMsgID: newID()}
+		},
+		wire.ActionLeave:    func(id string) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
+		wire.ActionDissolve: func(id string) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
+		wire.ActionSetRole: func(id string) any {
+			return wire.SetRole{ConversationID: id, UserID: alice, Role: chat.Admin, ClientMsgID: newID()}
+		},
+		wire.ActionSetTitle: func(id string) any {
+			return wire.SetTitle{ConversationID: id, Title: "mine", ClientMsgID: newID()}
+		},
+		wire.ActionMembers:  func(id string) any { return wire.Members{ConversationID: id} },
+		wire.ActionReceipts: func(id string) any { return wire.Receipts{ConversationID: id, Seq: 1} },
+	}
+	frame := func(action, id string) answer {
+		got, err := m.ask(t.Context(), action, requests[action](id))
+		require.NoError(t, err)
+		got.ID = ""
+		return got
+	}
+	existing := map[string]string{"a single one": single, "a group": group, "a dissolved one": dissolved, "one that others left": left}
+	for action := range requests {
+		want := frame(action, "group:01KB6Z2Q8D8C6E2JY5R3T9V0WX")
+		require.Equal(t, chat.NotFound, want.Error.Code, action)
+		require.Equal(t, want, frame(action, "single:0123456789abcdef0123456789abcdef"), action)
+		require.Equal(t, want, frame(action, "system:no-such"), action)
+		for name, id := range existing {
+			require.Equal(t, want, frame(action, id), "%s of %s", action, name)
+		}
+	}
+
+	// One who was a member keeps what was, and writes no more than a stranger.
+	want := frame(wire.ActionSend, "group:01KB6Z2Q8D8C6E2JY5R3T9V0WX").Error
+	for _, action := range []string{
+		wire.ActionSend, wire.ActionRecall, wire.ActionEdit, wire.ActionAddMembers, wire.ActionRemoveMembers,
+		wire.ActionLeave, wire.ActionDissolve, wire.ActionSetRole, wire.ActionSetTitle,
+	} {
+		got, err := b.ask(t.Context(), action, requests[action](left))
+		require.NoError(t, err)
+		require.Equal(t, want, got.Error, action)
+	}
+	must[wire.Synced](t, b, wire.ActionSync, requests[wire.ActionSync](left))
+	must[wire.HistoryPage](t, b, wire.ActionHistory, requests[wire.ActionHistory](left))
+	must[wire.Acked](t, b, wire.ActionAck, requests[wire.ActionAck](left))
+	must[wire.Cleared](t, b, wire.ActionClear, requests[wire.ActionClear](left))
+
+	// Members of a dissolved group are told so, and go on reading.
+	for _, action := range []string{wire.ActionSend, wire.ActionLeave, wire.ActionRecall} {
+		requireRefused(t, b, action, requests[action](dissolved), chat.Dissolved, "")
+	}
+	must[wire.Synced](t, b, wire.ActionSync, requests[wire.ActionSync](dissolved))
+
+	line, ok := lineOf(t, m, single)
+	require.False(t, ok, "%+v", line)
+	require.Empty(t, m.messages(group))
+}
+
+// A group outgrows two lines: above 20 members its messages are not noted in sync
+// heads any more, and above 200 they are not pushed whole.
+func TestALargeGroup(t *testing.T) {
+	t.Parallel()
+	alice := newUser("alice")
+	others := users("m", chat.SmallGroupMax)
+	a := listen(t, shared, alice, "phone")
+	first, last := listen(t, shared, others[0], "phone"), listen(t, shared, others[len(others)-1], "phone")
+	id := createGroup(t, a.device, "", others[:19]...)
+	_, err := first.awaitEntry(t.Context(), id, 1)
+	require.NoError(t, err)
+	small := changesSince(t, first.device, 0)
+	require.Empty(t, small.Heads, "20 members are few")
+	require.Equal(t, []string{id}, idsOf(small.Conversations))
+
+	seq := int64(1)
+	grow := func(users []string) {
+		for page := range slices.Chunk(users, chat.MaxRosterChange) {
+			seq = addMembers(t, a.device, id, page...).Seq
+		}
+	}
+	grow(others[19:59]) // 60 members
+	_, err = first.awaitEntry(t.Context(), id, seq)
+	require.NoError(t, err, "messages are pushed whole")
+	large := changesSince(t, first.device, small.SyncCursor)
+	require.Equal(t, []wire.Head{{ConversationID: id, CommittedMaxSeq: seq}}, large.Heads, "it is listed as large, with its head")
+	seq = say(t, a.device, id, "hello, 60").Seq
+	_, err = first.awaitEntry(t.Context(), id, seq)
+	require.NoError(t, err)
+	after := changesSince(t, first.device, large.SyncCursor)
+	require.Empty(t, after.Conversations, "its messages raise no sync head")
+	require.Equal(t, large.SyncCursor, after.SyncCursor)
+	require.Equal(t, []wire.Head{{ConversationID: id, CommittedMaxSeq: seq}}, after.Heads)
+
+	early := seq
+	for i, l := range []*listener{a, first} {
+		at := early - int64(i)
+		acked := must[wire.Acked](t, l.device, wire.ActionAck, wire.Ack{ConversationID: id, ReadSeq: &at})
+		require.Equal(t, wire.Acked{DeliveredSeq: at, ReadSeq: at}, acked)
+	}
+	require.Equal(t, wire.ReceiptsPage{Delivered: []string{alice}, Read: []string{alice}}, receiptsOf(t, first.device, id, early))
+
+	grow(others[59:]) // 201 members
+	require.NoError(t, first.awaitNotified(t.Context(), id, seq))
+	require.NoError(t, last.awaitNotified(t.Context(), id, seq))
+	whole := len(first.entries(id))
+	seq = say(t, a.device, id, "hello, 201").Seq
+	for _, l := range []*listener{a, first, last} {
+		require.NoError(t, l.awaitNotified(t.Context(), id, seq))
+		require.NoError(t, l.sync(t.Context(), id))
+		requireDense(t, l.messages(id), int(seq))
+	}
+	require.Len(t, first.entries(id), whole, "what is notified of is not pushed whole")
+	require.Equal(t, []wire.Head{{ConversationID: id, CommittedMaxSeq: seq}}, changesSince(t, last.device, 0).Heads)
+	roster, pages := rosterOf(t, last.device, id)
+	require.Len(t, roster, chat.SmallGroupMax+1)
+	require.Equal(t, 3, pages)
+	require.Equal(t, []string{alice}, receiptsOf(t, last.device, id, early).Read, "who came later has not read it")
+	require.Empty(t, receiptsOf(t, last.device, id, seq).Read)
+	require.Empty(t, first.pushes(wire.TypeReceipt), "of large groups one asks for receipts")
+
+	for page := range slices.Chunk(others[19:], chat.MaxRosterChange) { // 20 members again
+		seq = removeMembers(t, a.device, id, page...).Seq
+	}
+	_, err = first.awaitEntry(t.Context(), id, seq)
+	require.NoError(t, err)
+	again := changesSince(t, first.device, after.SyncCursor)
+	require.Empty(t, again.Heads)
+	require.Equal(t, []string{id}, idsOf(again.Conversations))
+	require.Equal(t, seq, again.Conversations[0].LastSeq)
+	gone := changesSince(t, last.device, 0)
+	require.Empty(t, gone.Heads, "one who was removed hears of it no more")
+	require.Equal(t, []string{id}, idsOf(gone.Conversations))
+	require.LessOrEqual(t, gone.Conversations[0].LastSeq, seq)
+	require.Positive(t, gone.Conversations[0].LeftSeq)
+}
+
+// receiptsOf reads all pages of receipts.
+func receiptsOf(tb testing.TB, d *device, conversationID string, seq int64) wire.ReceiptsPage {
+	tb.Helper()
+	var all wire.ReceiptsPage
+	for cursor := ""; ; {
+		page := must[wire.ReceiptsPage](tb, d, wire.ActionReceipts, wire.Receipts{ConversationID: conversationID, Seq: seq, Cursor: cursor})
+		all.Delivered, all.Read = append(all.Delivered, page.Delivered...), append(all.Read, page.Read...)
+		if cursor = page.Cursor; cursor == "" {
+			return all
+		}
+	}
+}
+
+// concurrently runs f n times at the same time.
+func concurrently(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range n {
+		group.Go(func() error { return f(ctx, i) })
+	}
+	return group.Wait()
+}

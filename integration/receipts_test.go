@@ -1,0 +1,216 @@
+package integration_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+func ackRead(tb testing.TB, d *device, conversationID string, seq int64) wire.Acked {
+	tb.Helper()
+	return must[wire.Acked](tb, d, wire.ActionAck, wire.Ack{ConversationID: conversationID, ReadSeq: &seq})
+}
+
+func ackDelivered(tb testing.TB, d *device, conversationID string, seq int64) wire.Acked {
+	tb.Helper()
+	return must[wire.Acked](tb, d, wire.ActionAck, wire.Ack{ConversationID: conversationID, DeliveredSeq: &seq})
+}
+
+// Sixteen members ack everything in an order of their own, beyond the end too,
+// while messages come in. No answer and no receipt goes back or above the ledger.
+func TestG7_SixteenMembersAckInRandomOrder(t *testing.T) {
+	t.Parallel()
+	const members, messages, acks = 16, 30, 40
+	all := listenAll(t, shared, users("member", members)...)
+	others := make([]string, 0, members-1)
+	for _, l := range all[1:] {
+		others = append(others, l.user)
+	}
+	writer := mustConnect(t, shared, all[0].user, "writer")
+	id := createGroup(t, writer, "", others...)
+	for n := range messages / 2 {
+		say(t, writer, id, text(0, n))
+	}
+
+	require.NoError(t, concurrently(t.Context(), members+1, func(ctx context.Context, i int) error {
+		if i == members { // the rest of the messages
+			for n := range messages / 2 {
+				if _, err := writer.send(ctx, wire.Send{ConversationID: id, Text: text(1, n)}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		return ackAtRandom(ctx, t, all[i].device, id, acks, 1+messages)
+	}))
+	last := int64(1 + messages)
+	for _, l := range all {
+		final := ackRead(t, l.device, id, chat.MaxSeq)
+		require.Equal(t, wire.Acked{DeliveredSeq: last, ReadSeq: last}, final, "as far as the ledger, and no further")
+		require.Equal(t, final, ackRead(t, l.device, id, 1), "and never back")
+	}
+	receipts := receiptsOf(t, writer, id, last)
+	require.Len(t, receipts.Delivered, members)
+	require.Len(t, receipts.Read, members)
+
+	for _, l := range all {
+		for _, other := range all {
+			if other == l {
+				continue
+			}
+			require.NoError(t, l.await(t.Context(), "the last receipts of "+other.user, func() bool {
+				delivered, read := int64(0), int64(0)
+				for _, p := range l.pushesLocked(wire.TypeReceipt) {
+					if p.UserID == other.user {
+						delivered, read = max(delivered, p.DeliveredSeq), max(read, p.ReadSeq)
+					}
+				}
+				return delivered == last && read == last
+			}))
+		}
+		requireReceiptsRise(t, l, id, last)
+	}
+}
+
+// ackAtRandom acks n times, any seq up to last and some beyond, and checks that
+// the answers rise to what was asked for.
+func ackAtRandom(ctx context.Context, t *testing.T, d *device, id string, n int, last int64) error {
+	var before wire.Acked
+	for range n {
+		seq := 1 + rand.Int64N(last+5)
+		request := wire.Ack{ConversationID: id}
+		switch rand.IntN(3) {
+		case 0:
+			request.DeliveredSeq = &seq
+		case 1:
+			request.ReadSeq = &seq
+		default:
+			further := seq + rand.Int64N(3)
+			request.DeliveredSeq, request.ReadSeq = &further, &seq
+		}
+		now, err := try[wire.Acked](ctx, d, wire.ActionAck, request)
+		if err != nil {
+			return err
+		}
+		for what, went := range map[string][2]int64{"delivered": {before.DeliveredSeq, now.DeliveredSeq}, "read": {before.ReadSeq, now.ReadSeq}} {
+			if went[1] < went[0] || went[1] > last {
+				t.Errorf("%s went from %d to %d, of %d", what, went[0], went[1], last)
+			}
+		}
+		if now.ReadSeq > now.DeliveredSeq {
+			t.Errorf("%+v: what is read is delivered", now)
+		}
+		before = now
+	}
+	return nil
+}
+
+// requireReceiptsRise checks what a device heard of others, each of whom acked
+// from one socket, one ack after the other.
+func requireReceiptsRise(t *testing.T, l *listener, id string, last int64) {
+	t.Helper()
+	delivered, read := map[string]int64{}, map[string]int64{}
+	for _, p := range l.pushes(wire.TypeReceipt) {
+		require.Equal(t, id, p.ConversationID)
+		require.NotEqual(t, l.user, p.UserID, "of its own acks a device knows")
+		require.Positive(t, p.DeliveredSeq+p.ReadSeq)
+		for seq, of := range map[*int64]map[string]int64{&p.DeliveredSeq: delivered, &p.ReadSeq: read} {
+			if *seq != 0 {
+				require.Greater(t, *seq, of[p.UserID], "a receipt tells of what rose")
+				require.LessOrEqual(t, *seq, last)
+				of[p.UserID] = *seq
+			}
+		}
+	}
+}
+
+// Delivered is the first of a user's devices, read is the user's.
+func TestReceiptsOfAUserWithTwoDevices(t *testing.T) {
+	t.Parallel()
+	alice, bob := newUser("alice"), newUser("bob")
+	a := listen(t, shared, alice, "phone")
+	phone, laptop := listen(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
+	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "1"})
+	require.NoError(t, err)
+	id := sent.ConversationID
+	for n := 2; n <= 5; n++ {
+		say(t, a.device, id, strconv.Itoa(n))
+	}
+	_, err = laptop.awaitEntry(t.Context(), id, 5)
+	require.NoError(t, err)
+	cursor := changesSince(t, laptop.device, 0).SyncCursor
+	unread := func(l *listener) int64 {
+		line, ok := lineOf(t, l.device, id)
+		require.True(t, ok)
+		return line.Unread
+	}
+	require.Equal(t, int64(5), unread(laptop))
+
+	require.Equal(t, wire.Acked{DeliveredSeq: 4}, ackDelivered(t, phone.device, id, 4))
+	require.Equal(t, wire.Acked{DeliveredSeq: 4}, ackDelivered(t, laptop.device, id, 3))
+	require.Empty(t, changesSince(t, laptop.device, cursor).Conversations, "what is delivered changes nothing for the user")
+	require.Equal(t, wire.Acked{DeliveredSeq: 4, ReadSeq: 3}, ackRead(t, phone.device, id, 3))
+	for _, l := range []*listener{a, laptop} {
+		require.NoError(t, l.awaitReceipt(t.Context(), id, bob, 4, 0))
+		require.NoError(t, l.awaitReceipt(t.Context(), id, bob, 0, 3))
+		require.Len(t, l.pushes(wire.TypeReceipt), 2)
+	}
+	require.Empty(t, phone.pushes(wire.TypeReceipt))
+	changed := changesSince(t, laptop.device, cursor)
+	require.Len(t, changed.Conversations, 1, "what is read does")
+	require.Equal(t, int64(2), changed.Conversations[0].Unread)
+	require.Equal(t, int64(2), unread(phone))
+
+	require.Equal(t, wire.Acked{DeliveredSeq: 5, ReadSeq: 5}, ackRead(t, laptop.device, id, 5))
+	require.NoError(t, phone.awaitReceipt(t.Context(), id, bob, 5, 5))
+	require.Zero(t, unread(phone))
+	for seq, want := range map[int64][]string{1: {alice, bob}, 5: {bob}} {
+		require.ElementsMatch(t, want, receiptsOf(t, a.device, id, seq).Read, "seq %d; one has read what one began with", seq)
+	}
+	requireRefused(t, a.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 6}, chat.NotFound, "seq")
+}
+
+// One who was removed can still say what was read, and no one hears of it; nor
+// does such a one hear of others.
+func TestReceiptsOfAFormerMember(t *testing.T) {
+	t.Parallel()
+	alice, bob, carol := newUser("alice"), newUser("bob"), newUser("carol")
+	a, c := listen(t, shared, alice, "phone"), listen(t, shared, carol, "phone")
+	phone, laptop := listen(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
+	id := createGroup(t, a.device, "", bob, carol)
+	say(t, a.device, id, "hello")
+	require.Equal(t, int64(2), ackRead(t, c.device, id, 2).ReadSeq)
+	require.NoError(t, phone.awaitReceipt(t.Context(), id, carol, 2, 2))
+	require.Equal(t, int64(3), removeMembers(t, a.device, id, bob).Seq)
+	say(t, a.device, id, "without bob")
+
+	// Alice acks what was there before the removal: the function may remember that time's roster.
+	require.Equal(t, wire.Acked{DeliveredSeq: 2, ReadSeq: 2}, ackRead(t, a.device, id, 2))
+	require.NoError(t, c.awaitReceipt(t.Context(), id, alice, 2, 2))
+
+	require.Equal(t, wire.Acked{DeliveredSeq: 3, ReadSeq: 3}, ackRead(t, phone.device, id, 4), "up to the removal")
+	require.NoError(t, laptop.awaitReceipt(t.Context(), id, bob, 3, 3))
+	require.Equal(t, int64(4), ackRead(t, c.device, id, 4).ReadSeq)
+	require.NoError(t, a.awaitReceipt(t.Context(), id, carol, 4, 4))
+	for _, l := range []*listener{a, c} {
+		for _, p := range l.pushes(wire.TypeReceipt) {
+			require.NotEqual(t, bob, p.UserID)
+		}
+	}
+	// What was posted to bob's devices before this came before it.
+	addMembers(t, a.device, id, bob)
+	for _, l := range []*listener{phone, laptop} {
+		_, err := l.awaitEntry(t.Context(), id, 5)
+		require.NoError(t, err)
+		for _, p := range l.pushes(wire.TypeReceipt) {
+			require.False(t, p.UserID != bob && (p.UserID != carol || p.ReadSeq != 2), "%+v", p)
+		}
+	}
+	requireRefused(t, phone.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 4}, chat.NotFound, "seq")
+}
