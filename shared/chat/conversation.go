@@ -55,8 +55,9 @@ type Member struct {
 	ConversationID string `json:"conversationId"`
 	UserID         string `json:"userId"`
 	Role           Role   `json:"role"`
-	JoinSeq        int64  `json:"joinSeq"`  // the first seq the member may read
-	JoinedAt       int64  `json:"joinedAt"` // ms
+	JoinSeq        int64  `json:"joinSeq"`   // the first seq the member may read
+	JoinedSeq      int64  `json:"joinedSeq"` // the seq of the message that made it a member
+	JoinedAt       int64  `json:"joinedAt"`  // ms
 }
 
 // Limits on groups.

@@ -194,7 +194,7 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 				joinSeq = 1
 			}
 			member, err := marshal(chat.Member{
-				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedAt: m.ServerTime,
+				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
 			})
 			if err != nil {
 				return effect{}, err

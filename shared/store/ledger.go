@@ -561,7 +561,7 @@ func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
 	for _, nm := range w.create.members {
 		member, err := marshal(chat.Member{
-			ConversationID: m.ConversationID, UserID: nm.userID, Role: nm.role, JoinSeq: 1, JoinedAt: m.ServerTime,
+			ConversationID: m.ConversationID, UserID: nm.userID, Role: nm.role, JoinSeq: 1, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
 		})
 		if err != nil {
 			return nil, err

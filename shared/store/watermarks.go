@@ -176,14 +176,6 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if v.inbox.LeftSeq != 0 {
 		return ReceiptPage{}, errFormer()
 	}
-	known, _, err := s.query(ctx, conversationID, chat.Range{From: seq, To: seq}, ascending, 1)
-	if err != nil {
-		return ReceiptPage{}, err
-	}
-	message, ok := known[seq]
-	if !ok {
-		return ReceiptPage{}, errNoMessage("seq")
-	}
 	members, next, err := s.rosterPage(ctx, conversationID, cursor, limit)
 	if err != nil {
 		return ReceiptPage{}, err
@@ -191,7 +183,7 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	var ids []string
 	for _, m := range members {
 		// What was there before a member joined counts as read, but was not.
-		if m.JoinedAt <= message.ServerTime {
+		if m.JoinedSeq <= seq {
 			ids = append(ids, m.UserID)
 		}
 	}
