@@ -5,13 +5,11 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
 	"time"
-
-	"github.com/aws/aws-lambda-go/lambda"
 
 	"inorder/shared/push"
 	"inorder/shared/route"
+	"inorder/shared/start"
 	"inorder/shared/store"
 )
 
@@ -20,18 +18,16 @@ import (
 const deliverTimeout = 2 * time.Second
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	ctx := context.Background()
-	s, err := store.Open(ctx)
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	p, err := push.Open(ctx)
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	p.DeliverTimeout = deliverTimeout
-	lambda.Start(route.Serve(log, handler{positions: s, pusher: p, log: log}.actions()))
+	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		s, err := store.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p, err := push.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.DeliverTimeout = deliverTimeout
+		return route.Serve(log, handler{positions: s, pusher: p, log: log}.actions()), nil
+	})
 }

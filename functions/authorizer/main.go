@@ -3,18 +3,19 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
+	"inorder/shared/start"
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	cfg, err := configFromEnv(os.Getenv)
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	lambda.Start(newAuthorizer(cfg, log).handle)
+	start.Function(func(_ context.Context, log *slog.Logger) (any, error) {
+		cfg, err := configFromEnv(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		return newAuthorizer(cfg, log).handle, nil
+	})
 }

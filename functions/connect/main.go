@@ -5,26 +5,19 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
-
-	"github.com/aws/aws-lambda-go/lambda"
 
 	"inorder/shared/push"
+	"inorder/shared/start"
 	"inorder/shared/store"
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	ctx := context.Background()
-	s, err := store.Open(ctx)
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	p, err := push.Open(ctx)
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	lambda.Start(handler{connections: s, pusher: p, log: log, farewell: farewell}.handle)
+	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		s, err := store.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p, err := push.Open(ctx)
+		return handler{connections: s, pusher: p, log: log, farewell: farewell}.handle, err
+	})
 }

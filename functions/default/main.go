@@ -3,16 +3,16 @@
 package main
 
 import (
+	"context"
 	"log/slog"
-	"os"
 	"time"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
 	"inorder/shared/route"
+	"inorder/shared/start"
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	lambda.Start(route.Serve(log, handler{now: time.Now}.actions()))
+	start.Function(func(_ context.Context, log *slog.Logger) (any, error) {
+		return route.Serve(log, handler{now: time.Now}.actions()), nil
+	})
 }

@@ -5,19 +5,14 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
+	"inorder/shared/start"
 	"inorder/shared/store"
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	s, err := store.Open(context.Background())
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	lambda.Start(handler{ledger: s, log: log}.handle)
+	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		s, err := store.Open(ctx)
+		return handler{ledger: s, log: log}.handle, err
+	})
 }

@@ -6,23 +6,18 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/aws/aws-lambda-go/lambda"
-
 	"inorder/shared/route"
+	"inorder/shared/start"
 	"inorder/shared/store"
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	s, err := store.Open(context.Background())
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	w, err := windowsFromEnv(os.Getenv)
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	lambda.Start(route.Serve(log, handler{messages: s, windows: w}.actions()))
+	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		w, err := windowsFromEnv(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		s, err := store.Open(ctx)
+		return route.Serve(log, handler{messages: s, windows: w}.actions()), err
+	})
 }

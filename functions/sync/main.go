@@ -5,20 +5,15 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
-
-	"github.com/aws/aws-lambda-go/lambda"
 
 	"inorder/shared/route"
+	"inorder/shared/start"
 	"inorder/shared/store"
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	s, err := store.Open(context.Background())
-	if err != nil {
-		log.Error("starting", "err", err)
-		os.Exit(1)
-	}
-	lambda.Start(route.Serve(log, handler{store: s}.actions()))
+	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		s, err := store.Open(ctx)
+		return route.Serve(log, handler{store: s}.actions()), err
+	})
 }
