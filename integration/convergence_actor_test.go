@@ -26,6 +26,7 @@ type actor struct {
 	memory       *watchedStore
 	client       *client.Client
 	writes       int
+	replaced     int         // times that a ghost of the device took over
 	sent         []wire.Sent // its own answered messages
 
 	reading   context.Context // ends before the client of this life does
@@ -111,24 +112,46 @@ func (a *actor) live(ctx context.Context) error {
 		if err := pause(ctx, a.rng); err != nil {
 			return err
 		}
-		where := a.mine()
+		places := a.mine()
+		where := places[a.rng.IntN(len(places))]
+		a.revive()
 		a.read(where.id)
-		if err := a.act(ctx, where); err != nil {
+		if err := a.act(ctx, where); err != nil && !errors.Is(err, client.ErrReplaced) {
 			return fmt.Errorf("%s in %s: %w", a, where.id, err)
 		}
-	}
-	for _, where := range a.places {
-		a.read(where.id)
 	}
 	return nil
 }
 
-// mine is one of the conversations that the user is in.
-func (a *actor) mine() place {
-	places := slices.DeleteFunc(slices.Clone(a.places), func(p place) bool {
+// revive starts the client again if the server sent it away. A handshake that the
+// device gave up, because it was cut, may be registered after the next one: the
+// server then takes it for the device, and ends the one that is in use.
+func (a *actor) revive() {
+	state, err := a.client.State()
+	if state != client.Ended {
+		return
+	}
+	if !errors.Is(err, client.ErrReplaced) {
+		a.t.Errorf("%s ended: %v", a, err)
+	}
+	a.replaced++
+	a.stop()
+	a.start()
+}
+
+// readAll starts to read all conversations that there are.
+func (a *actor) readAll() {
+	for _, where := range a.mine() {
+		a.read(where.id)
+	}
+}
+
+// mine is the conversations that the user is in; the guest is in the group at
+// times.
+func (a *actor) mine() []place {
+	return slices.DeleteFunc(slices.Clone(a.places), func(p place) bool {
 		return !p.group && !slices.Contains(p.members, a.user)
 	})
-	return places[a.rng.IntN(len(places))]
 }
 
 func (a *actor) act(ctx context.Context, where place) error {
@@ -159,20 +182,20 @@ func (a *actor) act(ctx context.Context, where place) error {
 }
 
 // write does something that adds to a ledger, under an idempotency key of its own.
-func (a *actor) write(place string, do func(key string) (wire.Sent, error)) (wire.Sent, error) {
+func (a *actor) write(what written, do func(key string) (wire.Sent, error)) (wire.Sent, error) {
 	a.writes++
 	key := fmt.Sprintf("%s %d", a.device, a.writes)
-	w := a.log.begin(a.index, a.user, key)
-	w.place = place
+	what.client = a.index
+	w := a.log.begin(a.user, key, what)
 	sent, err := do(key)
-	if err == nil && sent.ConversationID != place {
-		return sent, fmt.Errorf("what was written to %s is answered as in %s", place, sent.ConversationID)
+	if err == nil && sent.ConversationID != what.place {
+		return sent, fmt.Errorf("what was written to %s is answered as in %s", what.place, sent.ConversationID)
 	}
 	return sent, a.log.end(w, sent, err)
 }
 
 func (a *actor) send(ctx context.Context, where place) error {
-	sent, err := a.write(where.id, func(key string) (wire.Sent, error) {
+	sent, err := a.write(written{place: where.id}, func(key string) (wire.Sent, error) {
 		draft := client.Draft{ConversationID: where.id, Text: a.String() + " says " + key, ClientMsgID: key}
 		if !where.group { // the first message makes the conversation
 			draft.ConversationID, draft.To = "", where.members[0]
@@ -212,7 +235,7 @@ func (a *actor) edit(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	_, err := a.write(m.ConversationID, func(key string) (wire.Sent, error) {
+	_, err := a.write(written{place: m.ConversationID}, func(key string) (wire.Sent, error) {
 		edited, err := a.client.Edit(ctx, wire.Edit{
 			ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version,
 			Text: a.String() + " means " + key, ClientMsgID: key,
@@ -227,7 +250,7 @@ func (a *actor) recall(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	_, err := a.write(m.ConversationID, func(key string) (wire.Sent, error) {
+	_, err := a.write(written{place: m.ConversationID, recalls: m.Seq}, func(key string) (wire.Sent, error) {
 		return a.client.Recall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ClientMsgID: key})
 	})
 	return err
@@ -243,7 +266,7 @@ func (a *actor) changeRoster(ctx context.Context) error {
 	if a.rng.IntN(2) == 0 {
 		change = a.client.AddMembers
 	}
-	_, err := a.write(group, func(key string) (wire.Sent, error) {
+	_, err := a.write(written{place: group}, func(key string) (wire.Sent, error) {
 		return change(ctx, wire.ChangeMembers{ConversationID: group, Members: []string{guest}, ClientMsgID: key})
 	})
 	return err

@@ -32,8 +32,19 @@ type written struct {
 	client    int
 	place     string
 	call, ret int64 // ret is 0 while the outcome is not known
+	recalls   int64 // of a recall: the seq of its target
 	sent      wire.Sent
 	refusal   error
+}
+
+// repeats reports whether it is the recall of a message that was recalled before,
+// which is answered with the first recall's entry.
+func (w *written) repeats(ledger []chat.Message) bool {
+	if w.recalls == 0 || !w.sent.Duplicate || w.sent.Seq > int64(len(ledger)) {
+		return false
+	}
+	m := ledger[w.sent.Seq-1]
+	return m.MessageID == w.sent.MessageID && m.Event != nil && m.Event.Kind == chat.EventRecall && m.Event.TargetSeq == w.recalls
 }
 
 func newHistory() *history {
@@ -44,12 +55,12 @@ func (h *history) now() int64 { return int64(time.Since(h.began)) }
 
 func writeKey(sender, clientMsgID string) string { return sender + ": " + clientMsgID }
 
-func (h *history) begin(client int, sender, clientMsgID string) *written {
-	w := &written{client: client, call: h.now()}
+func (h *history) begin(sender, clientMsgID string, w written) *written {
+	w.call = h.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.writes[writeKey(sender, clientMsgID)] = w
-	return w
+	h.writes[writeKey(sender, clientMsgID)] = &w
+	return &w
 }
 
 // end notes what came of it. It gives an error that is neither a refusal nor a

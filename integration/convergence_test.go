@@ -174,7 +174,7 @@ func (o *ordeal) suffer() {
 func (o *ordeal) makeGroup() {
 	a := o.actors[0]
 	const id = "the group"
-	w := o.log.begin(a.index, a.user, id)
+	w := o.log.begin(a.user, id, written{client: a.index})
 	created, err := a.client.CreateGroup(o.ctx, wire.CreateGroup{Title: "All", Members: []string{second, guest, fourth}, ClientMsgID: id})
 	require.NoError(o.t, err)
 	w.place = created.ConversationID
@@ -197,6 +197,7 @@ func (o *ordeal) calm() {
 	}
 	o.await("the outboxes are not empty", func() string {
 		for _, a := range o.actors {
+			a.revive()
 			if left := a.client.Outbox(); len(left) > 0 {
 				state, err := a.client.State()
 				return fmt.Sprintf("%s is %s (%v) and still has to send %d messages, the first is %s to %s%s",

@@ -26,9 +26,9 @@ type Target struct {
 const NoWindow time.Duration = -1
 
 // Recall takes a message back: its text and data go, from the events of its
-// edits too, and an event in the ledger tells of it. Senders recall their own within the window; the owner and the
-// admins of a group recall at any time, by chat.Role.May. Recalling what is
-// recalled gives the first recall's receipt.
+// edits too, and an event in the ledger tells of it. Senders recall their own
+// within the window; the owner and the admins of a group recall at any time, by
+// chat.Role.May. Recalling what is recalled gives the first recall's receipt.
 //
 // Beside the errors of Append: NotFound for a message that does not exist or
 // that the caller may not read, Forbidden without the right, TooLate.
