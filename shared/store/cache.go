@@ -62,6 +62,15 @@ func (c *headCache) member(conversationID, userID string, membersVersion int64) 
 	return k != nil && k.head.MembersVersion == membersVersion && k.members[userID]
 }
 
+// knows reports whether the user was seen to be a member at the version of the
+// head as remembered.
+func (c *headCache) knows(conversationID, userID string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[conversationID]
+	return k != nil && k.members[userID]
+}
+
 // learn takes in a head that was read, or came back with a failed condition.
 func (c *headCache) learn(head chat.Conversation) {
 	c.mu.Lock()

@@ -247,7 +247,7 @@ func (s *Store) look(ctx context.Context, w write) (place, error) {
 	if w.create != nil && w.create.head.Kind == chat.Group {
 		return place{head: w.create.head}, nil // its id is new
 	}
-	if w.readsSelf() {
+	if w.readsSelf() || w.to == "" && !w.trusted && !s.heads.knows(w.message.ConversationID, w.message.SenderID) {
 		return s.at(ctx, w, chat.Conversation{ConversationID: w.message.ConversationID}) // reads both
 	}
 	head, found, err := s.head(ctx, w.message.ConversationID)
