@@ -407,7 +407,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 	start := time.Now()
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
 	if err == nil {
-		s.pace.observe(time.Since(start))
+		s.pace.observe(time.Since(start), true)
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, e.roster)
 		return outcome{receipt: w.receipt()}
 	}
@@ -418,7 +418,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 		}
 		return outcome{throttled: isThrottle(err), cause: err}
 	}
-	s.pace.observe(time.Since(start))
+	s.pace.observe(time.Since(start), false)
 	return s.readReasons(w, canceled)
 }
 

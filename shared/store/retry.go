@@ -36,36 +36,54 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-reserve))
 }
 
-// pace knows how long transactions take here, and waits between attempts by
-// that measure: what is a long wait on one machine is a stampede on another.
+// pace waits between attempts, by two measures it takes: how long transactions
+// take here, for what is a long wait on one machine is a stampede on another; and
+// how large a crowd is writing, for which the only sign is how often one collides.
 type pace struct {
 	mu      sync.Mutex
 	latency time.Duration // moving average, 0 until one was seen
+	crowd   float64       // the window that keeps such a crowd apart, in latencies
 }
 
 const (
 	initialLatency = 10 * time.Millisecond // what DynamoDB usually takes
 	minLatency     = 500 * time.Microsecond
 	maxWindow      = 2 * time.Second
+
+	// The window grows by half with each collision, from the first guess on, and
+	// shrinks more slowly with each commit, so that it settles where most
+	// attempts succeed. It is forgotten where hardly anyone else is left.
+	firstCrowd  = 20
+	maxCrowd    = 512
+	minCrowd    = 10
+	crowdGrowth = 1.5
+	crowdDecay  = 1.2
+	loneWindow  = 4 // latencies, when there is no crowd, or one has waited long
 )
 
 func newPace() *pace { return &pace{} }
 
-func (p *pace) observe(took time.Duration) {
+// observe takes in a transaction that was answered.
+func (p *pace) observe(took time.Duration, committed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.latency == 0 {
 		p.latency = took
 	}
 	p.latency += (took - p.latency) / 8
+	if !committed {
+		return
+	}
+	if p.crowd /= crowdDecay; p.crowd < minCrowd {
+		p.crowd = 0
+	}
 }
 
-// wait sleeps before the attempt after the given one, or returns the context's
-// error if the time would not suffice.
+// wait sleeps after the given attempt, which collided or was throttled, or
+// returns the context's error if the time would not suffice.
 //
 // Full jitter: the sleep is anywhere in the window, so that writers that
-// collided do not collide again. The window starts at the number of
-// transactions a small crowd needs and doubles with each collision.
+// collided do not collide again.
 func (p *pace) wait(ctx context.Context, attempt int, throttled bool) error {
 	sleep := rand.N(p.window(attempt, throttled)) //nolint:gosec // jitter is no secret
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= sleep {
@@ -81,16 +99,20 @@ func (p *pace) wait(ctx context.Context, attempt int, throttled bool) error {
 	}
 }
 
+// window is the longest that the sleep after this attempt may be. Who has tried
+// more often waits less: with windows that grow, the unlucky ones would be
+// overtaken for seconds by those who come new.
 func (p *pace) window(attempt int, throttled bool) time.Duration {
-	p.mu.Lock()
-	latency := max(cmp.Or(p.latency, initialLatency), minLatency)
-	p.mu.Unlock()
-	window := latency * 10 << min(attempt, 6)
 	if throttled {
 		// A throttled partition needs time to split, not another try.
-		window = max(window, 50*time.Millisecond<<min(attempt, 6))
+		return min(50*time.Millisecond<<min(attempt, 6), maxWindow)
 	}
-	return min(window, maxWindow)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.crowd = min(max(p.crowd*crowdGrowth, firstCrowd), maxCrowd)
+	latency := max(cmp.Or(p.latency, initialLatency), minLatency)
+	window := float64(latency) * max(p.crowd/float64(attempt), loneWindow)
+	return min(time.Duration(window), maxWindow)
 }
 
 func isConditionFailed(r types.CancellationReason) bool {
