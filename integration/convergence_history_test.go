@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -135,7 +136,7 @@ func (h *history) requireLinearizable(t *testing.T, place string, ledger []chat.
 	if result == porcupine.Ok {
 		return
 	}
-	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var b strings.Builder
 	for _, op := range operations {
 		fmt.Fprintf(&b, "%12d to %12d  client %2d  %s\n", op.Call, op.Return, op.ClientId, appendOnlyLog.DescribeOperation(op.Input, op.Output))
