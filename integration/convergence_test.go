@@ -191,7 +191,7 @@ func (o *ordeal) makeGroup() {
 
 // chance is what decides for one of those who take part.
 func (o *ordeal) chance(who int) *rand.Rand {
-	return rand.New(rand.NewPCG(o.seed, uint64(who))) //nolint:gosec // it has to be repeatable
+	return rand.New(rand.NewPCG(o.seed, uint64(who)))
 }
 
 // calm ends what goes wrong, and waits until every message that a device still

@@ -57,6 +57,10 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 	displaced, err := h.connections.Connect(ctx, caller.UserID, store.Connection{
 		ID: caller.ConnectionID, DeviceID: caller.DeviceID, ConnectedAt: caller.ConnectedAt,
 	})
+	if errors.Is(err, store.ErrSuperseded) {
+		log.InfoContext(ctx, "superseded", "deviceId", caller.DeviceID)
+		return answer(409, wire.Error{Code: chat.Busy, Retryable: true, Message: "a newer connection of this device is there"})
+	}
 	if err != nil {
 		log.ErrorContext(ctx, "connecting", "deviceId", caller.DeviceID, "err", err)
 		return answer(500, failed(caller.RequestID))

@@ -115,6 +115,7 @@ func TestConnectRefuses(t *testing.T) {
 		"no device":              {map[string]any{"principalId": "alice"}, nil, 400, ""},
 		"no user":                {map[string]any{"device": "phone"}, nil, 500, failed},
 		"no authorizer":          {nil, nil, 500, failed},
+		"a ghost":                {map[string]any{"principalId": "alice", "device": "phone"}, fmt.Errorf("late: %w", store.ErrSuperseded), 409, `{"code":"BUSY","message":"a newer connection of this device is there","retryable":true}`},
 		"what cannot be written": {map[string]any{"principalId": "alice", "device": "phone"}, errors.New("no table"), 500, failed},
 	} {
 		t.Run(name, func(t *testing.T) {

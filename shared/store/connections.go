@@ -39,6 +39,10 @@ func (c Connection) element() string {
 	return c.ID + "|" + c.DeviceID + "|" + strconv.FormatInt(c.ConnectedAt, 10)
 }
 
+func (c Connection) supersededBy(other Connection) bool {
+	return other.DeviceID == c.DeviceID && other.ConnectedAt > c.ConnectedAt
+}
+
 func parseConnection(element string) (c Connection, ok bool) {
 	parts := strings.Split(element, "|")
 	if len(parts) != 3 {
@@ -59,9 +63,14 @@ type Displaced struct {
 	Surplus  []Connection // the oldest ones beyond MaxDevices
 }
 
+// ErrSuperseded says that a newer connection of the same device is registered
+// already: this handshake was held up, and its device has come by another since.
+var ErrSuperseded = errors.New("a newer connection of this device is there")
+
 // Connect registers a connection and takes out those it displaces, which the
-// caller closes. Of two connections of one device, the one registered later
-// stays, whatever their clocks say.
+// caller closes. Of two connections of one device the newer one stays, in
+// whatever order they are registered: the caller must not let a handshake through
+// for which it gives ErrSuperseded.
 func (s *Store) Connect(ctx context.Context, userID string, c Connection) (Displaced, error) {
 	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:        &s.tables.Connections,
@@ -79,6 +88,9 @@ func (s *Store) Connect(ctx context.Context, userID string, c Connection) (Displ
 	all, err := s.parseConnections(out.Attributes)
 	if err != nil {
 		return Displaced{}, err
+	}
+	if slices.ContainsFunc(all.live, c.supersededBy) {
+		return Displaced{}, errors.Join(ErrSuperseded, s.Disconnect(ctx, userID, c))
 	}
 	displaced, aged := displace(all.live, c), all.aged
 	gone := slices.Concat(displaced.Replaced, displaced.Surplus, aged)

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestANewConnectionReplacesTheDevicesOld(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.store(nil)
-	first, second := conn("A=", "phone", 0), conn("B=", "phone", time.Minute) // its clock is behind
+	first, second := conn("A=", "phone", time.Minute), conn("B=", "phone", 0)
 	_, err := s.Connect(t.Context(), "alice", first)
 	require.NoError(t, err)
 	displaced, err := s.Connect(t.Context(), "alice", second)
@@ -67,12 +68,30 @@ func TestANewConnectionReplacesTheDevicesOld(t *testing.T) {
 	require.Equal(t, []string{"B="}, connected(t, s, "alice"))
 }
 
+// A handshake that was cut may be registered after the one that came next; it
+// must not throw the living one out.
+func TestAHeldUpHandshakeDoesNotReplaceANewerConnection(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	live, ghost := conn("A=", "phone", 0), conn("B=", "phone", time.Second)
+	_, err := s.Connect(t.Context(), "alice", live)
+	require.NoError(t, err)
+	displaced, err := s.Connect(t.Context(), "alice", ghost)
+	require.ErrorIs(t, err, store.ErrSuperseded)
+	require.Zero(t, displaced)
+	require.Equal(t, []string{"A="}, connected(t, s, "alice"))
+}
+
 func TestOneDeviceConnectingTwentyTimesAtOnceKeepsOne(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.store(nil)
 	require.NoError(t, parallel(20, func(i int) error {
-		_, err := s.Connect(t.Context(), "alice", conn(fmt.Sprint(i), "phone", 0))
+		_, err := s.Connect(t.Context(), "alice", conn(fmt.Sprint(i), "phone", time.Duration(i/4)*time.Second))
+		if errors.Is(err, store.ErrSuperseded) {
+			return nil
+		}
 		return err
 	}))
 	require.Len(t, connected(t, s, "alice"), 1)

@@ -330,27 +330,51 @@ func (v view) line() Line {
 }
 
 // views reads the heads that belong to inbox items, ordered by conversation id.
+//
+// For the reason that view gives, the head has to be read before the inbox, whose
+// ids alone are known before the heads are. So a group's line is read once more;
+// nobody leaves a conversation of another kind.
 func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
-	byID := make(map[string]view, len(inboxes))
-	for _, in := range inboxes {
-		var v view
-		if err := unmarshal(in, &v.inbox); err != nil {
-			return nil, err
-		}
-		byID[v.inbox.ConversationID] = v
+	byID := make(map[string]inboxItem, len(inboxes))
+	if err := addInboxes(byID, inboxes); err != nil {
+		return nil, err
 	}
 	heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(byID)))
 	if err != nil {
 		return nil, err
 	}
+	var again []item
+	for _, head := range heads {
+		if line := byID[head.ConversationID]; head.Kind == chat.Group && line.LeftSeq == 0 {
+			again = append(again, inboxKey(line.UserID, line.ConversationID))
+		}
+	}
+	later, err := s.batchGet(ctx, s.tables.Inboxes, again, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d inbox lines again: %w", len(again), err)
+	}
+	if err := addInboxes(byID, later); err != nil {
+		return nil, err
+	}
 	views := make([]view, len(heads))
 	for i, head := range heads {
-		views[i] = viewOf(head, byID[head.ConversationID].inbox)
+		views[i] = viewOf(head, byID[head.ConversationID])
 	}
 	slices.SortFunc(views, func(a, b view) int {
 		return cmp.Compare(a.head.ConversationID, b.head.ConversationID)
 	})
 	return views, nil
+}
+
+func addInboxes(byID map[string]inboxItem, items []item) error {
+	for _, in := range items {
+		var line inboxItem
+		if err := unmarshal(in, &line); err != nil {
+			return err
+		}
+		byID[line.ConversationID] = line
+	}
+	return nil
 }
 
 // lastMessages reads the message each view ends with, eventually consistent: it
