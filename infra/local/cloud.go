@@ -349,6 +349,7 @@ func (c *cloud) functions(executables map[string]string) []lambda.Function {
 	var functions []lambda.Function
 	for _, f := range c.stack.Functions {
 		env := c.awsEnv()
+		env["AWS_SDK_UA_APP_ID"] = f.LogicalID // so that a proxy can tell whose request it sees
 		maps.Copy(env, f.Environment)
 		functions = append(functions, lambda.Function{
 			Name:         f.LogicalID,

@@ -1,0 +1,280 @@
+package integration_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// permission is what one function may do to one table, or does.
+type permission struct{ function, action, table string }
+
+// TestPoliciesAllowWhatTheFunctionsDo runs every action behind a proxy that notes
+// which function asks for what, and compares that with the policies in the
+// template: the local cloud enforces none, and AWS would refuse what is missing.
+func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
+	t.Parallel()
+	granted := grantedIn(t, "../template.yaml")
+	seen := &watchman{used: map[permission]bool{}}
+	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t))
+	everything(t, c.stack, seen.client)
+	for _, late := range []permission{ // what the fan-out does after, or without, a push
+		{"FanoutFunction", "UpdateItem", "Connections"},
+		{"FanoutFunction", "GetItem", "Messages"},
+	} {
+		require.Eventually(t, func() bool { return seen.saw(late) }, patience, time.Millisecond)
+	}
+
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for p := range seen.used {
+		if !granted[p] {
+			t.Errorf("template.yaml: %s does %s on %s, which its policy does not allow", p.function, p.action, p.table)
+		}
+	}
+	for p := range granted {
+		if !seen.used[p] {
+			t.Errorf("template.yaml: %s may do %s on %s, and never does", p.function, p.action, p.table)
+		}
+	}
+}
+
+// grantedIn reads the DynamoDB statements of the functions' policies.
+func grantedIn(t *testing.T, file string) map[permission]bool {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var doc struct {
+		Resources map[string]struct {
+			Properties struct {
+				Policies []struct {
+					Statement []struct {
+						Action   yaml.Node `yaml:"Action"`
+						Resource yaml.Node `yaml:"Resource"`
+					} `yaml:"Statement"`
+				} `yaml:"Policies"`
+			} `yaml:"Properties"`
+		} `yaml:"Resources"`
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &doc))
+	granted := map[permission]bool{}
+	for function, r := range doc.Resources {
+		for _, policy := range r.Properties.Policies {
+			for _, s := range policy.Statement {
+				table, isTable := strings.CutSuffix(s.Resource.Value, ".Arn")
+				for _, action := range append([]*yaml.Node{&s.Action}, s.Action.Content...) {
+					require.NotContains(t, action.Value, "*", "%s has a policy for too much", function)
+					name, isDynamoDB := strings.CutPrefix(action.Value, "dynamodb:")
+					require.Equal(t, isTable && action.Value != "", isDynamoDB, "%s: %s on %s", function, action.Value, s.Resource.Value)
+					if isDynamoDB {
+						granted[permission{function, name, table}] = true
+					}
+				}
+			}
+		}
+	}
+	require.NotEmpty(t, granted)
+	return granted
+}
+
+// watchman notes who asks DynamoDB for what.
+type watchman struct {
+	client *dynamodb.Client
+	mu     sync.Mutex
+	used   map[permission]bool
+}
+
+func (w *watchman) watch(t *testing.T) (endpoint string) {
+	t.Helper()
+	client, engine := dynamotest.Start(t)
+	w.client = client
+	target, err := url.Parse(engine)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the caller is gone
+		}
+		w.note(r, body)
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		proxy.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func (w *watchman) saw(p permission) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.used[p]
+}
+
+var appID = regexp.MustCompile(`app/(\w+)`)
+
+func (w *watchman) note(r *http.Request, body []byte) {
+	function := appID.FindStringSubmatch(r.Header.Get("User-Agent"))
+	if function == nil {
+		return // the local cloud itself
+	}
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	var request struct {
+		TableName     string
+		RequestItems  map[string]json.RawMessage
+		TransactItems []map[string]struct{ TableName string }
+	}
+	if json.Unmarshal(body, &request) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	use := func(action, table string) {
+		w.used[permission{function[1], action, strings.TrimPrefix(table, "inorder-")}] = true
+	}
+	if request.TableName != "" {
+		use(operation, request.TableName)
+	}
+	for table := range request.RequestItems {
+		use(operation, table)
+	}
+	// A transaction takes the permissions of its parts (DynamoDB Developer Guide,
+	// "Using IAM with DynamoDB transactions").
+	for _, part := range request.TransactItems {
+		for kind, on := range part {
+			action := kind + "Item"
+			if kind == "ConditionCheck" {
+				action = "ConditionCheckItem"
+			}
+			use(action, on.TableName)
+		}
+	}
+}
+
+// everything makes each function do all it can.
+func everything(t *testing.T, s stack, db *dynamodb.Client) {
+	t.Helper()
+	ctx := t.Context()
+	do := func(d *device, action string, request, into any) {
+		t.Helper()
+		require.NoError(t, d.do(ctx, action, request, into), action)
+	}
+	ann, bob := mustConnect(t, s, newUser("ann"), "phone"), mustConnect(t, s, newUser("bob"), "phone")
+	cy := newUser("cy")
+	say := func(d *device, to wire.Send) wire.Sent {
+		t.Helper()
+		to.MessageType, to.Text = chat.TypeText, "hi"
+		if to.ClientMsgID == "" {
+			to.ClientMsgID = newUser("m")
+		}
+		sent, err := d.send(ctx, to)
+		require.NoError(t, err)
+		return sent
+	}
+
+	single := say(ann, wire.Send{To: bob.user})
+	say(bob, wire.Send{ConversationID: single.ConversationID, ReplyTo: &chat.ReplyTo{Seq: 1, MessageID: single.MessageID}})
+	for range 3 { // one that the writer, or the reader, finds gone
+		say(ann, wire.Send{To: bob.user})
+	}
+	require.Error(t, ann.do(ctx, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, nil))
+	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": single.ConversationID, "seq": 3})
+	require.NoError(t, err)
+	_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: ptr("inorder-Messages"), Key: key})
+	require.NoError(t, err)
+	require.NoError(t, bob.sync(ctx, single.ConversationID))
+	gone := wire.Send{ConversationID: single.ConversationID, MessageType: chat.TypeText, Text: "hi", ClientMsgID: "y", ReplyTo: &chat.ReplyTo{Seq: 3, MessageID: "gone"}}
+	require.Error(t, bob.do(ctx, wire.ActionSend, gone, nil))
+	do(bob, wire.ActionHistory, map[string]any{"conversationId": single.ConversationID}, nil)
+	do(bob, wire.ActionAck, map[string]any{"conversationId": single.ConversationID, "readSeq": 2}, nil)
+	do(bob, wire.ActionReceipts, map[string]any{"conversationId": single.ConversationID, "seq": 1}, nil)
+
+	target := say(ann, wire.Send{To: bob.user})
+	do(ann, wire.ActionEdit, wire.Edit{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID, Version: 1, Text: "ho", ClientMsgID: "e"}, nil)
+	do(ann, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID, ClientMsgID: "r"}, nil)
+	require.Error(t, ann.do(ctx, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: 99, MessageID: "none", ClientMsgID: "r2"}, nil))
+	do(bob, wire.ActionClear, map[string]any{"conversationId": single.ConversationID, "throughSeq": 1}, nil)
+
+	var group wire.Created
+	create := wire.CreateGroup{Title: "All", Members: []string{bob.user}, ClientMsgID: "g"}
+	do(ann, wire.ActionCreateGroup, create, &group)
+	do(ann, wire.ActionCreateGroup, create, &group)
+	id := group.ConversationID
+	change := func(d *device, action string, more map[string]any) {
+		t.Helper()
+		request := map[string]any{"conversationId": id, "clientMsgId": newUser("c")}
+		for name, value := range more {
+			request[name] = value
+		}
+		do(d, action, request, nil)
+	}
+	change(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
+	change(ann, wire.ActionRemoveMembers, map[string]any{"members": []string{cy}})
+	change(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
+	change(ann, wire.ActionSetTitle, map[string]any{"title": "Some"})
+	change(ann, wire.ActionSetRole, map[string]any{"userId": bob.user, "role": chat.Admin})
+	theirs := say(bob, wire.Send{ConversationID: id})
+	do(ann, wire.ActionRecall, wire.Recall{ConversationID: id, Seq: theirs.Seq, MessageID: theirs.MessageID, ClientMsgID: "r3"}, nil)
+	do(ann, wire.ActionMembers, map[string]any{"conversationId": id}, nil)
+	change(ann, wire.ActionLeave, nil)
+	require.Error(t, ann.do(ctx, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, nil))
+	change(bob, wire.ActionDissolve, nil)
+
+	do(bob, wire.ActionConversations, nil, nil)
+	var changed wire.Changed
+	do(bob, wire.ActionChanges, map[string]any{"syncCursor": 0}, &changed)
+	do(bob, wire.ActionChanges, map[string]any{"syncCursor": max(1, changed.SyncCursor-1)}, nil)
+	do(bob, wire.ActionPing, nil, nil)
+
+	order := publication{Key: newUser("order"), Recipients: []string{ann.user}, ClientMsgID: newUser("p"), Text: "hi"}
+	first := mustPublish(t, s, order)
+	order.ClientMsgID, order.Recipients = newUser("p"), []string{ann.user, bob.user}
+	mustPublish(t, s, order)
+	_, err = publish(ctx, t, s, publication{Key: newUser("none"), ClientMsgID: newUser("p"), Text: "hi"})
+	require.Error(t, err)
+	require.NoError(t, ann.awaitNews(ctx, first))
+
+	// A head that was repaired with a margin: what the fan-out's Query lacks.
+	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 ptr("inorder-Conversations"),
+		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: single.ConversationID}},
+		UpdateExpression:          ptr("ADD lastSeq :margin"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":margin": &types.AttributeValueMemberN{Value: "5"}},
+	})
+	require.NoError(t, err)
+	// A socket that is gone and that nobody told of.
+	past := time.Now().Add(-time.Hour).UnixMilli()
+	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:        ptr("inorder-Connections"),
+		Key:              map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: bob.user}},
+		UpdateExpression: ptr("ADD conns :c"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":c": &types.AttributeValueMemberSS{Value: []string{fmt.Sprintf("TWegAcC4EowCHnA=|tablet|%d", past)}},
+		},
+	})
+	require.NoError(t, err)
+	again := mustConnect(t, s, bob.user, "phone") // replaces
+	require.NoError(t, again.awaitNews(ctx, say(ann, wire.Send{To: bob.user})))
+	again.close()
+}
+
+func ptr[T any](v T) *T { return &v }
