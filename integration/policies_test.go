@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -137,7 +138,7 @@ func (w *watchman) note(r *http.Request, body []byte) {
 	if function == nil {
 		return // the local cloud itself
 	}
-	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	operation := operationOf(r)
 	var request struct {
 		TableName     string
 		RequestItems  map[string]json.RawMessage
@@ -199,7 +200,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	require.Error(t, ann.do(ctx, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, nil))
 	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": single.ConversationID, "seq": 3})
 	require.NoError(t, err)
-	_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: ptr("inorder-Messages"), Key: key})
+	_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(t, db, "Messages")), Key: key})
 	require.NoError(t, err)
 	require.NoError(t, bob.sync(ctx, single.ConversationID))
 	gone := wire.Send{ConversationID: single.ConversationID, MessageType: chat.TypeText, Text: "hi", ClientMsgID: "y", ReplyTo: &chat.ReplyTo{Seq: 3, MessageID: "gone"}}
@@ -255,18 +256,18 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 
 	// A head that was repaired with a margin: what the fan-out's Query lacks.
 	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 ptr("inorder-Conversations"),
+		TableName:                 aws.String(tableName(t, db, "Conversations")),
 		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: single.ConversationID}},
-		UpdateExpression:          ptr("ADD lastSeq :margin"),
+		UpdateExpression:          aws.String("ADD lastSeq :margin"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{":margin": &types.AttributeValueMemberN{Value: "5"}},
 	})
 	require.NoError(t, err)
 	// A socket that is gone and that nobody told of.
 	past := time.Now().Add(-time.Hour).UnixMilli()
 	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:        ptr("inorder-Connections"),
+		TableName:        aws.String(tableName(t, db, "Connections")),
 		Key:              map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: bob.user}},
-		UpdateExpression: ptr("ADD conns :c"),
+		UpdateExpression: aws.String("ADD conns :c"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":c": &types.AttributeValueMemberSS{Value: []string{fmt.Sprintf("TWegAcC4EowCHnA=|tablet|%d", past)}},
 		},
@@ -276,5 +277,3 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	require.NoError(t, again.awaitNews(ctx, say(ann, wire.Send{To: bob.user})))
 	again.close()
 }
-
-func ptr[T any](v T) *T { return &v }

@@ -84,10 +84,7 @@ func position(field string, seq *int64) (int64, error) {
 	if seq == nil {
 		return 0, nil
 	}
-	if *seq < 1 || *seq > chat.MaxSeq {
-		return 0, chat.FieldErrorf(chat.BadRequest, field, "%s is from 1 to %d", field, int64(chat.MaxSeq))
-	}
-	return *seq, nil
+	return *seq, chat.ValidateNumber(field, *seq, 1)
 }
 
 // tell pushes a receipt to the conversation's other members, if they are few,

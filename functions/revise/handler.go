@@ -86,8 +86,8 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 }
 
 func validateTarget(seq int64, messageID string) error {
-	if seq < 1 || seq > chat.MaxSeq {
-		return chat.FieldErrorf(chat.BadRequest, "seq", "seq is from 1 to %d", int64(chat.MaxSeq))
+	if err := chat.ValidateNumber("seq", seq, 1); err != nil {
+		return err
 	}
 	if messageID == "" {
 		return chat.FieldErrorf(chat.BadRequest, "messageId", "messageId is missing")

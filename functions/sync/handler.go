@@ -229,10 +229,7 @@ func number(field string, n *int64, least int64) (int64, error) {
 	if n == nil {
 		return 0, chat.FieldErrorf(chat.BadRequest, field, "%s is missing", field)
 	}
-	if *n < least || *n > chat.MaxSeq {
-		return 0, chat.FieldErrorf(chat.BadRequest, field, "%s is from %d to %d", field, least, int64(chat.MaxSeq))
-	}
-	return *n, nil
+	return *n, chat.ValidateNumber(field, *n, least)
 }
 
 func limitOf(limit *int, standard, most int) (int, error) {

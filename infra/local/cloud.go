@@ -41,7 +41,7 @@ import (
 type cloud struct {
 	stack     *template.Stack
 	base      string // http://host:port
-	socket    string // ws://host:port/stage, "" if the template has no API
+	socket    string // ws://host:port/stage
 	dynamoDB  string
 	elsewhere bool       // dynamoDB is not an engine of ours
 	failed    chan error // gets one error if a part ends by itself
@@ -192,6 +192,7 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
+	socketBase := "ws" + strings.TrimPrefix(c.base, "http")
 	params := map[string]string{}
 	for name, value := range map[string]string{
 		"JwksUrl":   c.base + issuer.KeysPath,
@@ -206,7 +207,7 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 		Region:     os.Getenv("AWS_REGION"),
 		Parameters: params,
 		HTTPBase:   cmp.Or(cfg.posts, c.base),
-		WSBase:     "ws" + strings.TrimPrefix(c.base, "http"),
+		WSBase:     socketBase,
 	})
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 	if c.stack.API == nil {
 		return nil, fmt.Errorf("%s: the template has no AWS::Serverless::WebSocketApi, so there is nothing to serve", cfg.template)
 	}
-	c.socket = "ws" + strings.TrimPrefix(c.base, "http") + "/" + c.stack.API.Stage
+	c.socket = socketBase + "/" + c.stack.API.Stage
 	audience := cmp.Or(c.stack.Parameters["JwtAudience"], "local")
 	return issuer.New(cmp.Or(c.stack.Parameters["JwtIssuer"], c.base+"/"), audience)
 }

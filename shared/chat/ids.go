@@ -123,6 +123,14 @@ func ValidateClientMsgID(field, id string) error {
 	return nil
 }
 
+// ValidateNumber refuses a seq or a cursor below least or above MaxSeq.
+func ValidateNumber(field string, n, least int64) error {
+	if n < least || n > MaxSeq {
+		return FieldErrorf(BadRequest, field, "%s is from %d to %d", field, least, int64(MaxSeq))
+	}
+	return nil
+}
+
 // DedupeKey is the key of the idempotency record of one sender's clientMsgId.
 func DedupeKey(senderID, clientMsgID string) string {
 	return LengthPrefixed(senderID, clientMsgID)

@@ -134,7 +134,7 @@ func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connecti
 		ConditionExpression:       aws.String("attribute_exists(userId)"), // do not make an empty item
 		ExpressionAttributeValues: item{":c": set(elements...)},
 	})
-	if _, absent := errors.AsType[*types.ConditionalCheckFailedException](err); err != nil && !absent {
+	if err != nil && !conditionFailed(err) { // else the user has no item
 		return fmt.Errorf("forgetting %d connections of %s: %w", len(conns), userID, err)
 	}
 	return nil

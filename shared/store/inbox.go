@@ -134,7 +134,7 @@ func (s *Store) raise(ctx context.Context, userID string, conversationIDs []stri
 		ExpressionAttributeValues: item{":one": num(1)},
 		ReturnValues:              types.ReturnValueAllNew,
 	})
-	if _, absent := errors.AsType[*types.ConditionalCheckFailedException](err); absent {
+	if conditionFailed(err) {
 		return syncHead{}, errNoSyncHead
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Store) createSyncHead(ctx context.Context, userID string) error {
 			":zero": num(0), ":none": &types.AttributeValueMemberM{Value: item{}},
 		},
 	})
-	if _, exists := errors.AsType[*types.ConditionalCheckFailedException](err); err != nil && !exists {
+	if err != nil && !conditionFailed(err) { // else another has created it
 		return fmt.Errorf("creating the sync head of %s: %w", userID, err)
 	}
 	return nil
@@ -188,7 +188,7 @@ func (s *Store) evict(ctx context.Context, userID string, head syncHead) error {
 		ExpressionAttributeNames:  names,
 		ExpressionAttributeValues: values,
 	})
-	if _, changed := errors.AsType[*types.ConditionalCheckFailedException](err); err != nil && !changed {
+	if err != nil && !conditionFailed(err) { // else one of them has changed
 		return fmt.Errorf("evicting from the sync head of %s: %w", userID, err)
 	}
 	return nil

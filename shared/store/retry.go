@@ -132,6 +132,12 @@ func isThrottle(err error) bool {
 	return false
 }
 
+// conditionFailed reports whether a single write was refused by its condition.
+func conditionFailed(err error) bool {
+	_, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
+	return ok
+}
+
 // isConflict reports whether a single write met a transaction on the same item.
 func isConflict(err error) bool {
 	_, ok := errors.AsType[*types.TransactionConflictException](err)
