@@ -18,6 +18,13 @@ type Killer struct {
 	plan      *Plan
 	pid       int
 	functions []string
+	killed    map[birth]bool // which may be listed for a moment more
+}
+
+// birth tells processes apart that had the same id one after the other.
+type birth struct {
+	pid     int
+	started string
 }
 
 // errNoProc is why some of this package is for Linux.
@@ -30,10 +37,11 @@ func NewKiller(plan *Plan, pid int, functions ...string) (*Killer, error) {
 	if runtime.GOOS != "linux" {
 		return nil, errNoProc
 	}
-	return &Killer{plan: plan, pid: pid, functions: functions}, nil
+	return &Killer{plan: plan, pid: pid, functions: functions, killed: map[birth]bool{}}, nil
 }
 
-// Run kills, one process at a time, until ctx ends.
+// Run kills, one process at a time, until ctx ends. It is not for two goroutines
+// at a time.
 func (k *Killer) Run(ctx context.Context) {
 	upTo := k.plan.faults[Kill].UpTo
 	if upTo == 0 {
@@ -76,7 +84,11 @@ func (k *Killer) one(s strike) bool {
 	if now, ok := readProcess(victim.pid); !ok || now.started != victim.started {
 		return false
 	}
-	return p.Kill() == nil
+	if p.Kill() != nil {
+		return false
+	}
+	k.killed[birth{victim.pid, victim.started}] = true
+	return true
 }
 
 // process is one that was running when it was looked for. Its start time tells
@@ -87,7 +99,8 @@ type process struct {
 	program     string
 }
 
-// find gives the processes of the functions, in the order of their ids.
+// find gives the processes of the functions that were not killed yet, in the
+// order of their ids.
 func (k *Killer) find() []process {
 	children := map[int][]process{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -102,7 +115,7 @@ func (k *Killer) find() []process {
 		for _, p := range children[todo[0]] {
 			todo = append(todo, p.pid)
 			function := filepath.Base(filepath.Dir(p.program))
-			if filepath.Base(p.program) == "bootstrap" && slices.Contains(k.functions, function) {
+			if filepath.Base(p.program) == "bootstrap" && slices.Contains(k.functions, function) && !k.killed[birth{p.pid, p.started}] {
 				found = append(found, p)
 			}
 		}
