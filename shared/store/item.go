@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -49,8 +50,30 @@ type recalledBy struct {
 	ServerTime int64  `json:"serverTime"`
 }
 
-func marshalMessage(m chat.Message) (item, error) {
-	return marshal(messageItem{Message: m, Data: string(m.Data)})
+func marshalMessage(m chat.Message, expiresAt int64) (item, error) {
+	return marshal(messageItem{Message: m, Data: string(m.Data), ExpiresAt: expiresAt})
+}
+
+// expiry is when a message expires, in seconds; 0 is never.
+func (s *Store) expiry(m chat.Message) int64 {
+	if s.retention == 0 {
+		return 0
+	}
+	return time.UnixMilli(m.ServerTime).Add(s.retention).Unix()
+}
+
+// recordGrace is for how much longer than its message an idempotency record
+// lives. A device that was away, and resends what it never got an answer to, must
+// find the first result even where the message is gone by then.
+const recordGrace = 30 * day
+
+// recordExpiry is when the idempotency record of a message expires, in seconds; 0
+// is never.
+func (s *Store) recordExpiry(m chat.Message) int64 {
+	if s.retention == 0 {
+		return 0
+	}
+	return time.UnixMilli(m.ServerTime).Add(s.retention + recordGrace).Unix()
 }
 
 func unmarshalMessage(in item) (messageItem, error) {

@@ -470,7 +470,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 
 // transaction gives the items to write on the given head.
 func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.TransactWriteItem, error) {
-	entry, err := marshalMessage(w.message)
+	entry, err := marshalMessage(w.message, s.expiry(w.message))
 	if err != nil {
 		return nil, err
 	}
@@ -481,6 +481,7 @@ func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.
 		MessageID:      w.message.MessageID,
 		Fingerprint:    w.fingerprint,
 		ServerTime:     w.message.ServerTime,
+		ExpiresAt:      s.recordExpiry(w.message),
 	})
 	if err != nil {
 		return nil, err

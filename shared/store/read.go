@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -22,6 +23,17 @@ const queryPage = 50
 // maxTransactGet is DynamoDB's limit of items in one TransactGetItems.
 const maxTransactGet = 100
 
+// probe is how many missing seqs are looked for at first; see resolve.
+const probe = 16
+
+// maxListed is the longest run of seqs without a message that a page lists one by
+// one. Longer ones, which retention leaves, are told by where they end.
+const maxListed = 100
+
+// maxQueries bounds what one page may cost where entries that expired, and that
+// DynamoDB has not deleted yet, have to be read through.
+const maxQueries = 20
+
 // Page is a stretch of a ledger. Every seq after the asked one up to NextSeq is
 // accounted for: it is in Messages, in Skipped, or below FirstSeq.
 type Page struct {
@@ -30,7 +42,7 @@ type Page struct {
 	CommittedMaxSeq int64 // of what this user may read
 	HasMore         bool
 	Skipped         []int64 // no such entry any more: expired, or removed by an operator
-	FirstSeq        int64   // not 0: the seqs before it are not for this user
+	FirstSeq        int64   // not 0: the seqs before it are not for this user, or gone
 }
 
 // Sync reads on from afterSeq: at most limit messages that take at most maxBytes
@@ -56,6 +68,9 @@ func (s *Store) Sync(ctx context.Context, userID, conversationID string, afterSe
 	found, err := s.read(ctx, conversationID, window, ascending, limit, maxBytes)
 	if err != nil {
 		return Page{}, err
+	}
+	if found.first != 0 {
+		page.FirstSeq = found.first
 	}
 	page.Messages = found.messages
 	page.Skipped = found.skipped
@@ -101,8 +116,16 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 // Entries reads every message in r, ascending. Seqs in r that no entry has any
 // more are left out; one that is being committed is waited for, or an error.
 func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error) {
-	found, err := s.read(ctx, conversationID, r, ascending, math.MaxInt, math.MaxInt)
-	return found.messages, err
+	var all []chat.Message
+	for r.From <= r.To {
+		found, err := s.read(ctx, conversationID, r, ascending, math.MaxInt, math.MaxInt)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found.messages...)
+		r.From = found.through + 1
+	}
+	return all, nil
 }
 
 // view is what a user may see of a conversation.
@@ -202,52 +225,99 @@ func (d direction) step() int64 {
 }
 
 // stretch is what read found, in reading order. Every seq from the range's
-// start through the last one is in messages or in skipped.
+// start through the last one is in messages, in skipped, or before first.
 type stretch struct {
 	messages []chat.Message
 	skipped  []int64
+	first    int64 // not 0: the seqs before it, from the range's start on, are gone
 	through  int64
 	bytes    int
 }
+
+func (s stretch) empty() bool { return len(s.messages)+len(s.skipped) == 0 }
 
 // skippedBytes is the most a skipped seq takes in a frame: 16 digits and a comma.
 const skippedBytes = 17
 
 // read reads a range in one direction until it is through, or limit messages or
-// maxBytes of their JSON are reached. It gives at least one seq.
+// maxBytes of their JSON are reached, or a long run of seqs that are gone would
+// have to be listed. It gives at least one seq.
 func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d direction, limit, maxBytes int) (stretch, error) {
 	out := stretch{messages: []chat.Message{}, through: r.From - 1}
 	if d == descending {
 		out.through = r.To + 1
 	}
-	for r.From <= r.To && len(out.messages) < limit {
+	for queries := 0; r.From <= r.To && len(out.messages) < limit && queries < maxQueries; queries++ {
 		known, covered, err := s.query(ctx, conversationID, r, d, min(queryPage, limit-len(out.messages)))
 		if err != nil {
 			return stretch{}, err
 		}
-		for seq := out.through + d.step(); covered.From <= seq && seq <= covered.To; seq += d.step() {
-			size := skippedBytes
-			m, ok := known[seq]
-			if ok {
-				if size, err = m.Size(); err != nil {
-					return stretch{}, err
-				}
-				size++ // the comma
-			}
-			if len(out.messages) == limit || out.bytes+size > maxBytes && out.bytes > 0 {
-				return out, nil
-			}
-			out.bytes += size
-			out.through = seq
-			if ok {
-				out.messages = append(out.messages, m.Message)
+		for seq := out.through + d.step(); covered.From <= seq && seq <= covered.To; seq = out.through + d.step() {
+			var fits bool
+			if m, ok := known[seq]; ok {
+				fits, err = out.add(m.Message, limit, maxBytes)
 			} else {
-				out.skipped = append(out.skipped, seq)
+				fits = out.pass(endOfRun(seq, covered, known, d), d, maxBytes)
+			}
+			if err != nil || !fits {
+				return out, err
 			}
 		}
 		r = rest(r, out.through, d)
 	}
 	return out, nil
+}
+
+// add takes the next message, if it fits.
+func (s *stretch) add(m chat.Message, limit, maxBytes int) (fits bool, err error) {
+	size, err := m.Size()
+	if err != nil {
+		return false, err
+	}
+	size++ // the comma
+	if len(s.messages) == limit || s.bytes+size > maxBytes && !s.empty() {
+		return false, nil
+	}
+	s.bytes += size
+	s.messages = append(s.messages, m)
+	s.through = m.Seq
+	return true, nil
+}
+
+// pass takes the next run of seqs without a message, which ends with seq last: as
+// many as fit. Only at the start of a page can that be a long one, or become one.
+func (s *stretch) pass(last int64, d direction, maxBytes int) (fits bool) {
+	run := last - s.through
+	switch {
+	case d == descending: // nobody waits for them
+		s.through = last
+		return true
+	case len(s.messages) == 0 && (s.first != 0 && len(s.skipped) == 0 || int64(len(s.skipped))+run > maxListed):
+		s.through, s.first, s.skipped, s.bytes = last, last+1, nil, 0
+		return true
+	case run > maxListed:
+		return false
+	}
+	for s.through < last {
+		if s.bytes+skippedBytes > maxBytes && !s.empty() {
+			return false
+		}
+		s.bytes += skippedBytes
+		s.through++
+		s.skipped = append(s.skipped, s.through)
+	}
+	return true
+}
+
+// endOfRun gives the last of the seqs without a message that begin with seq.
+func endOfRun(seq int64, covered chat.Range, known map[int64]messageItem, d direction) int64 {
+	for next := seq + d.step(); covered.From <= next && next <= covered.To; next += d.step() {
+		if _, ok := known[next]; ok {
+			break
+		}
+		seq = next
+	}
+	return seq
 }
 
 // rest gives what comes after seq in a range, in reading order.
@@ -299,31 +369,18 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 	if out.LastEvaluatedKey != nil && last != 0 {
 		covered = cut(covered, last, d)
 	}
-	missing, covered := missingIn(covered, d, seen)
-	if err := s.resolve(ctx, conversationID, missing, known); err != nil {
-		return nil, chat.Range{}, err
-	}
-	return known, covered, nil
+	return known, covered, s.resolve(ctx, conversationID, missingIn(covered, seen), known)
 }
 
-// missingIn lists the seqs of r that were not seen, at most as many as one
-// TransactGetItems takes, and shortens r to the part they are all of.
-func missingIn(r chat.Range, d direction, seen map[int64]bool) ([]int64, chat.Range) {
-	var missing []int64
-	start := r.From
-	if d == descending {
-		start = r.To
-	}
-	for seq := start; r.From <= seq && seq <= r.To; seq += d.step() {
-		if seen[seq] {
-			continue
-		}
-		missing = append(missing, seq)
-		if len(missing) == maxTransactGet {
-			return missing, cut(r, seq, d)
+// missingIn gives the seqs of r that were not seen, descending.
+func missingIn(r chat.Range, seen map[int64]bool) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for seq := r.To; seq >= r.From; seq-- {
+			if !seen[seq] && !yield(seq) {
+				return
+			}
 		}
 	}
-	return missing, r
 }
 
 // cut ends a range at seq, in reading order.
@@ -336,34 +393,63 @@ func cut(r chat.Range, seq int64, d direction) chat.Range {
 	return r
 }
 
-// resolve adds those of the missing messages that exist after all.
-func (s *Store) resolve(ctx context.Context, conversationID string, missing []int64, known map[int64]messageItem) error {
-	if len(missing) == 0 {
-		return nil
+// resolve adds those of the missing messages, given in descending order, that
+// exist after all.
+//
+// It ends where all that it looked for at a time is gone. Each of them was
+// committed and later removed, by retention or by an operator (or jumped by an
+// operator's repair of the head), and what has a smaller seq was committed before
+// that. So it was applied long before the Query, which is proof then. A device
+// that was away for longer than the retention would otherwise pay for every
+// number that was ever given out.
+func (s *Store) resolve(ctx context.Context, conversationID string, missing iter.Seq[int64], known map[int64]messageItem) error {
+	batch := make([]int64, 0, maxTransactGet)
+	size := probe
+	for seq := range missing {
+		if batch = append(batch, seq); len(batch) < size {
+			continue
+		}
+		found, err := s.lookUp(ctx, conversationID, batch, known)
+		if err != nil || !found {
+			return err
+		}
+		batch, size = batch[:0], maxTransactGet
 	}
-	gets := make([]types.TransactGetItem, len(missing))
-	for i, seq := range missing {
+	_, err := s.lookUp(ctx, conversationID, batch, known)
+	return err
+}
+
+// lookUp adds those of the messages that exist, at most maxTransactGet of them,
+// and reports whether any does, expired or not.
+func (s *Store) lookUp(ctx context.Context, conversationID string, seqs []int64, known map[int64]messageItem) (found bool, err error) {
+	if len(seqs) == 0 {
+		return false, nil
+	}
+	gets := make([]types.TransactGetItem, len(seqs))
+	for i, seq := range seqs {
 		gets[i] = types.TransactGetItem{Get: &types.Get{
 			TableName: &s.tables.Messages, Key: messageKey(conversationID, seq),
 		}}
 	}
 	out, err := s.transactGet(ctx, gets)
 	if err != nil {
-		return fmt.Errorf("looking for seqs %d to %d of %s: %w", missing[0], missing[len(missing)-1], conversationID, err)
+		return false, fmt.Errorf("looking for %d seqs, from %d to %d, of %s: %w",
+			len(seqs), slices.Min(seqs), slices.Max(seqs), conversationID, err)
 	}
 	for _, r := range out.Responses {
 		if r.Item == nil {
 			continue
 		}
+		found = true
 		mi, err := unmarshalMessage(r.Item)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if !s.expired(mi) {
 			known[mi.Seq] = mi
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // transactGet reads serialisably. A conflict means that one of the items is

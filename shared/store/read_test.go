@@ -120,31 +120,51 @@ func TestG6_ExpiredMessagesAreSkippedBeforeDynamoDBDeletesThem(t *testing.T) {
 	require.Equal(t, []int64{1}, page.Skipped)
 }
 
-// Hundreds of missing seqs are looked for in bounded steps, and a device gets
-// through them.
-func TestG6_ALongGapIsCrossedInPages(t *testing.T) {
+// walk syncs from the start in small pages, checks that they account for every
+// seq, and gives what was read.
+func walk(t *testing.T, s *store.Store, conversationID string, last int64) (got []chat.Message, skipped []int64, first int64, pages int) {
+	t.Helper()
+	for after := int64(0); after < last; pages++ {
+		page, err := s.Sync(t.Context(), "bob", conversationID, after, 500, 2000)
+		require.NoError(t, err)
+		require.Greater(t, page.NextSeq, after, "every page moves on")
+		from := max(after+1, page.FirstSeq)
+		require.Equal(t, page.NextSeq+1, from+int64(len(page.Messages)+len(page.Skipped)), "every seq is accounted for")
+		require.Equal(t, page.NextSeq < last, page.HasMore)
+		require.Equal(t, last, page.CommittedMaxSeq)
+		first = max(first, page.FirstSeq)
+		got, skipped, after = append(got, page.Messages...), append(skipped, page.Skipped...), page.NextSeq
+	}
+	return got, skipped, first, pages
+}
+
+func TestG6_ALongGapIsCrossedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.store(nil)
 	id := sendN(t, s, 1)
 	c.put(c.tables.Conversations, map[string]any{
-		"conversationId": id, "kind": "single", "lastSeq": 350, "membersVersion": 1, "memberCount": 2, "state": "active",
+		"conversationId": id, "kind": "single", "lastSeq": 3500, "membersVersion": 1, "memberCount": 2, "state": "active",
 	})
+	require.Equal(t, int64(3501), send(t, s, "alice", "bob", "after the repair").Seq)
+
+	got, skipped, first, pages := walk(t, s, id, 3501)
+	require.Equal(t, []int64{1, 3501}, seqs(got), "the gap does not hide what is before it")
+	require.Empty(t, skipped)
+	require.Equal(t, int64(3501), first)
+	require.Equal(t, 2, pages)
+
 	c.deleteMessage(id, 1)
-	require.Equal(t, int64(351), send(t, s, "alice", "bob", "after the repair").Seq)
-	var got []chat.Message
-	var skipped []int64
-	for after, pages := int64(0), 0; after < 351; pages++ {
-		require.Less(t, pages, 10)
-		page, err := s.Sync(t.Context(), "bob", id, after, 500, 2000)
-		require.NoError(t, err)
-		require.Greater(t, page.NextSeq, after)
-		require.Equal(t, int(page.NextSeq-after), len(page.Messages)+len(page.Skipped), "every seq is accounted for")
-		require.Equal(t, page.NextSeq < 351, page.HasMore)
-		got, skipped, after = append(got, page.Messages...), append(skipped, page.Skipped...), page.NextSeq
-	}
-	require.Equal(t, []int64{351}, seqs(got))
-	require.Len(t, skipped, 350)
+	_, _, first, pages = walk(t, s, id, 3501)
+	require.Equal(t, int64(3501), first)
+	require.Equal(t, 1, pages)
+	history, err := s.History(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, []int64{3501}, seqs(history.Messages))
+	require.False(t, history.HasMore)
+	entries, err := s.Entries(t.Context(), id, chat.Range{From: 1, To: 3501})
+	require.NoError(t, err)
+	require.Equal(t, []int64{3501}, seqs(entries))
 }
 
 func TestSyncPages(t *testing.T) {

@@ -73,7 +73,7 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 // that expired are gone already.
 func (s *Store) recallEdits(ctx context.Context, target messageItem) ([]types.TransactWriteItem, error) {
 	edits := map[int64]messageItem{}
-	if err := s.resolve(ctx, target.ConversationID, target.Edits, edits); err != nil {
+	if _, err := s.lookUp(ctx, target.ConversationID, target.Edits, edits); err != nil {
 		return nil, err
 	}
 	var items []types.TransactWriteItem

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -63,17 +64,37 @@ type Store struct {
 	now    func() time.Time
 	heads  *headCache
 	pace   *pace
+
+	retention time.Duration // 0: messages are kept
+}
+
+// Option is a choice that New leaves open.
+type Option func(*Store)
+
+// WithRetention makes messages expire once they are this old. They are hidden
+// from then on and deleted by the table's TTL, within days. 0 keeps them.
+func WithRetention(age time.Duration) Option {
+	return func(s *Store) { s.retention = age }
 }
 
 // New makes a Store on a client.
-func New(db *dynamodb.Client, tables Tables) *Store {
-	return &Store{db: db, tables: tables, now: time.Now, heads: newHeadCache(), pace: newPace()}
+func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
+	s := &Store{db: db, tables: tables, now: time.Now, heads: newHeadCache(), pace: newPace()}
+	for _, o := range options {
+		o(s)
+	}
+	return s
 }
 
 // Open makes a Store from the environment: the SDK's own variables say which
-// endpoint and credentials, and TablesFromEnv which tables.
+// endpoint and credentials, TablesFromEnv which tables, and RetentionFromEnv how
+// long messages stay.
 func Open(ctx context.Context) (*Store, error) {
 	tables, err := TablesFromEnv(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	retention, err := RetentionFromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +102,26 @@ func Open(ctx context.Context) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the AWS configuration: %w", err)
 	}
-	return New(dynamodb.NewFromConfig(cfg), tables), nil
+	return New(dynamodb.NewFromConfig(cfg), tables, WithRetention(retention)), nil
+}
+
+const day = 24 * time.Hour
+
+// maxRetentionDays is a hundred years; more is a slip of the keyboard.
+const maxRetentionDays = 36500
+
+// RetentionFromEnv reads RETENTION_DAYS, a whole number of days. 0 and nothing
+// mean that messages are kept.
+func RetentionFromEnv(getenv func(string) string) (time.Duration, error) {
+	v := getenv("RETENTION_DAYS")
+	if v == "" {
+		return 0, nil
+	}
+	days, err := strconv.Atoi(v)
+	if err != nil || days < 0 || days > maxRetentionDays {
+		return 0, fmt.Errorf("the environment variable RETENTION_DAYS is %q; it is a number of days from 0, which keeps messages for ever, to %d", v, maxRetentionDays)
+	}
+	return time.Duration(days) * day, nil
 }
 
 // errUnfinished is what BatchGetItem's callers report when keys stayed

@@ -59,13 +59,17 @@ func newCloud(t testing.TB) *cloud {
 // store is a Store of its own, as each Lambda environment has one. wire sees
 // every request of it; nil for none.
 func (c *cloud) store(wire *wire) *store.Store {
+	return store.New(dynamodb.New(c.options(wire)), c.tables)
+}
+
+func (c *cloud) options(wire *wire) dynamodb.Options {
 	options := c.db.Options()
 	if wire != nil {
 		wire.next = options.HTTPClient.(*http.Client).Transport
 		options.HTTPClient = &http.Client{Transport: wire}
 		options.Retryer = aws.NopRetryer{} // every retry seen is the store's own
 	}
-	return store.New(dynamodb.New(options), c.tables)
+	return options
 }
 
 // wire is the connection to DynamoDB. It counts operations and breaks them: a

@@ -1,0 +1,110 @@
+package integration_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/shared/chat"
+	"inorder/shared/client"
+	"inorder/shared/wire"
+)
+
+// A device was away for longer than messages are kept. It gets to the head, is
+// told what is gone, and waits for nothing; the old ones of its messages that
+// DynamoDB has not deleted yet are not shown either.
+func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t, "-param", "RetentionDays=1")
+	db := dynamotest.Client(t, c.dynamoDB)
+	table := tableName(t, db, "Messages")
+	alice, bob := newUser("alice"), newUser("bob")
+	conversation := chat.SingleID(alice, bob)
+	writer := mustConnect(t, c.stack, alice, "writer")
+	away := client.NewMemory()
+	const early, deleted, expired, all = 3, 110, 120, 125
+
+	write := func(n int) {
+		for i := range n {
+			_, err := writer.send(t.Context(), wire.Send{To: bob, Text: text(0, i)})
+			require.NoError(t, err)
+		}
+	}
+	write(early)
+	requireReads(t, c.stack, bob, away, conversation, 0, 1, 2, 3)
+	write(all - early)
+	for seq := int64(1); seq <= expired; seq++ {
+		key := map[string]types.AttributeValue{
+			"conversationId": &types.AttributeValueMemberS{Value: conversation},
+			"seq":            &types.AttributeValueMemberN{Value: strconv.FormatInt(seq, 10)},
+		}
+		requireExpiresInADay(t, db, table, key)
+		if seq <= deleted {
+			_, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &table, Key: key})
+			require.NoError(t, err)
+			continue
+		}
+		past := strconv.FormatInt(time.Now().Unix()-1, 10)
+		_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: &table, Key: key, UpdateExpression: new("SET expiresAt = :past"),
+			ExpressionAttributeValues: map[string]types.AttributeValue{":past": &types.AttributeValueMemberN{Value: past}},
+		})
+		require.NoError(t, err)
+	}
+
+	fresh := mustConnect(t, c.stack, bob, "fresh")
+	page, err := fresh.syncPage(t.Context(), conversation, 0)
+	require.NoError(t, err)
+	require.Equal(t, int64(expired+1), page.FirstSeq)
+	require.Len(t, page.Messages, all-expired)
+	require.False(t, page.HasMore)
+
+	requireReads(t, c.stack, bob, away, conversation, early, 121, 122, 123, 124, 125)
+	var listed wire.ConversationsPage
+	require.NoError(t, fresh.do(t.Context(), wire.ActionConversations, wire.Conversations{}, &listed))
+	require.Equal(t, int64(all), listed.Conversations[0].LastSeq)
+	require.NotNil(t, listed.Conversations[0].LastMessage)
+}
+
+func requireExpiresInADay(t *testing.T, db *dynamodb.Client, table string, key map[string]types.AttributeValue) {
+	t.Helper()
+	out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key})
+	require.NoError(t, err)
+	number := func(name string) int64 {
+		n, ok := out.Item[name].(*types.AttributeValueMemberN)
+		require.True(t, ok, "the message has no %s", name)
+		v, err := strconv.ParseInt(n.Value, 10, 64)
+		require.NoError(t, err)
+		return v
+	}
+	require.Equal(t, time.UnixMilli(number("serverTime")).Add(24*time.Hour).Unix(), number("expiresAt"))
+}
+
+// requireReads runs a Go client on what it has stored, and wants exactly these
+// messages after seq.
+func requireReads(t *testing.T, s stack, user string, memory client.Store, conversation string, after int64, want ...int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	device, err := client.Dial(ctx, client.Config{
+		URL: s.socket, UserID: user, DeviceID: "away", Store: memory,
+		Token: func(ctx context.Context) (string, error) { return s.token(ctx, user, nil) },
+	})
+	require.NoError(t, err)
+	defer device.Close()
+	var got []int64
+	for m, err := range device.Messages(ctx, conversation, after) {
+		require.NoError(t, err, "got %v", got)
+		got = append(got, m.Seq)
+		if len(got) == len(want) {
+			break
+		}
+	}
+	require.Equal(t, want, got)
+}

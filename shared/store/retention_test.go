@@ -1,0 +1,169 @@
+package store_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+const days = 24 * time.Hour
+
+// retaining is a store whose messages expire.
+func (c *cloud) retaining(wire *wire, age time.Duration) *store.Store {
+	return store.New(dynamodb.New(c.options(wire)), c.tables, store.WithRetention(age))
+}
+
+// lifetime is when an item expires, in seconds, and when it was written, in
+// milliseconds.
+type lifetime struct {
+	ExpiresAt  int64 `json:"expiresAt"`
+	ServerTime int64 `json:"serverTime"`
+}
+
+func (c *cloud) lifetimes(r store.Receipt, sender, clientMsgID string) (message, record lifetime) {
+	c.t.Helper()
+	require.True(c.t, c.get(c.tables.Messages, map[string]any{"conversationId": r.ConversationID, "seq": r.Seq}, &message))
+	require.True(c.t, c.get(c.tables.Idempotency, map[string]any{"dedupeKey": chat.DedupeKey(sender, clientMsgID)}, &record))
+	return message, record
+}
+
+func TestRetention_EveryEntryExpiresAndItsIdempotencyRecordLater(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.retaining(nil, 7*days)
+	request := func(id string) store.Request {
+		return store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: id}
+	}
+	receipts := map[string]store.Receipt{"text": send(t, s, "alice", "bob", "text")}
+	target := store.Target{ConversationID: receipts["text"].ConversationID, Seq: 1, MessageID: receipts["text"].MessageID}
+	var err error
+	receipts["edit"], err = s.Edit(t.Context(), request("edit"), target, store.Edited{Version: 1, Text: "other"}, store.NoWindow)
+	require.NoError(t, err)
+	receipts["recall"], err = s.Recall(t.Context(), request("recall"), target, store.NoWindow)
+	require.NoError(t, err)
+	for name, r := range receipts {
+		message, record := c.lifetimes(r, "alice", name)
+		written := time.UnixMilli(message.ServerTime)
+		require.Equal(t, written.Add(7*days).Unix(), message.ExpiresAt, name)
+		require.Equal(t, written.Add(37*days).Unix(), record.ExpiresAt, name)
+	}
+
+	kept := send(t, c.store(nil), "alice", "bob", "kept")
+	message, record := c.lifetimes(kept, "alice", "kept")
+	require.Zero(t, message.ExpiresAt, "without retention nothing expires")
+	require.Zero(t, record.ExpiresAt)
+}
+
+func TestRetentionFromEnv(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[string]time.Duration{"": 0, "0": 0, "1": days, "30": 30 * days, "36500": 36500 * days} {
+		got, err := store.RetentionFromEnv(func(string) string { return v })
+		require.NoError(t, err, v)
+		require.Equal(t, want, got, v)
+	}
+	for _, v := range []string{"-1", "x", "1.5", "1d", "36501", " 1"} {
+		_, err := store.RetentionFromEnv(func(name string) string {
+			require.Equal(t, "RETENTION_DAYS", name)
+			return v
+		})
+		require.ErrorContains(t, err, "RETENTION_DAYS", v)
+	}
+}
+
+// A device that was away for longer than the retention is at the head after one
+// page, for the price of one Query and one look at what is gone.
+func TestRetention_ADeviceThatWasAwayIsToldWhatIsGone(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 300)
+	for seq := int64(1); seq <= 290; seq++ {
+		c.deleteMessage(id, seq)
+	}
+	w := &wire{}
+	page, err := c.store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, int64(291), page.FirstSeq)
+	require.Equal(t, []int64{291, 292, 293, 294, 295, 296, 297, 298, 299, 300}, seqs(page.Messages))
+	require.Empty(t, page.Skipped)
+	require.False(t, page.HasMore)
+	calls, _ := w.since(0)
+	require.Equal(t, []string{"GetItem", "GetItem", "Query", "TransactGetItems"}, calls)
+
+	for seq := int64(291); seq <= 300; seq++ {
+		c.deleteMessage(id, seq)
+	}
+	page, err = s.Sync(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, store.Page{Messages: []chat.Message{}, NextSeq: 300, CommittedMaxSeq: 300, FirstSeq: 301}, page)
+	page, err = s.Sync(t.Context(), "bob", id, 295, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, []int64{296, 297, 298, 299, 300}, page.Skipped, "a few are listed")
+	require.Zero(t, page.FirstSeq)
+	history, err := s.History(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, store.HistoryPage{Messages: []chat.Message{}, NextBeforeSeq: 1, CommittedMaxSeq: 300}, history)
+	require.Equal(t, int64(301), send(t, s, "alice", "bob", "life goes on").Seq)
+}
+
+// What expired is not deleted at once: until then it is read and hidden, in pages
+// of bounded cost.
+func TestRetention_WhatExpiredIsHiddenBeforeItIsDeleted(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	const old, all = 1200, 1203
+	c.put(c.tables.Conversations, map[string]any{
+		"conversationId": chat.SingleID("alice", "bob"), "kind": "single", "lastSeq": old, "membersVersion": 1, "memberCount": 2, "state": "active",
+	})
+	id := chat.SingleID("alice", "bob")
+	for _, user := range []string{"alice", "bob"} {
+		c.put(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": id, "joinSeq": 1})
+	}
+	require.NoError(t, parallel(8, func(worker int) error {
+		for seq := worker + 1; seq <= old; seq += 8 {
+			c.put(c.tables.Messages, map[string]any{
+				"conversationId": id, "seq": seq, "messageId": fmt.Sprint("old-", seq), "expiresAt": time.Now().Unix() - 1,
+			})
+		}
+		return nil
+	}))
+	for i := range all - old {
+		send(t, s, "alice", "bob", fmt.Sprint("new-", i))
+	}
+	w := &wire{}
+	got, skipped, first, pages := walk(t, c.store(w), id, all)
+	require.Equal(t, []int64{1201, 1202, 1203}, seqs(got))
+	require.Empty(t, skipped)
+	require.Equal(t, int64(1201), first)
+	require.Equal(t, 2, pages, "a page reads at most 1,000 of them")
+	calls, _ := w.since(0)
+	require.NotContains(t, calls, "TransactGetItems", "nothing is missing")
+}
+
+// A message being committed is found even where everything before it is gone.
+func TestG6_SyncFindsWhatIsBeingCommittedBehindALongGap(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := sendN(t, c.store(nil), 260)
+	for seq := int64(1); seq <= 255; seq++ {
+		c.deleteMessage(id, seq)
+	}
+	for name, hidden := range map[string][]int64{"the last": {260}, "the first": {256}, "two": {257, 259}, "all": {256, 257, 258, 259, 260}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &wire{edit: hides(func(seq int64) bool { return slices.Contains(hidden, seq) })}
+			page, err := c.store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
+			require.NoError(t, err)
+			require.Equal(t, []int64{256, 257, 258, 259, 260}, seqs(page.Messages))
+			require.Equal(t, int64(256), page.FirstSeq)
+		})
+	}
+}
