@@ -45,7 +45,7 @@ type localCloud struct {
 func needLocal(tb testing.TB) {
 	tb.Helper()
 	if localProgram == "" {
-		tb.Skip("this test needs a local cloud of its own: run it without INORDER_WS_URL")
+		tb.Skip("this test needs a local cloud of its own: run it without INORDER_WS_URL and INORDER_DYNAMODB_ENDPOINT")
 	}
 }
 

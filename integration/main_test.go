@@ -4,9 +4,11 @@
 // By default the tests start the local cloud themselves. With INORDER_WS_URL
 // they run against a stack that is up, such as a deployed one, and
 // INORDER_TOKEN_URL says where to get a token for any user (GET with
-// ?user=NAME, answering {"token": …}; by default http://HOST/dev/token). Tests
-// that need more than the socket are skipped then. Every test has users of its
-// own, so all of them run at the same time, and on a stack that is in use.
+// ?user=NAME, answering {"token": …}; by default http://HOST/dev/token). With
+// INORDER_DYNAMODB_ENDPOINT the local cloud uses the DynamoDB there, such as
+// LocalStack's. Tests that need more than the socket of one stack are skipped in
+// both cases. Every test has users of its own, so all of them run at the same
+// time, and on a stack that is in use.
 package integration_test
 
 import (
@@ -25,7 +27,7 @@ import (
 // shared is the stack that all tests use but those that need one to themselves.
 var shared stack
 
-// localProgram is the local cloud, built; "" with INORDER_WS_URL.
+// localProgram is the local cloud, built; "" where tests cannot have their own.
 var localProgram string
 
 func TestMain(m *testing.M) {
@@ -57,9 +59,16 @@ func run(m *testing.M) (code int) {
 	if localProgram, err = buildLocal(dir); err != nil {
 		return failed(err)
 	}
-	cloud, err := launch(context.Background())
+	var flags []string
+	if endpoint := os.Getenv("INORDER_DYNAMODB_ENDPOINT"); endpoint != "" {
+		flags = []string{"-dynamodb-endpoint", endpoint}
+	}
+	cloud, err := launch(context.Background(), flags...)
 	if err != nil {
 		return failed(err)
+	}
+	if flags != nil {
+		localProgram = "" // another one would share the tables
 	}
 	defer func() {
 		if err := cloud.stop(); err != nil {
