@@ -37,12 +37,15 @@ func (s *Store) event(r Request, conversationID string, e chat.Event) chat.Messa
 //
 // Beside the errors of Append it refuses with BadRequest a bad title, members
 // named twice or the caller among them, and with Limit more than
-// chat.MaxRosterChange users in all.
+// chat.MaxRosterChange users in all, or than a group may have.
 func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Line, Receipt, error) {
 	if err := validateGroup(r, title, userIDs, v); err != nil {
 		return Line{}, Receipt{}, err
 	}
 	all := append([]string{r.UserID}, userIDs...)
+	if len(all) > s.maxMembers {
+		return Line{}, Receipt{}, s.errTooLarge()
+	}
 	event := s.event(r, "", chat.Event{Kind: chat.EventMembers, Added: all, Owner: r.UserID, Title: title})
 	// The request has no conversation id, so it is not part of what a retry repeats.
 	fingerprint, err := event.Fingerprint()
@@ -155,11 +158,8 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 	}
 	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
-		if head.MemberCount+len(userIDs) > chat.MaxGroupMembers {
-			return nil, &chat.Error{
-				Code: chat.Limit, Field: "members", Details: map[string]any{"max": chat.MaxGroupMembers},
-				Message: fmt.Sprintf("a group has at most %d members", chat.MaxGroupMembers),
-			}
+		if head.MemberCount+len(userIDs) > s.maxMembers {
+			return nil, s.errTooLarge()
 		}
 		present, err := s.membersAmong(ctx, conversationID, userIDs)
 		if err != nil {
@@ -172,6 +172,13 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 		}
 		return s.joining(ctx, conversationID, userIDs)
 	})
+}
+
+func (s *Store) errTooLarge() error {
+	return &chat.Error{
+		Code: chat.Limit, Field: "members", Details: map[string]any{"max": s.maxMembers},
+		Message: fmt.Sprintf("a group has at most %d members", s.maxMembers),
+	}
 }
 
 // joining plans that users join with a message.

@@ -61,19 +61,45 @@ func TestRetention_EveryEntryExpiresAndItsIdempotencyRecordLater(t *testing.T) {
 	require.Zero(t, record.ExpiresAt)
 }
 
-func TestRetentionFromEnv(t *testing.T) {
+func TestOptionsFromEnv(t *testing.T) {
 	t.Parallel()
-	for v, want := range map[string]time.Duration{"": 0, "0": 0, "1": days, "30": 30 * days, "36500": 36500 * days} {
-		got, err := store.RetentionFromEnv(func(string) string { return v })
-		require.NoError(t, err, v)
-		require.Equal(t, want, got, v)
+	c := newCloud(t)
+	open := func(env map[string]string) (*store.Store, error) {
+		options, err := store.OptionsFromEnv(func(name string) string { return env[name] })
+		return store.New(c.db, c.tables, options...), err
 	}
-	for _, v := range []string{"-1", "x", "1.5", "1d", "36501", " 1"} {
-		_, err := store.RetentionFromEnv(func(name string) string {
-			require.Equal(t, "RETENTION_DAYS", name)
-			return v
-		})
-		require.ErrorContains(t, err, "RETENTION_DAYS", v)
+	for i, tc := range []struct {
+		days string
+		want time.Duration
+	}{{"", 0}, {"0", 0}, {"1", days}, {"30", 30 * days}, {"36500", 36500 * days}} {
+		s, err := open(map[string]string{"RETENTION_DAYS": tc.days})
+		require.NoError(t, err, tc.days)
+		id := fmt.Sprint("days-", i)
+		message, _ := c.lifetimes(send(t, s, "alice", "bob", id), "alice", id)
+		if tc.want == 0 {
+			require.Zero(t, message.ExpiresAt)
+			continue
+		}
+		require.Equal(t, time.UnixMilli(message.ServerTime).Add(tc.want).Unix(), message.ExpiresAt, tc.days)
+	}
+
+	s, err := open(map[string]string{"MAX_GROUP_MEMBERS": "3"})
+	require.NoError(t, err)
+	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g1"}, "All", []string{"b", "c", "d"}, chat.VisibleAll)
+	require.Equal(t, 3, refused(t, chat.Limit, err).Details["max"])
+	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g2"}, "All", []string{"b", "c"}, chat.VisibleAll)
+	require.NoError(t, err)
+	_, err = s.AddMembers(t.Context(), store.Request{UserID: "alice", ClientMsgID: "a"}, line.Conversation.ConversationID, []string{"d"})
+	require.Equal(t, 3, refused(t, chat.Limit, err).Details["max"])
+
+	for name, values := range map[string][]string{
+		"RETENTION_DAYS":    {"-1", "x", "1.5", "1d", "36501", " 1"},
+		"MAX_GROUP_MEMBERS": {"1", "1001", "x"},
+	} {
+		for _, v := range values {
+			_, err := open(map[string]string{name: v})
+			require.ErrorContains(t, err, name, v)
+		}
 	}
 }
 

@@ -26,6 +26,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"inorder/shared/chat"
 )
 
 // Tables are the names of the six tables.
@@ -65,7 +67,8 @@ type Store struct {
 	heads  *headCache
 	pace   *pace
 
-	retention time.Duration // 0: messages are kept
+	retention  time.Duration // 0: messages are kept
+	maxMembers int           // of a group
 }
 
 // Option is a choice that New leaves open.
@@ -77,9 +80,18 @@ func WithRetention(age time.Duration) Option {
 	return func(s *Store) { s.retention = age }
 }
 
+// WithMaxGroupMembers makes groups smaller than chat.MaxGroupMembers. Those that
+// are larger already stay as they are and take no one in.
+func WithMaxGroupMembers(n int) Option {
+	return func(s *Store) { s.maxMembers = n }
+}
+
 // New makes a Store on a client.
 func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
-	s := &Store{db: db, tables: tables, now: time.Now, heads: newHeadCache(), pace: newPace()}
+	s := &Store{
+		db: db, tables: tables, now: time.Now, heads: newHeadCache(), pace: newPace(),
+		maxMembers: chat.MaxGroupMembers,
+	}
 	for _, o := range options {
 		o(s)
 	}
@@ -87,14 +99,14 @@ func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 }
 
 // Open makes a Store from the environment: the SDK's own variables say which
-// endpoint and credentials, TablesFromEnv which tables, and RetentionFromEnv how
-// long messages stay.
+// endpoint and credentials, TablesFromEnv which tables, and OptionsFromEnv the
+// rest.
 func Open(ctx context.Context) (*Store, error) {
 	tables, err := TablesFromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	retention, err := RetentionFromEnv(os.Getenv)
+	options, err := OptionsFromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +114,7 @@ func Open(ctx context.Context) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the AWS configuration: %w", err)
 	}
-	return New(dynamodb.NewFromConfig(cfg), tables, WithRetention(retention)), nil
+	return New(dynamodb.NewFromConfig(cfg), tables, options...), nil
 }
 
 const day = 24 * time.Hour
@@ -110,18 +122,31 @@ const day = 24 * time.Hour
 // maxRetentionDays is a hundred years; more is a slip of the keyboard.
 const maxRetentionDays = 36500
 
-// RetentionFromEnv reads RETENTION_DAYS, a whole number of days. 0 and nothing
-// mean that messages are kept.
-func RetentionFromEnv(getenv func(string) string) (time.Duration, error) {
-	v := getenv("RETENTION_DAYS")
+// OptionsFromEnv reads RETENTION_DAYS, where 0 and nothing mean that messages are
+// kept for ever, and MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is
+// the default. The error names the variable that is wrong.
+func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
+	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
+	if err != nil {
+		return nil, err
+	}
+	members, err := numberFrom(getenv, "MAX_GROUP_MEMBERS", chat.MaxGroupMembers, 2, chat.MaxGroupMembers)
+	if err != nil {
+		return nil, err
+	}
+	return []Option{WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members)}, nil
+}
+
+func numberFrom(getenv func(string) string, name string, otherwise, least, most int) (int, error) {
+	v := getenv(name)
 	if v == "" {
-		return 0, nil
+		return otherwise, nil
 	}
-	days, err := strconv.Atoi(v)
-	if err != nil || days < 0 || days > maxRetentionDays {
-		return 0, fmt.Errorf("the environment variable RETENTION_DAYS is %q; it is a number of days from 0, which keeps messages for ever, to %d", v, maxRetentionDays)
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("the environment variable %s is %q; it is a number from %d to %d", name, v, least, most)
 	}
-	return time.Duration(days) * day, nil
+	return n, nil
 }
 
 // errUnfinished is what BatchGetItem's callers report when keys stayed

@@ -93,6 +93,8 @@ var kinds = map[string]kind{
 	// What follows has an id for references and no effect on one machine.
 
 	"AWS::ApiGateway::Account":                    {ref: "{hash}"},
+	"AWS::ApiGatewayV2::ApiMapping":               {ref: "{hash}", attrs: map[string]string{"ApiMappingId": "{hash}"}},
+	"AWS::ApiGatewayV2::DomainName":               domain,
 	"AWS::ApplicationAutoScaling::ScalableTarget": {ref: "{hash}"},
 	"AWS::ApplicationAutoScaling::ScalingPolicy":  {ref: "{hash}"},
 	"AWS::Budgets::Budget":                        {ref: "{name}"},
@@ -111,6 +113,7 @@ var kinds = map[string]kind{
 	"AWS::Logs::MetricFilter":                     {nameProperty: "FilterName", ref: "{name}"},
 	"AWS::Logs::QueryDefinition":                  {ref: "{hash}"},
 	"AWS::ResourceGroups::Group":                  {ref: "{name}"},
+	"AWS::Route53::RecordSet":                     {nameProperty: "Name", ref: "{name}"},
 	"AWS::S3::Bucket":                             bucket,
 	"AWS::S3::BucketPolicy":                       {ref: "{hash}"},
 	"AWS::SNS::Subscription":                      {ref: "arn:{partition}:sns:{region}:{account}:{hash}"},
@@ -125,6 +128,14 @@ const byHand = "nothing triggers it locally; its function is invoked by hand onl
 
 var alarm = kind{nameProperty: "AlarmName", ref: "{name}",
 	attrs: map[string]string{"Arn": "arn:{partition}:cloudwatch:{region}:{account}:alarm:{name}"}}
+
+// domain is a host name on the internet, which does not lead to this machine.
+var domain = kind{nameProperty: "DomainName", ref: "{name}", note: "the API is served on this machine's address only",
+	attrs: map[string]string{
+		"DomainNameArn":        "arn:{partition}:apigateway:{region}::/domainnames/{name}",
+		"RegionalDomainName":   "d-{hash}.execute-api.{region}.{suffix}",
+		"RegionalHostedZoneId": "{hash}",
+	}}
 
 var bucket = kind{nameProperty: "BucketName", ref: "{name}", attrs: map[string]string{
 	"Arn":                "arn:{partition}:s3:::{name}",
