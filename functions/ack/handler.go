@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/store"
@@ -50,10 +51,12 @@ func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acke
 	if err != nil {
 		return wire.Acked{}, err
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	acked, err := h.positions.Ack(ctx, c.UserID, r.ConversationID, want)
 	if err != nil {
 		return wire.Acked{}, err
 	}
+	metric.Note(ctx, metric.Seq(max(acked.DeliveredSeq, acked.ReadSeq)))
 	if r.ReadSeq != nil && want.ReadSeq >= acked.ReadSeq {
 		if _, err := h.positions.Raise(ctx, c.UserID, []string{r.ConversationID}); err != nil {
 			return wire.Acked{}, err
@@ -142,6 +145,7 @@ func (h handler) clear(ctx context.Context, c route.Caller, r wire.Clear) (wire.
 	if through == 0 {
 		return wire.Cleared{}, chat.FieldErrorf(chat.BadRequest, "throughSeq", "throughSeq is missing")
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID), metric.Seq(through))
 	clearedSeq, _, err := h.positions.Clear(ctx, c.UserID, r.ConversationID, through)
 	if err != nil {
 		return wire.Cleared{}, err
@@ -178,7 +182,9 @@ func (h handler) post(ctx context.Context, log *slog.Logger, c route.Caller, use
 		}
 	}
 	for _, o := range h.pusher.Deliver(ctx, deliveries) {
-		if o.Err != nil && !o.Gone() { // the fan-out forgets what is gone
+		metric.Note(ctx, metric.Count(metric.Pushes, o.Sent))
+		if o.Err != nil && !o.Gone() { // the fan-out forgets what is gone, and counts it
+			metric.Note(ctx, metric.Count(metric.PushFailures, 1))
 			log.WarnContext(ctx, "pushing", "err", o.Err)
 		}
 	}

@@ -78,30 +78,32 @@ func newAuthorizer(cfg config, log *slog.Logger) *authorizer {
 // handle decides on one handshake: 401 for a token that proves nothing, 403 for
 // one that was made by or for somebody else, 500 if the keys cannot be read.
 func (a *authorizer) handle(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest) (events.APIGatewayCustomAuthorizerResponse, error) {
-	refuse := func(reason error) (events.APIGatewayCustomAuthorizerResponse, error) {
-		a.log.WarnContext(ctx, "refused", "requestId", event.RequestContext.RequestID, "reason", reason)
+	requestID := event.RequestContext.RequestID
+	refuse := func(why reason) (events.APIGatewayCustomAuthorizerResponse, error) {
+		a.record(ctx, slog.LevelWarn, "refused", requestID, why)
 		return events.APIGatewayCustomAuthorizerResponse{}, errUnauthorized
 	}
 	device := event.QueryStringParameters["device"]
 	if device == "" {
-		return refuse(errors.New("the query has no device"))
+		return refuse(noDevice)
 	}
 	token, err := tokenOf(event)
 	if err != nil {
-		return refuse(err)
+		return refuse(notOneToken)
 	}
 	// Claims as a map: names are compared as they are, while a struct would take
 	// "Sub" for "sub".
 	claims := jwt.MapClaims{}
 	if _, err := a.parser.ParseWithClaims(token, claims, a.keys.keyfunc(ctx)); err != nil {
 		if errors.Is(err, errNoKeys) {
-			a.log.ErrorContext(ctx, "cannot decide", "requestId", event.RequestContext.RequestID, "err", err)
+			a.record(ctx, slog.LevelError, "cannot decide", requestID, noKeys)
 			return events.APIGatewayCustomAuthorizerResponse{}, errNoKeys
 		}
-		return refuse(err)
+		return refuse(reasonOf(err))
 	}
 	if err := a.foreign(claims); err != nil {
-		a.log.WarnContext(ctx, "denied", "requestId", event.RequestContext.RequestID, "reason", err)
+		// The issuer signed what this quotes.
+		a.record(ctx, slog.LevelWarn, "denied", requestID, foreign, slog.Any("err", err))
 		return policy("Deny", "denied", event.MethodArn), nil
 	}
 	userID, err := claims.GetSubject()
@@ -112,11 +114,11 @@ func (a *authorizer) handle(ctx context.Context, event events.APIGatewayCustomAu
 		err = fmt.Errorf("the sub is %q, the name of what the product itself writes", userID)
 	}
 	if err != nil {
-		return refuse(err)
+		return refuse(badSubject)
 	}
 	expires, err := claims.GetExpirationTime()
 	if err != nil {
-		return refuse(err)
+		return refuse(badClaims)
 	}
 	allow := policy("Allow", userID, event.MethodArn)
 	allow.Context = map[string]any{

@@ -323,6 +323,7 @@ func TestUnauthorized(t *testing.T) {
 			require.EqualError(t, err, "Unauthorized", "API Gateway compares the text")
 			require.Contains(t, log.String(), `"msg":"refused"`)
 			require.Contains(t, log.String(), `"reason":"`)
+			require.Contains(t, log.String(), `"AuthorizerRefusals":1`)
 			for _, secret := range append(segments, strings.Split(forged, ".")...) {
 				require.NotContains(t, log.String(), secret)
 			}
@@ -375,6 +376,7 @@ func TestDeny(t *testing.T) {
 				response.PolicyDocument.Statement)
 			require.NotEmpty(t, response.PrincipalID)
 			require.Contains(t, log.String(), `"msg":"denied"`)
+			require.Contains(t, log.String(), `"AuthorizerRefusals":1`)
 		})
 	}
 

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -50,8 +51,8 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 		return answer(500, failed(caller.RequestID))
 	}
 	if err := chat.ValidateDeviceID("device", caller.DeviceID); err != nil {
-		log.InfoContext(ctx, "refused", "err", err)
 		refusal, _ := errors.AsType[*chat.Error](err)
+		log.InfoContext(ctx, "refused", "code", refusal.Code, "field", refusal.Field)
 		return answer(400, wire.Error{Code: refusal.Code, Message: refusal.Message, Field: refusal.Field})
 	}
 	displaced, err := h.connections.Connect(ctx, caller.UserID, store.Connection{
@@ -66,8 +67,9 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 		return answer(500, failed(caller.RequestID))
 	}
 	h.dismiss(ctx, log, displaced)
-	log.InfoContext(ctx, "connected", "deviceId", caller.DeviceID,
-		"replaced", len(displaced.Replaced), "surplus", len(displaced.Surplus))
+	log.LogAttrs(ctx, slog.LevelInfo, "connected", slog.String("deviceId", caller.DeviceID),
+		metric.Count(metric.ConnectionsOpened, 1),
+		metric.Count(metric.ConnectionsReplaced, len(displaced.Replaced)), slog.Int("surplus", len(displaced.Surplus)))
 	return accept(event), nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -42,6 +43,7 @@ func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateG
 		return wire.Created{}, chat.FieldErrorf(chat.BadRequest, "members", "members is missing; it is [] for a group of yourself alone")
 	}
 	line, receipt, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
+	note(ctx, receipt)
 	if err != nil {
 		return wire.Created{}, err
 	}
@@ -49,31 +51,50 @@ func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateG
 }
 
 func (h handler) addMembers(ctx context.Context, c route.Caller, r wire.ChangeMembers) (wire.Sent, error) {
-	return sent(h.groups.AddMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members))
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
+	receipt, err := h.groups.AddMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members)
+	return sent(ctx, receipt, err)
 }
 
 func (h handler) removeMembers(ctx context.Context, c route.Caller, r wire.ChangeMembers) (wire.Sent, error) {
-	return sent(h.groups.RemoveMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members))
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
+	receipt, err := h.groups.RemoveMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members)
+	return sent(ctx, receipt, err)
 }
 
 func (h handler) leave(ctx context.Context, c route.Caller, r wire.ChangeGroup) (wire.Sent, error) {
-	return sent(h.groups.Leave(ctx, by(c, r.ClientMsgID), r.ConversationID))
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
+	receipt, err := h.groups.Leave(ctx, by(c, r.ClientMsgID), r.ConversationID)
+	return sent(ctx, receipt, err)
 }
 
 func (h handler) setRole(ctx context.Context, c route.Caller, r wire.SetRole) (wire.Sent, error) {
-	return sent(h.groups.SetRole(ctx, by(c, r.ClientMsgID), r.ConversationID, r.UserID, r.Role))
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
+	receipt, err := h.groups.SetRole(ctx, by(c, r.ClientMsgID), r.ConversationID, r.UserID, r.Role)
+	return sent(ctx, receipt, err)
 }
 
 func (h handler) setTitle(ctx context.Context, c route.Caller, r wire.SetTitle) (wire.Sent, error) {
-	return sent(h.groups.SetTitle(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Title))
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
+	receipt, err := h.groups.SetTitle(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Title)
+	return sent(ctx, receipt, err)
 }
 
 func (h handler) dissolve(ctx context.Context, c route.Caller, r wire.ChangeGroup) (wire.Sent, error) {
-	return sent(h.groups.Dissolve(ctx, by(c, r.ClientMsgID), r.ConversationID))
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
+	receipt, err := h.groups.Dissolve(ctx, by(c, r.ClientMsgID), r.ConversationID)
+	return sent(ctx, receipt, err)
 }
 
 func by(c route.Caller, clientMsgID string) store.Request {
 	return store.Request{UserID: c.UserID, DeviceID: c.DeviceID, ClientMsgID: clientMsgID}
 }
 
-func sent(r store.Receipt, err error) (wire.Sent, error) { return r.Sent(), err }
+func sent(ctx context.Context, r store.Receipt, err error) (wire.Sent, error) {
+	note(ctx, r)
+	return r.Sent(), err
+}
+
+func note(ctx context.Context, r store.Receipt) {
+	metric.Note(ctx, metric.Entry(r.Sent(), r.Attempts, r.Conflicts, r.Throttles)...)
+}

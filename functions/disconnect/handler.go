@@ -6,6 +6,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/store"
 )
@@ -35,6 +36,6 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 		log.ErrorContext(ctx, "disconnecting", "err", err)
 		return events.APIGatewayProxyResponse{StatusCode: 500}, nil
 	}
-	log.InfoContext(ctx, "disconnected")
+	log.LogAttrs(ctx, slog.LevelInfo, "disconnected", metric.Count(metric.ConnectionsClosed, 1))
 	return events.APIGatewayProxyResponse{StatusCode: 200}, nil
 }

@@ -16,6 +16,7 @@ type conversation struct {
 	news           chat.Range
 	membersVersion int64 // as of the newest record
 	membersBefore  int64 // how many there were before the oldest record
+	committedAt    int64 // ms, when the newest entry was made
 	rosterChanged  bool
 	records        []string // SequenceNumbers
 }
@@ -25,7 +26,8 @@ type conversation struct {
 //
 // The stream keeps the order of one head's changes, so the range from the
 // smallest old lastSeq to the largest new one is whole; but it may repeat them.
-func read(records []events.DynamoDBEventRecord) (found []*conversation, poison map[string]error) {
+// A change by which a head went back is no news, and comes back as such.
+func read(records []events.DynamoDBEventRecord) (found []*conversation, back []change, poison map[string]error) {
 	poison = map[string]error{}
 	byID := map[string]*conversation{}
 	for _, r := range records {
@@ -33,6 +35,9 @@ func read(records []events.DynamoDBEventRecord) (found []*conversation, poison m
 		if err != nil {
 			poison[r.Change.SequenceNumber] = err
 			continue
+		}
+		if ch.newSeq < ch.oldSeq {
+			back = append(back, ch)
 		}
 		if ch.newSeq <= ch.oldSeq {
 			continue // deleted, or changed in something else than its ledger
@@ -45,11 +50,12 @@ func read(records []events.DynamoDBEventRecord) (found []*conversation, poison m
 		}
 		c.news.From = min(c.news.From, ch.oldSeq+1)
 		c.news.To = max(c.news.To, ch.newSeq)
+		c.committedAt = max(c.committedAt, ch.updatedAt)
 		c.membersVersion = max(c.membersVersion, ch.newVersion)
 		c.rosterChanged = c.rosterChanged || ch.oldVersion != ch.newVersion
 		c.records = append(c.records, r.Change.SequenceNumber)
 	}
-	return found, poison
+	return found, back, poison
 }
 
 // change is one record: a head before and after. A head that did not exist has
@@ -59,6 +65,7 @@ type change struct {
 	oldSeq, newSeq         int64
 	oldVersion, newVersion int64
 	oldMembers             int64
+	updatedAt              int64 // ms, of the new image; 0 if it has none
 }
 
 func changeOf(r events.DynamoDBEventRecord) (change, error) {
@@ -78,6 +85,7 @@ func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	if ch.newSeq, ch.newVersion, err = headOf(r.Change.NewImage); err != nil {
 		return ch, fmt.Errorf("NewImage of %s: %w", ch.conversationID, err)
 	}
+	ch.updatedAt, _ = number(r.Change.NewImage, "updatedAt") // nothing but a figure depends on it
 	if r.Change.OldImage == nil {
 		return ch, nil
 	}

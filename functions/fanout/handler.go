@@ -66,7 +66,7 @@ type handler struct {
 // follow it, which only repeats pushes. Everything else in the batch is served.
 func (h handler) handle(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 	start := h.now()
-	conversations, poison := read(event.Records)
+	conversations, back, poison := read(event.Records)
 	b := &batch{failed: map[string]error{}}
 	all := h.load(ctx, b, conversations)
 	h.raise(ctx, b, all)
@@ -79,18 +79,8 @@ func (h handler) handle(ctx context.Context, event events.DynamoDBEvent) (events
 		h.log.ErrorContext(ctx, "a conversation failed", "conversationId", id, "err", err)
 	}
 	failures := failuresOf(event.Records, conversations, b.failed, poison)
-	entries := 0
-	for _, n := range all {
-		entries += len(n.entries)
-	}
-	log := h.log.With("records", len(event.Records), "conversations", len(conversations),
-		"entries", entries, "pushes", tally.pushes, "gone", tally.gone, "unpushed", tally.unpushed,
-		"failures", len(failures), "ms", h.now().Sub(start).Milliseconds())
-	if tally.firstErr != nil {
-		log.WarnContext(ctx, "batch", "err", tally.firstErr)
-	} else {
-		log.InfoContext(ctx, "batch")
-	}
+	h.inspect(ctx, all, back)
+	h.record(ctx, event.Records, all, tally, len(failures), start)
 	return events.DynamoDBEventResponse{BatchItemFailures: failures}, nil
 }
 

@@ -170,7 +170,7 @@ func (w *world) write(conversationID string, n int) {
 	for range n {
 		seq := int64(len(w.ledgers[conversationID]) + 1)
 		w.ledgers[conversationID] = append(w.ledgers[conversationID], chat.Message{
-			ConversationID: conversationID, Seq: seq, MessageID: fmt.Sprint("01K", seq), ClientMsgID: "c", SenderID: "alice",
+			ConversationID: conversationID, Seq: seq, MessageID: fmt.Sprint("01K", seq), ClientMsgID: fmt.Sprint(conversationID, seq), SenderID: "alice",
 			MessageType: chat.TypeText, Text: "hi", Version: 1, Status: chat.Normal,
 		})
 	}
@@ -284,7 +284,7 @@ func TestSample(t *testing.T) {
 		"alice": {single, group}, "bob": {single}, "carol": {group}, "dave": {group},
 	}, w.raised)
 	require.Equal(t, []string{"alice", "bob", "carol", "dave"}, w.looked)
-	require.Contains(t, log, `"records":4,"conversations":2,"entries":4,"pushes":5,"gone":0,"unpushed":0,"failures":0`)
+	require.Contains(t, log, `"records":4,"conversations":2,"entries":4,"Pushes":5,"failures":0`)
 }
 
 func TestRanges(t *testing.T) {
@@ -463,7 +463,7 @@ func TestGoneConnectionsAreForgotten(t *testing.T) {
 		"alice": {{ID: "alice-old", DeviceID: "old", ConnectedAt: now - 60_000}},
 		"bob":   {{ID: "bob-phone", DeviceID: "phone", ConnectedAt: now - 60_000}},
 	}, w.forgot, "exactly those, and none whose $connect may not have returned yet")
-	require.Contains(t, log, `"pushes":1,"gone":2,"unpushed":2,"failures":0`)
+	require.Contains(t, log, `"Pushes":1,"GoneConnections":2,"PushFailures":2,"failures":0`)
 	require.Contains(t, log, `"err":"429"`)
 
 	t.Run("and a failure to forget them is no failure", func(t *testing.T) {
@@ -601,6 +601,70 @@ func TestLargeConversationsAreListed(t *testing.T) {
 			if len(w.listed) > 0 {
 				require.Less(t, slices.Index(w.steps, "list"), slices.Index(w.steps, "connections"), "the sync heads come first")
 			}
+		})
+	}
+}
+
+func TestTheLineTellsAges(t *testing.T) {
+	t.Parallel()
+	aged := func(r events.DynamoDBEventRecord, created, updated int64) events.DynamoDBEventRecord {
+		r.Change.ApproximateCreationDateTime = events.SecondsEpochTime{Time: time.UnixMilli(created)}
+		r.Change.NewImage["updatedAt"] = events.NewNumberAttribute(fmt.Sprint(updated))
+		return r
+	}
+	w := newWorld()
+	w.member("group:a", "alice", 1, "phone")
+	w.member("group:b", "bob", 1)
+	w.write("group:a", 2)
+	w.write("group:b", 5)
+	_, log := w.handle(t, batchOf(
+		aged(record("1", "group:a", 0, 1), now-3000, now-3100),
+		aged(record("2", "group:a", 1, 2), now-1000, now-1100),
+		aged(record("3", "group:b", 0, 5), now-2000, now-2100),
+	))
+	require.Contains(t, log, `"StreamAge":3000`, "of the oldest record")
+	require.Contains(t, log, `"CommitToPush":[1100,2100]`, "of each conversation's newest entry")
+	require.Contains(t, log, `"conversationId":"group:b","seq":5`, "the one with the most news")
+
+	t.Run("where nobody was pushed to there is no latency", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld()
+		w.member("group:b", "bob", 1)
+		w.write("group:b", 1)
+		_, log := w.handle(t, batchOf(aged(record("1", "group:b", 0, 1), now+5000, now+5000)))
+		require.NotContains(t, log, "CommitToPush")
+		require.Contains(t, log, `"StreamAge":0`, "clocks differ")
+	})
+}
+
+func TestInvariants(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ledger func(entries []chat.Message)
+		record events.DynamoDBEventRecord
+		want   string
+	}{
+		"hold":                    {func([]chat.Message) {}, record("1", "group:a", 0, 3), ""},
+		"a head went back":        {func([]chat.Message) {}, record("1", "group:a", 3, 2), `"conversationId":"group:a","seq":2,"before":3,"InvariantSeqWentBack":1`},
+		"two entries with a seq":  {func(e []chat.Message) { e[2].Seq = 2 }, record("1", "group:a", 0, 3), `"seq":2,"messageId":"01K3","InvariantDuplicateSeq":1`},
+		"two for a clientMsgId":   {func(e []chat.Message) { e[2].ClientMsgID = e[0].ClientMsgID }, record("1", "group:a", 0, 3), `"messageId":"01K3","other":"01K1","InvariantIdempotency":1`},
+		"one each of two senders": {func(e []chat.Message) { e[2].ClientMsgID, e[2].SenderID = e[0].ClientMsgID, "bob" }, record("1", "group:a", 0, 3), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.member("group:a", "alice", 1, "phone")
+			w.write("group:a", 3)
+			tc.ledger(w.ledgers["group:a"])
+			failed, log := w.handle(t, batchOf(tc.record))
+			require.Empty(t, failed, "to repeat it would not mend it")
+			if tc.want == "" {
+				require.NotContains(t, log, "Invariant")
+				return
+			}
+			require.Contains(t, log, `"level":"ERROR"`)
+			require.Contains(t, log, tc.want)
+			require.Equal(t, 1, strings.Count(log, "Invariant"))
 		})
 	}
 }

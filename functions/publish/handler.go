@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/store"
 	"inorder/shared/wire"
 )
@@ -35,11 +37,15 @@ type request struct {
 }
 
 // handle answers with the receipt. A refusal is the function's error, whose
-// message starts with the code.
+// message starts with the code; the Lambda runtime logs it, so none quotes the
+// message.
 func (h handler) handle(ctx context.Context, r request) (wire.Sent, error) {
 	start := time.Now()
+	ctx, notes := metric.Begin(ctx)
 	sent, err := h.publish(ctx, r)
-	h.record(ctx, sent, err, time.Since(start))
+	took := time.Since(start)
+	metric.Note(ctx, metric.Send(took, err)...)
+	h.record(ctx, notes, err, took)
 	return sent, err
 }
 
@@ -54,8 +60,9 @@ func (h handler) publish(ctx context.Context, r request) (wire.Sent, error) {
 	}
 	messageType := cmp.Or(r.MessageType, chat.TypeSystem)
 	if messageType != chat.TypeSystem && !messageType.Sendable() {
-		return wire.Sent{}, chat.FieldErrorf(chat.BadRequest, "messageType", "%q cannot be published; use system, text, image, voice, file or custom", messageType)
+		return wire.Sent{}, chat.FieldErrorf(chat.BadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
 	}
+	metric.Note(ctx, metric.Conversation(string(chat.System)+":"+r.Key))
 	receipt, err := h.ledger.Publish(ctx, store.Publication{
 		Key:         r.Key,
 		Title:       r.Title,
@@ -63,29 +70,38 @@ func (h handler) publish(ctx context.Context, r request) (wire.Sent, error) {
 		ClientMsgID: r.ClientMsgID,
 		Message:     chat.Message{MessageType: messageType, Text: r.Text, Data: r.Data},
 	})
+	metric.Note(ctx, metric.Entry(receipt.Sent(), receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
 	return receipt.Sent(), err
 }
 
-// record writes the request's log line, which has none of the message.
-func (h handler) record(ctx context.Context, sent wire.Sent, err error, took time.Duration) {
+// record writes the request's log line, which has none of the message. A refusal
+// is told by code and field alone: its text, which may quote the request, is for
+// the caller.
+func (h handler) record(ctx context.Context, notes *metric.Notes, err error, took time.Duration) {
 	level, code := slog.LevelInfo, "OK"
 	var attrs []slog.Attr
 	if invocation, ok := lambdacontext.FromContext(ctx); ok {
 		attrs = append(attrs, slog.String("requestId", invocation.AwsRequestID))
 	}
-	if err == nil {
-		attrs = append(attrs, slog.String("conversationId", sent.ConversationID), slog.Int64("seq", sent.Seq),
-			slog.String("messageId", sent.MessageID), slog.Bool("duplicate", sent.Duplicate))
-	} else {
+	if err != nil {
 		code = string(chat.CodeOf(err))
-		attrs = append(attrs, slog.Any("err", err))
-	}
-	switch chat.Code(code) {
-	case chat.Internal:
-		level = slog.LevelError
-	case chat.Busy:
-		level = slog.LevelWarn
 	}
 	attrs = append(attrs, slog.String("code", code), slog.Int64("ms", took.Milliseconds()))
-	h.log.LogAttrs(ctx, level, "publish", attrs...)
+	noted := notes.Attrs()
+	refused, _ := errors.AsType[*chat.Error](err)
+	switch {
+	case err == nil:
+	case chat.Code(code) == chat.Internal:
+		level = slog.LevelError
+		attrs = append(attrs, slog.Any("err", err))
+	case chat.Code(code) == chat.Busy:
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.Any("err", err))
+	default:
+		noted = notes.Metrics()
+		if refused.Field != "" {
+			attrs = append(attrs, slog.String("field", refused.Field))
+		}
+	}
+	h.log.LogAttrs(ctx, level, "publish", append(attrs, noted...)...)
 }

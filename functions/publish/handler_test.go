@@ -67,9 +67,11 @@ func TestPublishTheSample(t *testing.T) {
 	}, f.given)
 	delete(line, "time")
 	delete(line, "ms")
+	delete(line, "SendLatency")
 	require.Equal(t, map[string]any{
 		"level": "INFO", "msg": "publish", "requestId": "req-1", "code": "OK",
-		"conversationId": "system:order:123", "seq": 5.0, "messageId": "01K", "duplicate": true,
+		"conversationId": "system:order:123", "seq": 5.0, "messageId": "01K",
+		"Sends": 1.0, "SendSuccess": 1.0, "IdempotencyHits": 1.0,
 	}, line, "what it was about, and nothing of what it said")
 }
 
@@ -118,7 +120,9 @@ func TestPublishRefuses(t *testing.T) {
 			require.True(t, strings.HasPrefix(err.Error(), "BAD_REQUEST: "+tc.field+": "), err.Error())
 			require.Equal(t, "INFO", line["level"], "the caller is told; there is nothing to look into")
 			require.Equal(t, "BAD_REQUEST", line["code"])
+			require.Equal(t, tc.field, line["field"])
 			require.NotContains(t, fmt.Sprint(line), "a secret")
+			require.NotContains(t, err.Error(), "smell", "the Lambda runtime logs the error")
 		})
 	}
 }
@@ -128,10 +132,11 @@ func TestPublishFails(t *testing.T) {
 	for code, tc := range map[string]struct {
 		err   error
 		level string
+		shown any
 	}{
-		"IDEMPOTENCY_CONFLICT": {chat.FieldErrorf(chat.IdempotencyConflict, "clientMsgId", "used"), "INFO"},
-		"BUSY":                 {fmt.Errorf("%w (after 3 transactions)", chat.Errorf(chat.Busy, "busy")), "WARN"},
-		"INTERNAL":             {errors.New("no table"), "ERROR"},
+		"IDEMPOTENCY_CONFLICT": {chat.FieldErrorf(chat.IdempotencyConflict, "clientMsgId", "used"), "INFO", nil},
+		"BUSY":                 {fmt.Errorf("%w (after 3 transactions)", chat.Errorf(chat.Busy, "busy")), "WARN", "BUSY: busy (after 3 transactions)"},
+		"INTERNAL":             {errors.New("no table"), "ERROR", "no table"},
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +145,10 @@ func TestPublishFails(t *testing.T) {
 			require.ErrorIs(t, err, tc.err)
 			require.Equal(t, tc.level, line["level"])
 			require.Equal(t, code, line["code"])
-			require.Equal(t, tc.err.Error(), line["err"])
+			require.Equal(t, tc.shown, line["err"])
+			require.Equal(t, 1.0, line["Sends"])
+			require.Nil(t, line["SendSuccess"])
+			require.Equal(t, tc.level != "INFO", line["SendFailures"] != nil, "a refusal is the caller's to mend")
 			require.NotContains(t, fmt.Sprint(line), "on its way")
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -67,8 +68,10 @@ func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wir
 	if err := validateTarget(r.Seq, r.MessageID); err != nil {
 		return wire.Sent{}, err
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	receipt, err := h.messages.Recall(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}, h.windows.recall)
+	note(ctx, receipt)
 	return receipt.Sent(), err
 }
 
@@ -79,9 +82,11 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 	if r.Version < 1 || r.Version >= chat.MaxSeq {
 		return wire.Edited{}, chat.FieldErrorf(chat.BadRequest, "version", "say which version you have seen; the first is 1")
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	receipt, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID},
 		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.edit)
+	note(ctx, receipt)
 	return wire.Edited{Sent: receipt.Sent(), Version: r.Version + 1}, err
 }
 
@@ -93,6 +98,10 @@ func validateTarget(seq int64, messageID string) error {
 		return chat.FieldErrorf(chat.BadRequest, "messageId", "messageId is missing")
 	}
 	return nil
+}
+
+func note(ctx context.Context, r store.Receipt) {
+	metric.Note(ctx, metric.Entry(r.Sent(), r.Attempts, r.Conflicts, r.Throttles)...)
 }
 
 func by(c route.Caller, clientMsgID string) store.Request {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -25,9 +27,21 @@ func (h handler) actions() map[string]route.Action {
 
 // send answers once the message is committed.
 func (h handler) send(ctx context.Context, c route.Caller, r wire.Send) (wire.Sent, error) {
+	start := time.Now()
+	sent, err := h.append(ctx, c, r)
+	metric.Note(ctx, metric.Send(time.Since(start), err)...)
+	return sent, err
+}
+
+func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.Sent, error) {
 	if err := validate(r); err != nil {
 		return wire.Sent{}, err
 	}
+	id := r.ConversationID
+	if r.To != "" {
+		id = chat.SingleID(c.UserID, r.To)
+	}
+	metric.Note(ctx, metric.Conversation(id))
 	receipt, err := h.ledger.Append(ctx, chat.Message{
 		ConversationID: r.ConversationID,
 		ClientMsgID:    r.ClientMsgID,
@@ -39,6 +53,7 @@ func (h handler) send(ctx context.Context, c route.Caller, r wire.Send) (wire.Se
 		ReplyTo:        r.ReplyTo,
 		ClientTime:     r.ClientTime,
 	}, r.To)
+	metric.Note(ctx, metric.Entry(receipt.Sent(), receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
 	return receipt.Sent(), err
 }
 

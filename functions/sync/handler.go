@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"log/slog"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -52,10 +54,14 @@ func (h handler) sync(ctx context.Context, c route.Caller, r wire.Sync) (wire.Sy
 	if err != nil {
 		return wire.Synced{}, err
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	page, err := h.store.Sync(ctx, c.UserID, r.ConversationID, after, limit, room)
 	if err != nil {
 		return wire.Synced{}, err
 	}
+	metric.Note(ctx, metric.Seq(page.NextSeq), metric.Count(metric.SyncCalls, 1),
+		metric.Count(metric.SyncEntries, len(page.Messages)), metric.Count(metric.SkippedSeqs, len(page.Skipped)),
+		metric.Count(metric.GapsResolved, page.Resolved))
 	return wire.Synced{
 		Messages:        page.Messages,
 		NextSeq:         page.NextSeq,
@@ -87,10 +93,12 @@ func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (w
 	if err != nil {
 		return wire.HistoryPage{}, err
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	page, err := h.store.History(ctx, c.UserID, r.ConversationID, before, limit, room)
 	if err != nil {
 		return wire.HistoryPage{}, err
 	}
+	metric.Note(ctx, slog.Int("entries", len(page.Messages)), metric.Count(metric.GapsResolved, page.Resolved))
 	return wire.HistoryPage{
 		Messages:        page.Messages,
 		NextBeforeSeq:   page.NextBeforeSeq,
@@ -183,6 +191,7 @@ func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (w
 	if err := validatePage(r.ConversationID, r.Cursor); err != nil {
 		return wire.MembersPage{}, err
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	page, err := h.store.MembersOf(ctx, c.UserID, r.ConversationID, r.Cursor, wire.MemberPage)
 	if err != nil {
 		return wire.MembersPage{}, err
@@ -202,6 +211,7 @@ func (h handler) receipts(ctx context.Context, c route.Caller, r wire.Receipts) 
 	if err != nil {
 		return wire.ReceiptsPage{}, err
 	}
+	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	page, err := h.store.Receipts(ctx, c.UserID, r.ConversationID, seq, r.Cursor, receiptPage)
 	if err != nil {
 		return wire.ReceiptsPage{}, err

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/wire"
 )
 
@@ -72,10 +73,12 @@ const answerReserve = 250 * time.Millisecond
 // Every frame gets an answer: the action's result, or an error frame. A
 // *chat.Error in an action's error is shown to the client; a deadline becomes
 // BUSY; anything else is INTERNAL, and only the log says more. Each request is
-// one log line, which has none of the request's content.
+// one log line, with what the action took down by metric.Note; it has none of the
+// request's content.
 func Serve(log *slog.Logger, actions map[string]Action) Handler {
 	return func(ctx context.Context, event events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error) {
 		start := time.Now()
+		ctx, notes := metric.Begin(ctx)
 		caller, anonymous := CallerOf(event)
 		r, err := readRequest(event.Body)
 		if err == nil {
@@ -86,7 +89,10 @@ func Serve(log *slog.Logger, actions map[string]Action) Handler {
 			result, err = run(ctx, actions, caller, r)
 		}
 		body, err := encode(r, result, err, caller.RequestID)
-		record(ctx, log, caller, r, err, time.Since(start))
+		if actions[r.action] == nil {
+			r.action = "" // whatever the client made up
+		}
+		record(ctx, log, caller, r, notes, err, time.Since(start))
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: string(body)}, nil
 	}
 }
@@ -177,8 +183,9 @@ func clip(s string) string {
 }
 
 // record writes a request's log line: at error level what an operator has to
-// look into, at warn level what may become that.
-func record(ctx context.Context, log *slog.Logger, c Caller, r request, err error, took time.Duration) {
+// look into, at warn level what may become that. What was refused is told by code
+// and field alone, for the client may have put anything into what it named.
+func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *metric.Notes, err error, took time.Duration) {
 	level, code := slog.LevelInfo, "OK"
 	attrs := []slog.Attr{
 		slog.String("requestId", c.RequestID),
@@ -187,17 +194,24 @@ func record(ctx context.Context, log *slog.Logger, c Caller, r request, err erro
 		slog.String("deviceId", c.DeviceID),
 		slog.String("action", r.action),
 	}
+	noted := notes.Attrs()
 	if err != nil {
 		code = string(refusal(err, "").Code)
 	}
 	attrs = append(attrs, slog.String("code", code), slog.Int64("ms", took.Milliseconds()))
-	switch chat.Code(code) {
-	case chat.Internal:
+	switch {
+	case err == nil:
+	case chat.Code(code) == chat.Internal:
 		level = slog.LevelError
 		attrs = append(attrs, slog.Any("err", err))
-	case chat.Busy:
+	case chat.Code(code) == chat.Busy:
 		level = slog.LevelWarn
 		attrs = append(attrs, slog.Any("err", err))
+	default:
+		noted = notes.Metrics()
+		if field := refusal(err, "").Field; field != "" {
+			attrs = append(attrs, slog.String("field", field))
+		}
 	}
-	log.LogAttrs(ctx, level, "request", attrs...)
+	log.LogAttrs(ctx, level, "request", append(attrs, noted...)...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/wire"
 )
@@ -310,5 +311,42 @@ func FuzzDecode(f *testing.F) {
 		answer, _ := serve(t, action, event(body))
 		require.Contains(t, []string{wire.TypeReply, wire.TypeError}, answer.Type)
 		require.Equal(t, answer.Type == wire.TypeError, answer.Error != nil)
+	})
+}
+
+func TestServeLogsWhatActionsNote(t *testing.T) {
+	t.Parallel()
+	noting := func(err error) route.Action {
+		return route.To(func(ctx context.Context, _ route.Caller, r probe) (probe, error) {
+			metric.Note(ctx, metric.Conversation(r.Text), metric.Count(metric.Sends, 1))
+			return r, err
+		})
+	}
+	const frame = `{"action":"echo","id":"r-1","text":"group:secret"}`
+	for name, tc := range map[string]struct {
+		err      error
+		contains string
+		told     bool // which conversation
+	}{
+		"a result":          {nil, `"code":"OK"`, true},
+		"a busy one":        {chat.Errorf(chat.Busy, "busy"), `"code":"BUSY"`, true},
+		"a failed one":      {errors.New("no table"), `"code":"INTERNAL"`, true},
+		"a refusal":         {chat.FieldErrorf(chat.NotFound, "conversationId", "no group:secret"), `"code":"NOT_FOUND"`, false},
+		"a refusal's field": {chat.FieldErrorf(chat.BadRequest, "replyTo.seq", "group:secret"), `"field":"replyTo.seq"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, log := serve(t, noting(tc.err), event(frame))
+			require.Contains(t, log, tc.contains)
+			require.Contains(t, log, `"Sends":1`)
+			require.Equal(t, tc.told, strings.Contains(log, "group:secret"), log)
+		})
+	}
+
+	t.Run("an action that a client made up is not repeated", func(t *testing.T) {
+		t.Parallel()
+		_, log := serve(t, route.To(echo), event(`{"action":"secret","id":"r-1"}`))
+		require.Contains(t, log, `"action":"","code":"UNKNOWN_ACTION"`)
+		require.NotContains(t, log, "secret")
 	})
 }

@@ -8,15 +8,23 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
+
+	"inorder/shared/metric"
 )
 
-// Function wires a function and serves its invocations. wire gets the log, JSON
-// lines on standard error, and gives the handler, in one of the forms that
-// lambda.Start takes. An error of it is logged and ends the process, which Lambda
-// reports as a failed start.
+// Function wires a function and serves its invocations. wire gets the log and
+// gives the handler, in one of the forms that lambda.Start takes. An error of it
+// is logged and ends the process, which Lambda reports as a failed start.
+//
+// The log is JSON lines on standard output: there CloudWatch finds the metrics in
+// them (CloudWatch User Guide, "Specification: Embedded metric format").
 func Function(wire func(ctx context.Context, log *slog.Logger) (handler any, err error)) {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	handler, err := wire(context.Background(), log)
+	options, err := metric.OptionsFromEnv(os.Getenv)
+	log := slog.New(metric.NewHandler(os.Stdout, options))
+	var handler any
+	if err == nil {
+		handler, err = wire(context.Background(), log)
+	}
 	if err != nil {
 		log.Error("starting", "err", err)
 		os.Exit(1)

@@ -73,7 +73,7 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 	}
 	receipt, err := s.commit(ctx, w)
 	if err != nil {
-		return Line{}, Receipt{}, err
+		return Line{}, receipt, err
 	}
 	if receipt.Duplicate {
 		line, err := s.Line(ctx, r.UserID, receipt.ConversationID)

@@ -41,6 +41,8 @@ type messageItem struct {
 
 	RecalledBy *recalledBy `json:"recalledBy,omitempty"`
 	Edits      []int64     `json:"edits,omitempty"` // the seqs of the events that edited it
+
+	late bool // a Query did not show it yet; not stored
 }
 
 // recalledBy is the event that recalled a message.

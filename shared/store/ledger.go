@@ -16,7 +16,8 @@ import (
 )
 
 // Receipt says what a message became. Duplicate is true when an earlier request
-// with the same clientMsgId had made it so.
+// with the same clientMsgId had made it so. What the request took is told beside
+// an error too.
 type Receipt struct {
 	ConversationID string
 	Seq            int64
@@ -24,6 +25,8 @@ type Receipt struct {
 	ServerTime     int64 // ms
 	Duplicate      bool
 	Attempts       int // transactions this request took; 0 if it only read
+	Conflicts      int // of these, those that another writer came before
+	Throttles      int // of these, those that DynamoDB put off
 }
 
 // Append commits a message and gives it its seq. The message carries everything
@@ -140,14 +143,15 @@ func singleOf(m chat.Message, to string) *creation {
 // commit tries the transaction until it is settled or the time is up. The
 // idempotency record, not this process's memory, decides whether an attempt
 // whose answer got lost was committed.
-func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
+func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
+	attempts, conflicts, throttles := 0, 0, 0
+	defer func() { receipt.Attempts, receipt.Conflicts, receipt.Throttles = attempts, conflicts, throttles }()
 	if err := w.message.Validate(); err != nil {
 		return Receipt{}, err
 	}
 	if w.fingerprint == "" {
-		var err error
 		if w.fingerprint, err = w.message.Fingerprint(); err != nil {
 			return Receipt{}, err
 		}
@@ -158,20 +162,26 @@ func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 	}
 	read := false // whether the head was read for this attempt
 	atOnce := 0   // attempts since then that did not wait
-	for attempt := 1; ; attempt++ {
+	for {
 		if !known {
-			var err error
 			if at, err = s.look(ctx, w); err != nil {
-				return s.refuse(ctx, w, attempt-1, err)
+				return s.refuse(ctx, w, attempts, err)
 			}
 			read, atOnce = true, 0
 		}
 		result, err := s.attempt(ctx, w, &at)
+		if err != nil {
+			return s.refuse(ctx, w, attempts, err)
+		}
+		attempts++
 		switch {
-		case err != nil:
-			return s.refuse(ctx, w, attempt-1, err)
+		case result.throttled:
+			throttles++
+		case result.conflict:
+			conflicts++
+		}
+		switch {
 		case result.receipt != nil:
-			result.receipt.Attempts = attempt
 			return *result.receipt, nil
 		case result.err != nil:
 			return Receipt{}, result.err
@@ -184,12 +194,12 @@ func (s *Store) commit(ctx context.Context, w write) (Receipt, error) {
 			// the head as it is, so the next attempt needs no read and no wait.
 			read = true
 			if at, err = s.at(ctx, w, *result.head); err != nil {
-				return s.refuse(ctx, w, attempt, err)
+				return s.refuse(ctx, w, attempts, err)
 			}
 			continue
 		}
-		if err := s.pace.wait(ctx, attempt, result.throttled); err != nil {
-			return Receipt{}, busy(w.message.ConversationID, attempt, result.cause)
+		if err := s.pace.wait(ctx, attempts, result.throttled); err != nil {
+			return Receipt{}, busy(w.message.ConversationID, attempts, result.cause)
 		}
 		known, read = false, false
 	}
@@ -203,7 +213,7 @@ func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error
 		var err error
 		at.plan, err = w.change(ctx, at.head, at.self)
 		if errors.Is(err, errUnsettled) {
-			return outcome{cause: err}, nil
+			return outcome{conflict: true, cause: err}, nil
 		}
 		if err != nil {
 			return outcome{}, err
@@ -353,7 +363,6 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 	if settled, ok := errors.AsType[*settledError](refusal); ok {
 		// It may be this very message, whose first attempt's answer got lost.
 		settled.receipt.Duplicate = settled.receipt.MessageID != w.message.MessageID
-		settled.receipt.Attempts = attempts
 		return settled.receipt, nil
 	}
 	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
@@ -374,7 +383,6 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt.Attempts = attempts
 	return *receipt, nil
 }
 
@@ -384,6 +392,7 @@ type outcome struct {
 	receipt   *Receipt
 	err       error
 	head      *chat.Conversation
+	conflict  bool // another writer came before
 	throttled bool
 	cause     error
 }
@@ -438,7 +447,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		receipt, err := w.first(record)
 		return outcome{receipt: receipt, err: err}
 	}
-	result := outcome{cause: canceled}
+	result := outcome{conflict: true, cause: canceled}
 	for _, r := range reasons {
 		switch aws.ToString(r.Code) {
 		case "None", "ConditionalCheckFailed", "TransactionConflict":

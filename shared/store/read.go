@@ -43,6 +43,7 @@ type Page struct {
 	HasMore         bool
 	Skipped         []int64 // no such entry any more: expired, or removed by an operator
 	FirstSeq        int64   // not 0: the seqs before it are not for this user, or gone
+	Resolved        int     // of the messages, those that a Query did not show yet
 }
 
 // Sync reads on from afterSeq: at most limit messages that take at most maxBytes
@@ -74,6 +75,7 @@ func (s *Store) Sync(ctx context.Context, userID, conversationID string, afterSe
 	}
 	page.Messages = found.messages
 	page.Skipped = found.skipped
+	page.Resolved = found.resolved
 	page.NextSeq = found.through
 	page.HasMore = page.NextSeq < page.CommittedMaxSeq
 	return page, nil
@@ -85,6 +87,7 @@ type HistoryPage struct {
 	NextBeforeSeq   int64          // the beforeSeq of the page before this one
 	CommittedMaxSeq int64
 	HasMore         bool
+	Resolved        int // of the messages, those that a Query did not show yet
 }
 
 // History reads the newest messages before beforeSeq; 0 stands for the end. The
@@ -108,6 +111,7 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 	}
 	slices.Reverse(found.messages)
 	page.Messages = found.messages
+	page.Resolved = found.resolved
 	page.NextBeforeSeq = found.through
 	_, page.HasMore = v.windowBefore(found.through)
 	return page, nil
@@ -230,6 +234,7 @@ type stretch struct {
 	messages []chat.Message
 	skipped  []int64
 	first    int64 // not 0: the seqs before it, from the range's start on, are gone
+	resolved int   // of the messages, those that a Query did not show yet
 	through  int64
 	bytes    int
 }
@@ -255,7 +260,7 @@ func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d
 		for seq := out.through + d.step(); covered.From <= seq && seq <= covered.To; seq = out.through + d.step() {
 			var fits bool
 			if m, ok := known[seq]; ok {
-				fits, err = out.add(m.Message, limit, maxBytes)
+				fits, err = out.add(m, limit, maxBytes)
 			} else {
 				fits = out.pass(endOfRun(seq, covered, known, d), d, maxBytes)
 			}
@@ -269,7 +274,7 @@ func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d
 }
 
 // add takes the next message, if it fits.
-func (s *stretch) add(m chat.Message, limit, maxBytes int) (fits bool, err error) {
+func (s *stretch) add(m messageItem, limit, maxBytes int) (fits bool, err error) {
 	size, err := m.Size()
 	if err != nil {
 		return false, err
@@ -279,7 +284,10 @@ func (s *stretch) add(m chat.Message, limit, maxBytes int) (fits bool, err error
 		return false, nil
 	}
 	s.bytes += size
-	s.messages = append(s.messages, m)
+	s.messages = append(s.messages, m.Message)
+	if m.late {
+		s.resolved++
+	}
 	s.through = m.Seq
 	return true, nil
 }
@@ -446,6 +454,7 @@ func (s *Store) lookUp(ctx context.Context, conversationID string, seqs []int64,
 			return false, err
 		}
 		if !s.expired(mi) {
+			mi.late = true
 			known[mi.Seq] = mi
 		}
 	}

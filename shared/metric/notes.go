@@ -1,0 +1,118 @@
+package metric
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// Notes are fields for the one line of an invocation, taken down on the way by
+// whoever knows them. They are safe for concurrent use.
+type Notes struct {
+	mu    sync.Mutex
+	attrs []slog.Attr
+}
+
+type notesKey struct{}
+
+// Begin gives a context that carries new Notes.
+func Begin(ctx context.Context) (context.Context, *Notes) {
+	n := &Notes{}
+	return context.WithValue(ctx, notesKey{}, n), n
+}
+
+// Note takes fields down in the context's Notes. A metric noted twice counts
+// twice; of another field the last value counts. Without Notes it does nothing.
+func Note(ctx context.Context, attrs ...slog.Attr) {
+	n, ok := ctx.Value(notesKey{}).(*Notes)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range attrs {
+		n.take(a)
+	}
+}
+
+func (n *Notes) take(a slog.Attr) {
+	if a.Equal(slog.Attr{}) {
+		return
+	}
+	for i, known := range n.attrs {
+		if known.Key != a.Key {
+			continue
+		}
+		before, ok := quantityOf(known)
+		if now, isQuantity := quantityOf(a); ok && isQuantity {
+			a = slog.Any(a.Key, before.plus(now))
+		}
+		n.attrs[i] = a
+		return
+	}
+	n.attrs = append(n.attrs, a)
+}
+
+// Attrs gives what was noted.
+func (n *Notes) Attrs() []slog.Attr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]slog.Attr(nil), n.attrs...)
+}
+
+// Metrics gives the metrics among it: what may be told of a request that was
+// refused, whose other fields are only what a client made up.
+func (n *Notes) Metrics() []slog.Attr {
+	var metrics []slog.Attr
+	for _, a := range n.Attrs() {
+		if _, ok := quantityOf(a); ok {
+			metrics = append(metrics, a)
+		}
+	}
+	return metrics
+}
+
+// Conversation is the field that says which conversation a line is about.
+func Conversation(id string) slog.Attr {
+	if id == "" {
+		return slog.Attr{}
+	}
+	return slog.String("conversationId", id)
+}
+
+// Seq is the field that says up to which seq.
+func Seq(seq int64) slog.Attr { return slog.Int64("seq", seq) }
+
+// Entry gives the fields of an entry's writing: what it became, if it is written,
+// and what that took. Of the attempts, some met a conflict or a throttle.
+func Entry(sent wire.Sent, attempts, conflicts, throttles int) []slog.Attr {
+	attrs := []slog.Attr{Count(TransactionAttempts, attempts), Count(TransactionConflicts, conflicts)}
+	if throttles > 0 {
+		attrs = append(attrs, slog.Int("throttles", throttles))
+	}
+	if sent.MessageID == "" {
+		return attrs
+	}
+	attrs = append(attrs, Conversation(sent.ConversationID), Seq(sent.Seq), slog.String("messageId", sent.MessageID))
+	if sent.Duplicate {
+		attrs = append(attrs, Count(IdempotencyHits, 1))
+	}
+	return attrs
+}
+
+// Send gives the metrics of a message that was to be sent. A refusal that the
+// client has to mend is neither success nor failure.
+func Send(took time.Duration, err error) []slog.Attr {
+	attrs := []slog.Attr{Count(Sends, 1), Millis(SendLatency, took)}
+	switch {
+	case err == nil:
+		attrs = append(attrs, Count(SendSuccess, 1))
+	case chat.CodeOf(err).Retryable():
+		attrs = append(attrs, Count(SendFailures, 1))
+	}
+	return attrs
+}
