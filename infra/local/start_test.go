@@ -173,7 +173,7 @@ func TestFlags(t *testing.T) {
 func TestErrors_Parameters(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, param, want string }{
-		{"unknown", "JwtIsuer=x", "template.yaml: Parameters: there is no parameter JwtIsuer; the template has DeletionProtection, "},
+		{"unknown", "JwtIsuer=x", "template.yaml: Parameters: there is no parameter JwtIsuer; the template has "},
 		{"not allowed", "DeletionProtection=maybe", `Parameters.DeletionProtection: parameter DeletionProtection: "maybe" is none of the AllowedValues true, false`},
 		{"pattern", "JwksUrl=keys", `parameter JwksUrl: "keys" does not match AllowedPattern`},
 	}

@@ -1,0 +1,167 @@
+package metric_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"inorder/shared/metric"
+)
+
+// resource is what of the template's resources the tests look at. Values of
+// intrinsic functions are their argument, as written.
+type resource struct {
+	Type       string `yaml:"Type"`
+	Condition  string `yaml:"Condition"`
+	Properties struct {
+		AlarmDescription string    `yaml:"AlarmDescription"`
+		MetricName       string    `yaml:"MetricName"`
+		Namespace        string    `yaml:"Namespace"`
+		Unit             string    `yaml:"Unit"`
+		TreatMissingData string    `yaml:"TreatMissingData"`
+		AlarmActions     []string  `yaml:"AlarmActions"`
+		Metrics          yaml.Node `yaml:"Metrics"`
+		Dimensions       []struct {
+			Name  string    `yaml:"Name"`
+			Value yaml.Node `yaml:"Value"`
+		} `yaml:"Dimensions"`
+		DashboardBody string   `yaml:"DashboardBody"`
+		QueryString   string   `yaml:"QueryString"`
+		LogGroupNames []string `yaml:"LogGroupNames"`
+	} `yaml:"Properties"`
+}
+
+func resources(t *testing.T, typ string) map[string]resource {
+	t.Helper()
+	raw, err := os.ReadFile("../../template.yaml")
+	require.NoError(t, err)
+	var doc struct {
+		Resources map[string]yaml.Node `yaml:"Resources"`
+	}
+	require.NoError(t, yaml.Unmarshal(raw, &doc))
+	found := map[string]resource{}
+	for id, node := range doc.Resources {
+		var kind struct {
+			Type string `yaml:"Type"`
+		}
+		require.NoError(t, node.Decode(&kind))
+		if kind.Type != typ {
+			continue
+		}
+		var r resource
+		require.NoError(t, node.Decode(&r), id)
+		found[id] = r
+	}
+	require.NotEmpty(t, found)
+	return found
+}
+
+// anchors are the sections of the runbooks, as links name them.
+func anchors(t *testing.T) []string {
+	t.Helper()
+	raw, err := os.ReadFile("../../infra/RUNBOOKS.md")
+	require.NoError(t, err)
+	var list []string
+	for _, heading := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(string(raw), -1) {
+		anchor := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		list = append(list, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return list
+}
+
+func TestAlarms(t *testing.T) {
+	t.Parallel()
+	sections := anchors(t)
+	watched := map[string]bool{}
+	for id, r := range resources(t, "AWS::CloudWatch::Alarm") {
+		p := r.Properties
+		require.Equal(t, "notBreaching", p.TreatMissingData, "%s: an idle product is quiet", id)
+		require.Equal(t, []string{"AlarmTopic"}, p.AlarmActions, id)
+		_, anchor, linked := strings.Cut(p.AlarmDescription, "${RunbookUrl}#")
+		require.True(t, linked, "%s: %s", id, p.AlarmDescription)
+		require.Contains(t, sections, anchor, "%s: infra/RUNBOOKS.md has no such section", id)
+		watched[anchor] = true
+		if p.Namespace != metric.Namespace {
+			require.True(t, strings.HasPrefix(p.Namespace, "AWS/") || !p.Metrics.IsZero(), id)
+			require.Equal(t, "AlarmsOn", r.Condition, id)
+			continue
+		}
+		require.Equal(t, "MetricAlarmsOn", r.Condition, id)
+		require.Contains(t, metric.Names(), metric.Name(p.MetricName), "%s: no function emits this", id)
+		require.Len(t, p.Dimensions, 1, id)
+		require.Equal(t, metric.Dimension, p.Dimensions[0].Name, id)
+		require.Equal(t, "!Ref AWS::StackName", p.Dimensions[0].Value.Tag+" "+p.Dimensions[0].Value.Value, id)
+		require.Empty(t, p.Unit, "%s: an alarm with another unit than the line's never goes off", id)
+	}
+	for _, section := range sections {
+		require.True(t, watched[section] || section == "what-it-costs", "no alarm leads to the runbook #%s", section)
+	}
+}
+
+// refersTo finds what a Sub takes in.
+var refersTo = regexp.MustCompile(`\$\{([^}]+)\}`)
+
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	boards := resources(t, "AWS::CloudWatch::Dashboard")
+	require.Len(t, boards, 1)
+	var board struct {
+		Widgets []struct {
+			X, Y, Width, Height int
+			Properties          struct {
+				Title, Region, Stat string
+				Metrics             [][]any
+			}
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(boards["Dashboard"].Properties.DashboardBody), &board))
+	shown, all := map[metric.Name]bool{}, 0
+	for _, w := range board.Widgets {
+		require.NotEmpty(t, w.Properties.Title)
+		require.Equal(t, "${AWS::Region}", w.Properties.Region)
+		require.NotEmpty(t, w.Properties.Metrics)
+		for _, m := range w.Properties.Metrics {
+			all++
+			if m[0] != metric.Namespace {
+				require.Contains(t, m[0], "AWS/")
+				continue
+			}
+			name := metric.Name(m[1].(string))
+			require.Contains(t, metric.Names(), name, "%s: no function emits this", w.Properties.Title)
+			require.Equal(t, []any{metric.Dimension, "${AWS::StackName}"}, m[2:4], "%s: %s", w.Properties.Title, name)
+			shown[name] = true
+		}
+	}
+	for _, name := range metric.Names() {
+		require.True(t, shown[name], "%s is on no widget", name)
+	}
+	require.LessOrEqual(t, all, 50, "a dashboard of more metrics is billed")
+}
+
+// fields are the members that lines have beside the metrics; the words of a query
+// are these, or the query language's own, or made by it.
+var (
+	fields = strings.Fields(`level msg requestId connectionId userId conversationId seq messageId code reason err ms throttles`)
+	spoken = strings.Fields(`filter ispresent and or stats count sum pct as by sort desc limit fields bin 5m
+		writes attempts conflicts throttled p99 refusals timestamp log message ERROR WARN`)
+)
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	for id, r := range resources(t, "AWS::Logs::QueryDefinition") {
+		require.NotEmpty(t, r.Properties.LogGroupNames, id)
+		for _, word := range regexp.MustCompile(`[A-Za-z][A-Za-z0-9]*|\d+[a-z]+`).FindAllString(r.Properties.QueryString, -1) {
+			known := slices.Contains(spoken, word) || slices.Contains(fields, word) || slices.Contains(metric.Names(), metric.Name(word))
+			require.True(t, known, "%s asks for %q, which no line has", id, word)
+		}
+		for _, group := range r.Properties.LogGroupNames {
+			require.Regexp(t, refersTo, group, id)
+		}
+	}
+}
