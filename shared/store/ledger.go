@@ -425,7 +425,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 		if !mayRetry(err) {
 			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, err)}
 		}
-		return outcome{throttled: isThrottle(err), cause: err}
+		return outcome{throttled: isThrottle(err), conflict: isConflict(err), cause: err}
 	}
 	s.pace.observe(time.Since(start), false)
 	return s.readReasons(w, canceled)

@@ -218,6 +218,63 @@ func TestAStaleHeadIsNotedAndReadNextTime(t *testing.T) {
 	require.Equal(t, []string{"TransactWriteItems"}, calls)
 }
 
+func TestReceiptsTellWhatARequestTook(t *testing.T) {
+	t.Parallel()
+	type effort struct{ attempts, conflicts, throttles int }
+	of := func(r store.Receipt) effort { return effort{r.Attempts, r.Conflicts, r.Throttles} }
+
+	for name, tc := range map[string]struct {
+		fault fault
+		times int
+		want  effort
+	}{
+		"no fault":      {none, 0, effort{1, 0, 0}},
+		"conflicts":     {conflicting, 2, effort{3, 2, 0}},
+		"throttles":     {throttled, 2, effort{3, 0, 2}},
+		"lost requests": {dropped, 2, effort{3, 0, 0}},
+		"a lost answer": {unanswered, 1, effort{2, 0, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &wire{rule: func(op string, n int) fault {
+				if op == "TransactWriteItems" && n <= tc.times {
+					return tc.fault
+				}
+				return none
+			}}
+			require.Equal(t, tc.want, of(send(t, newCloud(t).store(w), "alice", "bob", "1")))
+		})
+	}
+
+	t.Run("another writer, and a retry", func(t *testing.T) {
+		t.Parallel()
+		c := newCloud(t)
+		mine, other := c.store(nil), c.store(nil)
+		send(t, mine, "alice", "bob", "1")
+		send(t, other, "bob", "alice", "2")
+		require.Equal(t, effort{2, 1, 0}, of(send(t, mine, "alice", "bob", "3")))
+		retry := send(t, mine, "alice", "bob", "3")
+		require.True(t, retry.Duplicate)
+		require.Equal(t, effort{1, 0, 0}, of(retry), "to find the first result is no conflict")
+	})
+
+	t.Run("in vain", func(t *testing.T) {
+		t.Parallel()
+		w := &wire{rule: func(op string, _ int) fault {
+			if op == "TransactWriteItems" {
+				return conflicting
+			}
+			return none
+		}}
+		ctx, cancel := contextFor(t, 400)
+		defer cancel()
+		r, err := newCloud(t).store(w).Append(ctx, text("alice", "1", "hi"), "bob")
+		requireCode(t, chat.Busy, err)
+		require.Positive(t, r.Attempts)
+		require.Equal(t, store.Receipt{Attempts: r.Attempts, Conflicts: r.Attempts}, r)
+	})
+}
+
 func TestSendCosts(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

@@ -89,10 +89,14 @@ const (
 	dropped           // the request never arrives: failed, not applied
 	unanswered        // the answer never arrives: failed, yet applied
 	conflicting       // refused: a transaction is at work on the item
+	throttled         // refused: too many requests
 	hanging           // nothing comes until the caller gives up
 )
 
-const conflictAnswer = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"Transaction is ongoing for the item"}`
+const (
+	conflictAnswer = `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionConflictException","message":"Transaction is ongoing for the item"}`
+	throttleAnswer = `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"Rate exceeded"}`
+)
 
 var errWire = errors.New("the wire is cut")
 
@@ -118,10 +122,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	case conflicting:
-		return &http.Response{
-			StatusCode: http.StatusBadRequest, Request: r, Body: io.NopCloser(strings.NewReader(conflictAnswer)),
-			Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
-		}, nil
+		return refusing(r, conflictAnswer), nil
+	case throttled:
+		return refusing(r, throttleAnswer), nil
 	}
 	request, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -147,6 +150,13 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Body = io.NopCloser(bytes.NewReader(answer))
 	resp.ContentLength = int64(len(answer))
 	return resp, nil
+}
+
+func refusing(r *http.Request, answer string) *http.Response {
+	return &http.Response{
+		StatusCode: http.StatusBadRequest, Request: r, Body: io.NopCloser(strings.NewReader(answer)),
+		Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
+	}
 }
 
 // since gives the operations after the first n, and how many there are now.
