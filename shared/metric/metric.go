@@ -51,7 +51,7 @@ const (
 	GoneConnections     Name = "GoneConnections"     // found gone by a push, and forgotten
 	PushFailures        Name = "PushFailures"        // connections that missed frames for another reason
 	CommitToPush        Name = "CommitToPush"        // ms, from an entry's serverTime until it was posted
-	StreamAge           Name = "StreamAge"           // ms, from the oldest change of a batch to its arrival in the fan-out
+	StreamAge           Name = "StreamAge"           // ms, from the oldest change of a batch, which DynamoDB dates to the second, to its arrival in the fan-out
 )
 
 // What must never be: each is a count of places where a guarantee does not hold.

@@ -166,12 +166,12 @@ func TestEntry(t *testing.T) {
 	sent := wire.Sent{ConversationID: "group:1", Seq: 5, MessageID: "01K", ServerTime: 9}
 	line := func(attrs []slog.Attr) string { return write(t, metric.Options{}, slog.LevelInfo, attrs...) }
 	require.Contains(t, line(metric.Entry(sent, 1, 0, 0)),
-		`"msg":"request","TransactionAttempts":1,"conversationId":"group:1","seq":5,"messageId":"01K"}`)
+		`"msg":"request","conversationId":"group:1","seq":5,"messageId":"01K","TransactionAttempts":1}`)
 	sent.Duplicate = true
 	require.Contains(t, line(metric.Entry(sent, 0, 0, 0)),
 		`"msg":"request","conversationId":"group:1","seq":5,"messageId":"01K","IdempotencyHits":1}`)
 	require.Contains(t, line(metric.Entry(wire.Sent{}, 9, 6, 2)),
-		`"msg":"request","TransactionAttempts":9,"TransactionConflicts":6,"throttles":2}`)
+		`"msg":"request","throttles":2,"TransactionAttempts":9,"TransactionConflicts":6}`)
 }
 
 func TestSend(t *testing.T) {

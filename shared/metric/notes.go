@@ -90,14 +90,14 @@ func Seq(seq int64) slog.Attr { return slog.Int64("seq", seq) }
 // Entry gives the fields of an entry's writing: what it became, if it is written,
 // and what that took. Of the attempts, some met a conflict or a throttle.
 func Entry(sent wire.Sent, attempts, conflicts, throttles int) []slog.Attr {
-	attrs := []slog.Attr{Count(TransactionAttempts, attempts), Count(TransactionConflicts, conflicts)}
+	var attrs []slog.Attr
+	if sent.MessageID != "" {
+		attrs = append(attrs, Conversation(sent.ConversationID), Seq(sent.Seq), slog.String("messageId", sent.MessageID))
+	}
 	if throttles > 0 {
 		attrs = append(attrs, slog.Int("throttles", throttles))
 	}
-	if sent.MessageID == "" {
-		return attrs
-	}
-	attrs = append(attrs, Conversation(sent.ConversationID), Seq(sent.Seq), slog.String("messageId", sent.MessageID))
+	attrs = append(attrs, Count(TransactionAttempts, attempts), Count(TransactionConflicts, conflicts))
 	if sent.Duplicate {
 		attrs = append(attrs, Count(IdempotencyHits, 1))
 	}
