@@ -54,7 +54,8 @@ func (s *secrets) token(token string) string {
 func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
-	c := startCloud(t, "-dynamodb-endpoint", db.endpoint, "-param", "LogLevel=debug")
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint,
+		"-param", "LogLevel=debug", "-param", "Alarms=on", "-param", "AlarmEmail=ops@example.com")
 	o := &observed{t: t, cloud: c, db: db}
 	o.handshakes()
 	o.messages()

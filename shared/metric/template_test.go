@@ -2,6 +2,7 @@ package metric_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -102,6 +103,30 @@ func TestAlarms(t *testing.T) {
 	for _, section := range sections {
 		require.True(t, watched[section] || section == "what-it-costs", "no alarm leads to the runbook #%s", section)
 	}
+}
+
+// What the runbooks say it costs is what there is.
+func TestCostsAreCounted(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../infra/RUNBOOKS.md")
+	require.NoError(t, err)
+	always := 0
+	for _, name := range metric.Names() {
+		if !strings.HasPrefix(string(name), "Invariant") {
+			always++
+		}
+	}
+	require.Contains(t, string(raw), fmt.Sprintf("%d custom metrics at most", always))
+	alarms := resources(t, "AWS::CloudWatch::Alarm")
+	watched, ours := 0, 0
+	for _, r := range alarms {
+		watched += max(1, len(r.Properties.Metrics.Content)-1) // one of a list is the sum
+		if r.Properties.Namespace == metric.Namespace {
+			ours++
+		}
+	}
+	require.Contains(t, string(raw), fmt.Sprintf("%d alarms on %d metrics", len(alarms), watched))
+	require.Equal(t, 9, ours, "the runbooks say that nine need Metrics=on")
 }
 
 // refersTo finds what a Sub takes in.
