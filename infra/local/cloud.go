@@ -446,7 +446,11 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 		Log:                      out.logger("gateway"),
 	}
 	for _, r := range api.Routes {
-		cfg.Routes[r.Key] = gateway.Route{Function: r.FunctionID, Reply: r.Reply, Timeout: r.Timeout, Authorize: r.Authorize}
+		route := gateway.Route{Function: r.FunctionID, Reply: r.Reply, Timeout: r.Timeout, Authorize: r.Authorize}
+		if r.Throttle != nil && r.Key != "$disconnect" {
+			route.Throttle = &gateway.Throttle{PerSecond: r.Throttle.PerSecond, Burst: r.Throttle.Burst}
+		}
+		cfg.Routes[r.Key] = route
 	}
 	if api.Authorizer != nil {
 		cfg.Authorizer = &gateway.Authorizer{Function: api.Authorizer.FunctionID, IdentitySources: api.Authorizer.IdentitySources}

@@ -179,6 +179,12 @@ func (c *connection) dispatch(message []byte) {
 		c.sendError("Forbidden", event.RequestContext)
 		return
 	}
+	if g.throttled(key) {
+		// The documentation has "429 Too Many Requests" for throttled requests of a
+		// WebSocket API and does not show the frame; no client should need the text.
+		c.sendError("Too Many Requests", event.RequestContext)
+		return
+	}
 	body, err := g.answer(route, event)
 	switch {
 	case errors.Is(err, errTimedOut):

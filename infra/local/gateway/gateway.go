@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"inorder/shared/limit"
 )
 
 // The keys of the three routes with a meaning of their own.
@@ -82,6 +84,18 @@ type Route struct {
 	Timeout time.Duration
 	// Authorize puts the API's authorizer before the route. Only $connect can have it.
 	Authorize bool
+	// Throttle bounds how often the route is used, by all clients together. A
+	// message beyond it gets the service's error frame, a handshake 429. $disconnect
+	// cannot have one: no source says what became of a connection that could not end.
+	Throttle *Throttle
+}
+
+// Throttle admits PerSecond requests on the average and Burst at once: "API Gateway
+// throttles requests to your API using the token bucket algorithm" (API Gateway,
+// "Protect your WebSocket APIs"). Each route has a bucket of its own.
+type Throttle struct {
+	PerSecond float64
+	Burst     int
 }
 
 // Authorizer is a Lambda authorizer of type REQUEST.
@@ -139,6 +153,7 @@ type Gateway struct {
 	log             *slog.Logger
 	selection       selection
 	identitySources []identitySource
+	throttles       map[string]*limit.Limiter // by route key
 	handshakes      *rate
 	requests        *rate
 
@@ -198,6 +213,7 @@ func New(cfg Config) (*Gateway, error) {
 		log:             cfg.Log,
 		selection:       selection,
 		identitySources: sources,
+		throttles:       throttlesOf(routes),
 		handshakes:      &rate{limit: limits.PerSecond},
 		requests:        &rate{limit: limits.RequestsPerSecond},
 		ctx:             ctx,
@@ -217,6 +233,9 @@ func checkRoutes(cfg Config) (map[string]Route, error) {
 		if route.Authorize && key != routeConnect {
 			problems = append(problems, fmt.Errorf("route %q: only $connect can have an authorizer", key))
 		}
+		if t := route.Throttle; t != nil && (!(t.PerSecond > 0) || t.Burst < 1 || key == routeDisconnect) {
+			problems = append(problems, fmt.Errorf("route %q: throttled to %v a second and %d at once; both have to be positive, and $disconnect has none", key, t.PerSecond, t.Burst))
+		}
 		if route.Authorize && cfg.Authorizer == nil {
 			problems = append(problems, fmt.Errorf("route %q wants an authorizer and the API has none", key))
 		}
@@ -228,6 +247,22 @@ func checkRoutes(cfg Config) (map[string]Route, error) {
 		routes[key] = route
 	}
 	return routes, errors.Join(problems...)
+}
+
+func throttlesOf(routes map[string]Route) map[string]*limit.Limiter {
+	throttles := map[string]*limit.Limiter{}
+	for key, route := range routes {
+		if t := route.Throttle; t != nil {
+			throttles[key] = limit.New(limit.Rate{PerSecond: t.PerSecond, Burst: t.Burst}, time.Now)
+		}
+	}
+	return throttles
+}
+
+// throttled counts a request of a route and reports whether it is one too many.
+func (g *Gateway) throttled(key string) bool {
+	throttle, ok := g.throttles[key]
+	return ok && throttle.Take(key) > 0
 }
 
 func checkAuthorizer(a *Authorizer) ([]identitySource, error) {

@@ -27,6 +27,10 @@ func (g *Gateway) handshake(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, c, newID(), &refusal{http.StatusTooManyRequests, "Too Many Requests", "too many new connections in this second"})
 		return
 	}
+	if g.throttled(routeConnect) {
+		g.refuse(w, c, newID(), &refusal{http.StatusTooManyRequests, "Too Many Requests", "$connect is throttled"})
+		return
+	}
 	connect := g.connectEvent(c, r)
 	subprotocol, refused := g.connect(c, connect)
 	if refused != nil {

@@ -265,6 +265,12 @@ Resources:
 			":12: Resources.A.Properties.Routes.adduser: SAM gives the routes addUser and adduser the same logical id"}},
 		{name: "route selection", template: strings.Replace(api, "$request.body.action", "$request.header.x", 1) + routes, want: []string{
 			`:8: Resources.A.Properties.RouteSelectionExpression: "$request.header.x" is not understood: want $request.body and a path, such as $request.body.action`}},
+		{name: "throttling", template: api + routes + "      DefaultRouteSettings:\n        ThrottlingRateLimit: 0\n        ThrottlingBurstLimit: 0\n        Throttle: 1\n      RouteSettings:\n        $connect: {ThrottlingRateLimit: much}\n        none: {}\n", want: []string{
+			":12: Resources.A.Properties.DefaultRouteSettings.ThrottlingRateLimit: 0 lets nothing through; leave it out for no limit of its own",
+			":13: Resources.A.Properties.DefaultRouteSettings.ThrottlingBurstLimit: 0 is outside 1 to 2147483647",
+			":14: Resources.A.Properties.DefaultRouteSettings.Throttle: the local cloud does not know Throttle of DefaultRouteSettings",
+			`:16: Resources.A.Properties.RouteSettings.$connect.ThrottlingRateLimit: want a number, not "much"`,
+			":17: Resources.A.Properties.RouteSettings.none: there is no route none"}},
 		{name: "stage", template: api + routes + "      StageName: $default\n", want: []string{
 			":11: Resources.A.Properties.StageName: a WebSocket API cannot have the stage $default"}},
 		{name: "two APIs", template: api + routes + "  B:\n    Type: AWS::Serverless::WebSocketApi\n    Properties:\n      RouteSelectionExpression: $request.body.action\n" + routes, want: []string{

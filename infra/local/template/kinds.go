@@ -44,11 +44,11 @@ var kinds = map[string]kind{
 	typeWebSocketAPI: {
 		ref:   "{apiID}",
 		attrs: map[string]string{"ApiId": "{apiID}", "ApiEndpoint": "wss://{apiID}.execute-api.{region}.{suffix}"},
-		properties: set(`Auth RouteSelectionExpression Routes StageName StageVariables
+		properties: set(`Auth DefaultRouteSettings RouteSelectionExpression RouteSettings Routes StageName
+			StageVariables
 
-			AccessLogSettings ApiKeySelectionExpression DefaultRouteSettings Description
-			DisableExecuteApiEndpoint DisableSchemaValidation Domain FailOnWarnings IpAddressType Name
-			PropagateTags RouteSettings Tags`),
+			AccessLogSettings ApiKeySelectionExpression Description DisableExecuteApiEndpoint
+			DisableSchemaValidation Domain FailOnWarnings IpAddressType Name PropagateTags Tags`),
 	},
 	typeRouteResponse: {
 		ref:        "{hash}",

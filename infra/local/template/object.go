@@ -1,6 +1,7 @@
 package template
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,24 @@ func (o object) int(name string, def, lowest, highest int) int {
 		o.e.fail(n, "%d is outside %d to %d", i, lowest, highest)
 	default:
 		return i
+	}
+	return def
+}
+
+// positive reads a number above 0; def if it is absent or wrong.
+func (o object) positive(name string, def float64) float64 {
+	n := o.get(name)
+	if n == nil || n == broken {
+		return def
+	}
+	f, err := strconv.ParseFloat(n.Value, 64)
+	switch {
+	case n.Kind != yaml.ScalarNode || err != nil || math.IsNaN(f) || math.IsInf(f, 0):
+		o.e.fail(n, "want a number, not %s", describe(n))
+	case f <= 0:
+		o.e.fail(n, "%s lets nothing through; leave it out for no limit of its own", n.Value)
+	default:
+		return f
 	}
 	return def
 }

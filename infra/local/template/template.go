@@ -108,7 +108,15 @@ type Route struct {
 	Reply     bool
 	Timeout   time.Duration // 50 ms to 29 s, default 29 s
 	Authorize bool          // only ever true on $connect
+	Throttle  *Throttle     // nil without throttling settings
 	Line      int
+}
+
+// Throttle is how many requests a route admits: PerSecond on the average and Burst
+// at once.
+type Throttle struct {
+	PerSecond float64
+	Burst     int
 }
 
 // Authorizer is the REQUEST authorizer of $connect. FunctionID is a logical id.

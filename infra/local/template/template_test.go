@@ -125,18 +125,19 @@ func TestLoad_API(t *testing.T) {
 	api := load(t, template.Options{}).API
 	require.Regexp(t, `^[a-z0-9]{10}$`, api.ID)
 	const whole = 29 * time.Second
+	common := &template.Throttle{PerSecond: 500, Burst: 5000} // the account's burst
 	require.Equal(t, &template.WebSocketAPI{
 		LogicalID:                "Api",
 		ID:                       api.ID,
 		Stage:                    "prod",
 		RouteSelectionExpression: "$request.body.action",
 		Routes: []template.Route{
-			{Key: "$connect", FunctionID: "ConnectFunction", Timeout: whole, Authorize: true, Line: at(t, "        $connect:")},
-			{Key: "$default", FunctionID: "DefaultFunction", Timeout: whole, Reply: true, Line: at(t, "        $default:")},
-			{Key: "$disconnect", FunctionID: "DisconnectFunction", Timeout: whole, Line: at(t, "        $disconnect:")},
-			{Key: "createGroup", FunctionID: "SendFunction", Timeout: whole, Reply: true, Line: at(t, "        createGroup:")},
-			{Key: "send", FunctionID: "SendFunction", Timeout: 15 * time.Second, Reply: true, Line: at(t, "        send:")},
-			{Key: "sync", FunctionID: "SyncFunction", Timeout: whole, Line: at(t, "        sync:")},
+			{Key: "$connect", FunctionID: "ConnectFunction", Timeout: whole, Authorize: true, Throttle: common, Line: at(t, "        $connect:")},
+			{Key: "$default", FunctionID: "DefaultFunction", Timeout: whole, Reply: true, Throttle: common, Line: at(t, "        $default:")},
+			{Key: "$disconnect", FunctionID: "DisconnectFunction", Timeout: whole, Throttle: common, Line: at(t, "        $disconnect:")},
+			{Key: "createGroup", FunctionID: "SendFunction", Timeout: whole, Reply: true, Throttle: common, Line: at(t, "        createGroup:")},
+			{Key: "send", FunctionID: "SendFunction", Timeout: 15 * time.Second, Reply: true, Throttle: &template.Throttle{PerSecond: 500, Burst: 20}, Line: at(t, "        send:")},
+			{Key: "sync", FunctionID: "SyncFunction", Timeout: whole, Throttle: &template.Throttle{PerSecond: 0.5, Burst: 5000}, Line: at(t, "        sync:")},
 		},
 		Authorizer:     &template.Authorizer{FunctionID: "AuthorizerFunction", IdentitySources: []string{"route.request.querystring.device"}},
 		StageVariables: map[string]string{"colour": "green"},

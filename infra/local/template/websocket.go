@@ -2,6 +2,7 @@ package template
 
 import (
 	"cmp"
+	"math"
 	"regexp"
 	"slices"
 	"time"
@@ -38,7 +39,59 @@ func (e *evaluation) webSocketAPI(r *resource) *WebSocketAPI {
 		}
 		e.routes(api, routes)
 	}
+	e.throttles(api, o)
 	return api
+}
+
+// The limits of an account, which hold where a setting names only the other one:
+// "Amazon API Gateway quotas" in the API Gateway developer guide.
+const (
+	accountPerSecond = 10_000
+	accountBurst     = 5_000
+)
+
+var routeSettings = set(`ThrottlingBurstLimit ThrottlingRateLimit
+
+	DataTraceEnabled DetailedMetricsEnabled LoggingLevel`)
+
+// throttles reads DefaultRouteSettings, which holds for every route, and
+// RouteSettings, which goes before it.
+func (e *evaluation) throttles(api *WebSocketAPI, o object) {
+	var common *Throttle
+	if settings, ok := o.object("DefaultRouteSettings"); ok {
+		common = throttle(settings, "DefaultRouteSettings", nil)
+	}
+	own := map[string]*Throttle{}
+	if routes, ok := o.object("RouteSettings"); ok {
+		for key, n := range routes.all() {
+			if !slices.ContainsFunc(api.Routes, func(r Route) bool { return r.Key == key }) {
+				e.fail(n, "there is no route %s", key)
+			}
+			if settings, ok := e.object(n); ok {
+				own[key] = throttle(settings, "a route's settings", common)
+			}
+		}
+	}
+	for i := range api.Routes {
+		api.Routes[i].Throttle = common
+		if t, ok := own[api.Routes[i].Key]; ok {
+			api.Routes[i].Throttle = t
+		}
+	}
+}
+
+func throttle(o object, what string, otherwise *Throttle) *Throttle {
+	o.only(routeSettings, what)
+	if child(o.node, "ThrottlingRateLimit") == nil && child(o.node, "ThrottlingBurstLimit") == nil {
+		return otherwise
+	}
+	t := Throttle{PerSecond: accountPerSecond, Burst: accountBurst}
+	if otherwise != nil {
+		t = *otherwise
+	}
+	t.PerSecond = o.positive("ThrottlingRateLimit", t.PerSecond)
+	t.Burst = o.int("ThrottlingBurstLimit", t.Burst, 1, math.MaxInt32)
+	return &t
 }
 
 func (e *evaluation) stage(o object) string {

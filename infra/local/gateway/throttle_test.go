@@ -1,0 +1,89 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/gateway"
+)
+
+// slow is a rate that gives no second token while a test runs.
+const slow = 1e-6
+
+func TestARouteIsThrottledForAllClientsTogether(t *testing.T) {
+	t.Parallel()
+	const burst = 3
+	a := start(t, gateway.Config{Routes: lifecycle(map[string]gateway.Route{
+		"send": {Function: "send", Reply: true, Throttle: &gateway.Throttle{PerSecond: slow, Burst: burst}},
+		"sync": {Function: "sync", Reply: true, Throttle: &gateway.Throttle{PerSecond: slow, Burst: burst}},
+	})}, lifecycleFunctions(map[string]function{"send": echo(), "sync": echo()}))
+	one, other := a.dial(t, nil), a.dial(t, nil)
+	const send = `{"action":"send"}`
+	for range burst {
+		one.send(send)
+		require.JSONEq(t, send, one.receive())
+	}
+	for _, c := range []*client{one, other} {
+		c.send(send)
+		var frame map[string]string
+		require.NoError(t, json.Unmarshal([]byte(c.receive()), &frame))
+		require.Equal(t, "Too Many Requests", frame["message"])
+		require.NotEmpty(t, frame["connectionId"])
+		require.NotEmpty(t, frame["requestId"])
+		require.Len(t, frame, 3, "nothing says which request it was")
+	}
+	require.Len(t, a.of("send"), burst, "the function saw none of them")
+
+	other.send(`{"action":"sync"}`)
+	require.JSONEq(t, `{"action":"sync"}`, other.receive(), "each route has a bucket of its own")
+	other.send(`{"action":"else"}`)
+	require.JSONEq(t, `{"action":"else"}`, other.receive(), "or none")
+}
+
+func TestAThrottledRouteAdmitsAgain(t *testing.T) {
+	t.Parallel()
+	a := start(t, gateway.Config{Routes: lifecycle(map[string]gateway.Route{
+		"send": {Function: "send", Reply: true, Throttle: &gateway.Throttle{PerSecond: 20, Burst: 1}},
+	})}, lifecycleFunctions(map[string]function{"send": echo()}))
+	c := a.dial(t, nil)
+	c.send(`{"action":"send"}`)
+	require.JSONEq(t, `{"action":"send"}`, c.receive())
+	require.Eventually(t, func() bool {
+		c.send(`{"action":"send"}`)
+		return c.receive() == `{"action":"send"}`
+	}, patience, time.Millisecond)
+}
+
+func TestAThrottledHandshakeIs429(t *testing.T) {
+	t.Parallel()
+	a := start(t, gateway.Config{
+		Authorizer: &gateway.Authorizer{Function: "authorizer"},
+		Routes: lifecycle(map[string]gateway.Route{
+			"$connect": {Function: "connect", Authorize: true, Throttle: &gateway.Throttle{PerSecond: slow, Burst: 1}},
+		}),
+	}, lifecycleFunctions(map[string]function{"authorizer": returns(`{}`)}))
+	_, _, err := a.tryDial(t, "", nil)
+	require.Error(t, err, "the authorizer of this test refuses")
+	require.Len(t, a.of("authorizer"), 1)
+	status, body := a.refusal(t, "", nil)
+	require.Equal(t, 429, status)
+	require.Equal(t, "Too Many Requests", body["message"])
+	require.Len(t, a.of("authorizer"), 1, "what is throttled costs no invocation")
+}
+
+func TestAThrottleThatCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, routes := range map[string]map[string]gateway.Route{
+		"no rate":     {"send": {Function: "f", Throttle: &gateway.Throttle{Burst: 1}}},
+		"no burst":    {"send": {Function: "f", Throttle: &gateway.Throttle{PerSecond: 1}}},
+		"$disconnect": {"$disconnect": {Function: "f", Throttle: &gateway.Throttle{PerSecond: 1, Burst: 1}}},
+	} {
+		_, err := gateway.New(gateway.Config{
+			APIID: "a", Stage: "s", Invoker: &functions{}, RouteSelectionExpression: "$request.body.action", Routes: routes,
+		})
+		require.ErrorContains(t, err, "throttled", name)
+	}
+}
