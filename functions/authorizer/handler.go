@@ -19,8 +19,14 @@ import (
 	"inorder/shared/wire"
 )
 
-// leeway is how far the token issuer's clock may be off.
-const leeway = 30 * time.Second
+const (
+	// leeway is how far the token issuer's clock may be off.
+	leeway = 30 * time.Second
+
+	// maxTokenBytes is what a token may take, before any of it is read. API Gateway
+	// lets all headers together have 10,240 bytes.
+	maxTokenBytes = 8 * 1024
+)
 
 // errUnauthorized makes API Gateway refuse the handshake with 401. The text is
 // its own: any other error is a 500 (API Gateway Developer Guide, "Output from
@@ -91,10 +97,13 @@ func (a *authorizer) handle(ctx context.Context, event events.APIGatewayCustomAu
 	if err != nil {
 		return refuse(notOneToken)
 	}
+	if len(token) > maxTokenBytes {
+		return refuse(tooLong)
+	}
 	// Claims as a map: names are compared as they are, while a struct would take
 	// "Sub" for "sub".
 	claims := jwt.MapClaims{}
-	if _, err := a.parser.ParseWithClaims(token, claims, a.keys.keyfunc(ctx)); err != nil {
+	if err := a.parse(ctx, token, claims); err != nil {
 		if errors.Is(err, errNoKeys) {
 			a.record(ctx, slog.LevelError, "cannot decide", requestID, noKeys)
 			return events.APIGatewayCustomAuthorizerResponse{}, errNoKeys
@@ -126,9 +135,27 @@ func (a *authorizer) handle(ctx context.Context, event events.APIGatewayCustomAu
 		// authorizer cannot. A long one stays too long without filling the 8 KB
 		// that a context may have.
 		"device": device[:min(len(device), chat.MaxDeviceIDBytes+1)],
-		"exp":    strconv.FormatInt(expires.Unix(), 10),
+		// Until when the connection may be used. Without the leeway, a token that is
+		// accepted within it would open connections that are closed at once.
+		"exp": strconv.FormatInt(expires.Add(leeway).Unix(), 10),
 	}
 	return allow, nil
+}
+
+// parse checks a token's signature and times, and fills the claims. A token that
+// names no key, and fits none there is, may be of a new one.
+func (a *authorizer) parse(ctx context.Context, token string, claims jwt.MapClaims) error {
+	parsed, err := a.parser.ParseWithClaims(token, claims, a.keys.keyfunc(ctx))
+	unfit := errors.Is(err, jwt.ErrTokenSignatureInvalid) || errors.Is(err, jwt.ErrTokenUnverifiable)
+	if !unfit || errors.Is(err, errNoKeys) || parsed == nil {
+		return err
+	}
+	if _, named := parsed.Header["kid"]; named || !a.keys.renew(ctx) {
+		return err
+	}
+	clear(claims)
+	_, err = a.parser.ParseWithClaims(token, claims, a.keys.keyfunc(ctx))
+	return err
 }
 
 // foreign says why a valid token is not one for this API.

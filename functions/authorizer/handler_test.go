@@ -44,6 +44,7 @@ type issuer struct {
 	use    map[string]jwkset.USE
 	raw    string // instead of public
 	down   bool
+	hang   bool // until the caller gives up
 	reads  int
 }
 
@@ -57,6 +58,12 @@ func newIssuer(t *testing.T) *issuer {
 }
 
 func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	hang := i.hang
+	i.mu.Unlock()
+	if hang {
+		<-r.Context().Done()
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.reads++
@@ -210,7 +217,7 @@ func TestAllow(t *testing.T) {
 					Version:   "2012-10-17",
 					Statement: []events.IAMPolicyStatement{{Effect: "Allow", Action: []string{"execute-api:Invoke"}, Resource: []string{methodARN}}},
 				},
-				Context: map[string]any{"device": "phone", "exp": strconv.FormatInt(exp, 10)},
+				Context: map[string]any{"device": "phone", "exp": strconv.FormatInt(exp+30, 10)},
 			}, requireAllowed(t, a, event))
 		})
 	}
@@ -294,6 +301,7 @@ func TestUnauthorized(t *testing.T) {
 		"a subprotocol alone":        withHeaders(t, map[string][]string{"Sec-WebSocket-Protocol": {"bearer." + good}}),
 		"two tokens":                 withHeaders(t, map[string][]string{"Authorization": {"Bearer " + good, "Bearer " + forged}}),
 		"no JWT":                     bearing(t, "hello"),
+		"one too long":               bearing(t, es(map[string]any{"more": strings.Repeat("x", 8*1024)})),
 		"half a JWT":                 bearing(t, segments[0]+"."+segments[1]),
 		"no signature":               bearing(t, segments[0]+"."+segments[1]+"."),
 		"other claims":               bearing(t, segments[0]+"."+strings.Split(forged, ".")[1]+"."+segments[2]),
@@ -306,6 +314,8 @@ func TestUnauthorized(t *testing.T) {
 		"an expired one of others":   bearing(t, es(map[string]any{"exp": time.Now().Add(-time.Minute).Unix(), "iss": "x"})),
 		"no exp":                     bearing(t, es(map[string]any{"exp": nil})),
 		"a text for exp":             bearing(t, es(map[string]any{"exp": "tomorrow"})),
+		"one of in a minute":         bearing(t, es(map[string]any{"nbf": time.Now().Add(time.Minute).Unix()})),
+		"a text for nbf":             bearing(t, es(map[string]any{"nbf": "now"})),
 		"one of tomorrow":            bearing(t, es(map[string]any{"nbf": time.Now().Add(time.Hour).Unix()})),
 		"one issued tomorrow":        bearing(t, es(map[string]any{"iat": time.Now().Add(time.Hour).Unix()})),
 		"no sub":                     bearing(t, es(map[string]any{"sub": nil})),
@@ -350,6 +360,24 @@ func TestUnauthorized(t *testing.T) {
 		_, err := a.handle(t.Context(), event)
 		require.EqualError(t, err, "Unauthorized")
 	})
+}
+
+func TestClocksMayDifferALittle(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	key := ecKey(t)
+	i.publish("k1", key.Public())
+	a, _, _ := newTestAuthorizer(t, i)
+	for name, changes := range map[string]map[string]any{
+		"exp": {"exp": time.Now().Add(-20 * time.Second).Unix()},
+		"nbf": {"nbf": time.Now().Add(20 * time.Second).Unix()},
+		"iat": {"iat": time.Now().Add(20 * time.Second).Unix()},
+	} {
+		allowed := requireAllowed(t, a, bearing(t, sign(t, jwt.SigningMethodES256, "k1", key, claims(changes))))
+		until, err := strconv.ParseInt(allowed.Context["exp"].(string), 10, 64)
+		require.NoError(t, err)
+		require.Greater(t, until, time.Now().Unix(), "%s: what is accepted now is not closed now", name)
+	}
 }
 
 func TestDeny(t *testing.T) {
@@ -441,6 +469,71 @@ func TestKeys(t *testing.T) {
 		// Whether a key that is not there is new cannot be told now: no verdict.
 		_, err := a.handle(t.Context(), bearing(t, sign(t, jwt.SigningMethodES256, "k2", key, claims(nil))))
 		require.EqualError(t, err, "the JWKS cannot be read")
+	})
+
+	t.Run("keys keep working for a day when the issuer is down, not longer", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		key := ecKey(t)
+		i.publish("k1", key.Public())
+		a, clock, _ := newTestAuthorizer(t, i)
+		token := sign(t, jwt.SigningMethodES256, "k1", key, claims(nil))
+		requireAllowed(t, a, bearing(t, token))
+		i.setDown(true)
+		clock.now = clock.now.Add(24*time.Hour - time.Second)
+		requireAllowed(t, a, bearing(t, token))
+		clock.now = clock.now.Add(time.Second)
+		_, err := a.handle(t.Context(), bearing(t, token))
+		require.EqualError(t, err, "the JWKS cannot be read")
+		i.setDown(false)
+		clock.now = clock.now.Add(keysMinAge)
+		requireAllowed(t, a, bearing(t, token))
+	})
+
+	t.Run("a new key is found by tokens that name none, and they are no load either", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		first, second, forged := ecKey(t), ecKey(t), ecKey(t)
+		i.publish("", first.Public())
+		a, clock, _ := newTestAuthorizer(t, i)
+		requireAllowed(t, a, bearing(t, sign(t, jwt.SigningMethodES256, "", first, claims(nil))))
+		i.publish("", second.Public())
+		token := sign(t, jwt.SigningMethodES256, "", second, claims(nil))
+		_, err := a.handle(t.Context(), bearing(t, token))
+		require.EqualError(t, err, "Unauthorized", "the last read was a moment ago")
+		clock.now = clock.now.Add(keysMinAge)
+		requireAllowed(t, a, bearing(t, token))
+		require.Equal(t, 2, i.readCount())
+		clock.now = clock.now.Add(keysMinAge)
+		for range 10 {
+			_, err := a.handle(t.Context(), bearing(t, sign(t, jwt.SigningMethodES256, "", forged, claims(nil))))
+			require.EqualError(t, err, "Unauthorized")
+		}
+		require.Equal(t, 3, i.readCount())
+	})
+
+	t.Run("an issuer that does not answer holds nobody up for long", func(t *testing.T) {
+		t.Parallel()
+		require.Less(t, keysTimeout, 10*time.Second, "the function's own time")
+		i := newIssuer(t)
+		i.hang = true
+		key := ecKey(t)
+		i.publish("k1", key.Public())
+		a, _, _ := newTestAuthorizer(t, i)
+		require.Equal(t, keysTimeout, a.keys.client.Timeout)
+		a.keys.client.Timeout = 50 * time.Millisecond
+		_, err := a.handle(t.Context(), bearing(t, sign(t, jwt.SigningMethodES256, "k1", key, claims(nil))))
+		require.EqualError(t, err, "the JWKS cannot be read")
+	})
+
+	t.Run("a document that is too long is not read to its end", func(t *testing.T) {
+		t.Parallel()
+		i := newIssuer(t)
+		i.raw = `{"keys":[],"more":"` + strings.Repeat("x", 2<<20) + `"}`
+		a, _, log := newTestAuthorizer(t, i)
+		_, err := a.handle(t.Context(), bearing(t, sign(t, jwt.SigningMethodES256, "k1", ecKey(t), claims(nil))))
+		require.EqualError(t, err, "the JWKS cannot be read")
+		require.Contains(t, log.String(), "too large")
 	})
 
 	t.Run("a key that was taken back stops working", func(t *testing.T) {

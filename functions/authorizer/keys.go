@@ -27,14 +27,22 @@ const (
 	// with made-up key ids must not become load on the issuer.
 	keysMinAge = time.Minute
 
+	// keysMaxStale is how long keys keep working while they cannot be read again.
+	// Longer, and who can keep the issuer from being reached could use a stolen key
+	// for ever.
+	keysMaxStale = 24 * time.Hour
+
 	// keysTimeout bounds one read, well inside the function's own time.
 	keysTimeout = 4 * time.Second
+
+	// keysMaxBytes bounds a JWKS document. Those of large issuers have a few KB.
+	keysMaxBytes = 1 << 20
 )
 
 // keys are the public keys of the token issuer. They are read when they are
 // first needed, when they are old, and when a token names one that is not there;
 // never in the background, because a function is frozen between invocations. If
-// the issuer cannot be reached, the keys there are keep working.
+// the issuer cannot be reached, the keys there are keep working for a day.
 type keys struct {
 	url    string
 	client *http.Client
@@ -49,7 +57,7 @@ type keys struct {
 }
 
 func newKeys(url string, log *slog.Logger) *keys {
-	return &keys{url: url, client: &http.Client{Timeout: keysTimeout}, log: log, now: time.Now}
+	return &keys{url: url, client: &http.Client{Timeout: keysTimeout, Transport: bounded{http.DefaultTransport}}, log: log, now: time.Now}
 }
 
 // keyfunc finds the key for a token. Its error is errNoKeys where there is no
@@ -61,7 +69,7 @@ func (k *keys) keyfunc(ctx context.Context) jwt.Keyfunc {
 		if k.find == nil || k.now().Sub(k.readAt) >= keysMaxAge {
 			k.read(ctx)
 		}
-		if k.find == nil {
+		if k.find == nil || k.now().Sub(k.readAt) >= keysMaxStale {
 			return nil, fmt.Errorf("%w: %w", errNoKeys, k.failed)
 		}
 		key, err := k.find.KeyfuncCtx(ctx)(token)
@@ -74,6 +82,27 @@ func (k *keys) keyfunc(ctx context.Context) jwt.Keyfunc {
 		}
 		return k.find.KeyfuncCtx(ctx)(token)
 	}
+}
+
+// renew reads the keys, unless that was tried a moment ago, and reports whether
+// there may be others now.
+func (k *keys) renew(ctx context.Context) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.readAt
+	k.read(ctx)
+	return k.readAt != before
+}
+
+// bounded cuts off answers that no JWKS has the length of.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, keysMaxBytes)
+	}
+	return resp, err
 }
 
 // read reads the keys, unless that was tried a moment ago with some at hand.

@@ -17,6 +17,7 @@ type reason string
 const (
 	noDevice     reason = "no device"
 	notOneToken  reason = "not one token"
+	tooLong      reason = "too long"
 	malformed    reason = "malformed"
 	unknownKey   reason = "unknown key"
 	badSignature reason = "signature"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func TestTheLogSaysWhy(t *testing.T) {
 	for want, event := range map[reason]events.APIGatewayCustomAuthorizerRequestTypeRequest{
 		noDevice:     noDeviceAtAll,
 		notOneToken:  withHeaders(t, map[string][]string{}),
+		tooLong:      signed("k1", map[string]any{"secret": strings.Repeat("secret", 2000)}),
 		malformed:    bearing(t, "secret"),
 		unknownKey:   signed("secret", nil),
 		badSignature: bearing(t, sign(t, jwt.SigningMethodES256, "k1", other, claims(nil))),
