@@ -18,6 +18,8 @@ import (
 
 type ledger interface {
 	Publish(ctx context.Context, p store.Publication) (store.Receipt, error)
+	OpenSingle(ctx context.Context, userID, otherID string) (store.Receipt, error)
+	OpenGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Receipt, error)
 }
 
 type handler struct {
@@ -25,8 +27,12 @@ type handler struct {
 	log    *slog.Logger
 }
 
-// request is the event of a direct invocation.
+// request is the event of a direct invocation: a message to a system conversation
+// (key), or the opening of a single conversation (between) or a group (group).
 type request struct {
+	Between []string `json:"between"` // two users
+	Group   *group   `json:"group"`
+
 	Key         string           `json:"key"`        // the conversation is system:<key>
 	Title       string           `json:"title"`      // of a new conversation
 	Recipients  []string         `json:"recipients"` // who reads from this message on, beside those who do
@@ -36,42 +42,99 @@ type request struct {
 	Data        json.RawMessage  `json:"data"`
 }
 
+// group is a group to be opened in the name of its owner. It takes the request's
+// clientMsgId, which is one of the owner's.
+type group struct {
+	Owner      string          `json:"owner"`
+	Title      string          `json:"title"`
+	Members    []string        `json:"members"`    // beside the owner
+	Visibility chat.Visibility `json:"visibility"` // all if empty
+}
+
 // handle answers with the receipt. A refusal is the function's error, whose
 // message starts with the code; the Lambda runtime logs it, so none quotes the
 // message.
 func (h handler) handle(ctx context.Context, r request) (wire.Sent, error) {
 	start := time.Now()
 	ctx, notes := metric.Begin(ctx)
-	sent, err := h.publish(ctx, r)
+	receipt, err := h.carryOut(ctx, r)
 	took := time.Since(start)
+	sent := receipt.Sent()
+	metric.Note(ctx, metric.Entry(sent, receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
 	metric.Note(ctx, metric.Send(took, err)...)
 	h.record(ctx, notes, err, took)
 	return sent, err
 }
 
-func (h handler) publish(ctx context.Context, r request) (wire.Sent, error) {
-	if _, ok := chat.KindOf(string(chat.System) + ":" + r.Key); !ok {
-		return wire.Sent{}, chat.FieldErrorf(chat.BadRequest, "key",
-			"say what the conversation is about, such as order:123, in 1 to %d bytes without control characters",
-			chat.MaxConversationIDBytes-len(chat.System)-len(":"))
-	}
+func (h handler) carryOut(ctx context.Context, r request) (store.Receipt, error) {
 	if string(r.Data) == "null" {
 		r.Data = nil
 	}
+	asked := 0
+	for _, there := range []bool{r.Key != "", r.Between != nil, r.Group != nil} {
+		if there {
+			asked++
+		}
+	}
+	switch {
+	case asked > 1:
+		return store.Receipt{}, chat.Errorf(chat.BadRequest, "one at a time: a message (key), a single conversation (between) or a group (group)")
+	case r.Between != nil:
+		return h.openSingle(ctx, r)
+	case r.Group != nil:
+		return h.openGroup(ctx, r)
+	}
+	return h.publish(ctx, r)
+}
+
+func (h handler) openSingle(ctx context.Context, r request) (store.Receipt, error) {
+	if err := nothingToSay(r); err != nil {
+		return store.Receipt{}, err
+	}
+	if len(r.Between) != 2 {
+		return store.Receipt{}, chat.FieldErrorf(chat.BadRequest, "between", "a single conversation is between 2 users, not %d", len(r.Between))
+	}
+	return h.ledger.OpenSingle(ctx, r.Between[0], r.Between[1])
+}
+
+func (h handler) openGroup(ctx context.Context, r request) (store.Receipt, error) {
+	if err := nothingToSay(r); err != nil {
+		return store.Receipt{}, err
+	}
+	if err := chat.ValidateUserID("group.owner", r.Group.Owner); err != nil {
+		return store.Receipt{}, err
+	}
+	by := store.Request{UserID: r.Group.Owner, ClientMsgID: r.ClientMsgID}
+	return h.ledger.OpenGroup(ctx, by, r.Group.Title, r.Group.Members, cmp.Or(r.Group.Visibility, chat.VisibleAll))
+}
+
+// nothingToSay refuses a message beside what is to be opened: it would not be
+// sent.
+func nothingToSay(r request) error {
+	if r.Text != "" || len(r.Data) > 0 || len(r.Recipients) > 0 || r.MessageType != "" || r.Title != "" {
+		return chat.Errorf(chat.BadRequest, "what opens a conversation takes no message; leave out title, recipients, messageType, text and data")
+	}
+	return nil
+}
+
+func (h handler) publish(ctx context.Context, r request) (store.Receipt, error) {
+	if _, ok := chat.KindOf(string(chat.System) + ":" + r.Key); !ok {
+		return store.Receipt{}, chat.FieldErrorf(chat.BadRequest, "key",
+			"say what the conversation is about, such as order:123, in 1 to %d bytes without control characters",
+			chat.MaxConversationIDBytes-len(chat.System)-len(":"))
+	}
 	messageType := cmp.Or(r.MessageType, chat.TypeSystem)
 	if messageType != chat.TypeSystem && !messageType.Sendable() {
-		return wire.Sent{}, chat.FieldErrorf(chat.BadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
+		return store.Receipt{}, chat.FieldErrorf(chat.BadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
 	}
 	metric.Note(ctx, metric.Conversation(string(chat.System)+":"+r.Key))
-	receipt, err := h.ledger.Publish(ctx, store.Publication{
+	return h.ledger.Publish(ctx, store.Publication{
 		Key:         r.Key,
 		Title:       r.Title,
 		Recipients:  r.Recipients,
 		ClientMsgID: r.ClientMsgID,
 		Message:     chat.Message{MessageType: messageType, Text: r.Text, Data: r.Data},
 	})
-	metric.Note(ctx, metric.Entry(receipt.Sent(), receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
-	return receipt.Sent(), err
 }
 
 // record writes the request's log line, which has none of the message. A refusal

@@ -21,9 +21,11 @@ import (
 
 // fakeLedger keeps what it was given.
 type fakeLedger struct {
-	err   error
-	given store.Publication
-	calls int
+	err    error
+	given  store.Publication
+	single [2]string
+	group  opened
+	calls  int
 }
 
 func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Receipt, error) {
@@ -33,6 +35,26 @@ func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Rece
 		return store.Receipt{}, f.err
 	}
 	return store.Receipt{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, nil
+}
+
+func (f *fakeLedger) OpenSingle(_ context.Context, userID, otherID string) (store.Receipt, error) {
+	f.calls++
+	f.single = [2]string{userID, otherID}
+	return store.Receipt{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}, f.err
+}
+
+func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Receipt, error) {
+	f.calls++
+	f.group = opened{r, title, userIDs, v}
+	return store.Receipt{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}, f.err
+}
+
+// opened is a group as it was asked for.
+type opened struct {
+	by      store.Request
+	title   string
+	members []string
+	v       chat.Visibility
 }
 
 // publish gives the function's answer to an event, and its log line.
@@ -104,6 +126,9 @@ func TestPublishRefuses(t *testing.T) {
 		"an empty key":           {`{"key":"","clientMsgId":"c","text":"a secret"}`, "key"},
 		"a key of two lines":     {`{"key":"a\nb","clientMsgId":"c","text":"a secret"}`, "key"},
 		"a key of 122 bytes":     {`{"key":"` + strings.Repeat("k", 122) + `","clientMsgId":"c","text":"a secret"}`, "key"},
+		"one user alone":         {`{"between":["alice"]}`, "between"},
+		"three users":            {`{"between":["alice","bob","cy"]}`, "between"},
+		"a group of nobody":      {`{"group":{"title":"Trip","members":["bob"]},"clientMsgId":"c"}`, "group.owner"},
 		"an event":               {`{"key":"k","clientMsgId":"c","messageType":"event","text":"a secret"}`, "messageType"},
 		"an unknown messageType": {`{"key":"k","clientMsgId":"c","messageType":"smell","text":"a secret"}`, "messageType"},
 	} {
@@ -125,6 +150,48 @@ func TestPublishRefuses(t *testing.T) {
 			require.NotContains(t, err.Error(), "smell", "the Lambda runtime logs the error")
 		})
 	}
+}
+
+func TestPublishOpensConversations(t *testing.T) {
+	t.Parallel()
+
+	t.Run("a single one", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeLedger{}
+		answer, line, err := publish(t, f, `{"between":["alice","bob"],"group":null,"data":null}`)
+		require.NoError(t, err)
+		require.Equal(t, [2]string{"alice", "bob"}, f.single)
+		require.Equal(t, 1, f.calls)
+		require.Equal(t, wire.Sent{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}, answer)
+		require.Equal(t, "single:x", line["conversationId"])
+	})
+
+	t.Run("a group", func(t *testing.T) {
+		t.Parallel()
+		for extra, v := range map[string]chat.Visibility{"": chat.VisibleAll, `,"visibility":"sinceJoin"`: chat.VisibleSinceJoin} {
+			f := &fakeLedger{}
+			answer, _, err := publish(t, f, `{"group":{"owner":"alice","title":"Trip","members":["bob"]`+extra+`},"clientMsgId":"c"}`)
+			require.NoError(t, err)
+			require.Equal(t, opened{store.Request{UserID: "alice", ClientMsgID: "c"}, "Trip", []string{"bob"}, v}, f.group)
+			require.Equal(t, 1, f.calls)
+			require.Equal(t, "group:x", answer.ConversationID)
+		}
+	})
+
+	t.Run("and nothing else with them", func(t *testing.T) {
+		t.Parallel()
+		for _, event := range []string{
+			`{"between":["alice","bob"],"text":"hi"}`, `{"between":["alice","bob"],"data":{}}`,
+			`{"between":["alice","bob"],"recipients":["cy"]}`, `{"between":["alice","bob"],"title":"Trip"}`,
+			`{"between":["alice","bob"],"key":"order:1"}`, `{"between":["alice","bob"],"group":{"owner":"alice"}}`,
+			`{"group":{"owner":"alice","title":"Trip","members":["bob"]},"clientMsgId":"c","messageType":"text"}`,
+		} {
+			f := &fakeLedger{}
+			_, _, err := publish(t, f, event)
+			require.Equal(t, chat.BadRequest, chat.CodeOf(err), event)
+			require.Zero(t, f.calls, event)
+		}
+	})
 }
 
 func TestPublishFails(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/oklog/ulid/v2"
 
 	"inorder/shared/chat"
 )
@@ -37,41 +36,14 @@ func (s *Store) event(r Request, conversationID string, e chat.Event) chat.Messa
 //
 // Beside the errors of Append it refuses with BadRequest a bad title, members
 // named twice or the caller among them, and with Limit more than
-// chat.MaxRosterChange users in all, or than a group may have.
+// chat.MaxRosterChange users in all, or than a group may have; and with Forbidden
+// any group where the Store is Closed.
 func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Line, Receipt, error) {
-	if err := validateGroup(r, title, userIDs, v); err != nil {
-		return Line{}, Receipt{}, err
-	}
-	all := append([]string{r.UserID}, userIDs...)
-	if len(all) > s.maxMembers {
-		return Line{}, Receipt{}, s.errTooLarge()
-	}
-	event := s.event(r, "", chat.Event{Kind: chat.EventMembers, Added: all, Owner: r.UserID, Title: title})
-	// The request has no conversation id, so it is not part of what a retry repeats.
-	fingerprint, err := event.Fingerprint()
+	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {
 		return Line{}, Receipt{}, err
 	}
-	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.now()).String()
-	w := write{
-		message:     event,
-		fingerprint: fingerprint + string(v),
-		create: &creation{head: chat.Conversation{
-			ConversationID: event.ConversationID,
-			Kind:           chat.Group,
-			Title:          title,
-			Owner:          r.UserID,
-			Visibility:     v,
-		}},
-	}
-	for _, id := range all {
-		role := chat.Plain
-		if id == r.UserID {
-			role = chat.Owner
-		}
-		w.create.members = append(w.create.members, newMember{userID: id, role: role})
-	}
-	receipt, err := s.commit(ctx, w)
+	receipt, err := s.create(ctx, w)
 	if err != nil {
 		return Line{}, receipt, err
 	}
@@ -79,6 +51,7 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 		line, err := s.Line(ctx, r.UserID, receipt.ConversationID)
 		return line, receipt, err
 	}
+	event := w.message
 	event.Seq = receipt.Seq
 	made := view{
 		head:  w.headAfter(w.create.head, effect{}),
@@ -88,6 +61,18 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 	line := made.line()
 	line.Last = &event
 	return line, receipt, nil
+}
+
+// create commits what a user asks to create. Where the Store is Closed that is
+// only what was created before it was.
+func (s *Store) create(ctx context.Context, w write) (Receipt, error) {
+	if !s.Closed {
+		return s.commit(ctx, w)
+	}
+	if err := w.message.Validate(); err != nil {
+		return Receipt{}, err
+	}
+	return s.refuse(ctx, w, 0, errClosed("", "a group"))
 }
 
 func validateGroup(r Request, title string, userIDs []string, v chat.Visibility) error {

@@ -33,16 +33,18 @@ type Receipt struct {
 // but seq, messageId, serverTime, version and status, which are made here.
 //
 // With to, the message goes to the single conversation of the sender and that
-// user, which its first message creates; without, to m.ConversationID.
+// user, which its first message creates, unless the Store is Closed; without, to
+// m.ConversationID.
 //
 // Append returns only after the commit, or with the first result if this
 // (senderId, clientMsgId) was committed before, even where the sender has lost
 // the right to send since. Errors the caller can show are of type *chat.Error:
 // what Message.Validate refuses, NotFound for a conversation that does not exist
-// or that the sender is no member of, Forbidden for a system conversation,
-// Dissolved, IdempotencyConflict, and Busy when contention outlasted the
-// context's deadline (the message may then be committed or not, and the same
-// clientMsgId finds out). Any other error is a fault.
+// or that the sender is no member of, Forbidden for a system conversation or to
+// create one where the Store is Closed, Dissolved, IdempotencyConflict, and Busy
+// when contention outlasted the context's deadline (the message may then be
+// committed or not, and the same clientMsgId finds out). Any other error is a
+// fault.
 func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt, error) {
 	if to != "" {
 		if err := chat.ValidateUserID("to", to); err != nil {
@@ -52,8 +54,8 @@ func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt,
 	}
 	m = s.stamp(m)
 	w := write{message: m, to: to}
-	if to != "" {
-		w.create = singleOf(m, to)
+	if to != "" && !s.Closed {
+		w.create = singleOf(m.ConversationID, m.SenderID, to)
 	}
 	if m.ReplyTo != nil {
 		w.change = s.replyTo(m)
@@ -129,13 +131,13 @@ type newMember struct {
 	peer   string // of a single conversation
 }
 
-func singleOf(m chat.Message, to string) *creation {
+func singleOf(conversationID, userID, to string) *creation {
 	c := &creation{
-		head:    chat.Conversation{ConversationID: m.ConversationID, Kind: chat.Single},
-		members: []newMember{{userID: m.SenderID, role: chat.Plain, peer: to}},
+		head:    chat.Conversation{ConversationID: conversationID, Kind: chat.Single},
+		members: []newMember{{userID: userID, role: chat.Plain, peer: to}},
 	}
-	if to != m.SenderID {
-		c.members = append(c.members, newMember{userID: to, role: chat.Plain, peer: m.SenderID})
+	if to != userID {
+		c.members = append(c.members, newMember{userID: to, role: chat.Plain, peer: userID})
 	}
 	return c
 }
@@ -265,7 +267,10 @@ func (s *Store) look(ctx context.Context, w write) (place, error) {
 		return place{}, err
 	}
 	if !found {
-		if w.create == nil {
+		switch {
+		case w.create == nil && w.to != "":
+			return place{}, errClosed("to", "a conversation with another user")
+		case w.create == nil:
 			return place{}, errNoConversation()
 		}
 		return place{head: w.create.head}, nil
@@ -645,6 +650,12 @@ func (w write) first(r idempotencyRecord) (*Receipt, error) {
 
 func errNoConversation() error {
 	return chat.FieldErrorf(chat.NotFound, "conversationId", "no such conversation, or you are no member of it")
+}
+
+// errClosed refuses what creates a conversation. It is the same for every user
+// named, whether there is such a user or not.
+func errClosed(field, what string) error {
+	return chat.FieldErrorf(chat.Forbidden, field, "%s is opened by the product alone; there is none that it opened", what)
 }
 
 func busy(conversationID string, attempts int, cause error) error {

@@ -61,6 +61,11 @@ func TablesFromEnv(getenv func(string) string) (Tables, error) {
 
 // Store reads and writes the tables. It is safe for concurrent use.
 type Store struct {
+	// Closed says that users create no conversations: Append and CreateGroup refuse
+	// to, and OpenSingle, OpenGroup and Publish are for the product's own side. It
+	// is set before the first use.
+	Closed bool
+
 	db     *dynamodb.Client
 	tables Tables
 	now    func() time.Time
@@ -147,6 +152,18 @@ func numberFrom(getenv func(string) string, name string, otherwise, least, most 
 		return 0, fmt.Errorf("the environment variable %s is %q; it is a number from %d to %d", name, v, least, most)
 	}
 	return n, nil
+}
+
+// ClosedFromEnv reads Closed from the variable DIRECT_MESSAGES: open or closed.
+func ClosedFromEnv(getenv func(string) string) (bool, error) {
+	switch mode := getenv("DIRECT_MESSAGES"); mode {
+	case "open":
+		return false, nil
+	case "closed":
+		return true, nil
+	default:
+		return false, fmt.Errorf("the environment variable DIRECT_MESSAGES is %q; template.yaml sets it to open or closed", mode)
+	}
 }
 
 // errUnfinished is what BatchGetItem's callers report when keys stayed

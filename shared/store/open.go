@@ -1,0 +1,96 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+
+	"inorder/shared/chat"
+)
+
+// OpenSingle opens the single conversation of two users, for the product's own
+// side: it asks for no one's right, and does so where the Store is Closed. The two
+// may be one and the same, for notes to oneself. Its first message is the event
+// that both joined.
+//
+// A conversation that is there already, by whomever it was opened, stays as it
+// is: the receipt then is a Duplicate, without seq and messageId. So it may be
+// repeated at will.
+//
+// Errors of type *chat.Error: BadRequest for what is no user id, Busy.
+func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt, error) {
+	for _, id := range []string{userID, otherID} {
+		if err := chat.ValidateUserID("between", id); err != nil {
+			return Receipt{}, err
+		}
+	}
+	id := chat.SingleID(userID, otherID)
+	c := singleOf(id, userID, otherID)
+	event := chat.Event{Kind: chat.EventMembers}
+	for _, m := range c.members {
+		event.Added = append(event.Added, m.userID)
+	}
+	_, digest, _ := strings.Cut(id, ":")
+	by := Request{UserID: chat.SystemSender, ClientMsgID: "open:" + digest}
+	return s.commit(ctx, write{
+		message: s.event(by, id, event),
+		// Named the other way round, the two are still the same.
+		fingerprint: id,
+		create:      c,
+		trusted:     true,
+		change: func(_ context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+			if head.LastSeq != 0 {
+				return nil, &settledError{Receipt{ConversationID: id}}
+			}
+			return nothingElse, nil
+		},
+	})
+}
+
+// OpenGroup makes a group as CreateGroup does, in the name of r.UserID, for the
+// product's own side: it does so where the Store is Closed.
+func (s *Store) OpenGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Receipt, error) {
+	w, err := s.newGroup(r, title, userIDs, v)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return s.commit(ctx, w)
+}
+
+// newGroup is the first message of a group.
+func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visibility) (write, error) {
+	if err := validateGroup(r, title, userIDs, v); err != nil {
+		return write{}, err
+	}
+	all := append([]string{r.UserID}, userIDs...)
+	if len(all) > s.maxMembers {
+		return write{}, s.errTooLarge()
+	}
+	event := s.event(r, "", chat.Event{Kind: chat.EventMembers, Added: all, Owner: r.UserID, Title: title})
+	// The request has no conversation id, so it is not part of what a retry repeats.
+	fingerprint, err := event.Fingerprint()
+	if err != nil {
+		return write{}, err
+	}
+	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.now()).String()
+	w := write{
+		message:     event,
+		fingerprint: fingerprint + string(v),
+		create: &creation{head: chat.Conversation{
+			ConversationID: event.ConversationID,
+			Kind:           chat.Group,
+			Title:          title,
+			Owner:          r.UserID,
+			Visibility:     v,
+		}},
+	}
+	for _, id := range all {
+		role := chat.Plain
+		if id == r.UserID {
+			role = chat.Owner
+		}
+		w.create.members = append(w.create.members, newMember{userID: id, role: role})
+	}
+	return w, nil
+}

@@ -1,0 +1,143 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+func TestOpenSingle(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	s.Closed = true
+	opened := must(t)(s.OpenSingle(t.Context(), "ann", "bob"))
+	calls, n := w.since(0)
+	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls)
+	id := chat.SingleID("ann", "bob")
+	require.Equal(t, id, opened.ConversationID)
+	require.Equal(t, int64(1), opened.Seq)
+	require.False(t, opened.Duplicate)
+
+	for _, user := range []string{"ann", "bob"} {
+		all := ledger(t, s, user, id)
+		require.Len(t, all, 1)
+		require.Equal(t, chat.SystemSender, all[0].SenderID)
+		require.Equal(t, &chat.Event{Kind: chat.EventMembers, Added: []string{"ann", "bob"}}, all[0].Event)
+		require.Equal(t, map[string]string{"ann": "bob", "bob": "ann"}[user], mustLine(t, s, user, id).Peer)
+	}
+	require.Equal(t, chat.Single, c.head(id).Kind)
+	require.Equal(t, 2, c.head(id).MemberCount)
+
+	_, n = w.since(n)
+	for _, pair := range [][2]string{{"ann", "bob"}, {"bob", "ann"}} {
+		again := must(t)(s.OpenSingle(t.Context(), pair[0], pair[1]))
+		require.Equal(t, store.Receipt{ConversationID: id, Duplicate: true}, again)
+	}
+	calls, _ = w.since(n)
+	require.Equal(t, []string{"GetItem", "GetItem"}, calls, "nothing is written")
+	require.Equal(t, int64(1), c.head(id).LastSeq)
+
+	require.Equal(t, int64(2), send(t, s, "ann", "bob", "hi").Seq, "and it is as any other")
+	require.Equal(t, int64(3), send(t, s, "bob", "ann", "ho").Seq)
+
+	own := must(t)(s.OpenSingle(t.Context(), "ann", "ann"))
+	require.Equal(t, 1, c.head(own.ConversationID).MemberCount)
+	_, err := s.OpenSingle(t.Context(), "ann", "")
+	require.Equal(t, chat.BadRequest, chat.CodeOf(err))
+}
+
+// The product opens, and the two users write to each other, all at once: there is
+// one conversation, and nothing is lost.
+func TestOpenSingleRacesWithItsUsers(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	const each = 4
+	require.NoError(t, parallel(3*each, func(i int) error {
+		var err error
+		switch s := c.store(nil); i % 3 {
+		case 0:
+			_, err = s.OpenSingle(t.Context(), "ann", "bob")
+		case 1:
+			_, err = s.Append(t.Context(), text("ann", fmt.Sprint(i), "hi"), "bob")
+		case 2:
+			_, err = s.Append(t.Context(), text("bob", fmt.Sprint(i), "ho"), "ann")
+		}
+		return err
+	}))
+	s := c.store(nil)
+	id := chat.SingleID("ann", "bob")
+	all := ledger(t, s, "ann", id)
+	requireDense(t, all, len(all))
+	events := 0
+	for _, m := range all {
+		if m.Event != nil {
+			events++
+			require.Equal(t, int64(1), m.Seq, "it opens, or it is not there")
+		}
+	}
+	require.Len(t, all, 2*each+events)
+	require.LessOrEqual(t, events, 1)
+	require.Equal(t, 2, c.head(id).MemberCount)
+}
+
+func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	open := c.store(nil)
+	before := send(t, open, "ann", "old", "1")
+	group := store.Request{UserID: "ann", ClientMsgID: "g"}
+	_, made, err := open.CreateGroup(t.Context(), group, "Trip", []string{"bob"}, chat.VisibleAll)
+	require.NoError(t, err)
+
+	w := &wire{}
+	s := c.store(w)
+	s.Closed = true
+	for name, to := range map[string]string{"one who writes": "old2", "nobody": "no-such-user", "oneself": "ann"} {
+		_, err := s.Append(t.Context(), text("ann", to, "hi"), to)
+		e := refused(t, chat.Forbidden, err, name)
+		require.Equal(t, "to", e.Field, name)
+		require.Equal(t, "a conversation with another user is opened by the product alone; there is none that it opened", e.Message, name)
+	}
+	_, n := w.since(0)
+	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g2"}, "Trip", []string{"bob"}, chat.VisibleAll)
+	require.Equal(t, chat.Forbidden, chat.CodeOf(err))
+	calls, _ := w.since(n)
+	require.Equal(t, []string{"GetItem"}, calls, "it asks whether that was made before, and writes nothing")
+	require.Equal(t, 2, c.count(c.tables.Conversations))
+
+	// What there is goes on, and what was answered before is answered so again.
+	require.Equal(t, int64(2), send(t, s, "old", "ann", "2").Seq)
+	require.Equal(t, int64(3), send(t, s, "ann", "old", "3").Seq)
+	_, n = w.since(n)
+	require.Equal(t, int64(4), send(t, s, "ann", "old", "4").Seq)
+	calls, _ = w.since(n)
+	require.Equal(t, []string{"TransactWriteItems"}, calls, "warm, it costs what it costs where all is open")
+	again := send(t, s, "ann", "old", "1")
+	require.True(t, again.Duplicate)
+	require.Equal(t, before.MessageID, again.MessageID)
+	line, repeated, err := s.CreateGroup(t.Context(), group, "Trip", []string{"bob"}, chat.VisibleAll)
+	require.NoError(t, err)
+	require.True(t, repeated.Duplicate)
+	require.Equal(t, made.ConversationID, line.Conversation.ConversationID)
+
+	byProduct := must(t)(s.OpenGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g3"}, "Trip", []string{"bob"}, chat.VisibleAll))
+	require.Equal(t, "ann", c.head(byProduct.ConversationID).Owner)
+	require.Equal(t, 2, c.head(byProduct.ConversationID).MemberCount)
+}
+
+func TestClosedFromEnv(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]bool{"open": false, "closed": true} {
+		got, err := store.ClosedFromEnv(func(string) string { return mode })
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := store.ClosedFromEnv(func(string) string { return "" })
+	require.ErrorContains(t, err, "DIRECT_MESSAGES")
+}
