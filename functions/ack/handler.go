@@ -177,13 +177,13 @@ func (h handler) post(ctx context.Context, log *slog.Logger, c route.Caller, use
 	for _, conns := range found {
 		for _, conn := range conns {
 			if conn.ID != c.ConnectionID {
-				deliveries = append(deliveries, push.Delivery{ConnectionID: conn.ID, Frames: [][]byte{encoded}})
+				deliveries = append(deliveries, push.Delivery{ConnectionID: conn.ID, ExpiresAt: conn.ExpiresAt, Frames: [][]byte{encoded}})
 			}
 		}
 	}
 	for _, o := range h.pusher.Deliver(ctx, deliveries) {
 		metric.Note(ctx, metric.Count(metric.Pushes, o.Sent))
-		if o.Err != nil && !o.Gone() { // the fan-out forgets what is gone, and counts it
+		if o.Err != nil && !o.Gone() && !o.Expired() { // $disconnect, or the fan-out, forgets those; it counts what is gone
 			metric.Note(ctx, metric.Count(metric.PushFailures, 1))
 			log.WarnContext(ctx, "pushing", "err", o.Err)
 		}

@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"time"
 
+	"inorder/shared/limit"
 	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
@@ -19,6 +21,10 @@ const deliverTimeout = 2 * time.Second
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		rate, err := limit.RateFromEnv(os.Getenv, "WRITES_PER_SECOND", "WRITE_BURST")
+		if err != nil {
+			return nil, err
+		}
 		s, err := store.Open(ctx)
 		if err != nil {
 			return nil, err
@@ -28,6 +34,6 @@ func main() {
 			return nil, err
 		}
 		p.DeliverTimeout = deliverTimeout
-		return route.Serve(log, handler{positions: s, pusher: p, log: log}.actions()), nil
+		return route.Serve(log, p, route.Limited(rate, time.Now, p, handler{positions: s, pusher: p, log: log}.actions())), nil
 	})
 }

@@ -25,14 +25,9 @@ type connections interface {
 	Connect(ctx context.Context, userID string, c store.Connection) (store.Displaced, error)
 }
 
-type pusher interface {
-	Post(ctx context.Context, connectionID string, frame []byte) error
-	Close(ctx context.Context, connectionID string) error
-}
-
 type handler struct {
 	connections connections
-	pusher      pusher
+	sockets     route.Sockets
 	log         *slog.Logger
 	farewell    time.Duration
 }
@@ -56,7 +51,7 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 		return answer(400, wire.Error{Code: refusal.Code, Message: refusal.Message, Field: refusal.Field})
 	}
 	displaced, err := h.connections.Connect(ctx, caller.UserID, store.Connection{
-		ID: caller.ConnectionID, DeviceID: caller.DeviceID, ConnectedAt: caller.ConnectedAt,
+		ID: caller.ConnectionID, DeviceID: caller.DeviceID, ConnectedAt: caller.ConnectedAt, ExpiresAt: caller.ExpiresAt,
 	})
 	if errors.Is(err, store.ErrSuperseded) {
 		log.InfoContext(ctx, "superseded", "deviceId", caller.DeviceID)
@@ -110,7 +105,7 @@ func (h handler) dismiss(ctx context.Context, log *slog.Logger, d store.Displace
 	end := func(conns []store.Connection, reason string) {
 		for _, c := range conns {
 			all.Go(func() {
-				if err := h.end(ctx, c, reason); err != nil {
+				if err := h.sockets.Dismiss(ctx, c.ID, reason); err != nil {
 					log.WarnContext(ctx, "closing a displaced connection", "displaced", c.ID, "reason", reason, "err", err)
 				}
 			})
@@ -119,17 +114,4 @@ func (h handler) dismiss(ctx context.Context, log *slog.Logger, d store.Displace
 	end(d.Replaced, wire.GoodbyeReplaced)
 	end(d.Surplus, wire.GoodbyeDevices)
 	all.Wait()
-}
-
-// end closes a connection, told or not: one that could not be told because it
-// does not read is all the more to be closed.
-func (h handler) end(ctx context.Context, c store.Connection, reason string) error {
-	frame, err := wire.Encode(wire.Goodbye{Type: wire.TypeGoodbye, Reason: reason})
-	if err != nil {
-		return err
-	}
-	telling, cancel := context.WithTimeout(ctx, h.farewell/2)
-	defer cancel()
-	_ = h.pusher.Post(telling, c.ID, frame) // it is gone, or will learn it from the close
-	return h.pusher.Close(ctx, c.ID)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,35 +30,20 @@ func (f *fakeConnections) Connect(_ context.Context, userID string, c store.Conn
 	return f.displaced, f.err
 }
 
-// fakePusher notes calls as "post id frame" and "close id".
-type fakePusher struct {
-	post, close func(ctx context.Context) error
+// fakeSockets notes who was dismissed, and why.
+type fakeSockets struct {
+	dismiss func(ctx context.Context) error
 
 	mu    sync.Mutex
 	calls []string
 }
 
-func (f *fakePusher) note(call string) {
+func (f *fakeSockets) Dismiss(ctx context.Context, id, reason string) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.calls = append(f.calls, call)
-}
-
-func (f *fakePusher) Post(ctx context.Context, id string, frame []byte) error {
-	f.note(fmt.Sprintf("post %s %s", id, frame))
-	if f.post != nil {
-		return f.post(ctx)
-	}
-	return nil
-}
-
-func (f *fakePusher) Close(ctx context.Context, id string) error {
-	if ctx.Err() != nil {
-		id += " too late"
-	}
-	f.note("close " + id)
-	if f.close != nil {
-		return f.close(ctx)
+	f.calls = append(f.calls, id+" "+reason)
+	f.mu.Unlock()
+	if f.dismiss != nil {
+		return f.dismiss(ctx)
 	}
 	return nil
 }
@@ -73,21 +57,21 @@ func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
 	return event
 }
 
-func newHandler(c *fakeConnections, p *fakePusher) handler {
-	return handler{connections: c, pusher: p, log: slog.New(slog.DiscardHandler), farewell: 10 * time.Second}
+func newHandler(c *fakeConnections, s *fakeSockets) handler {
+	return handler{connections: c, sockets: s, log: slog.New(slog.DiscardHandler), farewell: 10 * time.Second}
 }
 
 func TestConnectRegisters(t *testing.T) {
 	t.Parallel()
-	fake, pusher := &fakeConnections{}, &fakePusher{}
-	response, err := newHandler(fake, pusher).handle(t.Context(), sample(t))
+	fake, sockets := &fakeConnections{}, &fakeSockets{}
+	response, err := newHandler(fake, sockets).handle(t.Context(), sample(t))
 	require.NoError(t, err)
 	require.Equal(t, events.APIGatewayProxyResponse{
 		StatusCode: 200, Headers: map[string]string{"Sec-WebSocket-Protocol": "inorder.v1"},
 	}, response)
 	require.Equal(t, "alice", fake.userID)
-	require.Equal(t, store.Connection{ID: "TWegAcC4EowCHnA=", DeviceID: "phone", ConnectedAt: 1795950299871}, fake.conn)
-	require.Empty(t, pusher.calls)
+	require.Equal(t, store.Connection{ID: "TWegAcC4EowCHnA=", DeviceID: "phone", ConnectedAt: 1795950299871, ExpiresAt: 4102444800_000}, fake.conn)
+	require.Empty(t, sockets.calls)
 }
 
 func TestConnectSelectsTheSubprotocolOnlyIfOffered(t *testing.T) {
@@ -95,7 +79,7 @@ func TestConnectSelectsTheSubprotocolOnlyIfOffered(t *testing.T) {
 	for _, offer := range []string{"", "other", "bearer.x", "inorder.v2"} {
 		event := sample(t)
 		event.Headers, event.MultiValueHeaders = map[string]string{"Sec-WebSocket-Protocol": offer}, nil
-		response, err := newHandler(&fakeConnections{}, &fakePusher{}).handle(t.Context(), event)
+		response, err := newHandler(&fakeConnections{}, &fakeSockets{}).handle(t.Context(), event)
 		require.NoError(t, err)
 		require.Equal(t, events.APIGatewayProxyResponse{StatusCode: 200}, response, offer)
 	}
@@ -122,7 +106,7 @@ func TestConnectRefuses(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			fake := &fakeConnections{err: tc.err}
-			h := newHandler(fake, &fakePusher{})
+			h := newHandler(fake, &fakeSockets{})
 			h.log = slog.New(slog.NewJSONHandler(&log, nil))
 			event := sample(t)
 			event.RequestContext.Authorizer = tc.authorizer
@@ -148,50 +132,31 @@ func displaced() store.Displaced {
 
 func TestConnectEndsWhatItDisplaces(t *testing.T) {
 	t.Parallel()
-	pusher := &fakePusher{}
-	response, err := newHandler(&fakeConnections{displaced: displaced()}, pusher).handle(t.Context(), sample(t))
+	sockets := &fakeSockets{}
+	response, err := newHandler(&fakeConnections{displaced: displaced()}, sockets).handle(t.Context(), sample(t))
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
-	for id, reason := range map[string]string{"old": "replaced", "far": "devices", "further": "devices"} {
-		told := slices.Index(pusher.calls, fmt.Sprintf(`post %s {"type":"goodbye","reason":"%s"}`, id, reason))
-		ended := slices.Index(pusher.calls, "close "+id)
-		require.GreaterOrEqual(t, told, 0, id)
-		require.Greater(t, ended, told, id)
-	}
-	require.Len(t, pusher.calls, 6)
+	require.ElementsMatch(t, []string{"old replaced", "far devices", "further devices"}, sockets.calls)
 }
 
 func TestConnectIsNotHeldUpByWhatItDisplaces(t *testing.T) {
 	t.Parallel()
-	hang := func(ctx context.Context) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	fail := func(context.Context) error { return errors.New("no") }
-	for name, tc := range map[string]struct {
-		post, close func(context.Context) error
-		farewell    time.Duration
-		inTime      bool // whether Close is called with time left
-	}{
-		"when it fails":         {fail, fail, time.Minute, true},
-		"when it does not read": {hang, nil, time.Second, true},
-		"when all hangs":        {hang, hang, 20 * time.Millisecond, false},
+	for name, dismiss := range map[string]func(context.Context) error{
+		"when it fails": func(context.Context) error { return errors.New("no") },
+		"when it hangs": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pusher := &fakePusher{post: tc.post, close: tc.close}
-			h := newHandler(&fakeConnections{displaced: displaced()}, pusher)
-			h.farewell = tc.farewell
+			h := newHandler(&fakeConnections{displaced: displaced()}, &fakeSockets{dismiss: dismiss})
+			h.farewell = 20 * time.Millisecond
 			start := time.Now()
 			response, err := h.handle(t.Context(), sample(t))
 			require.NoError(t, err)
 			require.Equal(t, 200, response.StatusCode)
 			require.Less(t, time.Since(start), 10*time.Second)
-			if tc.inTime {
-				for _, id := range []string{"old", "far", "further"} {
-					require.Contains(t, pusher.calls, "close "+id, "one that does not read is closed all the same")
-				}
-			}
 		})
 	}
 }

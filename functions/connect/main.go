@@ -18,6 +18,6 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		return handler{connections: s, pusher: p, log: log, farewell: farewell}.handle, err
+		return handler{connections: s, sockets: p, log: log, farewell: farewell}.handle, err
 	})
 }

@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"time"
 
+	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
 )
 
 func main() {
-	start.Function(func(_ context.Context, log *slog.Logger) (any, error) {
-		return route.Serve(log, handler{now: time.Now}.actions()), nil
+	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		p, err := push.Open(ctx)
+		return route.Serve(log, p, handler{now: time.Now}.actions()), err
 	})
 }

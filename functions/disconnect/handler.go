@@ -27,7 +27,7 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 	caller, err := route.CallerOf(event)
 	if err == nil {
 		err = h.connections.Disconnect(ctx, caller.UserID, store.Connection{
-			ID: caller.ConnectionID, DeviceID: caller.DeviceID, ConnectedAt: caller.ConnectedAt,
+			ID: caller.ConnectionID, DeviceID: caller.DeviceID, ConnectedAt: caller.ConnectedAt, ExpiresAt: caller.ExpiresAt,
 		})
 	}
 	log := h.log.With("requestId", caller.RequestID, "connectionId", caller.ConnectionID,

@@ -45,7 +45,7 @@ func TestDisconnect(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 200, response.StatusCode)
 		require.Equal(t, "alice", fake.userID)
-		require.Equal(t, []store.Connection{{ID: "TWegAcC4EowCHnA=", DeviceID: "phone", ConnectedAt: 1795950299871}}, fake.conns)
+		require.Equal(t, []store.Connection{{ID: "TWegAcC4EowCHnA=", DeviceID: "phone", ConnectedAt: 1795950299871, ExpiresAt: 4102444800_000}}, fake.conns)
 	})
 
 	t.Run("says that the store failed", func(t *testing.T) {

@@ -207,6 +207,7 @@ type recipient struct {
 type tally struct {
 	pushes   int // frames posted
 	gone     int // connections found gone
+	expired  int // connections dismissed
 	unpushed int // connections that missed frames for another reason
 
 	firstErr error // of those
@@ -266,7 +267,7 @@ func (h handler) prepare(ctx context.Context, mails map[string]*mail, connection
 		}
 		for _, c := range conns {
 			recipients = append(recipients, recipient{userID: userID, conn: c})
-			deliveries = append(deliveries, push.Delivery{ConnectionID: c.ID, Frames: frames})
+			deliveries = append(deliveries, push.Delivery{ConnectionID: c.ID, ExpiresAt: c.ExpiresAt, Frames: frames})
 		}
 	}
 	return recipients, deliveries
@@ -284,16 +285,20 @@ func framesOf(encoder *push.Encoder, m *mail) ([][]byte, error) {
 	return slices.Concat(frames, notifications), nil
 }
 
-// settle forgets the connections that turned out to be gone. Failures here and
+// settle forgets the connections that turned out to be gone, or whose token has
+// expired. Failures here and
 // in the push are logged only: a push is a hint.
 func (h handler) settle(ctx context.Context, recipients []recipient, outcomes []push.Outcome) tally {
 	var t tally
-	gone := map[string][]store.Connection{}
+	over := map[string][]store.Connection{}
 	for i, o := range outcomes {
 		t.pushes += o.Sent
 		r := recipients[i]
 		switch {
 		case o.Err == nil:
+		case o.Expired():
+			t.expired++
+			over[r.userID] = append(over[r.userID], r.conn)
 		case !o.Gone():
 			t.unpushed++
 			t.firstErr = cmp.Or(t.firstErr, o.Err)
@@ -301,10 +306,10 @@ func (h handler) settle(ctx context.Context, recipients []recipient, outcomes []
 			t.unpushed++
 		default:
 			t.gone++
-			gone[r.userID] = append(gone[r.userID], r.conn)
+			over[r.userID] = append(over[r.userID], r.conn)
 		}
 	}
-	each(maps.All(gone), func(userID string, conns []store.Connection) {
+	each(maps.All(over), func(userID string, conns []store.Connection) {
 		if err := h.store.Disconnect(ctx, userID, conns...); err != nil {
 			h.log.WarnContext(ctx, "forgetting connections", "userId", userID, "err", err)
 		}

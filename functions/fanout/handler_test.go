@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -142,7 +144,12 @@ func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Ou
 	w.step("deliver")
 	outcomes := make([]push.Outcome, len(deliveries))
 	for i, d := range deliveries {
-		if outcomes[i].Err = w.sockets[d.ConnectionID]; outcomes[i].Err != nil {
+		for _, c := range slices.Concat(slices.Collect(maps.Values(w.connections))...) {
+			if c.ID == d.ConnectionID && c.ExpiresAt != d.ExpiresAt {
+				outcomes[i].Err = fmt.Errorf("connection %s was delivered to with another expiry, %d", c.ID, d.ExpiresAt)
+			}
+		}
+		if outcomes[i].Err = cmp.Or(outcomes[i].Err, w.sockets[d.ConnectionID]); outcomes[i].Err != nil {
 			continue
 		}
 		for _, f := range d.Frames {
@@ -456,14 +463,19 @@ func TestGoneConnectionsAreForgotten(t *testing.T) {
 	w.connections["carol"] = []store.Connection{{ID: "carol-new", DeviceID: "new", ConnectedAt: now - 29_000}}
 	w.member("group:a", "carol", 1)
 	w.sockets["carol-new"] = gone
+	dave := store.Connection{ID: "dave-new", DeviceID: "new", ConnectedAt: now - 1000, ExpiresAt: now}
+	w.connections["dave"] = []store.Connection{dave}
+	w.member("group:a", "dave", 1)
+	w.sockets["dave-new"] = push.ErrExpired
 
 	failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1)))
 	require.Empty(t, failed, "a push never fails a record")
 	require.Equal(t, map[string][]store.Connection{
 		"alice": {{ID: "alice-old", DeviceID: "old", ConnectedAt: now - 60_000}},
 		"bob":   {{ID: "bob-phone", DeviceID: "phone", ConnectedAt: now - 60_000}},
-	}, w.forgot, "exactly those, and none whose $connect may not have returned yet")
-	require.Contains(t, log, `"Pushes":1,"GoneConnections":2,"PushFailures":2,"failures":0`)
+		"dave":  {dave},
+	}, w.forgot, "exactly those, one that was dismissed whenever it came, and none whose $connect may not have returned yet")
+	require.Contains(t, log, `"Pushes":1,"GoneConnections":2,"PushFailures":2,"failures":0,"expired":1`)
 	require.Contains(t, log, `"err":"429"`)
 
 	t.Run("and a failure to forget them is no failure", func(t *testing.T) {

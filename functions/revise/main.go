@@ -5,7 +5,10 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
+	"inorder/shared/limit"
+	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
 	"inorder/shared/store"
@@ -17,7 +20,15 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
+		rate, err := limit.RateFromEnv(os.Getenv, "WRITES_PER_SECOND", "WRITE_BURST")
+		if err != nil {
+			return nil, err
+		}
 		s, err := store.Open(ctx)
-		return route.Serve(log, handler{messages: s, windows: w}.actions()), err
+		if err != nil {
+			return nil, err
+		}
+		p, err := push.Open(ctx)
+		return route.Serve(log, p, route.Limited(rate, time.Now, p, handler{messages: s, windows: w}.actions())), err
 	})
 }

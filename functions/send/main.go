@@ -4,7 +4,11 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"time"
 
+	"inorder/shared/limit"
+	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
 	"inorder/shared/store"
@@ -12,7 +16,18 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		rate, err := limit.RateFromEnv(os.Getenv, "WRITES_PER_SECOND", "WRITE_BURST")
+		if err != nil {
+			return nil, err
+		}
 		s, err := store.Open(ctx)
-		return route.Serve(log, handler{ledger: s}.actions()), err
+		if err != nil {
+			return nil, err
+		}
+		if s.Closed, err = store.ClosedFromEnv(os.Getenv); err != nil {
+			return nil, err
+		}
+		p, err := push.Open(ctx)
+		return route.Serve(log, p, route.Limited(rate, time.Now, p, handler{ledger: s}.actions())), err
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 
+	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
 	"inorder/shared/store"
@@ -14,6 +15,10 @@ import (
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
 		s, err := store.Open(ctx)
-		return route.Serve(log, handler{store: s}.actions()), err
+		if err != nil {
+			return nil, err
+		}
+		p, err := push.Open(ctx)
+		return route.Serve(log, p, handler{store: s}.actions()), err
 	})
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 
 	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/wire"
 )
 
 // Delivery is what one connection is to get, in this order.
 type Delivery struct {
 	ConnectionID string
+	ExpiresAt    int64 // ms: from when on it gets a goodbye instead; 0 for never
 	Frames       [][]byte
 }
 
@@ -22,6 +25,10 @@ type Outcome struct {
 // Gone reports whether the connection turned out to be over.
 func (o Outcome) Gone() bool { return errors.Is(o.Err, ErrGone) }
 
+// Expired reports whether the connection was dismissed because its token has
+// expired.
+func (o Outcome) Expired() bool { return errors.Is(o.Err, ErrExpired) }
+
 // Deliver serves the connections, each in order, several at a time, and gives
 // the outcomes in the order of the deliveries.
 //
@@ -29,6 +36,9 @@ func (o Outcome) Gone() bool { return errors.Is(o.Err, ErrGone) }
 // device that sees a later message without the former has to fetch the gap
 // anyway. A connection that hangs costs its own PostTimeout and one of the
 // places; after DeliverTimeout whatever is left fails.
+//
+// A connection whose token has expired is dismissed, and pushed nothing: who only
+// listens makes no request that would notice.
 func (p *Pusher) Deliver(ctx context.Context, deliveries []Delivery) []Outcome {
 	ctx, cancel := context.WithTimeout(ctx, p.DeliverTimeout)
 	defer cancel()
@@ -46,6 +56,12 @@ func (p *Pusher) Deliver(ctx context.Context, deliveries []Delivery) []Outcome {
 }
 
 func (p *Pusher) deliver(ctx context.Context, d Delivery) Outcome {
+	if d.ExpiresAt != 0 && p.Now().UnixMilli() >= d.ExpiresAt {
+		if err := p.Dismiss(ctx, d.ConnectionID, wire.GoodbyeExpired); err != nil {
+			return Outcome{Err: err}
+		}
+		return Outcome{Err: ErrExpired}
+	}
 	for i, frame := range d.Frames {
 		if err := p.Post(ctx, d.ConnectionID, frame); err != nil {
 			return Outcome{Sent: i, Err: err}

@@ -33,6 +33,33 @@ func TestDeliver(t *testing.T) {
 		}
 	})
 
+	t.Run("dismisses who has expired, and pushes it nothing", func(t *testing.T) {
+		t.Parallel()
+		g := newGateway(t, func(_, id string, _ int) int {
+			if id == "stays" {
+				return 403
+			}
+			return 200
+		})
+		p := newPusher(g)
+		p.Now = func() time.Time { return time.UnixMilli(1000) }
+		frames := [][]byte{[]byte("1"), []byte("2")}
+		outcomes := p.Deliver(t.Context(), []push.Delivery{
+			{ConnectionID: "expired", ExpiresAt: 1000, Frames: frames},
+			{ConnectionID: "valid", ExpiresAt: 1001, Frames: frames},
+			{ConnectionID: "unknown", Frames: frames},
+			{ConnectionID: "stays", ExpiresAt: 1, Frames: frames},
+		})
+		require.Equal(t, push.Outcome{Err: push.ErrExpired}, outcomes[0])
+		require.True(t, outcomes[0].Expired())
+		require.False(t, outcomes[0].Gone())
+		require.Equal(t, []string{`{"type":"goodbye","reason":"expired"}`, ""}, g.postedTo("expired"))
+		require.Equal(t, []string{"1", "2"}, g.postedTo("valid"))
+		require.Equal(t, []string{"1", "2"}, g.postedTo("unknown"))
+		require.Error(t, outcomes[3].Err)
+		require.False(t, outcomes[3].Expired(), "one that could not be closed is not forgotten")
+	})
+
 	t.Run("drops a connection's frames after one that failed", func(t *testing.T) {
 		t.Parallel()
 		g := newGateway(t, func(_, id string, attempt int) int {

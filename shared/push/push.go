@@ -19,11 +19,17 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewaymanagementapi"
+
+	"inorder/shared/wire"
 )
 
 // ErrGone says that there is no such connection any more, or that there never
 // was one of this id.
 var ErrGone = errors.New("the connection is gone")
+
+// ErrExpired says that a connection got a goodbye instead of its frames, because
+// the token with which it was opened has expired.
+var ErrExpired = errors.New("the connection's token has expired")
 
 const (
 	parallel     = 64
@@ -39,13 +45,15 @@ type Pusher struct {
 	PostTimeout    time.Duration // for one frame to one connection, retries included
 	DeliverTimeout time.Duration // for one Deliver
 	Parallel       int           // connections that Deliver serves at a time
+
+	Now func() time.Time // the clock by which connections expire
 }
 
 // New makes a Pusher on a client, with limits that suit a function: 2 seconds
 // for a frame, 5 for a Deliver, 64 connections at a time. The client's own
 // retries are not used.
 func New(api *apigatewaymanagementapi.Client) *Pusher {
-	return &Pusher{api: api, PostTimeout: 2 * time.Second, DeliverTimeout: 5 * time.Second, Parallel: parallel}
+	return &Pusher{api: api, PostTimeout: 2 * time.Second, DeliverTimeout: 5 * time.Second, Parallel: parallel, Now: time.Now}
 }
 
 // Open makes a Pusher from the environment: WEBSOCKET_ENDPOINT is the URL of the
@@ -110,6 +118,24 @@ func (p *Pusher) Close(ctx context.Context, connectionID string) error {
 			return fmt.Errorf("closing connection %s: %w", connectionID, err)
 		}
 	}
+}
+
+// Dismiss tells a connection by a goodbye why it ends, and ends it, told or not:
+// one that could not be told because it does not read is all the more to be
+// closed. One that is gone already is no error.
+func (p *Pusher) Dismiss(ctx context.Context, connectionID, reason string) error {
+	frame, err := wire.Encode(wire.Goodbye{Type: wire.TypeGoodbye, Reason: reason})
+	if err != nil {
+		return err
+	}
+	half := p.PostTimeout / 2
+	if deadline, ok := ctx.Deadline(); ok {
+		half = min(half, time.Until(deadline)/2)
+	}
+	telling, cancel := context.WithTimeout(ctx, half)
+	defer cancel()
+	_ = p.Post(telling, connectionID, frame) // it is gone, or will learn it from the close
+	return p.Close(ctx, connectionID)
 }
 
 // withoutRetries leaves the number of attempts to this package: the SDK's own

@@ -97,6 +97,46 @@ func TestClose(t *testing.T) {
 	}
 }
 
+func TestDismiss(t *testing.T) {
+	t.Parallel()
+
+	t.Run("says why, then closes", func(t *testing.T) {
+		t.Parallel()
+		var order []string
+		g := newGateway(t, func(method, _ string, _ int) int {
+			order = append(order, method)
+			return 200
+		})
+		require.NoError(t, newPusher(g).Dismiss(t.Context(), connectionID, "expired"))
+		require.Equal(t, []string{"POST", "DELETE"}, order)
+		require.Equal(t, []string{`{"type":"goodbye","reason":"expired"}`, ""}, g.postedTo(connectionID))
+	})
+
+	t.Run("is content with one that is gone", func(t *testing.T) {
+		t.Parallel()
+		require.NoError(t, newPusher(newGateway(t, always(410))).Dismiss(t.Context(), connectionID, "expired"))
+	})
+
+	t.Run("closes one that does not read", func(t *testing.T) {
+		t.Parallel()
+		g := newGateway(t, func(method, _ string, _ int) int {
+			if method == "POST" {
+				return 0
+			}
+			return 204
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		require.NoError(t, newPusher(g).Dismiss(ctx, connectionID, "expired"))
+		require.Equal(t, []string{""}, g.postedTo(connectionID), "the close")
+	})
+
+	t.Run("says that it cannot close", func(t *testing.T) {
+		t.Parallel()
+		require.Error(t, newPusher(newGateway(t, always(403))).Dismiss(t.Context(), connectionID, "expired"))
+	})
+}
+
 func TestOpen(t *testing.T) { // not parallel: it sets the environment
 	g := newGateway(t, always(200))
 	t.Setenv("AWS_REGION", "eu-central-1")

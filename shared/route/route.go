@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -24,6 +26,7 @@ type Caller struct {
 	DeviceID     string
 	ConnectionID string
 	ConnectedAt  int64 // ms; the same in every event of a connection
+	ExpiresAt    int64 // ms: from when on the connection's token no longer counts; 0 if that is not known
 	RequestID    string
 
 	// Room is how many bytes of JSON the result may take so that the reply fits
@@ -39,6 +42,10 @@ func CallerOf(event events.APIGatewayWebsocketProxyRequest) (Caller, error) {
 	authorizer, _ := rc.Authorizer.(map[string]any)
 	c.UserID, _ = authorizer["principalId"].(string)
 	c.DeviceID, _ = authorizer["device"].(string)
+	exp, _ := authorizer["exp"].(string)
+	if seconds, err := strconv.ParseInt(exp, 10, 64); err == nil && seconds <= math.MaxInt64/1000 {
+		c.ExpiresAt = 1000 * seconds
+	}
 	if c.UserID == "" {
 		return c, errors.New("the event has no requestContext.authorizer.principalId; the API needs its authorizer")
 	}
@@ -67,19 +74,31 @@ type Handler = func(context.Context, events.APIGatewayWebsocketProxyRequest) (ev
 // did not suffice; a function that is killed at its deadline tells nothing.
 const answerReserve = 250 * time.Millisecond
 
+// Sockets ends connections; a *push.Pusher does.
+type Sockets interface {
+	// Dismiss says goodbye, with this reason, and closes.
+	Dismiss(ctx context.Context, connectionID, reason string) error
+}
+
 // Serve answers frames by their action. API Gateway selects the route by the
 // same field, so one function may have several routes, and $default too.
+//
+// A connection whose token has expired gets the goodbye instead, whatever it
+// asks, and is closed: the authorizer looks at a token once, for up to two hours.
 //
 // Every frame gets an answer: the action's result, or an error frame. A
 // *chat.Error in an action's error is shown to the client; a deadline becomes
 // BUSY; anything else is INTERNAL, and only the log says more. Each request is
 // one log line, with what the action took down by metric.Note; it has none of the
 // request's content.
-func Serve(log *slog.Logger, actions map[string]Action) Handler {
+func Serve(log *slog.Logger, sockets Sockets, actions map[string]Action) Handler {
 	return func(ctx context.Context, event events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error) {
 		start := time.Now()
 		ctx, notes := metric.Begin(ctx)
 		caller, anonymous := CallerOf(event)
+		if caller.ExpiresAt != 0 && start.UnixMilli() >= caller.ExpiresAt {
+			return expired(ctx, log, sockets, caller), nil
+		}
 		r, err := readRequest(event.Body)
 		if err == nil {
 			err = anonymous
@@ -95,6 +114,20 @@ func Serve(log *slog.Logger, actions map[string]Action) Handler {
 		record(ctx, log, caller, r, notes, err, time.Since(start))
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: string(body)}, nil
 	}
+}
+
+// expired ends the caller's connection. The goodbye is posted, because an answer
+// would come after the close; it is the answer too, for a connection that could
+// not be closed.
+func expired(ctx context.Context, log *slog.Logger, sockets Sockets, c Caller) events.APIGatewayProxyResponse {
+	log = log.With("requestId", c.RequestID, "connectionId", c.ConnectionID, "userId", c.UserID, "deviceId", c.DeviceID)
+	if err := sockets.Dismiss(ctx, c.ConnectionID, wire.GoodbyeExpired); err != nil {
+		log.WarnContext(ctx, "closing a connection whose token has expired", "err", err)
+	} else {
+		log.InfoContext(ctx, "the token has expired")
+	}
+	body, _ := wire.Encode(wire.Goodbye{Type: wire.TypeGoodbye, Reason: wire.GoodbyeExpired}) // nothing in it can fail
+	return events.APIGatewayProxyResponse{StatusCode: 200, Body: string(body)}
 }
 
 func run(ctx context.Context, actions map[string]Action, c Caller, r request) (any, error) {

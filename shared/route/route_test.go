@@ -56,7 +56,7 @@ type frame struct {
 func serve(t testing.TB, action route.Action, e events.APIGatewayWebsocketProxyRequest) (frame, string) {
 	t.Helper()
 	var log bytes.Buffer
-	handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), map[string]route.Action{"echo": action})
+	handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, map[string]route.Action{"echo": action})
 	response, err := handler(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
@@ -284,7 +284,7 @@ func TestServeKeepsTimeForTheAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	end, _ := ctx.Deadline()
-	handler := route.Serve(slog.New(slog.DiscardHandler), map[string]route.Action{
+	handler := route.Serve(slog.New(slog.DiscardHandler), nil, map[string]route.Action{
 		"echo": route.To(func(ctx context.Context, _ route.Caller, _ probe) (struct{}, error) {
 			deadline, ok := ctx.Deadline()
 			require.True(t, ok)
@@ -349,4 +349,63 @@ func TestServeLogsWhatActionsNote(t *testing.T) {
 		require.Contains(t, log, `"action":"","code":"UNKNOWN_ACTION"`)
 		require.NotContains(t, log, "secret")
 	})
+}
+
+// dismissals notes which connections were dismissed, and why.
+type dismissals struct {
+	err   error
+	calls []string
+}
+
+func (d *dismissals) Dismiss(_ context.Context, connectionID, reason string) error {
+	d.calls = append(d.calls, connectionID+" "+reason)
+	return d.err
+}
+
+func TestServeDismissesWhoseTokenHasExpired(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		exp     any
+		body    string
+		err     error
+		expired bool
+	}{
+		"a second ago":          {exp: time.Now().Add(-time.Second).Unix(), body: `{"action":"echo","id":"r-1"}`, expired: true},
+		"whatever it says":      {exp: 1, body: `no JSON`, expired: true},
+		"when it stays open":    {exp: 1, body: `{"action":"echo","id":"r-1"}`, err: errors.New("429"), expired: true},
+		"but not in an hour":    {exp: time.Now().Add(time.Hour).Unix(), body: `{"action":"echo","id":"r-1"}`},
+		"nor in a million ages": {exp: "9223372036854775807", body: `{"action":"echo","id":"r-1"}`},
+		"nor if nobody knows":   {exp: nil, body: `{"action":"echo","id":"r-1"}`},
+		"nor of what is no exp": {exp: "soon", body: `{"action":"echo","id":"r-1"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			ran := false
+			sockets := &dismissals{err: tc.err}
+			handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), sockets, map[string]route.Action{
+				"echo": route.To(func(context.Context, route.Caller, struct{}) (struct{}, error) {
+					ran = true
+					return struct{}{}, nil
+				}),
+			})
+			e := event(tc.body)
+			e.RequestContext.Authorizer = map[string]any{"principalId": "alice", "device": "phone"}
+			if tc.exp != nil {
+				e.RequestContext.Authorizer.(map[string]any)["exp"] = fmt.Sprint(tc.exp)
+			}
+			response, err := handler(t.Context(), e)
+			require.NoError(t, err)
+			require.Equal(t, 200, response.StatusCode)
+			require.Equal(t, !tc.expired, ran)
+			require.Equal(t, 1, strings.Count(log.String(), "\n"))
+			if !tc.expired {
+				require.Empty(t, sockets.calls)
+				return
+			}
+			require.Equal(t, []string{"conn-1 expired"}, sockets.calls)
+			require.Equal(t, `{"type":"goodbye","reason":"expired"}`, response.Body)
+			require.Equal(t, tc.err != nil, strings.Contains(log.String(), "429"))
+		})
+	}
 }

@@ -31,12 +31,28 @@ type Connection struct {
 	ID          string // API Gateway's connectionId
 	DeviceID    string
 	ConnectedAt int64 // ms
+	ExpiresAt   int64 // ms: when the token with which it was opened does; 0 if that is not known
 }
 
 // element is the connection as a member of the user's string set. Being all that
 // is known of the connection, it can be removed without a read.
 func (c Connection) element() string {
-	return c.ID + "|" + c.DeviceID + "|" + strconv.FormatInt(c.ConnectedAt, 10)
+	e := c.ID + "|" + c.DeviceID + "|" + strconv.FormatInt(c.ConnectedAt, 10)
+	if c.ExpiresAt != 0 {
+		e += "|" + strconv.FormatInt(c.ExpiresAt, 10)
+	}
+	return e
+}
+
+// elements are the forms in which the connection may be registered: as it is, and
+// as versions that did not note the expiry wrote it. The set has one of them.
+func (c Connection) elements() []string {
+	if c.ExpiresAt == 0 {
+		return []string{c.element()}
+	}
+	old := c
+	old.ExpiresAt = 0
+	return []string{c.element(), old.element()}
 }
 
 func (c Connection) supersededBy(other Connection) bool {
@@ -45,11 +61,18 @@ func (c Connection) supersededBy(other Connection) bool {
 
 func parseConnection(element string) (c Connection, ok bool) {
 	parts := strings.Split(element, "|")
-	if len(parts) != 3 {
+	if len(parts) != 3 && len(parts) != 4 {
 		return Connection{}, false
 	}
-	at, err := strconv.ParseInt(parts[2], 10, 64)
-	return Connection{ID: parts[0], DeviceID: parts[1], ConnectedAt: at}, err == nil
+	c = Connection{ID: parts[0], DeviceID: parts[1]}
+	var err error
+	if c.ConnectedAt, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
+		return Connection{}, false
+	}
+	if len(parts) == 4 {
+		c.ExpiresAt, err = strconv.ParseInt(parts[3], 10, 64)
+	}
+	return c, err == nil
 }
 
 type connectionsItem struct {
@@ -123,9 +146,9 @@ func displace(live []Connection, c Connection) Displaced {
 
 // Disconnect forgets exactly these connections of a user.
 func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connection) error {
-	elements := make([]string, len(conns))
-	for i, c := range conns {
-		elements[i] = c.element()
+	var elements []string
+	for _, c := range conns {
+		elements = append(elements, c.elements()...)
 	}
 	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                 &s.tables.Connections,

@@ -127,6 +127,30 @@ func TestConnectionsAgeOut(t *testing.T) {
 	require.Equal(t, []string{"new"}, connected(t, s, "alice"))
 }
 
+// Versions before did not note when a token expires: what they registered is read,
+// and forgotten, by one that knows.
+func TestConnectionsThatWereRegisteredWithoutExpiry(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	before := conn("old", "phone", time.Minute)
+	_, err := s.Connect(t.Context(), "alice", before)
+	require.NoError(t, err)
+	with := conn("new", "tablet", 0)
+	with.ExpiresAt = with.ConnectedAt + 60_000
+	_, err = s.Connect(t.Context(), "alice", with)
+	require.NoError(t, err)
+	found, err := s.Connections(t.Context(), []string{"alice"})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []store.Connection{before, with}, found["alice"])
+
+	before.ExpiresAt = 1795950300123 // as $disconnect knows it from the authorizer
+	require.NoError(t, s.Disconnect(t.Context(), "alice", before))
+	require.Equal(t, []string{"new"}, connected(t, s, "alice"))
+	require.NoError(t, s.Disconnect(t.Context(), "alice", with))
+	require.Empty(t, connected(t, s, "alice"))
+}
+
 func TestG10_AConnectionThatIsNoneHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

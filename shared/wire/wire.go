@@ -410,7 +410,13 @@ type Goodbye struct {
 const (
 	GoodbyeReplaced = "replaced" // a newer connection of the same device took over
 	GoodbyeDevices  = "devices"  // the user has connected too many devices; the oldest goes
+	GoodbyeExpired  = "expired"  // the token with which it was opened has expired; come back with a new one
+	GoodbyeFlooding = "flooding" // it went on and on without heeding that it was too fast
 )
+
+// DetailRetryAfter is the field of an Error's Details that says for how many
+// milliseconds the same request would be refused again.
+const DetailRetryAfter = "retryAfterMs"
 
 // Encode gives the frame's bytes.
 func Encode(frame any) ([]byte, error) { return chat.EncodeJSON(frame) }
