@@ -29,7 +29,7 @@ func (c *Client) keepUp(s *session) {
 			}
 			c.stumbled(err)
 			s.wake()
-			if !sleep(s.ctx, c.cfg.jitter(failures)) {
+			if !sleep(s.ctx, c.cfg.pauseAfter(err, failures)) {
 				return
 			}
 			failures++
@@ -219,7 +219,7 @@ func (c *Client) closeGap(s *session, cv *conversation) {
 		if err != nil && s.ctx.Err() == nil {
 			c.noteError(err)
 			c.cfg.Log.Warn("could not fill a gap", "conversationId", cv.id, "err", err)
-			pause += c.cfg.jitter(failures)
+			pause += c.cfg.pauseAfter(err, failures)
 			failures++
 		} else {
 			failures = 0

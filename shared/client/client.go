@@ -297,7 +297,7 @@ func (c *Client) do(ctx context.Context, action string, request, result any) err
 			obstacle = err
 		}
 		select {
-		case <-time.After(c.cfg.jitter(failures)):
+		case <-time.After(c.cfg.pauseAfter(err, failures)):
 		case <-ctx.Done():
 			return stopped(action, ctx, obstacle)
 		case <-c.ctx.Done():

@@ -167,6 +167,13 @@ func (c Config) jitter(failures int) time.Duration {
 	return rand.N(bound + 1) //nolint:gosec // no secret
 }
 
+// pauseAfter is the pause after an attempt that failed, and others before it: as
+// long as the server asked for, up to BackoffCap, and the jitter on top, so that
+// those who were told the same do not return together.
+func (c Config) pauseAfter(err error, failures int) time.Duration {
+	return min(retryAfter(err), c.BackoffCap) + c.jitter(failures)
+}
+
 // sleep pauses; it is false if ctx ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)

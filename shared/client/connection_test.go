@@ -170,6 +170,28 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 	})
 }
 
+func TestAnExpiredTokenIsReplacedOnGoodbye(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		var asked atomic.Int64
+		cfg := config(s, "alice", "phone")
+		fresh := cfg.Token
+		cfg.Token = func(ctx context.Context) (string, error) {
+			asked.Add(1)
+			return fresh(ctx)
+		}
+		group := s.MakeGroup("g", "alice", "bob")
+		alice := online(t, cfg)
+		time.Sleep(time.Hour)
+		s.Say("alice", "phone", `{"type":"goodbye","reason":"`+wire.GoodbyeExpired+`"}`)
+		synctest.Wait()
+		_, err := alice.Send(within(t, time.Minute), text(group, "with a new token"))
+		require.NoError(t, err)
+		require.Equal(t, 2, s.Count("connect"))
+		require.Equal(t, int64(2), asked.Load())
+		require.Equal(t, []string{"with a new token"}, texts(s.Ledger("bob", group)))
+	})
+}
+
 func TestAHandshakeErrorTellsItsStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return http.StatusForbidden }})

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"inorder/shared/chat"
 	"inorder/shared/wire"
@@ -84,6 +85,19 @@ func refusal(e wire.Error) error {
 		return again(err)
 	}
 	return err
+}
+
+// retryAfter is how long the server asks to wait, 0 if it does not.
+func retryAfter(err error) time.Duration {
+	e, ok := errors.AsType[*chat.Error](err)
+	if !ok {
+		return 0
+	}
+	ms, _ := e.Details[wire.DetailRetryAfter].(float64)
+	if !(ms > 0) {
+		return 0
+	}
+	return time.Duration(min(ms, float64(time.Hour/time.Millisecond))) * time.Millisecond
 }
 
 // violated is an answer that the protocol does not allow. The next one may be

@@ -209,7 +209,7 @@ func (c *Client) sendLane(s *session, cv *conversation) {
 		}
 		c.noteError(err)
 		c.cfg.Log.Info("not sent yet", "clientMsgId", e.Send.ClientMsgID, "err", err)
-		sleep(s.ctx, c.cfg.jitter(failures))
+		sleep(s.ctx, c.cfg.pauseAfter(err, failures))
 		failures++
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"inorder/shared/chat"
 	"inorder/shared/client"
@@ -32,6 +33,7 @@ func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
 		"the connection broke after it":      fakeserver.CutAfter,
 		"the server was busy":                fakeserver.Busy,
 		"API Gateway answered in its place":  fakeserver.Platform,
+		"API Gateway throttled it":           fakeserver.Throttled,
 		"the answer could not be understood": fakeserver.Garbage,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,6 +56,76 @@ func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAClientComesAgainWhenTheServerSays(t *testing.T) {
+	t.Parallel()
+	for action, ask := range map[string]func(context.Context, *client.Client, string) error{
+		wire.ActionSend: func(ctx context.Context, c *client.Client, group string) error {
+			_, err := c.Send(ctx, text(group, "hi"))
+			return err
+		},
+		wire.ActionSetTitle: func(ctx context.Context, c *client.Client, group string) error {
+			_, err := c.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: "title"})
+			return err
+		},
+		wire.ActionChanges: func(ctx context.Context, c *client.Client, _ string) error { return c.Refresh(ctx) },
+	} {
+		t.Run(action, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				group := s.MakeGroup("g", "alice", "bob")
+				alice := online(t, config(s, "alice", "phone"))
+				s.Interfere(first(3, action, fakeserver.TooFast))
+				start := time.Now()
+				require.NoError(t, ask(t.Context(), alice, group))
+				took := time.Since(start)
+				require.GreaterOrEqual(t, took, 3*fakeserver.RetryAfter)
+				require.Less(t, took, 4*fakeserver.RetryAfter, "and not much later")
+			})
+		})
+	}
+}
+
+func TestAServerCannotSendAClientAwayForLong(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		cfg := config(s, "alice", "phone")
+		cfg.BackoffCap = time.Second
+		alice := online(t, cfg)
+		s.Interfere(first(1, wire.ActionSend, fakeserver.TooFast))
+		start := time.Now()
+		_, err := alice.Send(t.Context(), text(group, "hi"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, time.Since(start), 2*time.Second)
+	})
+}
+
+// API Gateway's frame does not say which request it throttled, so all that wait
+// are made again: later and later, and none is given up.
+func TestAThrottledClientBacksOffAndLosesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		const lanes = 5
+		alice := online(t, config(s, "alice", "phone"))
+		start := time.Now()
+		var asked atomic.Int64
+		s.Interfere(fakeserver.Hooks{OnRequest: func(fakeserver.Request) fakeserver.Fate {
+			if time.Since(start) > 10*time.Minute {
+				return fakeserver.Handle
+			}
+			asked.Add(1)
+			return fakeserver.Throttled
+		}})
+		var all errgroup.Group
+		for i := range lanes {
+			all.Go(func() error {
+				_, err := alice.Send(t.Context(), client.Draft{To: fmt.Sprint("bob", i), Text: "hi"})
+				return err
+			})
+		}
+		require.NoError(t, all.Wait())
+		require.Less(t, asked.Load(), int64(lanes*100), "in ten minutes")
+		require.Equal(t, 1, s.Count("connect"))
+	})
 }
 
 func TestAnArrivingMessageIsItsOwnAnswer(t *testing.T) {

@@ -336,6 +336,19 @@ test("BUSY and API Gateway's error frames are tried again with growing patience"
   assert.equal(server.count("send"), 6);
 });
 
+test("who is too fast comes again when the server says, and not much later", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const alice = await online("alice");
+  let fast = 2;
+  server.refuse = (frame) => (frame.action === "send" && fast-- > 0 ? { code: "BUSY", message: "too fast", retryable: true, details: { retryAfterMs: 5_000 } } : undefined);
+  const before = clock.now();
+  await alice.send("to:bob", "a");
+  await clock.until(() => alice.messages("to:bob")[0].state === "sent", 20_000);
+  assert.equal(server.count("send"), 3);
+  const took = clock.now() - before;
+  assert.ok(took >= 10_000 && took < 12_000, `${took} ms`);
+});
+
 test("a new connection does not wait for the patience of the old one", async (t) => {
   const { clock, server, online } = setUp(t);
   const alice = await online("alice");

@@ -30,6 +30,12 @@ export function fullJitter(random, attempt, { backoffBaseMs, backoffCapMs }) {
   return random() * Math.min(backoffCapMs, backoffBaseMs * 2 ** Math.min(attempt, 30));
 }
 
+/** The pause before asking again: as long as the server asked for, up to the cap, and the jitter on top. */
+export function pauseAfter(error, random, attempt, timing) {
+  const asked = error.details?.retryAfterMs;
+  return (asked > 0 ? Math.min(asked, timing.backoffCapMs) : 0) + fullJitter(random, attempt, timing);
+}
+
 /** A request that got no result. With retryable, asking again may help. */
 export class RequestError extends Error {
   constructor({ code, message, retryable = false, field, details }) {

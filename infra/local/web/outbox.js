@@ -1,7 +1,7 @@
 // What the user asked for and the server has not answered yet: messages, and changes of messages and
 // groups. Each is sent, and sent again under the same clientMsgId, until there is an answer.
 
-import { fullJitter } from "./connection.js";
+import { pauseAfter } from "./connection.js";
 
 /**
  * An entry: {clientMsgId, order, action, address, fields, text, clientTime, state, error}. The request
@@ -111,7 +111,7 @@ export class Outbox {
     } catch (error) {
       if (entry.state !== "sending") return; // its message arrived before the bad news about its reply
       if (!error.retryable) this.#hooks.refused(entry, error);
-      else if (turn === this.#turn) await this.#sleep(fullJitter(this.#random, entry.failures++, this.#timing));
+      else if (turn === this.#turn) await this.#sleep(pauseAfter(error, this.#random, entry.failures++, this.#timing));
     } finally {
       if (entry.busy === turn) entry.busy = null;
       this.pump();

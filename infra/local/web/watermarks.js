@@ -1,7 +1,7 @@
 // Tells the server how far the user is: one request at a time per conversation, a moment after
 // something changed, until the server knows. Losing one is no harm, the next says the same and more.
 
-import { fullJitter } from "./connection.js";
+import { pauseAfter } from "./connection.js";
 
 export class Watermarks {
   #hooks;
@@ -69,7 +69,7 @@ export class Watermarks {
       state.failures = 0;
       Object.assign(state.asked, due);
     } catch (error) {
-      if (error.retryable) pause = fullJitter(this.#random, state.failures++, this.#timing);
+      if (error.retryable) pause = pauseAfter(error, this.#random, state.failures++, this.#timing);
       else Object.assign(state.asked, due);
     } finally {
       state.busy = false;

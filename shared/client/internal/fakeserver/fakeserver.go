@@ -33,7 +33,12 @@ const (
 	Platform              // API Gateway answers in place of the function
 	Garbage               // its answer cannot be read
 	Missing               // it is refused with NOT_FOUND
+	TooFast               // it is refused with BUSY, for RetryAfter
+	Throttled             // API Gateway throttles it
 )
+
+// RetryAfter is for how long the server refuses a request that comes too fast.
+const RetryAfter = 7 * time.Second
 
 // Request is one that a device sent.
 type Request struct {
@@ -299,6 +304,14 @@ func (s *Server) receive(c *Conn, data []byte) {
 		return
 	case Busy:
 		c.answer(header, nil, chat.Errorf(chat.Busy, "too much at once"))
+		return
+	case TooFast:
+		e := chat.Errorf(chat.Busy, "too fast")
+		e.Details = map[string]any{wire.DetailRetryAfter: RetryAfter.Milliseconds()}
+		c.answer(header, nil, e)
+		return
+	case Throttled:
+		c.Say(`{"message": "Too Many Requests", "connectionId":"x", "requestId":"y"}`)
 		return
 	case Missing:
 		c.answer(header, nil, chat.Errorf(chat.NotFound, "no such conversation"))
