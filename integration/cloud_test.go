@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,10 +69,17 @@ func startCloud(tb testing.TB, args ...string) *localCloud {
 
 var readyLine = regexp.MustCompile(`^ready  page=(\S+)  websocket=(\S+)  dynamodb=(\S+)$`)
 
+// withoutLimits switches the limits off: the users of the tests are programs, which
+// write as fast as they can. Tests of the limits set them again.
+func withoutLimits() []string {
+	const most = "1000000"
+	return []string{"-param", "WritesPerSecond=0", "-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most}
+}
+
 // launch starts a local cloud on a free port and waits until it is ready.
 func launch(ctx context.Context, args ...string) (*localCloud, error) {
 	c := &localCloud{stderr: &lines{}, exited: make(chan struct{})}
-	c.cmd = exec.Command(localProgram, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
+	c.cmd = exec.Command(localProgram, slices.Concat([]string{"-addr", "127.0.0.1:0"}, withoutLimits(), args)...)
 	c.cmd.Dir = ".." // where template.yaml is
 	c.cmd.Stderr = c.stderr
 	stdout, err := c.cmd.StdoutPipe()

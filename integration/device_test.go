@@ -67,6 +67,7 @@ func newUser(name string) string { return name + "-" + rand.Text()[:12] }
 type device struct {
 	stack      stack
 	user, name string
+	tokens     url.Values // more to ask of its tokens
 	conn       *websocket.Conn
 	closed     chan struct{} // when the socket is; then closeErr says why
 	closeErr   error
@@ -135,7 +136,7 @@ func mustConnect(tb testing.TB, s stack, user, name string) *device {
 // reconnect opens the socket again; the device keeps what it knows. The server
 // that d.stack names may have changed.
 func (d *device) reconnect(ctx context.Context) error {
-	token, err := d.stack.token(ctx, d.user, nil)
+	token, err := d.stack.token(ctx, d.user, d.tokens)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,31 @@ func TestBadInputIsRefusedAndTheSocketStaysOpen(t *testing.T) {
 	a, d := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, mallory, "phone")
 	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "a secret"})
 	require.NoError(t, err)
-	foreign := sent.ConversationID
+	for _, tt := range badFrames(sent.ConversationID) {
+		got, err := d.exchange(t.Context(), "7", []byte(tt.frame))
+		require.NoError(t, err, tt.name)
+		require.Equal(t, wire.TypeError, got.Type, "%s: %+v", tt.name, got)
+		require.Equal(t, tt.code, got.Error.Code, "%s: %+v", tt.name, got)
+		require.Equal(t, tt.field, got.Error.Field, "%s: %+v", tt.name, got)
+		require.False(t, got.Error.Retryable, tt.name)
+		require.NotEmpty(t, got.Error.Message, tt.name)
+		requireEcho(t, tt.name, tt.frame, got)
+	}
+	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
+	var list wire.ConversationsPage
+	require.NoError(t, d.do(t.Context(), wire.ActionConversations, nil, &list))
+	require.Empty(t, list.Conversations, "nothing of all that was done")
+}
 
+// badFrame is one with the id 7, and how it is refused.
+type badFrame struct {
+	name, frame string
+	code        chat.Code
+	field       string
+}
+
+// badFrames are of a user who is no member of the conversation foreign.
+func badFrames(foreign string) []badFrame {
 	// A good request of each action, to be spoiled field by field.
 	const (
 		send          = `{"action":"send","id":"7","to":"bob","clientMsgId":"1","messageType":"text","text":"hi"}`
@@ -34,11 +57,7 @@ func TestBadInputIsRefusedAndTheSocketStaysOpen(t *testing.T) {
 	sendInto := func(conversation string) string {
 		return with(without(send, "to"), "conversationId", `"`+conversation+`"`)
 	}
-	tests := []struct {
-		name, frame string
-		code        chat.Code
-		field       string
-	}{
+	return []badFrame{
 		{"no JSON", `hello`, chat.UnknownAction, ""},
 		{"half JSON", send[:40], chat.UnknownAction, ""},
 		{"JSON and more", ping + `}`, chat.UnknownAction, ""},
@@ -113,20 +132,6 @@ func TestBadInputIsRefusedAndTheSocketStaysOpen(t *testing.T) {
 		{"conversations with limit 0", with(conversations, "limit", `0`), chat.BadRequest, "limit"},
 		{"conversations with a made-up cursor", with(conversations, "cursor", `"x"`), chat.BadRequest, "cursor"},
 	}
-	for _, tt := range tests {
-		got, err := d.exchange(t.Context(), "7", []byte(tt.frame))
-		require.NoError(t, err, tt.name)
-		require.Equal(t, wire.TypeError, got.Type, "%s: %+v", tt.name, got)
-		require.Equal(t, tt.code, got.Error.Code, "%s: %+v", tt.name, got)
-		require.Equal(t, tt.field, got.Error.Field, "%s: %+v", tt.name, got)
-		require.False(t, got.Error.Retryable, tt.name)
-		require.NotEmpty(t, got.Error.Message, tt.name)
-		requireEcho(t, tt.name, tt.frame, got)
-	}
-	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
-	var list wire.ConversationsPage
-	require.NoError(t, d.do(t.Context(), wire.ActionConversations, nil, &list))
-	require.Empty(t, list.Conversations, "nothing of all that was done")
 }
 
 // requireEcho checks that an answer names its request as far as that has names.

@@ -27,8 +27,14 @@ import (
 	"inorder/shared/wire"
 )
 
-// permission is what one function may do to one table, or does.
+// permission is what one function may do to one table, or to connections, or does.
 type permission struct{ function, action, table string }
+
+// On connections there is one permission for all that can be done to them.
+const (
+	manageConnections = "ManageConnections"
+	ofTheAPI          = "@connections"
+)
 
 // TestPoliciesAllowWhatTheFunctionsDo runs every action behind a proxy that notes
 // which function asks for what, and compares that with the policies in the
@@ -37,7 +43,11 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	t.Parallel()
 	granted := grantedIn(t, "../template.yaml")
 	seen := &watchman{used: map[permission]bool{}}
-	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t))
+	connections, toGateway := seen.watchConnections(t)
+	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections)
+	gateway, err := url.Parse(c.page)
+	require.NoError(t, err)
+	toGateway <- gateway
 	everything(t, c.stack, seen.client)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
@@ -60,7 +70,7 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	}
 }
 
-// grantedIn reads the DynamoDB statements of the functions' policies.
+// grantedIn reads the statements of the functions' policies.
 func grantedIn(t *testing.T, file string) map[permission]bool {
 	t.Helper()
 	raw, err := os.ReadFile(file)
@@ -89,6 +99,10 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 					require.Equal(t, isTable && action.Value != "", isDynamoDB, "%s: %s on %s", function, action.Value, s.Resource.Value)
 					if isDynamoDB {
 						granted[permission{function, name, table}] = true
+					}
+					if action.Value == "execute-api:"+manageConnections {
+						require.Regexp(t, `^arn:\S+:execute-api:\S+:\$\{Api\}/v1/\*/@connections/\*$`, s.Resource.Value, function)
+						granted[permission{function, manageConnections, ofTheAPI}] = true
 					}
 				}
 			}
@@ -123,6 +137,24 @@ func (w *watchman) watch(t *testing.T) (endpoint string) {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// watchConnections starts a proxy in front of the @connections API. It waits for
+// where that is, which nobody knows before the gateway runs.
+func (w *watchman) watchConnections(t *testing.T) (endpoint string, to chan<- *url.URL) {
+	t.Helper()
+	target := make(chan *url.URL, 1)
+	passOn := sync.OnceValue(func() http.Handler { return httputil.NewSingleHostReverseProxy(<-target) })
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if function := appID.FindStringSubmatch(r.Header.Get("User-Agent")); function != nil {
+			w.mu.Lock()
+			w.used[permission{function[1], manageConnections, ofTheAPI}] = true
+			w.mu.Unlock()
+		}
+		passOn().ServeHTTP(rw, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, target
 }
 
 func (w *watchman) saw(p permission) bool {
@@ -169,6 +201,26 @@ func (w *watchman) note(r *http.Request, body []byte) {
 			use(action, on.TableName)
 		}
 	}
+}
+
+// outlived lets each function with a route see a request of a connection whose
+// token has expired.
+func outlived(t *testing.T, s stack) {
+	t.Helper()
+	var late sync.WaitGroup
+	for _, action := range []string{
+		wire.ActionPing, wire.ActionSend, wire.ActionAck, wire.ActionRecall, wire.ActionSetTitle, wire.ActionChanges,
+	} {
+		d, expires := expiringDevice(t, s, newUser("late"))
+		late.Go(func() {
+			<-time.After(time.Until(expires))
+			_ = d.do(t.Context(), action, nil, nil) // it says goodbye, which answers nothing
+			if err := d.awaitExpired(t.Context()); err != nil {
+				t.Errorf("%s: %v", action, err)
+			}
+		})
+	}
+	late.Wait()
 }
 
 // everything makes each function do all it can.
@@ -245,6 +297,15 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	do(bob, wire.ActionChanges, map[string]any{"syncCursor": 0}, &changed)
 	do(bob, wire.ActionChanges, map[string]any{"syncCursor": max(1, changed.SyncCursor-1)}, nil)
 	do(bob, wire.ActionPing, nil, nil)
+
+	outlived(t, s)
+	pair := map[string]any{"between": []string{newUser("dan"), newUser("eve")}}
+	for range 2 { // one finds it there
+		_, err = publish(ctx, t, s, pair)
+		require.NoError(t, err)
+	}
+	_, err = publish(ctx, t, s, map[string]any{"group": map[string]any{"owner": ann.user, "title": "All", "members": []string{bob.user}}, "clientMsgId": "g2"})
+	require.NoError(t, err)
 
 	order := publication{Key: newUser("order"), Recipients: []string{ann.user}, ClientMsgID: newUser("p"), Text: "hi"}
 	first := mustPublish(t, s, order)

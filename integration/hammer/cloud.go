@@ -107,7 +107,10 @@ func (c *localCloud) build(ctx context.Context) (root, program string, err error
 
 // run starts the program and waits until it is ready.
 func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, program string, log io.Writer) error {
-	cmd := exec.Command(program, "-addr", "127.0.0.1:0", "-dynamodb-endpoint", c.meter.url) //nolint:gosec,noctx // its own program, which the reaper ends
+	// What a user may do in a second is not what is to be measured.
+	const most = "1000000"
+	cmd := exec.Command(program, "-addr", "127.0.0.1:0", "-dynamodb-endpoint", c.meter.url, //nolint:gosec,noctx // its own program, which the reaper ends
+		"-param", "WritesPerSecond=0", "-param", "RequestsPerSecond="+most, "-param", "RequestBurst="+most)
 	cmd.Dir = root
 	said := &tail{to: log}
 	cmd.Stderr = said

@@ -1,0 +1,523 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/chat"
+	"inorder/shared/client"
+	"inorder/shared/wire"
+)
+
+// A user floods over several sockets and is refused; another, who writes as people
+// do, is not.
+func TestLimits_AFloodIsRefusedAndHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	const burst, sockets, outstanding = 20, 4, 4
+	c := startCloud(t, "-param", "WritesPerSecond=2", "-param", "WriteBurst="+strconv.Itoa(burst))
+	alice, bob := mustConnect(t, c.stack, newUser("alice"), "phone"), listen(t, c.stack, newUser("bob"), "phone")
+	quiet, other := mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
+
+	f := startFlood(t, c.stack, sockets, outstanding)
+	alone := converse(t, quiet, other, burst)
+	f.begin()
+	for range sockets {
+		select {
+		case <-f.refused:
+		case <-time.After(patience):
+			require.Fail(t, "a socket of the flood was never refused")
+		}
+	}
+	flooded := converse(t, alice, bob, burst)
+	refused := f.end(t)
+	require.Positive(t, refused)
+	slices.Sort(alone)
+	slices.Sort(flooded)
+	t.Logf("send to ack of %d messages each, slowest and median: alone %v and %v, beside a flood of %d refused sends %v and %v",
+		burst, alone[burst-1], alone[burst/2], refused, flooded[burst-1], flooded[burst/2])
+}
+
+// converse sends n messages one after the other, each of which has to be answered
+// at once, and pushed, and gives how long the answers took.
+func converse(t *testing.T, from *device, to *listener, n int) []time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for i := range n {
+		start := time.Now()
+		var sent wire.Sent
+		require.NoError(t, from.do(t.Context(), wire.ActionSend, wire.Send{
+			To: to.user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: text(0, i),
+		}, &sent), "message %d is not refused", i)
+		took = append(took, time.Since(start))
+		require.Equal(t, int64(i+1), sent.Seq)
+		_, err := to.awaitEntry(t.Context(), sent.ConversationID, sent.Seq)
+		require.NoError(t, err)
+	}
+	return took
+}
+
+// flood is one user who sends over several sockets as fast as it can, and never
+// minds the answers.
+type flood struct {
+	begin   func()
+	refused chan struct{} // one for the first refusal of each socket
+	stop    context.CancelFunc
+	work    errgroup.Group
+	count   atomic.Int64 // refusals
+}
+
+func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	start := make(chan struct{})
+	f := &flood{refused: make(chan struct{}, sockets), begin: sync.OnceFunc(func() { close(start) }), stop: stop}
+	user, victim := newUser("flooder"), newUser("victim")
+	for i := range sockets {
+		d := mustConnect(t, s, user, "d"+strconv.Itoa(i))
+		first := sync.OnceFunc(func() { f.refused <- struct{}{} })
+		for range outstanding {
+			f.work.Go(func() error {
+				select {
+				case <-start:
+				case <-ctx.Done():
+				}
+				for ctx.Err() == nil {
+					err := d.do(ctx, wire.ActionSend, wire.Send{To: victim, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}, nil)
+					if retryAfter(err) > 0 {
+						f.count.Add(1)
+						first()
+					}
+					if errors.Is(err, errClosed) {
+						return nil // it was too much
+					}
+				}
+				return nil
+			})
+		}
+	}
+	return f
+}
+
+// retryAfter is what a refusal for being too fast says; the BUSY of contention
+// does not.
+func retryAfter(err error) float64 {
+	r, refused := errors.AsType[*refusal](err)
+	if !refused || r.frame.Code != chat.Busy || !r.frame.Retryable {
+		return 0
+	}
+	ms, _ := r.frame.Details[wire.DetailRetryAfter].(float64)
+	return ms
+}
+
+// end gives how many sends were refused.
+func (f *flood) end(t *testing.T) int64 {
+	t.Helper()
+	f.stop()
+	require.NoError(t, f.work.Wait())
+	return f.count.Load()
+}
+
+// Who is refused and goes on all the same loses the connection, and nothing else.
+func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst=1")
+	d := mustConnect(t, c.stack, newUser("flooder"), "phone")
+	flood := wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}
+	var err error
+	refused := 0
+	for !errors.Is(err, errClosed) {
+		if err = d.do(t.Context(), wire.ActionSend, flood, nil); retryAfter(err) > 0 {
+			refused++
+		}
+	}
+	require.GreaterOrEqual(t, refused, 15, "not before it was told often enough")
+	require.NoError(t, d.await(t.Context(), "the goodbye", func() bool {
+		return slices.Equal(d.goodbyes, []string{wire.GoodbyeFlooding}) && d.closeErr != nil
+	}))
+	require.NoError(t, d.reconnect(t.Context()))
+	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
+}
+
+// What API Gateway throttles it says itself, and without the request's id. A
+// client goes on asking, and everything gets through in the end.
+func TestLimits_TheAPIThrottles(t *testing.T) {
+	t.Parallel()
+	const burst = 8
+	c := startCloud(t, "-param", "RequestsPerSecond=1", "-param", "RequestBurst="+strconv.Itoa(burst))
+	d := mustConnect(t, c.stack, newUser("alice"), "phone")
+	for throttled := false; !throttled; {
+		a, err := d.ask(t.Context(), wire.ActionPing, nil)
+		require.NoError(t, err)
+		throttled = a.Type == ""
+		require.Equal(t, throttled, a.Platform == "Too Many Requests", "%+v", a)
+	}
+	bob := newUser("bob")
+	sender := dialClient(t, c.stack, newUser("carol"))
+	for i := range burst + 3 {
+		sent, err := sender.Send(t.Context(), client.Draft{To: bob, Text: text(0, i)})
+		require.NoError(t, err)
+		require.Equal(t, int64(i+1), sent.Seq)
+	}
+	require.Positive(t, sender.Stats().Resent, "some of them were throttled")
+
+	token, err := c.token(t.Context(), bob, nil)
+	require.NoError(t, err)
+	for status := 0; status != http.StatusTooManyRequests; {
+		conn, got, err := shake(t.Context(), c.stack, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+		if err == nil {
+			_ = conn.CloseNow()
+		}
+		require.Contains(t, []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests}, got)
+		status = got
+	}
+	receiver := dialClient(t, c.stack, bob)
+	require.NoError(t, receiver.Online(t.Context()), "it tries the handshake again")
+}
+
+// dialClient starts a Go client that ends with the test.
+func dialClient(t *testing.T, s stack, user string) *client.Client {
+	t.Helper()
+	c, err := client.Dial(t.Context(), client.Config{
+		URL: s.socket, UserID: user, DeviceID: "phone",
+		Token: func(ctx context.Context) (string, error) { return s.token(ctx, user, nil) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// What is malformed or too large is refused before anything is asked of DynamoDB.
+func TestLimits_BadFramesDoNotReachDynamoDB(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	d := mustConnect(t, c.stack, newUser("mallory"), "phone")
+	var reached requests
+	db.set(reached.note)
+
+	n := 0
+	for _, tt := range slices.Concat(badFrames("group:foreign"), moreBadFrames()) {
+		if tt.code != chat.BadRequest && tt.code != chat.TooLarge && tt.code != chat.UnknownAction && tt.code != chat.Limit {
+			continue // well-formed, and refused for what the tables say
+		}
+		n++
+		got, err := d.exchange(t.Context(), "7", []byte(tt.frame))
+		require.NoError(t, err, tt.name)
+		require.Equal(t, tt.code, got.Error.Code, "%s: %+v", tt.name, got)
+		require.Equal(t, tt.field, got.Error.Field, "%s: %+v", tt.name, got)
+		require.Empty(t, reached.all(), tt.name)
+	}
+	require.Greater(t, n, 100)
+
+	for name, tt := range map[string]struct {
+		kind websocket.MessageType
+		data string
+	}{
+		"a binary frame": {websocket.MessageBinary, `{"action":"changes","id":"7","syncCursor":0}`},
+		"a frame of more than 32 KB": {websocket.MessageText, `{"action":"changes","id":"7","syncCursor":0` +
+			strings.Repeat(" ", wire.MaxFrameBytes) + `}`},
+	} {
+		require.NoError(t, d.conn.Write(t.Context(), tt.kind, []byte(tt.data)), name)
+		<-d.closed
+		require.NoError(t, d.reconnect(t.Context()))
+	}
+	for _, r := range reached.all() {
+		require.True(t, strings.HasPrefix(r, "UpdateItem ") && strings.Contains(r, "Connections"), "only connections came and went: %s", r)
+	}
+	require.NoError(t, d.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": 0}, nil))
+	require.True(t, slices.ContainsFunc(reached.all(), func(r string) bool { return strings.Contains(r, "Inboxes") }), "what is right is seen")
+}
+
+// requests keeps what DynamoDB is asked for.
+type requests struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *requests) note(operation string, request []byte, forward func() reply) reply {
+	r.mu.Lock()
+	r.seen = append(r.seen, operation+" "+string(request))
+	r.mu.Unlock()
+	return forward()
+}
+
+func (r *requests) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen)
+}
+
+// moreBadFrames are those of the actions that badFrames leaves out.
+func moreBadFrames() []badFrame {
+	const (
+		ack    = `{"action":"ack","id":"7","conversationId":"group:x","readSeq":1}`
+		clean  = `{"action":"clear","id":"7","conversationId":"group:x","throughSeq":1}`
+		recall = `{"action":"recall","id":"7","conversationId":"group:x","seq":1,"messageId":"m","clientMsgId":"c"}`
+		edit   = `{"action":"edit","id":"7","conversationId":"group:x","seq":1,"messageId":"m","version":1,"text":"hi","clientMsgId":"c"}`
+		create = `{"action":"createGroup","id":"7","title":"Trip","members":["bob"],"clientMsgId":"c"}`
+		add    = `{"action":"addMembers","id":"7","conversationId":"group:x","members":["bob"],"clientMsgId":"c"}`
+		remove = `{"action":"removeMembers","id":"7","conversationId":"group:x","members":["bob"],"clientMsgId":"c"}`
+		leave  = `{"action":"leave","id":"7","conversationId":"group:x","clientMsgId":"c"}`
+		role   = `{"action":"setRole","id":"7","conversationId":"group:x","userId":"bob","role":"admin","clientMsgId":"c"}`
+		title  = `{"action":"setTitle","id":"7","conversationId":"group:x","title":"Trip","clientMsgId":"c"}`
+		end    = `{"action":"dissolve","id":"7","conversationId":"group:x","clientMsgId":"c"}`
+		list   = `{"action":"members","id":"7","conversationId":"group:x"}`
+		tell   = `{"action":"receipts","id":"7","conversationId":"group:x","seq":1}`
+	)
+	var crowd []string
+	for i := range 49 {
+		crowd = append(crowd, "user"+strconv.Itoa(i))
+	}
+	many, _ := json.Marshal(crowd)
+	all := []badFrame{
+		{"ack of nothing", without(ack, "readSeq"), chat.BadRequest, "readSeq"},
+		{"ack of 0", with(ack, "readSeq", `0`), chat.BadRequest, "readSeq"},
+		{"ack of half", with(ack, "readSeq", `1.5`), chat.BadRequest, "readSeq"},
+		{"ack beyond numbers", with(ack, "deliveredSeq", `9007199254740992`), chat.BadRequest, "deliveredSeq"},
+		{"clear of nothing", without(clean, "throughSeq"), chat.BadRequest, "throughSeq"},
+		{"clear of less than nothing", with(clean, "throughSeq", `-1`), chat.BadRequest, "throughSeq"},
+		{"recall of seq 0", with(recall, "seq", `0`), chat.BadRequest, "seq"},
+		{"recall without messageId", without(recall, "messageId"), chat.BadRequest, "messageId"},
+		{"edit of no version", with(edit, "version", `0`), chat.BadRequest, "version"},
+		{"edit of seq -1", with(edit, "seq", `-1`), chat.BadRequest, "seq"},
+		{"edit without messageId", without(edit, "messageId"), chat.BadRequest, "messageId"},
+		{"edit to 4,001 characters", with(edit, "text", quoted(4001)), chat.TooLarge, "text"},
+		{"edit to more than 24 KB", with(edit, "data", `{"x":`+quoted(24*1024)+`}`), chat.TooLarge, ""},
+		{"a group without members", without(create, "members"), chat.BadRequest, "members"},
+		{"a group with oneself twice", with(create, "members", `["bob","bob"]`), chat.BadRequest, "members"},
+		{"a group of a number", with(create, "members", `[7]`), chat.BadRequest, "members"},
+		{"a group of too many", with(create, "members", string(many)), chat.Limit, "members"},
+		{"a group without a title", without(create, "title"), chat.BadRequest, "title"},
+		{"a group of no visibility", with(create, "visibility", `"some"`), chat.BadRequest, "visibility"},
+		{"adding nobody", with(add, "members", `[]`), chat.BadRequest, "members"},
+		{"adding too many", with(add, "members", string(many)), chat.Limit, "members"},
+		{"removing nobody", with(remove, "members", `[]`), chat.BadRequest, "members"},
+		{"removing too many", with(remove, "members", string(many)), chat.Limit, "members"},
+		{"a role that is none", with(role, "role", `"king"`), chat.BadRequest, "role"},
+		{"a role of nobody", with(role, "userId", `""`), chat.BadRequest, "userId"},
+		{"a title of two lines", with(title, "title", `"a\nb"`), chat.BadRequest, "title"},
+		{"members from a made-up cursor", with(list, "cursor", quoted(129)), chat.BadRequest, "cursor"},
+		{"receipts of seq 0", with(tell, "seq", `0`), chat.BadRequest, "seq"},
+		{"receipts from a made-up cursor", with(tell, "cursor", quoted(129)), chat.BadRequest, "cursor"},
+	}
+	for _, frame := range []string{ack, clean, recall, edit, add, remove, leave, role, title, end, list, tell} {
+		all = append(all, badFrame{"no conversation: " + frame, with(frame, "conversationId", `"bob"`), chat.BadRequest, "conversationId"})
+	}
+	for _, frame := range []string{recall, edit, create, add, remove, leave, role, title, end} {
+		all = append(all, badFrame{"no key: " + frame, without(frame, "clientMsgId"), chat.BadRequest, "clientMsgId"})
+	}
+	return all
+}
+
+// expiring asks for tokens with a few seconds left: the authorizer allows clocks to
+// differ by 30 seconds, and this one stands behind by most of them.
+func expiring() url.Values { return url.Values{"ttl": {(timeLeft - 30*time.Second).String()}} }
+
+// timeLeft has to suffice for a handshake, on a machine that has much to do.
+const timeLeft = 8 * time.Second
+
+// expiringDevice connects with a token that is about to expire, and gives when it
+// will have.
+func expiringDevice(t *testing.T, s stack, user string) (*device, time.Time) {
+	t.Helper()
+	d := &device{stack: s, user: user, name: "phone", tokens: expiring(), ledgers: map[string]*ledger{}}
+	require.NoError(t, d.reconnect(t.Context()))
+	expires := time.Now().Add(timeLeft) // at the latest
+	t.Cleanup(func() {
+		d.close()
+		if err := d.fault(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, expires
+}
+
+// awaitExpired waits for the goodbye, and the end.
+func (d *device) awaitExpired(ctx context.Context) error {
+	return d.await(ctx, "the goodbye to an expired token, and the end", func() bool {
+		return slices.Equal(d.goodbyes, []string{wire.GoodbyeExpired}) && d.closeErr != nil
+	})
+}
+
+func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	registered := func(t *testing.T, user string) int {
+		t.Helper()
+		return len(connectionsOf(t, db, user))
+	}
+
+	t.Run("of who asks for something, which is not done", func(t *testing.T) {
+		t.Parallel()
+		d, _ := expiringDevice(t, c.stack, newUser("alice"))
+		bob, acked, id := newUser("bob"), 0, ""
+		for {
+			var sent wire.Sent
+			err := d.do(t.Context(), wire.ActionSend, wire.Send{To: bob, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hi"}, &sent)
+			if errors.Is(err, errClosed) {
+				break
+			}
+			require.NoError(t, err)
+			acked, id = acked+1, sent.ConversationID
+		}
+		require.NoError(t, d.awaitExpired(t.Context()))
+		require.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(d.closeErr))
+		require.Eventually(t, func() bool { return registered(t, d.user) == 0 }, patience, time.Millisecond, "$disconnect names the very entry")
+
+		d.tokens = nil
+		require.NoError(t, d.reconnect(t.Context()))
+		require.NoError(t, d.sync(t.Context(), id))
+		requireDense(t, d.messages(id), acked)
+	})
+
+	t.Run("of who only listens, at the next message", func(t *testing.T) {
+		t.Parallel()
+		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
+		bob, _ := expiringDevice(t, c.stack, newUser("bob"))
+		require.Equal(t, 1, registered(t, bob.user))
+		for ended := false; !ended; {
+			_, err := alice.send(t.Context(), wire.Send{To: bob.user, Text: "hi"})
+			require.NoError(t, err)
+			select {
+			case <-bob.closed:
+				ended = true
+			default:
+			}
+		}
+		require.NoError(t, bob.awaitExpired(t.Context()))
+		require.Eventually(t, func() bool { return registered(t, bob.user) == 0 }, patience, time.Millisecond)
+	})
+
+	t.Run("of who only listens, at the next receipt", func(t *testing.T) {
+		t.Parallel()
+		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
+		laptop := mustConnect(t, c.stack, newUser("bob"), "laptop")
+		sent, err := laptop.send(t.Context(), wire.Send{To: alice.user, Text: "hi"})
+		require.NoError(t, err)
+		require.NoError(t, alice.awaitNews(t.Context(), sent))
+		require.NoError(t, laptop.awaitNews(t.Context(), sent)) // the fan-out has no more to do
+		bob, expires := expiringDevice(t, c.stack, laptop.user)
+		<-time.After(time.Until(expires))
+		require.Empty(t, bob.goodbyes, "nobody has looked yet")
+		must[wire.Acked](t, alice, wire.ActionAck, wire.Ack{ConversationID: sent.ConversationID, ReadSeq: &sent.Seq})
+		require.NoError(t, bob.awaitExpired(t.Context()))
+	})
+
+	t.Run("and a client comes back with a new one", func(t *testing.T) {
+		t.Parallel()
+		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
+		user, asked := newUser("bob"), atomic.Int64{}
+		bob, err := client.Dial(t.Context(), client.Config{
+			URL: c.socket, UserID: user, DeviceID: "phone",
+			Token: func(ctx context.Context) (string, error) {
+				if asked.Add(1) == 1 {
+					return c.token(ctx, user, expiring())
+				}
+				return c.token(ctx, user, nil)
+			},
+		})
+		require.NoError(t, err)
+		t.Cleanup(bob.Close)
+		require.NoError(t, bob.Online(t.Context()))
+		id, last := "", int64(0)
+		for bob.Stats().Connects < 2 {
+			sent, err := alice.send(t.Context(), wire.Send{To: user, Text: "hi"})
+			require.NoError(t, err)
+			id, last = sent.ConversationID, sent.Seq
+		}
+		next := int64(1)
+		for m, err := range bob.Messages(t.Context(), id, 0) {
+			require.NoError(t, err)
+			require.Equal(t, next, m.Seq)
+			if next++; m.Seq == last {
+				break
+			}
+		}
+		require.Equal(t, int64(2), asked.Load())
+	})
+}
+
+// connectionsOf reads a user's entries in the table.
+func connectionsOf(t *testing.T, db *database, user string) []string {
+	t.Helper()
+	out, err := db.client.GetItem(t.Context(), &dynamodb.GetItemInput{
+		TableName: aws.String(tableName(t, db.client, "Connections")),
+		Key:       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: user}},
+	})
+	require.NoError(t, err)
+	conns, _ := out.Item["conns"].(*types.AttributeValueMemberSS)
+	if conns == nil {
+		return nil
+	}
+	return conns.Value
+}
+
+// Where users open no conversations, the product does, and the rest is as ever.
+func TestDirectMessages_Closed(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t, "-param", "DirectMessages=closed")
+	alice, bob := listen(t, c.stack, newUser("alice"), "phone"), listen(t, c.stack, newUser("bob"), "phone")
+	hello := wire.Send{To: bob.user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hello"}
+	known := requireRefused(t, alice.device, wire.ActionSend, hello, chat.Forbidden, "to")
+	hello.To = newUser("nobody")
+	require.Equal(t, known, requireRefused(t, alice.device, wire.ActionSend, hello, chat.Forbidden, "to"), "it tells of no one")
+	requireRefused(t, alice.device, wire.ActionSend, wire.Send{
+		ConversationID: chat.SingleID(alice.user, bob.user), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hello",
+	}, chat.NotFound, "conversationId")
+	requireRefused(t, alice.device, wire.ActionCreateGroup, wire.CreateGroup{Title: "Trip", Members: []string{bob.user}, ClientMsgID: newID()}, chat.Forbidden, "")
+
+	opened, err := publish(t.Context(), t, c.stack, map[string]any{"between": []string{alice.user, bob.user}})
+	require.NoError(t, err)
+	require.Equal(t, wire.Sent{ConversationID: chat.SingleID(alice.user, bob.user), Seq: 1, MessageID: opened.MessageID, ServerTime: opened.ServerTime}, opened)
+	for _, l := range []*listener{alice, bob} {
+		m, err := l.awaitEntry(t.Context(), opened.ConversationID, 1)
+		require.NoError(t, err)
+		require.Equal(t, chat.SystemSender, m.SenderID)
+		require.Equal(t, []string{alice.user, bob.user}, m.Event.Added)
+		line, ok := lineOf(t, l.device, opened.ConversationID)
+		require.True(t, ok)
+		require.Contains(t, []string{alice.user, bob.user}, line.Peer)
+		require.NotEqual(t, l.user, line.Peer)
+	}
+	hello.To = bob.user
+	require.Equal(t, int64(2), must[wire.Sent](t, alice.device, wire.ActionSend, hello).Seq, "the very request that was refused")
+	_, err = bob.awaitEntry(t.Context(), opened.ConversationID, 2)
+	require.NoError(t, err)
+	require.Equal(t, int64(3), say(t, bob.device, opened.ConversationID, "hi").Seq)
+
+	again, err := publish(t.Context(), t, c.stack, map[string]any{"between": []string{bob.user, alice.user}})
+	require.NoError(t, err)
+	require.Equal(t, wire.Sent{ConversationID: opened.ConversationID, Duplicate: true}, again)
+
+	group, err := publish(t.Context(), t, c.stack, map[string]any{
+		"group": map[string]any{"owner": alice.user, "title": "Trip", "members": []string{bob.user}}, "clientMsgId": newID(),
+	})
+	require.NoError(t, err)
+	_, err = bob.awaitEntry(t.Context(), group.ConversationID, 1)
+	require.NoError(t, err)
+	say(t, bob.device, group.ConversationID, "hi all")
+	must[wire.Sent](t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
+		ConversationID: group.ConversationID, Members: []string{newUser("carol")}, ClientMsgID: newID(),
+	})
+
+	_, err = publish(t.Context(), t, c.stack, map[string]any{"between": []string{alice.user}})
+	require.ErrorContains(t, err, "BAD_REQUEST: between")
+}
