@@ -1,0 +1,281 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	"inorder/shared/chat"
+)
+
+// entries checks a page of messages: their ids, their idempotency records, and
+// what the events among them are about.
+func (a *audit) entries(ctx context.Context, entries []messageItem) error {
+	live := slices.DeleteFunc(slices.Clone(entries), a.s.expired) // what is expired may be gone at any moment
+	for _, m := range live {
+		if other := a.seen.note(m); other != 0 {
+			if err := a.sameID(ctx, m, other); err != nil {
+				return err
+			}
+		}
+		if m.Status == chat.Recalled && !m.blank() {
+			if err := a.notBlank(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.records(ctx, live); err != nil {
+		return err
+	}
+	return a.events(ctx, live)
+}
+
+// blank reports whether a message has no content.
+func (mi messageItem) blank() bool { return mi.Text == "" && mi.Data == "" }
+
+// message reads an item that may be nil.
+func message(in item) (m messageItem, found bool, err error) {
+	if in == nil {
+		return messageItem{}, false, nil
+	}
+	m, err = unmarshalMessage(in)
+	return m, err == nil, err
+}
+
+// sameID reports a message that has the id of the one at another seq.
+func (a *audit) sameID(ctx context.Context, m messageItem, other int64) error {
+	out, err := a.again(ctx, a.getMessage(m.ConversationID, other), a.getMessage(m.ConversationID, m.Seq))
+	if err != nil {
+		return err
+	}
+	one, found, err := message(out[0])
+	if err != nil || !found {
+		return err
+	}
+	two, found, err := message(out[1])
+	if err != nil || !found {
+		return err
+	}
+	if one.MessageID == two.MessageID {
+		a.duplicateMessage(two, one.Seq)
+	}
+	return nil
+}
+
+func (a *audit) duplicateMessage(m messageItem, other int64) {
+	a.add(Violation{
+		ConversationID: m.ConversationID, Kind: DuplicateMessage, Seq: m.Seq, UserID: m.SenderID,
+		Expected: "message " + m.MessageID + " under one seq", Found: fmt.Sprintf("it is at seq %d too", other),
+	})
+}
+
+func (a *audit) notBlank(ctx context.Context, m messageItem) error {
+	out, err := a.again(ctx, a.getMessage(m.ConversationID, m.Seq))
+	if err != nil {
+		return err
+	}
+	now, found, err := message(out[0])
+	if err == nil && found && now.Status == chat.Recalled && !now.blank() {
+		a.add(Violation{
+			ConversationID: m.ConversationID, Kind: NotBlank, Seq: m.Seq, UserID: m.SenderID,
+			Expected: "no text and no data: the message was recalled", Found: "content",
+		})
+	}
+	return err
+}
+
+// records compares messages with their idempotency records.
+func (a *audit) records(ctx context.Context, entries []messageItem) error {
+	byKey := make(map[string][]messageItem, len(entries))
+	var keys []item
+	for _, m := range entries {
+		key := chat.DedupeKey(m.SenderID, m.ClientMsgID)
+		if len(byKey[key]) == 0 {
+			keys = append(keys, item{"dedupeKey": str(key)})
+		}
+		byKey[key] = append(byKey[key], m)
+	}
+	items, err := a.peek(ctx, a.s.tables.Idempotency, keys)
+	if err != nil {
+		return err
+	}
+	right := make(map[string]idempotencyRecord, len(items))
+	for _, in := range items {
+		var r idempotencyRecord
+		if err := unmarshal(in, &r); err != nil {
+			return err
+		}
+		right[r.DedupeKey] = r
+	}
+	for key, messages := range byKey {
+		for _, m := range messages {
+			if right[key].of(m) {
+				continue
+			}
+			if err := a.record(ctx, key, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// of reports whether the record is that of the message.
+func (r idempotencyRecord) of(m messageItem) bool {
+	return r.MessageID == m.MessageID && r.Seq == m.Seq && r.ConversationID == m.ConversationID
+}
+
+// record looks again at a message and its record, and tells what is wrong.
+func (a *audit) record(ctx context.Context, key string, m messageItem) error {
+	out, err := a.again(ctx, a.getMessage(m.ConversationID, m.Seq), a.getRecord(key))
+	if err != nil {
+		return err
+	}
+	now, found, err := message(out[0])
+	if err != nil || !found || now.MessageID != m.MessageID || a.s.expired(now) {
+		return err // removed meanwhile
+	}
+	v := Violation{
+		ConversationID: m.ConversationID, Kind: RecordMissing, Seq: m.Seq, UserID: m.SenderID,
+		Expected: fmt.Sprintf("an idempotency record of %s that names message %s", m.ClientMsgID, m.MessageID), Found: "none",
+	}
+	if out[1] == nil {
+		a.add(v)
+		return nil
+	}
+	var r idempotencyRecord
+	if err := unmarshal(out[1], &r); err != nil {
+		return err
+	}
+	if r.of(now) {
+		return nil
+	}
+	v.Kind = RecordMismatch
+	v.Found = fmt.Sprintf("it names message %s at seq %d of %s", r.MessageID, r.Seq, r.ConversationID)
+	if r.ConversationID == "" || r.ConversationID == m.ConversationID && r.Seq == m.Seq {
+		a.add(v)
+		return nil
+	}
+	if out, err = a.again(ctx, a.getMessage(r.ConversationID, r.Seq)); err != nil {
+		return err
+	}
+	other, found, err := message(out[0])
+	if err != nil {
+		return err
+	}
+	switch {
+	case !found || other.SenderID != m.SenderID || other.ClientMsgID != m.ClientMsgID:
+		a.add(v)
+	case other.MessageID == m.MessageID && other.ConversationID == m.ConversationID:
+		a.duplicateMessage(m, other.Seq)
+	default:
+		v.Kind = DuplicateKey
+		v.Expected = fmt.Sprintf("one message of the idempotency key %s", m.ClientMsgID)
+		v.Found = fmt.Sprintf("another at seq %d of %s", other.Seq, other.ConversationID)
+		a.add(v)
+	}
+	return nil
+}
+
+// events compares recalls and edits with the messages they are about.
+func (a *audit) events(ctx context.Context, entries []messageItem) error {
+	about := map[int64][]messageItem{} // by the target's seq
+	var keys []item
+	for _, m := range entries {
+		if e := m.Event; e == nil || e.Kind != chat.EventRecall && e.Kind != chat.EventEdit {
+			continue
+		}
+		if len(about[m.Event.TargetSeq]) == 0 {
+			keys = append(keys, messageKey(m.ConversationID, m.Event.TargetSeq))
+		}
+		about[m.Event.TargetSeq] = append(about[m.Event.TargetSeq], m)
+	}
+	items, err := a.peek(ctx, a.s.tables.Messages, keys)
+	if err != nil {
+		return err
+	}
+	for _, in := range items {
+		target, err := unmarshalMessage(in)
+		if err != nil {
+			return err
+		}
+		for _, event := range about[target.Seq] {
+			if _, _, ok := fits(event, target); ok {
+				continue
+			}
+			if err := a.target(ctx, event); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// target looks again at an event and its message.
+func (a *audit) target(ctx context.Context, event messageItem) error {
+	out, err := a.again(ctx, a.getMessage(event.ConversationID, event.Seq), a.getMessage(event.ConversationID, event.Event.TargetSeq))
+	if err != nil {
+		return err
+	}
+	now, found, err := message(out[0])
+	if err != nil || !found || now.Event == nil {
+		return err
+	}
+	target, found, err := message(out[1])
+	if err != nil || !found {
+		return err
+	}
+	if expected, got, ok := fits(now, target); !ok {
+		a.add(Violation{
+			ConversationID: event.ConversationID, Kind: EventTarget, Seq: event.Seq, UserID: event.SenderID,
+			Expected: fmt.Sprintf("at seq %d %s", target.Seq, expected), Found: got,
+		})
+	}
+	return nil
+}
+
+// fits reports whether a message is as an event about it left it, or a later one.
+func fits(event, target messageItem) (expected, found string, ok bool) {
+	e := event.Event
+	switch {
+	case target.MessageID != e.TargetMessageID:
+		return "message " + e.TargetMessageID, "message " + target.MessageID, false
+	case target.Version < e.Version:
+		return fmt.Sprintf("version %d or later", e.Version), fmt.Sprintf("version %d", target.Version), false
+	case e.Kind == chat.EventRecall && (target.Status != chat.Recalled || !target.blank()):
+		return "a recalled message without content", fmt.Sprintf("status %s, content: %t", target.Status, !target.blank()), false
+	case e.Kind == chat.EventEdit && target.Status == chat.Recalled && !event.blank():
+		return "a message that is not recalled, or no content in the event", "a recalled one", false
+	}
+	return "", "", true
+}
+
+// seenIDs finds messageIds that come twice, in a fixed amount of memory: 1 MB. A
+// later one takes the place of another by chance, so twins that are more than
+// some ten thousand messages apart may be missed here; the idempotency records
+// find those that have their key in common, however far apart.
+type seenIDs struct {
+	seed  maphash.Seed
+	slots [1 << 16]struct {
+		hash uint64
+		seq  int64
+	}
+}
+
+func (s *seenIDs) reset() {
+	s.seed = maphash.MakeSeed()
+	clear(s.slots[:])
+}
+
+// note gives the seq of another message that has the same id, most probably, or 0.
+func (s *seenIDs) note(m messageItem) int64 {
+	hash := maphash.String(s.seed, m.MessageID)
+	slot := &s.slots[hash%uint64(len(s.slots))]
+	other := slot.seq
+	if slot.hash != hash || other == m.Seq {
+		other = 0
+	}
+	slot.hash, slot.seq = hash, m.Seq
+	return other
+}

@@ -1,0 +1,842 @@
+package store_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/oklog/ulid/v2"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+type values = map[string]any
+
+// set changes attributes of an item as an operator's mistake might. A nil value
+// removes the attribute.
+func (c *cloud) set(table string, key, attributes values) {
+	c.t.Helper()
+	k, err := attributevalue.MarshalMap(key)
+	require.NoError(c.t, err)
+	names, in := map[string]string{}, map[string]types.AttributeValue{}
+	var sets, removes []string
+	for i, name := range slices.Sorted(maps.Keys(attributes)) {
+		n := fmt.Sprintf("n%d", i)
+		names["#"+n] = name
+		if attributes[name] == nil {
+			removes = append(removes, "#"+n)
+			continue
+		}
+		sets = append(sets, "#"+n+" = :"+n)
+		in[":"+n], err = attributevalue.Marshal(attributes[name])
+		require.NoError(c.t, err)
+	}
+	update := ""
+	if sets != nil {
+		update = "SET " + strings.Join(sets, ", ")
+	}
+	if removes != nil {
+		update += " REMOVE " + strings.Join(removes, ", ")
+	}
+	input := &dynamodb.UpdateItemInput{TableName: &table, Key: k, UpdateExpression: &update, ExpressionAttributeNames: names}
+	if len(in) > 0 {
+		input.ExpressionAttributeValues = in
+	}
+	_, err = c.db.UpdateItem(context.Background(), input)
+	require.NoError(c.t, err)
+}
+
+func (c *cloud) delete(table string, key values) {
+	c.t.Helper()
+	k, err := attributevalue.MarshalMap(key)
+	require.NoError(c.t, err)
+	_, err = c.db.DeleteItem(context.Background(), &dynamodb.DeleteItemInput{TableName: &table, Key: k})
+	require.NoError(c.t, err)
+}
+
+// raw reads an item as it is; nil if there is none.
+func (c *cloud) raw(table string, key values) map[string]types.AttributeValue {
+	c.t.Helper()
+	k, err := attributevalue.MarshalMap(key)
+	require.NoError(c.t, err)
+	out, err := c.db.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: &table, Key: k, ConsistentRead: ptr(true)})
+	require.NoError(c.t, err)
+	return out.Item
+}
+
+// copyMessage puts a message under another seq too.
+func (c *cloud) copyMessage(conversationID string, from, to int64) {
+	c.t.Helper()
+	in := c.raw(c.tables.Messages, entryKey(conversationID, from))
+	in["seq"] = &types.AttributeValueMemberN{Value: fmt.Sprint(to)}
+	_, err := c.db.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &c.tables.Messages, Item: in})
+	require.NoError(c.t, err)
+}
+
+func convKey(id string) values             { return values{"conversationId": id} }
+func entryKey(id string, seq int64) values { return values{"conversationId": id, "seq": seq} }
+func lineKey(user, id string) values       { return values{"userId": user, "conversationId": id} }
+func rosterKey(id, user string) values     { return values{"conversationId": id, "userId": user} }
+func recordKey(sender, clientID string) values {
+	return values{"dedupeKey": chat.DedupeKey(sender, clientID)}
+}
+
+// finding is what a test expects of a violation.
+type finding struct {
+	kind ViolationKind
+	id   string
+	seq  int64
+	user string
+}
+
+// ViolationKind is store.ViolationKind, by a shorter name.
+type ViolationKind = store.ViolationKind
+
+// found gives the violations in an order of their own.
+func found(r store.AuditReport) []finding {
+	all := []finding{}
+	for _, v := range r.Violations {
+		all = append(all, finding{v.Kind, v.ConversationID, v.Seq, v.UserID})
+	}
+	slices.SortFunc(all, func(a, b finding) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return all
+}
+
+func sorted(all ...finding) []finding {
+	slices.SortFunc(all, func(a, b finding) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return all
+}
+
+// lively fills a store with all that the product does, and gives the ids of a
+// single conversation of 12 messages and of a group.
+func lively(t *testing.T, s *store.Store) (single, group string) {
+	t.Helper()
+	ctx := t.Context()
+	for i := range 6 {
+		single = send(t, s, "alice", "bob", fmt.Sprintf("a%d", i)).ConversationID
+		send(t, s, "bob", "alice", fmt.Sprintf("b%d", i))
+	}
+	send(t, s, "alice", "alice", "note")
+	r := func(user, id string) store.Request {
+		return store.Request{UserID: user, DeviceID: "phone", ClientMsgID: id}
+	}
+	line, _, err := s.CreateGroup(ctx, r("alice", "g"), "All", []string{"bob", "cy"}, chat.VisibleSinceJoin)
+	require.NoError(t, err)
+	group = line.Conversation.ConversationID
+	say := func(user, id string) store.Receipt {
+		got, err := s.Append(ctx, chatIn(text(user, id, "hello from "+user), group), "")
+		require.NoError(t, err)
+		return got
+	}
+	edited, recalled := say("bob", "g1"), say("cy", "g2")
+	target := store.Target{ConversationID: group, Seq: edited.Seq, MessageID: edited.MessageID}
+	for v := range int64(2) {
+		_, err = s.Edit(ctx, r("bob", fmt.Sprintf("e%d", v)), target, store.Edited{Version: v + 1, Text: "better"}, store.NoWindow)
+		require.NoError(t, err)
+	}
+	target = store.Target{ConversationID: group, Seq: recalled.Seq, MessageID: recalled.MessageID}
+	_, err = s.Edit(ctx, r("cy", "e9"), target, store.Edited{Version: 1, Text: "worse"}, store.NoWindow)
+	require.NoError(t, err)
+	_, err = s.Recall(ctx, r("alice", "r"), target, store.NoWindow)
+	require.NoError(t, err)
+	_, err = s.RemoveMembers(ctx, r("alice", "rm"), group, []string{"cy"})
+	require.NoError(t, err)
+	_, err = s.AddMembers(ctx, r("alice", "add"), group, []string{"cy", "dan"})
+	require.NoError(t, err)
+	_, err = s.Leave(ctx, r("bob", "leave"), group)
+	require.NoError(t, err)
+	_, err = s.SetTitle(ctx, r("alice", "title"), group, "Some")
+	require.NoError(t, err)
+	_, err = s.Ack(ctx, "bob", single, store.Watermarks{ReadSeq: 12})
+	require.NoError(t, err)
+	_, _, err = s.Clear(ctx, "bob", single, 3)
+	require.NoError(t, err)
+	_, err = s.Publish(ctx, store.Publication{
+		Key: "order:1", Title: "Order", Recipients: []string{"alice", "bob"}, ClientMsgID: "p",
+		Message: chat.Message{MessageType: chat.TypeSystem, Text: "shipped"},
+	})
+	require.NoError(t, err)
+	_, err = s.Raise(ctx, "alice", []string{single, group})
+	require.NoError(t, err)
+	return single, group
+}
+
+func TestAudit_AHealthyStore(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	single, group := lively(t, s)
+	messages, lines := int64(c.count(c.tables.Messages)), int64(c.count(c.tables.Members))
+	for name, audit := range map[string]func() (store.AuditReport, error){
+		"all":    func() (store.AuditReport, error) { return s.AuditAll(t.Context(), store.AuditCursor{}) },
+		"sample": func() (store.AuditReport, error) { return s.AuditSample(t.Context(), 1000) },
+	} {
+		r, err := audit()
+		require.NoError(t, err, name)
+		require.Empty(t, r.Violations, name)
+		require.Empty(t, r.Counts, name)
+		require.Equal(t, messages, r.Messages, "%s: each once", name)
+		require.Equal(t, 4, r.Conversations, name)
+		require.GreaterOrEqual(t, r.Lines, lines, name)
+		require.Nil(t, r.Next)
+	}
+	for _, id := range []string{single, group, "system:order:1"} {
+		r, err := s.AuditConversation(t.Context(), id)
+		require.NoError(t, err)
+		require.Empty(t, r.Violations)
+		require.Equal(t, c.head(id).LastSeq, r.Messages)
+	}
+	_, err := s.AuditConversation(t.Context(), "group:none")
+	requireCode(t, chat.NotFound, err)
+}
+
+// Each corruption is found by its name, alone, both in the conversation and among
+// all.
+func TestAudit_FindsCorruption(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		plant func(c *cloud, single, group string)
+		want  func(single, group string) []finding
+	}{
+		"a head behind": {
+			func(c *cloud, single, _ string) { c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 9}) },
+			func(single, _ string) []finding { return []finding{{store.HeadBehind, single, 12, ""}} },
+		},
+		"a head ahead": {
+			func(c *cloud, single, _ string) {
+				c.delete(c.tables.Messages, entryKey(single, 12))
+				c.delete(c.tables.Messages, entryKey(single, 11))
+			},
+			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 11, ""}} },
+		},
+		"a ledger lost": {
+			func(c *cloud, single, _ string) {
+				for seq := range int64(12) {
+					c.delete(c.tables.Messages, entryKey(single, seq+1))
+				}
+			},
+			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 1, ""}} },
+		},
+		"two holes": {
+			func(c *cloud, single, _ string) {
+				for _, seq := range []int64{4, 7, 8} {
+					c.delete(c.tables.Messages, entryKey(single, seq))
+				}
+			},
+			func(single, _ string) []finding {
+				return []finding{{store.Hole, single, 4, ""}, {store.Hole, single, 7, ""}}
+			},
+		},
+		"a message twice": {
+			func(c *cloud, single, _ string) { c.copyMessage(single, 3, 6) },
+			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "alice"}} },
+		},
+		"a messageId twice, each with a record": {
+			func(c *cloud, single, _ string) {
+				id := c.raw(c.tables.Messages, entryKey(single, 3))["messageId"].(*types.AttributeValueMemberS).Value
+				c.set(c.tables.Messages, entryKey(single, 6), values{"messageId": id})
+				c.set(c.tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
+			},
+			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "bob"}} },
+		},
+		"two messages of one key": {
+			func(c *cloud, single, _ string) {
+				c.set(c.tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
+			},
+			func(single, _ string) []finding { return []finding{{store.DuplicateKey, single, 5, "alice"}} },
+		},
+		"no record": {
+			func(c *cloud, _, _ string) { c.delete(c.tables.Idempotency, recordKey("alice", "a1")) },
+			func(single, _ string) []finding { return []finding{{store.RecordMissing, single, 3, "alice"}} },
+		},
+		"a record of another conversation": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
+			},
+			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
+		},
+		"a record of another messageId": {
+			func(c *cloud, _, _ string) {
+				c.set(c.tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
+			},
+			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
+		},
+		"read too far": {
+			func(c *cloud, single, _ string) {
+				c.set(c.tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
+			},
+			func(single, _ string) []finding { return []finding{{store.PositionAhead, single, 0, "bob"}} },
+		},
+		"left too far": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
+			},
+			func(_, group string) []finding { return []finding{{store.PositionAhead, group, 0, "bob"}} },
+		},
+		"a wrong count": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Conversations, convKey(group), values{"memberCount": 7})
+			},
+			func(_, group string) []finding { return []finding{{store.MemberCountWrong, group, 0, ""}} },
+		},
+		"a member without a line": {
+			func(c *cloud, _, group string) { c.delete(c.tables.Inboxes, lineKey("dan", group)) },
+			func(_, group string) []finding { return []finding{{store.LineMissing, group, 0, "dan"}} },
+		},
+		"a member who has left": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
+			},
+			func(_, group string) []finding { return []finding{{store.LineFormer, group, 0, "dan"}} },
+		},
+		"a line without a roster item": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
+			},
+			func(_, group string) []finding { return []finding{{store.LineOrphaned, group, 0, "bob"}} },
+		},
+		"no head": {
+			func(c *cloud, single, _ string) { c.delete(c.tables.Conversations, convKey(single)) },
+			func(single, _ string) []finding { return []finding{{store.HeadMissing, single, 12, ""}} },
+		},
+		"a recall undone": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
+			},
+			func(_, group string) []finding {
+				return []finding{{store.EventTarget, group, 7, "alice"}}
+			},
+		},
+		"a recalled message with content": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Messages, entryKey(group, 6), values{"text": "back"})
+			},
+			func(_, group string) []finding {
+				return sorted(finding{store.NotBlank, group, 6, "cy"}, finding{store.EventTarget, group, 6, "cy"})
+			},
+		},
+		"an edit undone": {
+			func(c *cloud, _, group string) {
+				c.set(c.tables.Messages, entryKey(group, 2), values{"version": 2})
+			},
+			func(_, group string) []finding { return []finding{{store.EventTarget, group, 5, "bob"}} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := c.store(nil)
+			single, group := lively(t, s)
+			tc.plant(c, single, group)
+			want := tc.want(single, group)
+			one, err := s.AuditConversation(t.Context(), want[0].id)
+			require.NoError(t, err)
+			require.Equal(t, want, found(one))
+			for _, v := range one.Violations {
+				require.NotEmpty(t, v.Expected)
+				require.NotEmpty(t, v.Found)
+				require.NotEmpty(t, v.Remedy)
+			}
+			all, err := s.AuditAll(t.Context(), store.AuditCursor{})
+			require.NoError(t, err)
+			if name == "no head" { // nothing but the lines tells of it
+				want = []finding{{store.HeadMissing, single, 0, ""}}
+			}
+			require.Equal(t, want, found(all))
+			counted := 0
+			for _, n := range all.Counts {
+				counted += n
+			}
+			require.Equal(t, len(want), counted)
+		})
+	}
+}
+
+// What retention has taken, or is about to, is no corruption; what it cannot have
+// taken is.
+func TestAudit_Retention(t *testing.T) {
+	t.Parallel()
+	const long = 100 * 24 * time.Hour
+	for name, tc := range map[string]struct {
+		expires map[int64]time.Duration // from now; the others never
+		gone    []int64
+		want    []int64 // the seqs at which a hole is
+	}{
+		"the start is gone":                {gone: []int64{1, 2, 3}},
+		"some of the expired are":          {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: -time.Hour, 4: -time.Hour}, gone: []int64{2, 3}},
+		"the last of the expired is":       {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: long, 4: long}, gone: []int64{2}},
+		"neighbours by seconds":            {expires: map[int64]time.Duration{1: time.Second, 2: time.Second, 3: long}, gone: []int64{2}},
+		"there was no retention before":    {expires: map[int64]time.Duration{5: long, 6: long}, gone: []int64{3, 4}},
+		"among those that never expire":    {gone: []int64{1, 3}, want: []int64{3}},
+		"among those that do not yet":      {expires: map[int64]time.Duration{1: long, 2: long, 3: long, 4: long}, gone: []int64{2, 3}, want: []int64{2}},
+		"among those after retention went": {expires: map[int64]time.Duration{1: -time.Hour, 2: long}, gone: []int64{3, 5}, want: []int64{3, 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := c.store(nil)
+			var id string
+			for i := range 6 {
+				id = send(t, s, "alice", "bob", fmt.Sprint(i)).ConversationID
+			}
+			for seq, in := range tc.expires {
+				c.set(c.tables.Messages, entryKey(id, seq), values{"expiresAt": time.Now().Add(in).Unix()})
+			}
+			for _, seq := range tc.gone {
+				c.delete(c.tables.Messages, entryKey(id, seq))
+				c.delete(c.tables.Idempotency, recordKey("alice", fmt.Sprint(seq-1)))
+			}
+			r, err := s.AuditConversation(t.Context(), id)
+			require.NoError(t, err)
+			var holes []int64
+			for _, v := range r.Violations {
+				require.Equal(t, store.Hole, v.Kind)
+				holes = append(holes, v.Seq)
+			}
+			require.Equal(t, tc.want, holes)
+		})
+	}
+
+	c := newCloud(t)
+	s := c.store(nil)
+	id := send(t, s, "alice", "bob", "old").ConversationID
+	c.delete(c.tables.Messages, entryKey(id, 1))
+	c.set(c.tables.Conversations, convKey(id), values{"updatedAt": time.Now().Add(-long).UnixMilli()})
+	r, err := s.AuditConversation(t.Context(), id)
+	require.NoError(t, err)
+	require.Empty(t, r.Violations, "a conversation that ended long ago")
+}
+
+// A Query that does not show what is being committed is no proof of a hole, and a
+// stale reading none of anything (D4).
+func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	single, group := lively(t, c.store(nil))
+	for name, hide := range map[string]func(op string) bool{
+		"queries show nothing":       func(op string) bool { return op == "Query" },
+		"batches show nothing":       func(op string) bool { return op == "BatchGetItem" },
+		"nothing but scans and gets": func(op string) bool { return op == "Query" || op == "BatchGetItem" },
+	} {
+		w := &wire{edit: func(op string, _, answer []byte) []byte {
+			switch {
+			case !hide(op):
+			case op == "Query":
+				return []byte(`{"Count":0,"Items":[],"ScannedCount":0}`)
+			default:
+				return []byte(`{"Responses":{},"UnprocessedKeys":{}}`)
+			}
+			return answer
+		}}
+		s := c.store(w)
+		for _, id := range []string{single, group} {
+			r, err := s.AuditConversation(t.Context(), id)
+			require.NoError(t, err, name)
+			got := found(r)
+			// A roster is the one thing that no transaction can read.
+			if hide("Query") {
+				require.Equal(t, []finding{{store.MemberCountWrong, id, 0, ""}}, got, name)
+			} else {
+				require.Empty(t, got, name)
+			}
+		}
+	}
+}
+
+// While the product writes, edits, recalls, and changes rosters, an audit finds
+// nothing wrong.
+func TestAudit_WhileWriting(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	single, group := lively(t, c.store(nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	writing := make(chan error, 3)
+	for w := range 3 {
+		go func() {
+			s := c.store(nil)
+			for i := 0; ctx.Err() == nil; i++ {
+				if err := churn(ctx, s, group, w, i); err != nil && ctx.Err() == nil {
+					writing <- err
+					return
+				}
+			}
+			writing <- nil
+		}()
+	}
+	auditor := c.store(nil)
+	for range 4 {
+		r, err := auditor.AuditConversation(t.Context(), group)
+		require.NoError(t, err)
+		require.Empty(t, r.Violations)
+		r, err = auditor.AuditAll(t.Context(), store.AuditCursor{})
+		require.NoError(t, err)
+		require.Empty(t, r.Violations)
+	}
+	cancel()
+	for range 3 {
+		require.NoError(t, <-writing)
+	}
+	require.Greater(t, c.head(group).LastSeq+c.head(single).LastSeq, int64(26), "it was written to")
+}
+
+func churn(ctx context.Context, s *store.Store, group string, w, i int) error {
+	id := fmt.Sprintf("w%d-%d", w, i)
+	r := func(suffix string) store.Request {
+		return store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: id + suffix}
+	}
+	sent, err := s.Append(ctx, chatIn(text("alice", id, "x"), group), "")
+	if err != nil {
+		return err
+	}
+	target := store.Target{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID}
+	if _, err = s.Edit(ctx, r("e"), target, store.Edited{Version: 1, Text: "y"}, store.NoWindow); err != nil {
+		return err
+	}
+	if _, err = s.Recall(ctx, r("r"), target, store.NoWindow); err != nil {
+		return err
+	}
+	user := []string{fmt.Sprintf("guest%d", w)}
+	if _, err = s.AddMembers(ctx, r("+"), group, user); err != nil {
+		return err
+	}
+	if _, err := s.Append(ctx, text("alice", id+"s", "x"), "bob"); err != nil {
+		return err
+	}
+	_, err = s.RemoveMembers(ctx, r("-"), group, user)
+	return err
+}
+
+// A sample stays in its budget, and in a large ledger reads another stretch each
+// time, so that what is wrong anywhere is found sooner or later.
+func TestAudit_ASampleOfALargeLedger(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	b := newBulk(c)
+	id := b.conversation(2000)
+	b.flush()
+	c.delete(c.tables.Messages, entryKey(id, 777))
+	s := c.store(nil)
+	for tries := 1; ; tries++ {
+		r, err := s.AuditSample(t.Context(), 300)
+		require.NoError(t, err)
+		require.LessOrEqual(t, r.Messages, int64(300))
+		require.Positive(t, r.Messages)
+		if len(r.Violations) > 0 {
+			require.Equal(t, []finding{{store.Hole, id, 777, ""}}, found(r))
+			return
+		}
+		require.Less(t, tries, 2000)
+	}
+}
+
+// All is done in as many invocations as it takes.
+func TestAudit_GoesOnWhereTheTimeWasUp(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	b := newBulk(c)
+	for range 12 {
+		b.conversation(3)
+	}
+	b.flush()
+	s := c.store(nil)
+	var cursor store.AuditCursor
+	conversations, runs := 0, 0
+	for {
+		// Less than what an audit keeps for its report, so each does the least.
+		ctx, cancel := contextFor(t, 4000)
+		r, err := s.AuditAll(ctx, cursor)
+		cancel()
+		require.NoError(t, err)
+		require.Empty(t, r.Violations)
+		conversations += r.Conversations
+		runs++
+		if r.Next == nil {
+			break
+		}
+		require.NotEqual(t, cursor, *r.Next, "it gets on")
+		cursor = *r.Next
+	}
+	require.Equal(t, 12, conversations)
+	require.GreaterOrEqual(t, runs, 12)
+}
+
+// bulk writes healthy conversations as fast as DynamoDB takes them.
+type bulk struct {
+	c       *cloud
+	ids     int
+	batches map[string][]types.WriteRequest // by table
+	pending chan map[string][]types.WriteRequest
+	done    chan error
+}
+
+const bulkWriters = 8
+
+func newBulk(c *cloud) *bulk {
+	b := &bulk{c: c, batches: map[string][]types.WriteRequest{}, pending: make(chan map[string][]types.WriteRequest), done: make(chan error, bulkWriters)}
+	for range bulkWriters {
+		go func() {
+			var failed error
+			for batch := range b.pending {
+				for len(batch) > 0 && failed == nil {
+					out, err := c.db.BatchWriteItem(context.Background(), &dynamodb.BatchWriteItemInput{RequestItems: batch})
+					if failed = err; err == nil {
+						batch = out.UnprocessedItems
+					}
+				}
+			}
+			b.done <- failed
+		}()
+	}
+	return b
+}
+
+func (b *bulk) put(table string, v any) {
+	in, err := attributevalue.MarshalMapWithOptions(v, func(o *attributevalue.EncoderOptions) { o.TagKey = "json" })
+	require.NoError(b.c.t, err)
+	b.batches[table] = append(b.batches[table], types.WriteRequest{PutRequest: &types.PutRequest{Item: in}})
+	if len(b.batches[table]) == 25 {
+		b.pending <- map[string][]types.WriteRequest{table: b.batches[table]}
+		b.batches[table] = nil
+	}
+}
+
+func (b *bulk) flush() {
+	for table, requests := range b.batches {
+		if len(requests) > 0 {
+			b.pending <- map[string][]types.WriteRequest{table: requests}
+		}
+	}
+	close(b.pending)
+	for range bulkWriters {
+		require.NoError(b.c.t, <-b.done)
+	}
+}
+
+// conversation writes one of two users with n messages.
+func (b *bulk) conversation(n int64) (id string) {
+	b.ids++
+	users := []string{fmt.Sprintf("u%d", b.ids), fmt.Sprintf("v%d", b.ids)}
+	id = chat.SingleID(users[0], users[1])
+	now := time.Now()
+	for seq := int64(1); seq <= n; seq++ {
+		m := text(users[seq%2], fmt.Sprintf("c%d", seq), strings.Repeat("long ", 40))
+		m.ConversationID, m.Seq, m.MessageID = id, seq, ulid.MustNewDefault(now).String()
+		m.Version, m.Status, m.ServerTime, m.Data = 1, chat.Normal, now.UnixMilli(), nil
+		b.put(b.c.tables.Messages, m)
+		b.put(b.c.tables.Idempotency, values{
+			"dedupeKey": chat.DedupeKey(m.SenderID, m.ClientMsgID), "conversationId": id, "seq": seq,
+			"messageId": m.MessageID, "fingerprint": "0123456789abcdef0123456789abcdef", "serverTime": m.ServerTime,
+		})
+	}
+	b.put(b.c.tables.Conversations, chat.Conversation{
+		ConversationID: id, Kind: chat.Single, LastSeq: n, MembersVersion: 1, MemberCount: 2, State: chat.Active,
+		CreatedAt: now.UnixMilli(), UpdatedAt: now.UnixMilli(),
+	})
+	for i, user := range users {
+		b.put(b.c.tables.Members, chat.Member{ConversationID: id, UserID: user, Role: chat.Plain, JoinSeq: 1, JoinedSeq: 1, JoinedAt: 1})
+		b.put(b.c.tables.Inboxes, values{
+			"userId": user, "conversationId": id, "peer": users[1-i], "readSeq": n, "deliveredSeq": n, "clearedSeq": 0, "joinSeq": 1,
+		})
+	}
+	return id
+}
+
+// auditMessages is how many messages TestAudit_ALargeStore makes. 100,000 take
+// DynamoDB half a minute to load.
+var auditMessages = flag.Int64("audit.messages", 20_000, "how many messages the large store of the audit test has, at least 15,000")
+
+// The auditor finds each planted corruption and nothing else in a large store, and
+// holds a page of it at a time. It measures the memory of the whole process, so it
+// does not run in parallel with others.
+func TestAudit_ALargeStore(t *testing.T) {
+	c := newCloud(t)
+	b := newBulk(c)
+	large := b.conversation(*auditMessages - 10_000)
+	var small []string
+	for range 100 {
+		small = append(small, b.conversation(100))
+	}
+	start := time.Now()
+	b.flush()
+	t.Logf("loaded within %v of the last", time.Since(start))
+
+	watch := &heapWatch{}
+	options := c.db.Options()
+	watch.next = options.HTTPClient.(*http.Client).Transport
+	options.HTTPClient = &http.Client{Transport: watch}
+	s := store.New(dynamodb.New(options), c.tables)
+
+	before := watch.measure()
+	start = time.Now()
+	r, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	require.NoError(t, err)
+	t.Logf("audited in %v by %d requests; the heap grew by %d KB", time.Since(start), watch.requests, (watch.peak-before)/1024)
+	require.Empty(t, r.Violations)
+	require.Equal(t, *auditMessages, r.Messages)
+	require.Equal(t, 101, r.Conversations)
+	require.Less(t, watch.peak, before+3<<20, "their texts alone take 4 MB")
+
+	behind, tail, hole, twin, key, lost, position, count, orphan := small[1], small[15], large, small[29], small[50], small[60], small[70], small[80], small[90]
+	user := func(prefix, id string) string { return fmt.Sprintf("%s%d", prefix, slices.Index(small, id)+2) }
+	c.set(c.tables.Conversations, convKey(behind), values{"lastSeq": 40})
+	c.delete(c.tables.Messages, entryKey(tail, 100))
+	c.delete(c.tables.Messages, entryKey(hole, 3_141))
+	c.copyMessage(twin, 10, 90)
+	c.set(c.tables.Messages, entryKey(key, 7), values{"clientMsgId": "c99"})
+	c.delete(c.tables.Idempotency, recordKey(user("v", lost), "c55"))
+	c.set(c.tables.Inboxes, lineKey(user("u", position), position), values{"deliveredSeq": 101})
+	c.set(c.tables.Conversations, convKey(count), values{"memberCount": 3})
+	c.set(c.tables.Conversations, convKey(orphan), values{"memberCount": 1})
+	c.delete(c.tables.Members, rosterKey(orphan, user("u", orphan)))
+
+	r, err = s.AuditAll(t.Context(), store.AuditCursor{})
+	require.NoError(t, err)
+	require.Equal(t, sorted(
+		finding{store.HeadBehind, behind, 100, ""},
+		finding{store.HeadAhead, tail, 100, ""},
+		finding{store.Hole, hole, 3_141, ""},
+		finding{store.DuplicateMessage, twin, 90, user("u", twin)},
+		finding{store.DuplicateKey, key, 7, user("v", key)},
+		finding{store.RecordMissing, lost, 55, user("v", lost)},
+		finding{store.PositionAhead, position, 0, user("u", position)},
+		finding{store.MemberCountWrong, count, 0, ""},
+		finding{store.LineOrphaned, orphan, 0, user("u", orphan)},
+	), found(r))
+}
+
+// heapWatch measures what is live on the heap at every hundredth request.
+type heapWatch struct {
+	next     http.RoundTripper
+	requests int
+	peak     uint64
+}
+
+func (w *heapWatch) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.requests++; w.requests%100 == 0 {
+		w.peak = max(w.peak, w.measure())
+	}
+	return w.next.RoundTrip(r)
+}
+
+func (w *heapWatch) measure() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// After a repair the conversation goes on; the seqs of the margin are skipped by
+// every device (G6), and no audit takes them for a loss.
+func TestG6_ARepairedHead(t *testing.T) {
+	t.Parallel()
+	for _, margin := range []int64{0, 5, 250} {
+		t.Run(fmt.Sprint(margin), func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := c.store(nil)
+			single, _ := lively(t, s)
+			c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 7})
+			_, err := c.store(nil).Append(t.Context(), text("alice", "blocked", "x"), "bob")
+			require.ErrorContains(t, err, "behind its ledger")
+
+			r, err := s.RepairHead(t.Context(), single, margin)
+			require.NoError(t, err)
+			require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, r)
+			report, err := s.AuditConversation(t.Context(), single)
+			require.NoError(t, err)
+			require.Empty(t, report.Violations)
+
+			again, err := s.RepairHead(t.Context(), single, margin+1)
+			require.NoError(t, err)
+			require.Equal(t, store.Repair{ConversationID: single, Before: r.After, MaxSeq: 12, After: r.After}, again, "it is not behind any more")
+
+			sent := send(t, s, "alice", "bob", "after")
+			require.Equal(t, r.After+1, sent.Seq)
+			var got, skipped []int64
+			for after := int64(0); ; {
+				page, err := s.Sync(t.Context(), "bob", single, after, 100, 32*1024)
+				require.NoError(t, err)
+				for _, m := range page.Messages {
+					got = append(got, m.Seq)
+				}
+				skipped = append(skipped, page.Skipped...)
+				if !page.HasMore {
+					break
+				}
+				require.Greater(t, page.NextSeq, after, "it moves")
+				after = page.NextSeq
+			}
+			require.Equal(t, []int64{4, 5, 6, 7, 8, 9, 10, 11, 12, sent.Seq}, got, "bob has cleared 3")
+			require.Len(t, skipped, int(margin))
+			report, err = s.AuditConversation(t.Context(), single)
+			require.NoError(t, err)
+			require.Empty(t, report.Violations)
+
+			c.delete(c.tables.Messages, entryKey(single, 12))
+			report, err = s.AuditConversation(t.Context(), single)
+			require.NoError(t, err)
+			require.Equal(t, []finding{{store.Hole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
+		})
+	}
+}
+
+func TestRepairHead_NeverBackwards(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	single, _ := lively(t, s)
+	head := c.head(single)
+	for _, plant := range []func(){
+		func() {}, // healthy
+		func() { c.delete(c.tables.Messages, entryKey(single, 12)) }, // ahead
+	} {
+		plant()
+		r, err := s.RepairHead(t.Context(), single, 100)
+		require.NoError(t, err)
+		require.False(t, r.Changed)
+		require.Equal(t, head, c.head(single))
+	}
+	for name, tc := range map[string]struct {
+		id     string
+		margin int64
+		code   chat.Code
+	}{
+		"nothing there":   {"group:none", 1, chat.NotFound},
+		"a margin below":  {single, -1, chat.BadRequest},
+		"a margin beyond": {single, store.MaxRepairMargin + 1, chat.BadRequest},
+	} {
+		_, err := s.RepairHead(t.Context(), tc.id, tc.margin)
+		requireCode(t, tc.code, err, name)
+	}
+}
+
+// A head that another raises between the reading and the writing is read again.
+func TestRepairHead_IsConditional(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	single, _ := lively(t, c.store(nil))
+	c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 7})
+	w := &wire{}
+	s := c.store(w)
+	w.set(func(op string, n int) fault {
+		if op == "UpdateItem" && n == 1 {
+			c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 11})
+		}
+		return none
+	})
+	r, err := s.RepairHead(t.Context(), single, 1)
+	require.NoError(t, err)
+	require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 11, MaxSeq: 12, After: 13}, r)
+}
