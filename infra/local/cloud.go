@@ -32,6 +32,7 @@ import (
 	"inorder/infra/local/gateway"
 	"inorder/infra/local/issuer"
 	"inorder/infra/local/lambda"
+	"inorder/infra/local/schedule"
 	"inorder/infra/local/stream"
 	"inorder/infra/local/template"
 	"inorder/infra/local/web"
@@ -108,6 +109,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	if err := c.startStreams(ctx, functions, dir, out); err != nil {
 		return nil, err
 	}
+	c.startSchedules(ctx, functions, out)
 	return c, c.serve(listener, functions, tokens, cfg.serial, out)
 }
 
@@ -396,6 +398,34 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 		}
 	}
 	return nil
+}
+
+// startSchedules invokes functions by the clock.
+func (c *cloud) startSchedules(ctx context.Context, functions *lambda.Service, out *console) {
+	var schedules []schedule.Schedule
+	for _, f := range c.stack.Functions {
+		for _, s := range f.Schedules {
+			var input []byte
+			if s.Input != "" {
+				input = []byte(s.Input)
+			}
+			schedules = append(schedules, schedule.Schedule{
+				Name: s.LogicalID, Function: f.LogicalID, ARN: s.ARN, Every: s.Every, Input: input, Scheduler: s.Scheduler,
+			})
+		}
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		schedule.Run(running, schedule.Config{
+			Invoker: functions, Region: c.stack.Region, AccountID: c.stack.AccountID, Log: out.logger("schedule"),
+		}, schedules...)
+	}()
+	c.onClose(func(context.Context) {
+		cancel()
+		<-ended
+	})
 }
 
 func mapping(stack *template.Stack, f *template.Function, m template.StreamMapping) stream.Mapping {

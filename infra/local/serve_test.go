@@ -192,3 +192,11 @@ func hasThing(t *testing.T, db *dynamodb.Client, id string) bool {
 func thing(id string) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: id}}
 }
+
+// A schedule really invokes its function. No schedule of the cloud is shorter than
+// a minute, so this takes one.
+func TestASchedule(t *testing.T) {
+	t.Parallel()
+	c := startApp(t)
+	c.awaitLog(`^tick       \| tick of aws\.events \[arn:aws:events:us-east-1:000000000000:rule/inorder-TickFunctionEveryMinute\]$`)
+}

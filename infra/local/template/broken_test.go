@@ -62,6 +62,11 @@ Resources:
 	outputs = "Resources:\n" + topic + "Outputs:\n  O:\n    Value: "
 )
 
+// schedule is a function with an event of that type, whose properties are on line 9.
+func schedule(typ, properties string) string {
+	return function + "      CodeUri: code\n      Events:\n        E: {Type: " + typ + ", Properties: {" + properties + "}}\n"
+}
+
 func TestLoad_BrokenTemplates(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -328,6 +333,30 @@ Resources:
 			`:18: Resources.F.Properties.Events.E.Properties.FunctionResponseTypes[0]: "Other" is not understood: want ReportBatchItemFailures`,
 			":19: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters[0].Pattern: a pattern is a JSON object: json: cannot unmarshal array into Go value of type map[string]interface {}",
 			`:20: Resources.F.Properties.Events.E.Properties.DestinationConfig.OnFailure.Destination: "arn:aws:dynamodb:us-east-1:000000000000:table/inorder-T" is not the ARN of a queue of this template`}},
+
+		// schedules
+		{name: "cron", template: schedule("Schedule", "Schedule: 'cron(0 3 * * ? *)'"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not cron(0 3 * * ? *)"}},
+		{name: "at", template: schedule("ScheduleV2", "ScheduleExpression: at(2030-01-01T00:00:00)"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.ScheduleExpression: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not at(2030-01-01T00:00:00)"}},
+		{name: "rate of nothing", template: schedule("Schedule", "Schedule: rate(0 minutes)"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not rate(0 minutes)"}},
+		{name: "rate in seconds", template: schedule("Schedule", "Schedule: rate(5 seconds)"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not rate(5 seconds)"}},
+		{name: "singular and plural", template: schedule("Schedule", "Schedule: rate(1 days)"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: EventBridge wants rate(1 day), and the plural for more than 1, not rate(1 days)"}},
+		{name: "an age", template: schedule("Schedule", "Schedule: rate(99999999999999999999 days)"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: rate(99999999999999999999 days) is longer than 36500 days"}},
+		{name: "no schedule", template: schedule("Schedule", "Enabled: true"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: is required and missing"}},
+		{name: "schedule properties", template: schedule("Schedule", "Schedule: rate(1 day), State: up, Input: '{', StartDate: x"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Input: the input of a function is JSON",
+			":9: Resources.F.Properties.Events.E.Properties.StartDate: the local cloud does not know StartDate of a Schedule event",
+			`:9: Resources.F.Properties.Events.E.Properties.State: "up" is not understood: want ENABLED or DISABLED`}},
+		{name: "schedule switched twice", template: schedule("Schedule", "Schedule: rate(1 day), State: ENABLED, Enabled: true"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.State: State and Enabled say the same; SAM takes one of them"}},
+		{name: "schedule that ends", template: schedule("ScheduleV2", "ScheduleExpression: rate(1 day), EndDate: x"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.EndDate: the local cloud does not know EndDate of a ScheduleV2 event"}},
 		{name: "mapping of an unknown function", template: "Resources:\n  M:\n    Type: AWS::Lambda::EventSourceMapping\n    Properties:\n      FunctionName: other\n", want: []string{
 			":4: Resources.M.Properties.EventSourceArn: is required and missing",
 			`:5: Resources.M.Properties.FunctionName: "other" is no function of this template`}},

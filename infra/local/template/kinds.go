@@ -120,9 +120,14 @@ var kinds = map[string]kind{
 	"AWS::SNS::Topic":                             {nameProperty: "TopicName", ref: "arn:{partition}:sns:{region}:{account}:{name}", attrs: map[string]string{"TopicArn": "arn:{partition}:sns:{region}:{account}:{name}", "TopicName": "{name}"}},
 	"AWS::SNS::TopicPolicy":                       {ref: "{hash}"},
 	"AWS::SQS::QueuePolicy":                       {ref: "{hash}"},
-	"AWS::Events::Rule":                           {nameProperty: "Name", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:events:{region}:{account}:rule/{name}"}, note: byHand},
-	"AWS::Scheduler::Schedule":                    {nameProperty: "Name", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:scheduler:{region}:{account}:schedule/default/{name}"}, note: byHand},
+	typeRule:                                      {nameProperty: "Name", ref: ruleKind.ref, attrs: ruleKind.attrs, note: byHand},
+	typeSchedule:                                  {nameProperty: "Name", ref: scheduleKind.ref, attrs: scheduleKind.attrs, note: byHand},
 }
+
+var (
+	ruleKind     = kind{ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:events:{region}:{account}:rule/{name}"}}
+	scheduleKind = kind{ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:scheduler:{region}:{account}:schedule/default/{name}"}}
+)
 
 const byHand = "nothing triggers it locally; its function is invoked by hand only"
 
@@ -152,6 +157,8 @@ var generated = map[string]kind{
 	"AWS::IAM::Role":                 {ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:iam::{account}:role/{name}", "RoleId": "{hash}"}},
 	"AWS::Lambda::Permission":        {ref: "{hash}"},
 	typeMapping:                      {ref: "{hash}", attrs: map[string]string{"Id": "{hash}"}},
+	typeRule:                         ruleKind,
+	typeSchedule:                     scheduleKind,
 }
 
 // mappingProperties are what a stream mapping has in common as an event of a

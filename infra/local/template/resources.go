@@ -253,8 +253,16 @@ func (e *evaluation) generateForFunction(r *resource) {
 		r.needs = append(r.needs, role)
 	}
 	for key, n := range entries(child(r.props, "Events")) {
-		if typ := child(n, "Type"); typ != nil && typ.Value == "DynamoDB" {
-			e.generate(r, r.id+key.Value, typeMapping, []string{r.id}, child(n, "Properties"))
+		typ := child(n, "Type")
+		if typ == nil {
+			continue
+		}
+		generates := scheduleEvents[typ.Value].generates
+		if typ.Value == "DynamoDB" {
+			generates = typeMapping
+		}
+		if generates != "" {
+			e.generate(r, r.id+key.Value, generates, []string{r.id}, child(n, "Properties"))
 		}
 	}
 }

@@ -80,6 +80,7 @@ func (e *evaluation) build(s *Stack) {
 	slices.SortFunc(s.Queues, func(a, b *Queue) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 	for _, f := range s.Functions {
 		slices.SortFunc(f.Streams, func(a, b StreamMapping) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
+		slices.SortFunc(f.Schedules, func(a, b Schedule) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 	}
 }
 
@@ -263,7 +264,7 @@ func (e *evaluation) buildOf(r *resource) Build {
 }
 
 // handEvents are the events of a function that only the cloud can raise.
-var handEvents = set(`CloudWatchEvent EventBridgeRule Schedule ScheduleV2`)
+var handEvents = set(`CloudWatchEvent EventBridgeRule`)
 
 func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
 	o, ok := e.object(n)
@@ -279,6 +280,8 @@ func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
 			props.only(union(mappingProperties, set("Stream")), "a DynamoDB event")
 			e.addMapping(f, f.LogicalID+name, props, props.need("Stream"))
 		}
+	case scheduleEvents[typ].generates != "":
+		e.addSchedule(f, name, typ, o)
 	case handEvents[typ]:
 		e.note(n, "%s", byHand)
 	default:

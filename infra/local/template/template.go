@@ -60,6 +60,7 @@ type Function struct {
 	ReservedConcurrency  int           // 0: none
 	Environment          map[string]string
 	Streams              []StreamMapping
+	Schedules            []Schedule
 	Build                Build
 	Line                 int
 }

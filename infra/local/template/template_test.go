@@ -113,10 +113,16 @@ func TestLoad_Functions(t *testing.T) {
 		Line:                    at(t, "          Type: DynamoDB") + 1,
 	}}, fanout.Streams)
 
-	require.Equal(t, []string{"Resources.SyncFunction.Properties.Events.Nightly: " +
-		"nothing triggers it locally; its function is invoked by hand only",
-		"Resources.Api.Properties.Routes.sync.RouteResponseSelectionExpression: " +
-			"without an AWS::ApiGatewayV2::RouteResponse the client gets no reply, here and in the cloud",
+	require.Equal(t, []template.Schedule{{
+		LogicalID: "SyncFunctionNightly",
+		ARN:       "arn:aws:scheduler:us-east-1:000000000000:schedule/default/inorder-SyncFunctionNightly",
+		Every:     24 * time.Hour,
+		Scheduler: true,
+		Line:      at(t, "            ScheduleExpression: rate(1 day)") - 1,
+	}}, stack.Function("SyncFunction").Schedules)
+
+	require.Equal(t, []string{"Resources.Api.Properties.Routes.sync.RouteResponseSelectionExpression: " +
+		"without an AWS::ApiGatewayV2::RouteResponse the client gets no reply, here and in the cloud",
 	}, stack.Ignored)
 }
 
@@ -261,6 +267,63 @@ Resources:
 	require.Equal(t, 128, stack.Function("F").MemoryMB)
 	require.Equal(t, []string{"x86_64"}, stack.Function("F").Architectures)
 	require.Equal(t, []string{"Resources.Off.Properties: the mapping is not enabled"}, stack.Ignored)
+}
+
+func TestLoad_Schedules(t *testing.T) {
+	t.Parallel()
+	const text = `
+Transform: AWS::Serverless-2016-10-31
+Parameters:
+  How: {Type: String, Default: rate(5 minutes)}
+Conditions:
+  Runs: !Not [!Equals [!Ref How, never]]
+Resources:
+  F:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: code
+      Runtime: provided.al2023
+      Events:
+        Often:
+          Type: Schedule
+          Properties:
+            Schedule: !If [Runs, !Ref How, rate(1 day)]
+            State: !If [Runs, ENABLED, DISABLED]
+        Hourly:
+          Type: Schedule
+          Properties: {Schedule: rate(1 hour), Enabled: true, Input: '{"all": true}', Name: x, RetryPolicy: {MaximumRetryAttempts: 0}}
+        Off:
+          Type: Schedule
+          Properties: {Schedule: "cron(0 3 * * ? *)", Enabled: false}
+        Later:
+          Type: ScheduleV2
+          Properties: {ScheduleExpression: rate(1 days), FlexibleTimeWindow: {Mode: "OFF"}, ScheduleExpressionTimezone: UTC}
+        LaterOff:
+          Type: ScheduleV2
+          Properties: {ScheduleExpression: at(2030-01-01T00:00:00), State: DISABLED}
+Outputs:
+  Rule: {Value: !GetAtt FHourly.Arn}
+`
+	stack, err := template.Load(write(t, text), template.Options{})
+	require.NoError(t, err)
+	hourly := template.Schedule{
+		LogicalID: "FHourly", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FHourly", Every: time.Hour, Input: `{"all": true}`, Line: 21,
+	}
+	later := template.Schedule{
+		LogicalID: "FLater", ARN: "arn:aws:scheduler:us-east-1:000000000000:schedule/default/inorder-FLater", Every: 24 * time.Hour, Scheduler: true, Line: 27,
+	}
+	often := template.Schedule{LogicalID: "FOften", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FOften", Every: 5 * time.Minute, Line: 16}
+	require.Equal(t, []template.Schedule{hourly, later, often}, stack.Function("F").Schedules)
+	require.Equal(t, hourly.ARN, stack.Outputs["Rule"])
+	off := []string{
+		"Resources.F.Properties.Events.Off.Properties: the schedule is switched off",
+		"Resources.F.Properties.Events.LaterOff.Properties: the schedule is switched off",
+	}
+	require.Equal(t, off, stack.Ignored)
+
+	stack, err = template.Load(write(t, text), template.Options{Parameters: map[string]string{"How": "never"}})
+	require.NoError(t, err)
+	require.Equal(t, []template.Schedule{hourly, later}, stack.Function("F").Schedules)
 }
 
 func TestLoad_Conditions(t *testing.T) {

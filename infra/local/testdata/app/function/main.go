@@ -22,6 +22,11 @@ func main() {
 			time.Sleep(time.Hour)
 			return nil
 		})
+	case "tick":
+		lambda.Start(func(event events.EventBridgeEvent) error {
+			fmt.Println("tick of", event.Source, event.Resources)
+			return nil
+		})
 	default:
 		lambda.Start(echo)
 	}

@@ -1,0 +1,152 @@
+// Package schedule invokes functions at regular intervals: it does locally what
+// an EventBridge rule or EventBridge Scheduler does in the cloud, for rates.
+//
+// The event is theirs ("Scheduled Event"). What differs: the first invocation
+// comes one interval after the start of the local cloud, which forgets when the
+// one before was; and one that fails is logged and not repeated.
+package schedule
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Schedule says which function is invoked how often.
+type Schedule struct {
+	Name     string // for the log
+	Function string // given to the [Invoker]
+	ARN      string // of the rule or schedule
+	Every    time.Duration
+	// Input is what the function gets; nil for the event.
+	Input []byte
+	// Scheduler tells the event of EventBridge Scheduler from that of a rule.
+	Scheduler bool
+}
+
+// Invoker runs a function. functionError is "" if the function succeeded, err
+// means that it could not be run.
+type Invoker interface {
+	Invoke(ctx context.Context, function string, payload []byte) (result []byte, functionError string, err error)
+}
+
+// Clock tells the time and waits.
+type Clock interface {
+	Now() time.Time
+	// After gives a channel that gets the time once d has passed.
+	After(d time.Duration) <-chan time.Time
+}
+
+// Config is what schedules run with.
+type Config struct {
+	Invoker           Invoker
+	Region, AccountID string
+	Clock             Clock        // nil: this machine's
+	Log               *slog.Logger // nil: no log
+}
+
+// Run keeps the schedules until ctx is done, and returns when the invocations
+// under way have ended.
+func Run(ctx context.Context, cfg Config, schedules ...Schedule) {
+	if cfg.Clock == nil {
+		cfg.Clock = machine{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	var all sync.WaitGroup
+	for _, s := range schedules {
+		all.Go(func() { cfg.keep(ctx, s) })
+	}
+	all.Wait()
+}
+
+// keep invokes the function by one schedule. An invocation that takes longer than
+// the interval does not hold up the next, as in the cloud.
+func (cfg Config) keep(ctx context.Context, s Schedule) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	next := cfg.Clock.Now().Add(s.Every)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-cfg.Clock.After(next.Sub(cfg.Clock.Now())):
+		}
+		at := next
+		// Counted from the planned time, so that it does not drift; what was missed
+		// while the machine slept is not made up for.
+		for next = next.Add(s.Every); !next.After(cfg.Clock.Now()); next = next.Add(s.Every) {
+			at = next
+		}
+		running.Go(func() { cfg.invoke(ctx, s, at) })
+	}
+}
+
+func (cfg Config) invoke(ctx context.Context, s Schedule, at time.Time) {
+	log := cfg.Log.With("schedule", s.Name, "function", s.Function)
+	payload := s.Input
+	if payload == nil {
+		var err error
+		if payload, err = cfg.event(s, at); err != nil {
+			log.Error("no event", "err", err)
+			return
+		}
+	}
+	result, functionError, err := cfg.Invoker.Invoke(ctx, s.Function, payload)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		log.Error("the scheduled function could not be run", "err", err)
+	case functionError != "":
+		log.Error("the scheduled function failed", "error", functionError, "answer", string(result))
+	}
+}
+
+// event is "Scheduled Event" of the EventBridge user guide. Scheduler sends its
+// detail as a string.
+type event struct {
+	Version    string    `json:"version"`
+	ID         string    `json:"id"`
+	DetailType string    `json:"detail-type"`
+	Source     string    `json:"source"`
+	Account    string    `json:"account"`
+	Time       time.Time `json:"time"`
+	Region     string    `json:"region"`
+	Resources  []string  `json:"resources"`
+	Detail     any       `json:"detail"`
+}
+
+func (cfg Config) event(s Schedule, at time.Time) ([]byte, error) {
+	e := event{
+		Version: "0", ID: newUUID(), DetailType: "Scheduled Event", Source: "aws.events",
+		Account: cfg.AccountID, Time: at.UTC().Truncate(time.Second), Region: cfg.Region,
+		Resources: []string{s.ARN}, Detail: struct{}{},
+	}
+	if s.Scheduler {
+		e.Source, e.Detail = "aws.scheduler", "{}"
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the event: %w", err)
+	}
+	return data, nil
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// machine is the clock of this machine.
+type machine struct{}
+
+func (machine) Now() time.Time                         { return time.Now() }
+func (machine) After(d time.Duration) <-chan time.Time { return time.After(d) }

@@ -1,0 +1,117 @@
+package template
+
+import (
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Schedule invokes a function again and again: a Schedule or ScheduleV2 event of
+// it that is switched on.
+type Schedule struct {
+	LogicalID string // of the rule or schedule that SAM makes of the event
+	ARN       string
+	Every     time.Duration
+	Input     string // JSON that the function gets instead of the event, "" for that
+	Scheduler bool   // of EventBridge Scheduler (ScheduleV2), not of an EventBridge rule
+	Line      int
+}
+
+const (
+	typeRule     = "AWS::Events::Rule"
+	typeSchedule = "AWS::Scheduler::Schedule"
+)
+
+// scheduleEvent is an event type that SAM makes a rule or a schedule of ("Schedule"
+// and "ScheduleV2" in the AWS SAM developer guide).
+type scheduleEvent struct {
+	generates  string
+	expression string // the property that says when
+	properties map[string]bool
+}
+
+var scheduleEvents = map[string]scheduleEvent{
+	"Schedule": {typeRule, "Schedule", set(`Enabled Input Schedule State
+
+		DeadLetterConfig Description Name RetryPolicy`)},
+	"ScheduleV2": {typeSchedule, "ScheduleExpression", set(`Input ScheduleExpression State
+
+		DeadLetterConfig Description FlexibleTimeWindow GroupName KmsKeyArn Name OmitName
+		PermissionsBoundary RetryPolicy RoleArn ScheduleExpressionTimezone`)},
+}
+
+// addSchedule reads a Schedule or ScheduleV2 event.
+func (e *evaluation) addSchedule(f *Function, name, typ string, o object) {
+	kind := scheduleEvents[typ]
+	n := o.need("Properties")
+	props, ok := e.object(n)
+	if !ok {
+		return
+	}
+	props.only(kind.properties, "a "+typ+" event")
+	if !e.enabled(props) {
+		e.note(n, "the schedule is switched off")
+		return
+	}
+	s := Schedule{
+		LogicalID: f.LogicalID + name,
+		Every:     e.rate(props.need(kind.expression), typ),
+		Input:     props.text("Input"),
+		Scheduler: typ == "ScheduleV2",
+		Line:      props.line(),
+	}
+	if s.Input != "" && !json.Valid([]byte(s.Input)) {
+		e.fail(props.get("Input"), "the input of a function is JSON")
+	}
+	if r := e.resources[s.LogicalID]; r != nil {
+		s.ARN = e.value(r, r.kind.attrs["Arn"])
+	}
+	f.Schedules = append(f.Schedules, s)
+}
+
+func (e *evaluation) enabled(o object) bool {
+	enabled, state := o.get("Enabled"), o.get("State")
+	switch {
+	case enabled != nil && state != nil:
+		e.fail(state, "State and Enabled say the same; SAM takes one of them")
+		return true
+	case state == nil:
+		return o.bool("Enabled", true)
+	default:
+		return o.choice("State", "ENABLED", "DISABLED") != "DISABLED"
+	}
+}
+
+var rate = regexp.MustCompile(`^rate\(([1-9][0-9]*) (minute|hour|day)(s?)\)$`)
+
+// rate reads a schedule expression (EventBridge user guide, "Rate expressions"). A
+// rule of EventBridge wants the singular for 1 and else the plural; its Scheduler
+// takes both.
+func (e *evaluation) rate(n *yaml.Node, typ string) time.Duration {
+	s, ok := e.filled(n)
+	if !ok {
+		return 0
+	}
+	m := rate.FindStringSubmatch(s)
+	if m == nil {
+		e.fail(n, "the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not %s", s)
+		return 0
+	}
+	if typ == "Schedule" && (m[1] == "1") != (m[3] == "") {
+		e.fail(n, "EventBridge wants rate(1 %s), and the plural for more than 1, not %s", m[2], s)
+		return 0
+	}
+	count, err := strconv.Atoi(m[1])
+	unit := map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}[m[2]]
+	if err != nil || count > maxScheduleDays*int(24*time.Hour/unit) {
+		e.fail(n, "%s is longer than %d days", s, maxScheduleDays)
+		return 0
+	}
+	return time.Duration(count) * unit
+}
+
+// maxScheduleDays keeps a rate within time.Duration, which is 292 years.
+const maxScheduleDays = 365 * 100
