@@ -64,6 +64,7 @@ func TestConvergence(t *testing.T) {
 			o.suffer()
 			o.calm()
 			o.judge()
+			o.audit(t.Context(), true)
 		})
 		if !ok && *convergenceSeeds > 1 {
 			fmt.Fprintf(os.Stderr, "TestConvergence: seed %d failed\n", seed)
@@ -164,6 +165,7 @@ func (o *ordeal) suffer() {
 		require.NoError(o.t, err)
 		killer.Go(func() { k.Run(killing) })
 	}
+	killer.Go(func() { o.keepAuditing(killing) })
 	everyone, ctx := errgroup.WithContext(o.ctx)
 	for _, a := range o.actors {
 		everyone.Go(func() error { return a.live(ctx) })

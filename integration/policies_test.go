@@ -44,11 +44,12 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	granted := grantedIn(t, "../template.yaml")
 	seen := &watchman{used: map[permission]bool{}}
 	connections, toGateway := seen.watchConnections(t)
-	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections)
+	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-param", "AuditRepair=on")
 	gateway, err := url.Parse(c.page)
 	require.NoError(t, err)
 	toGateway <- gateway
 	everything(t, c.stack, seen.client)
+	everyAudit(t, c.stack, seen.client)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
 		{"FanoutFunction", "GetItem", "Messages"},
@@ -75,22 +76,31 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
+	type policy struct {
+		Statement []struct {
+			Action   yaml.Node `yaml:"Action"`
+			Resource yaml.Node `yaml:"Resource"`
+		} `yaml:"Statement"`
+	}
 	var doc struct {
 		Resources map[string]struct {
 			Properties struct {
-				Policies []struct {
-					Statement []struct {
-						Action   yaml.Node `yaml:"Action"`
-						Resource yaml.Node `yaml:"Resource"`
-					} `yaml:"Statement"`
-				} `yaml:"Policies"`
+				Policies []policy `yaml:"Policies"`
+				// Of an AWS::IAM::Policy, for the role of one function.
+				PolicyDocument policy   `yaml:"PolicyDocument"`
+				Roles          []string `yaml:"Roles"`
 			} `yaml:"Properties"`
 		} `yaml:"Resources"`
 	}
 	require.NoError(t, yaml.Unmarshal(raw, &doc))
 	granted := map[permission]bool{}
 	for function, r := range doc.Resources {
-		for _, policy := range r.Properties.Policies {
+		policies := r.Properties.Policies
+		if len(r.Properties.Roles) == 1 {
+			function = strings.TrimSuffix(r.Properties.Roles[0], "Role")
+			policies = append(policies, r.Properties.PolicyDocument)
+		}
+		for _, policy := range policies {
 			for _, s := range policy.Statement {
 				table, isTable := strings.CutSuffix(s.Resource.Value, ".Arn")
 				for _, action := range append([]*yaml.Node{&s.Action}, s.Action.Content...) {

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+// fakeStore notes what it is asked for, and gives one report.
+type fakeStore struct {
+	calls  []string
+	report store.AuditReport
+	err    error
+}
+
+func (f *fakeStore) AuditSample(_ context.Context, messages int) (store.AuditReport, error) {
+	f.calls = append(f.calls, fmt.Sprintf("sample of %d", messages))
+	return f.report, f.err
+}
+
+func (f *fakeStore) AuditConversation(_ context.Context, id string) (store.AuditReport, error) {
+	f.calls = append(f.calls, "audit of "+id)
+	return f.report, f.err
+}
+
+func (f *fakeStore) AuditAll(_ context.Context, after store.AuditCursor) (store.AuditReport, error) {
+	f.calls = append(f.calls, fmt.Sprintf("all after %q %q", after.ConversationID, after.UserID))
+	return f.report, f.err
+}
+
+func (f *fakeStore) RepairHead(_ context.Context, id string, margin int64) (store.Repair, error) {
+	f.calls = append(f.calls, fmt.Sprintf("repair of %s by %d", id, margin))
+	return store.Repair{ConversationID: id, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, f.err
+}
+
+// invoke gives the answer to an event and the log's lines.
+func invoke(t *testing.T, f *fakeStore, mayRepair bool, event string) (report, []map[string]any, error) {
+	t.Helper()
+	var log bytes.Buffer
+	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "req-1"})
+	h := handler{store: f, messages: 1000, mayRepair: mayRepair, log: slog.New(slog.NewJSONHandler(&log, nil))}
+	r, err := h.handle(ctx, json.RawMessage(event))
+	var lines []map[string]any
+	for line := range strings.Lines(log.String()) {
+		var m map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &m))
+		delete(m, "time")
+		delete(m, "ms")
+		lines = append(lines, m)
+	}
+	return r, lines, err
+}
+
+func TestAuditor_WhatItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	sample, err := os.ReadFile("../../events/auditor.json")
+	require.NoError(t, err)
+	for event, want := range map[string][]string{
+		string(sample): {"sample of 1000"},
+		"":             {"sample of 1000"},
+		"null":         {"sample of 1000"},
+		"{}":           {"sample of 1000"},
+		`{"source": "aws.scheduler", "detail": "{}"}`: {"sample of 1000"},
+		`{"messages": 50}`:                            {"sample of 50"},
+		`{"all": true}`:                               {`all after "" ""`},
+		`{"all": true, "after": {"conversationId": "group:1", "userId": "u"}}`: {`all after "group:1" "u"`},
+		`{"conversationId": "group:1"}`:                                        {"audit of group:1"},
+		`{"conversationId": "group:1", "repair": true, "margin": 5}`:           {"repair of group:1 by 5", "audit of group:1"},
+		`{"conversationId": "group:1", "repair": true, "margin": 0}`:           {"repair of group:1 by 0", "audit of group:1"},
+	} {
+		f := &fakeStore{}
+		r, lines, err := invoke(t, f, true, event)
+		require.NoError(t, err, event)
+		require.Equal(t, want, f.calls, event)
+		require.Equal(t, strings.Contains(event, "repair"), r.Repair != nil)
+		require.Len(t, lines, len(want))
+		last := lines[len(lines)-1]
+		require.Equal(t, map[string]any{
+			"level": "INFO", "msg": "audit", "requestId": "req-1", "conversations": 0.0, "messages": 0.0, "lines": 0.0,
+			"violations": 0.0, "finished": true,
+		}, last)
+	}
+}
+
+func TestAuditor_Refuses(t *testing.T) {
+	t.Parallel()
+	for event, want := range map[string]struct {
+		code  chat.Code
+		field string
+	}{
+		`[]`:                                                         {chat.BadRequest, ""},
+		`{"conversation": "group:1"}`:                                {chat.BadRequest, ""},
+		`{"conversationId": "1"}`:                                    {chat.BadRequest, "conversationId"},
+		`{"messages": -1}`:                                           {chat.BadRequest, "messages"},
+		`{"messages": "1"}`:                                          {chat.BadRequest, ""},
+		`{"messages": 1, "all": true}`:                               {chat.BadRequest, ""},
+		`{"conversationId": "group:1", "all": true}`:                 {chat.BadRequest, ""},
+		`{"conversationId": "group:1", "messages": 5}`:               {chat.BadRequest, ""},
+		`{"after": {}}`:                                              {chat.BadRequest, "after"},
+		`{"repair": true, "margin": 1}`:                              {chat.BadRequest, "conversationId"},
+		`{"all": true, "repair": true, "margin": 1}`:                 {chat.BadRequest, "conversationId"},
+		`{"conversationId": "group:1", "repair": true}`:              {chat.BadRequest, "margin"},
+		`{"conversationId": "group:1", "margin": 1}`:                 {chat.BadRequest, "margin"},
+		`{"conversationId": "group:1", "repair": true, "margin": 1}`: {chat.Forbidden, "repair"},
+	} {
+		f := &fakeStore{}
+		_, lines, err := invoke(t, f, false, event)
+		refused := &chat.Error{}
+		require.ErrorAs(t, err, &refused, event)
+		require.Equal(t, want.code, refused.Code, event)
+		require.Equal(t, want.field, refused.Field, event)
+		require.Empty(t, f.calls, event)
+		require.Equal(t, "WARN", lines[0]["level"])
+	}
+}
+
+func TestAuditor_Reports(t *testing.T) {
+	t.Parallel()
+	violation := store.Violation{
+		ConversationID: "group:1", Kind: store.Hole, Seq: 4, ToSeq: 5, Expected: "2 messages", Found: "nothing", Remedy: "restore them",
+	}
+	f := &fakeStore{report: store.AuditReport{
+		Conversations: 2, Messages: 30, Lines: 4, Violations: []store.Violation{violation},
+		Counts: map[store.ViolationKind]int{store.Hole: 1, store.HeadBehind: 2}, Next: &store.AuditCursor{ConversationID: "group:1"},
+	}}
+	r, lines, err := invoke(t, f, false, `{"all": true}`)
+	require.NoError(t, err, "violations are no failure of the audit: it would be repeated")
+	answer, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"conversations": 2, "messages": 30, "lines": 4, "counts": {"hole": 1, "headBehind": 2},
+		"violations": [{"conversationId": "group:1", "kind": "hole", "seq": 4, "toSeq": 5, "expected": "2 messages", "found": "nothing", "remedy": "restore them"}],
+		"next": {"conversationId": "group:1"}}`, string(answer))
+	require.Equal(t, []map[string]any{
+		{
+			"level": "ERROR", "msg": "violation", "requestId": "req-1", "conversationId": "group:1", "kind": "hole", "seq": 4.0, "toSeq": 5.0,
+			"userId": "", "expected": "2 messages", "found": "nothing", "remedy": "restore them",
+		}, {
+			"level": "ERROR", "msg": "audit", "requestId": "req-1", "conversations": 2.0, "messages": 30.0, "lines": 4.0,
+			"violations": 3.0, "kinds": map[string]any{"hole": 1.0, "headBehind": 2.0}, "finished": false,
+		},
+	}, lines)
+}
+
+func TestAuditor_Fails(t *testing.T) {
+	t.Parallel()
+	f := &fakeStore{err: errors.New("no table")}
+	_, lines, err := invoke(t, f, true, `{"conversationId": "group:1", "repair": true, "margin": 1}`)
+	require.ErrorIs(t, err, f.err)
+	require.Equal(t, []string{"repair of group:1 by 1"}, f.calls)
+	require.Equal(t, "ERROR", lines[0]["level"])
+	require.Equal(t, "no table", lines[0]["err"])
+}

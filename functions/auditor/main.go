@@ -1,0 +1,33 @@
+// Command auditor verifies the invariants of the product against its tables. It
+// is invoked by a schedule, to look at a sample, and by operators.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+
+	"inorder/shared/start"
+	"inorder/shared/store"
+)
+
+func main() {
+	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		h := handler{log: log}
+		var err error
+		if h.messages, err = strconv.Atoi(os.Getenv("AUDIT_MESSAGES")); err != nil || h.messages < 1 {
+			return nil, fmt.Errorf("AUDIT_MESSAGES is %q; it has to be how many messages a sample has, at least 1", os.Getenv("AUDIT_MESSAGES"))
+		}
+		switch repair := os.Getenv("AUDIT_REPAIR"); repair {
+		case "on", "off":
+			h.mayRepair = repair == "on"
+		default:
+			return nil, fmt.Errorf("AUDIT_REPAIR is %q; it has to be on or off", repair)
+		}
+		s, err := store.Open(ctx)
+		h.store = s
+		return h.handle, err
+	})
+}

@@ -1,0 +1,187 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// auditReport is the answer of the auditor.
+type auditReport struct {
+	Conversations int            `json:"conversations"`
+	Messages      int64          `json:"messages"`
+	Counts        map[string]int `json:"counts"`
+	Violations    []struct {
+		ConversationID string `json:"conversationId"`
+		Kind           string `json:"kind"`
+		Seq            int64  `json:"seq"`
+		UserID         string `json:"userId"`
+		Remedy         string `json:"remedy"`
+	} `json:"violations"`
+	Repair *struct {
+		Changed               bool
+		Before, MaxSeq, After int64
+	} `json:"repair"`
+}
+
+// audit invokes the auditor of a local cloud.
+func audit(ctx context.Context, s stack, event string) (r auditReport, err error) {
+	url := strings.TrimSuffix(s.page, "/") + "/2015-03-31/functions/auditor/invocations"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(event))
+	if err != nil {
+		return r, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return r, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return r, fmt.Errorf("invoking the auditor: %s", resp.Status)
+	}
+	if resp.Header.Get("X-Amz-Function-Error") != "" {
+		var failed functionError
+		if err := json.NewDecoder(resp.Body).Decode(&failed); err != nil {
+			return r, err
+		}
+		return r, &failed
+	}
+	return r, json.NewDecoder(resp.Body).Decode(&r)
+}
+
+func mustAudit(t *testing.T, s stack, event string) auditReport {
+	t.Helper()
+	r, err := audit(t.Context(), s, event)
+	require.NoError(t, err)
+	return r
+}
+
+// change writes or, with a nil value, deletes an item past the product.
+func change(t *testing.T, db *dynamodb.Client, table string, key map[string]any, update string, values map[string]any) {
+	t.Helper()
+	k, err := attributevalue.MarshalMap(key)
+	require.NoError(t, err)
+	name := aws.String(tableName(t, db, table))
+	if update == "" {
+		_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: name, Key: k})
+		require.NoError(t, err)
+		return
+	}
+	in, err := attributevalue.MarshalMap(values)
+	require.NoError(t, err)
+	_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+		TableName: name, Key: k, UpdateExpression: &update, ExpressionAttributeValues: in,
+	})
+	require.NoError(t, err)
+}
+
+func setLastSeq(t *testing.T, db *dynamodb.Client, conversationID string, seq int64) {
+	t.Helper()
+	change(t, db, "Conversations", map[string]any{"conversationId": conversationID}, "SET lastSeq = :s", map[string]any{":s": seq})
+}
+
+// everyAudit makes the auditor do all it can.
+func everyAudit(t *testing.T, s stack, db *dynamodb.Client) {
+	t.Helper()
+	ann, bob := mustConnect(t, s, newUser("ann"), "phone"), newUser("bob")
+	var sent wire.Sent
+	for range 4 {
+		var err error
+		sent, err = ann.send(t.Context(), wire.Send{To: bob, MessageType: chat.TypeText, Text: "hi", ClientMsgID: newUser("m")})
+		require.NoError(t, err)
+	}
+	id := sent.ConversationID
+	edit := wire.Edit{ConversationID: id, Seq: 4, MessageID: sent.MessageID, Version: 1, Text: "ho", ClientMsgID: "edit"}
+	require.NoError(t, ann.do(t.Context(), wire.ActionEdit, edit, nil))
+	change(t, db, "Idempotency", map[string]any{"dedupeKey": chat.DedupeKey(ann.user, "edit")}, "", nil)
+	change(t, db, "Inboxes", map[string]any{"userId": bob, "conversationId": id}, "SET readSeq = :s", map[string]any{":s": 99})
+	setLastSeq(t, db, id, 3)
+	mustAudit(t, s, "{}")
+	r := mustAudit(t, s, `{"all": true}`)
+	require.Equal(t, []int{1, 1}, []int{r.Counts["headBehind"], r.Counts["positionAhead"]})
+	r = mustAudit(t, s, `{"conversationId": "`+id+`", "repair": true, "margin": 100}`)
+	require.Equal(t, map[string]int{"recordMissing": 1}, r.Counts)
+}
+
+// The auditor finds nothing wrong with what the product did, names what an
+// operator's accident did, and repairs a head only where the stack lets it.
+func TestAuditor(t *testing.T) {
+	t.Parallel()
+	for _, repair := range []string{"off", "on"} {
+		t.Run("repair "+repair, func(t *testing.T) {
+			t.Parallel()
+			c := startCloud(t, "-param", "AuditRepair="+repair, "-param", "AuditMessages=50", "-param", "AuditSchedule=off")
+			db := dynamotest.Client(t, c.dynamoDB)
+			a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+			id := exchangeMessages(t, a, b, 5)
+
+			sub := exec.Command(localProgram, "invoke", "-addr", strings.TrimSuffix(strings.TrimPrefix(c.page, "http://"), "/"), "auditor", "events/auditor.json")
+			sub.Dir = ".."
+			var stderr bytes.Buffer
+			sub.Stderr = &stderr
+			out, err := sub.Output()
+			require.NoError(t, err, stderr.String())
+			var r auditReport
+			require.NoError(t, json.Unmarshal(out, &r))
+			require.Equal(t, auditReport{Conversations: 1, Messages: 10, Counts: map[string]int{}, Violations: r.Violations}, r)
+			require.Empty(t, r.Violations)
+
+			setLastSeq(t, db, id, 6)
+			r = mustAudit(t, c.stack, `{"all": true}`)
+			require.Len(t, r.Violations, 1)
+			require.Equal(t, [2]string{id, "headBehind"}, [2]string{r.Violations[0].ConversationID, r.Violations[0].Kind})
+			require.NotEmpty(t, r.Violations[0].Remedy)
+
+			r, err = audit(t.Context(), c.stack, `{"conversationId": "`+id+`", "repair": true, "margin": 20}`)
+			if repair == "off" {
+				require.ErrorContains(t, err, "FORBIDDEN: repair: ")
+				return
+			}
+			require.NoError(t, err)
+			require.Empty(t, r.Violations)
+			require.Equal(t, [3]int64{6, 10, 30}, [3]int64{r.Repair.Before, r.Repair.MaxSeq, r.Repair.After})
+			sent, err := a.send(t.Context(), wire.Send{ConversationID: id, MessageType: chat.TypeText, Text: "on we go", ClientMsgID: newID()})
+			require.NoError(t, err)
+			require.Equal(t, int64(31), sent.Seq)
+			require.NoError(t, b.awaitPushed(t.Context(), id, sent.Seq, sent.Seq))
+			d := mustConnect(t, c.stack, b.user, "tablet")
+			require.NoError(t, d.sync(t.Context(), id), "a new device gets past the margin")
+			require.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 31}, seqsOf(d.messages(id)))
+			require.Empty(t, mustAudit(t, c.stack, `{"all": true}`).Violations)
+		})
+	}
+}
+
+// keepAuditing audits while things go wrong. An audit may fail then; what it must
+// not do is to take what is only half visible for a corruption.
+func (o *ordeal) keepAuditing(ctx context.Context) {
+	rng := o.chance(200)
+	for o.audit(ctx, false) && pause(ctx, rng) == nil {
+	}
+}
+
+// audit checks all that was written against the invariants.
+func (o *ordeal) audit(ctx context.Context, must bool) bool {
+	r, err := audit(ctx, o.cloud.stack, `{"all": true}`)
+	if err != nil && must {
+		o.t.Errorf("auditing: %v", err)
+	}
+	if err == nil && len(r.Violations) > 0 {
+		o.t.Errorf("the auditor found %+v", r.Violations)
+	}
+	return ctx.Err() == nil
+}
