@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -138,4 +139,18 @@ func refused(t require.TestingT, code chat.Code, err error, about ...any) *chat.
 // contextOf is for checks that run under rapid, whose T is no testing.TB.
 func contextOf() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 10*time.Second)
+}
+
+// scan gives the items of a table, each as text.
+func (c *cloud) scan(table string) []string {
+	c.t.Helper()
+	out, err := c.db.Scan(context.Background(), &dynamodb.ScanInput{TableName: &table, ConsistentRead: ptr(true)})
+	require.NoError(c.t, err)
+	items := make([]string, len(out.Items))
+	for i, in := range out.Items {
+		var v map[string]any
+		require.NoError(c.t, attributevalue.UnmarshalMap(in, &v))
+		items[i] = fmt.Sprint(v)
+	}
+	return items
 }

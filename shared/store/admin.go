@@ -1,0 +1,193 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"inorder/shared/chat"
+)
+
+// This file is what an operator looks at: it asks for no one's right, and shows
+// what no user sees.
+
+// Head reads the head of a conversation. NotFound (*chat.Error) if there is none.
+func (s *Store) Head(ctx context.Context, conversationID string) (chat.Conversation, error) {
+	head, found, err := s.head(ctx, conversationID)
+	if err == nil && !found {
+		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %q", conversationID)
+	}
+	return head, err
+}
+
+// Heads gives the heads of all conversations, in no order, from the cursor on: a
+// page of at most limit, and the next cursor, "" after the last.
+func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
+	in := &dynamodb.ScanInput{TableName: &s.tables.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
+	if cursor != "" {
+		in.ExclusiveStartKey = headKey(cursor)
+	}
+	out, err := s.db.Scan(ctx, in)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing conversations: %w", err)
+	}
+	heads = make([]chat.Conversation, len(out.Items))
+	for i, in := range out.Items {
+		if err := unmarshal(in, &heads[i]); err != nil {
+			return nil, "", err
+		}
+	}
+	var last chat.Conversation
+	err = unmarshal(out.LastEvaluatedKey, &last)
+	return heads, last.ConversationID, err
+}
+
+// LedgerPage reads at most limit messages of a range as they are, ascending, and
+// gives the range that is left, which is empty at the end. Expired messages are
+// left out. Unlike Entries it takes what is being written at this moment for
+// missing.
+func (s *Store) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
+	items, err := s.entryItems(ctx, conversationID, r, ascending, int32(limit)) //nolint:gosec // bounded by the caller
+	if err != nil {
+		return nil, chat.Range{}, err
+	}
+	var messages []chat.Message
+	left := chat.Range{From: r.To + 1, To: r.To}
+	for _, in := range items {
+		m, err := unmarshalMessage(in)
+		if err != nil {
+			return nil, chat.Range{}, err
+		}
+		left.From = m.Seq + 1
+		if !s.expired(m) {
+			messages = append(messages, m.Message)
+		}
+	}
+	return messages, left, nil
+}
+
+// Position is how far a user has come in a conversation, as the inbox line says.
+type Position struct {
+	UserID         string       `json:"userId"`
+	ConversationID string       `json:"conversationId"`
+	ReadSeq        int64        `json:"readSeq"`
+	DeliveredSeq   int64        `json:"deliveredSeq"`
+	ClearedSeq     int64        `json:"clearedSeq"`
+	JoinSeq        int64        `json:"joinSeq"`
+	LeftSeq        int64        `json:"leftSeq,omitempty"`
+	Past           []chat.Range `json:"past,omitempty"`
+}
+
+// Positions gives the positions of users in a conversation. Users without a line
+// are absent from the map.
+func (s *Store) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
+	lines, err := s.inboxesOf(ctx, conversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	positions := make(map[string]Position, len(lines))
+	for userID, line := range lines {
+		positions[userID] = line.position()
+	}
+	return positions, nil
+}
+
+func (in inboxItem) position() Position {
+	return Position{
+		UserID: in.UserID, ConversationID: in.ConversationID, ReadSeq: in.ReadSeq, DeliveredSeq: in.DeliveredSeq,
+		ClearedSeq: in.ClearedSeq, JoinSeq: in.JoinSeq, LeftSeq: in.LeftSeq, Past: in.Past,
+	}
+}
+
+// PositionsOf gives a user's positions in all conversations, by conversation id: at
+// most limit after the cursor, and the next cursor, "" after the last.
+func (s *Store) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
+	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
+		TableName:                 &s.tables.Inboxes,
+		KeyConditionExpression:    aws.String("userId = :u AND conversationId > :c"),
+		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, syncHeadKey))},
+		ConsistentRead:            aws.Bool(true),
+		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the caller
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the inbox of %s: %w", userID, err)
+	}
+	for _, in := range out.Items {
+		var line inboxItem
+		if err := unmarshal(in, &line); err != nil {
+			return nil, "", err
+		}
+		positions = append(positions, line.position())
+	}
+	var last inboxItem
+	err = unmarshal(out.LastEvaluatedKey, &last)
+	return positions, last.ConversationID, err
+}
+
+// byMessageID is the index of the Messages table.
+const byMessageID = "byMessageId"
+
+// FindMessage gives the messages with this id: one, unless something is wrong. The
+// index it asks is eventually consistent, so a message that was sent this second
+// may not be found. NotFound (*chat.Error) if there is none.
+func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
+		TableName:                 &s.tables.Messages,
+		IndexName:                 aws.String(byMessageID),
+		KeyConditionExpression:    aws.String("messageId = :id"),
+		ExpressionAttributeValues: item{":id": str(messageID)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
+	}
+	var messages []chat.Message
+	for _, in := range out.Items {
+		var key messageItem
+		if err := unmarshal(in, &key); err != nil {
+			return nil, err
+		}
+		var m messageItem
+		found, err := s.get(ctx, s.tables.Messages, messageKey(key.ConversationID, key.Seq), &m)
+		if err != nil {
+			return nil, err
+		}
+		if found && !s.expired(m) {
+			m.Message.Data = []byte(m.Data)
+			messages = append(messages, m.Message)
+		}
+	}
+	if len(messages) == 0 {
+		return nil, chat.FieldErrorf(chat.NotFound, "messageId", "there is no message %q", messageID)
+	}
+	return messages, nil
+}
+
+// ChangedBetween calls f for each conversation whose last change is in a stretch of
+// time, both ends in ms. It reads all heads.
+func (s *Store) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
+	in := &dynamodb.ScanInput{
+		TableName:                 &s.tables.Conversations,
+		FilterExpression:          aws.String("updatedAt BETWEEN :from AND :to"),
+		ExpressionAttributeValues: item{":from": num(from), ":to": num(to)},
+	}
+	for {
+		out, err := s.db.Scan(ctx, in)
+		if err != nil {
+			return fmt.Errorf("looking for conversations that changed: %w", err)
+		}
+		for _, in := range out.Items {
+			var head chat.Conversation
+			if err := unmarshal(in, &head); err != nil {
+				return err
+			}
+			if err := f(head); err != nil {
+				return err
+			}
+		}
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return nil
+		}
+	}
+}

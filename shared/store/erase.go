@@ -1,0 +1,201 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/chat"
+)
+
+// Erasure counts what EraseUser has blanked, or in a dry run would blank.
+type Erasure struct {
+	Conversations int   `json:"conversations"` // of the user, looked through
+	Scanned       int64 `json:"scanned"`       // messages looked at, of everyone
+	Messages      int64 `json:"messages"`      // messages of the user that had content
+	Edits         int64 `json:"edits"`         // events of edits that had content
+	Devices       int64 `json:"devices"`       // messages and events that named a device
+	Connections   bool  `json:"connections"`   // whether there were any
+
+	// After is the last conversation that was looked through. An erasure that broke
+	// off goes on after it.
+	After string `json:"after,omitempty"`
+}
+
+// erased stands where the fingerprint of a message stood: from the fingerprint, a
+// short text could be guessed.
+const erased = "erased"
+
+// EraseUser takes the content out of everything that a user has sent, in all
+// conversations that are or were the user's, after one of them ("" for all).
+// Unless act is true it only counts.
+//
+// A message stays where it is, under its seq and messageId, with status recalled
+// and the next version: ledgers stay dense, every device passes it, and a retry of
+// the user's does not send it again. Events of edits lose the text they carry, and
+// everything the user sent the device it came from. The lines in rosters and
+// inboxes stay, for without them the conversations of others would not be whole.
+//
+// Each write is conditional on the version that was read, so it never undoes an
+// edit: it reads again and takes the edit's content too. What is blank already is
+// passed over, so it may be repeated at will, and has to be if the user goes on
+// writing meanwhile. progress is called after each page.
+func (s *Store) EraseUser(ctx context.Context, userID, after string, act bool, progress func(Erasure)) (Erasure, error) {
+	e := eraser{s: s, userID: userID, act: act, progress: progress}
+	e.done.After = after
+	for {
+		positions, next, err := s.PositionsOf(ctx, userID, after, auditPage)
+		if err != nil {
+			return e.done, err
+		}
+		for _, p := range positions {
+			if err := e.conversation(ctx, p.ConversationID); err != nil {
+				return e.done, err
+			}
+			e.done.Conversations++
+			e.done.After = p.ConversationID
+			progress(e.done)
+		}
+		if after = next; next == "" {
+			break
+		}
+	}
+	return e.done, e.connections(ctx)
+}
+
+type eraser struct {
+	s        *Store
+	userID   string
+	act      bool
+	done     Erasure
+	progress func(Erasure)
+}
+
+// conversation goes through a ledger from its end: the event of an edit is blanked
+// before the message it is about, as a recall leaves no content in an event.
+func (e *eraser) conversation(ctx context.Context, id string) error {
+	in := &dynamodb.QueryInput{
+		TableName:              &e.s.tables.Messages,
+		KeyConditionExpression: aws.String("conversationId = :c"),
+		FilterExpression:       aws.String("senderId = :u AND (attribute_exists(#text) OR attribute_exists(#data) OR attribute_exists(senderDeviceId))"),
+		ExpressionAttributeNames: map[string]string{
+			"#text": "text", "#data": "data",
+		},
+		ExpressionAttributeValues: item{":c": str(id), ":u": str(e.userID)},
+		ConsistentRead:            aws.Bool(true),
+		ScanIndexForward:          aws.Bool(false),
+	}
+	for {
+		out, err := e.s.db.Query(ctx, in)
+		if err != nil {
+			return fmt.Errorf("reading the ledger of %s: %w", id, err)
+		}
+		e.done.Scanned += int64(out.ScannedCount)
+		for _, in := range out.Items {
+			m, err := unmarshalMessage(in)
+			if err != nil {
+				return err
+			}
+			if err := e.message(ctx, m); err != nil {
+				return err
+			}
+		}
+		e.progress(e.done)
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return nil
+		}
+	}
+}
+
+// message blanks one, and again if it was changed between the reading and the
+// writing.
+func (e *eraser) message(ctx context.Context, m messageItem) error {
+	e.count(m)
+	if !e.act {
+		return nil
+	}
+	for attempt := 1; ; attempt++ {
+		err := e.blank(ctx, m)
+		if err == nil || !conditionFailed(err) && !isConflict(err) {
+			return err
+		}
+		if err := e.s.pace.wait(ctx, attempt, false); err != nil {
+			return fmt.Errorf("waiting for message %s: %w", m.MessageID, err)
+		}
+		in, err := e.s.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, ascending)
+		if err != nil || in == nil || in.MessageID != m.MessageID {
+			return err // expired, or removed
+		}
+		m = *in
+	}
+}
+
+func (e *eraser) count(m messageItem) {
+	switch {
+	case m.blank():
+	case m.Event == nil:
+		e.done.Messages++
+	default:
+		e.done.Edits++
+	}
+	if m.SenderDeviceID != "" {
+		e.done.Devices++
+	}
+}
+
+// blank writes the idempotency record without the fingerprint, then the message
+// without its content: what broke off in between is found again by the message.
+func (e *eraser) blank(ctx context.Context, m messageItem) error {
+	_, err := e.s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &e.s.tables.Idempotency,
+		Key:                       item{"dedupeKey": str(chat.DedupeKey(m.SenderID, m.ClientMsgID))},
+		UpdateExpression:          aws.String("SET fingerprint = :erased"),
+		ConditionExpression:       aws.String("messageId = :id"),
+		ExpressionAttributeValues: item{":id": str(m.MessageID), ":erased": str(erased)},
+	})
+	if err != nil && !conditionFailed(err) { // else there is no such record
+		return fmt.Errorf("blanking the idempotency record of message %s: %w", m.MessageID, err)
+	}
+	update := "REMOVE #text, #data, senderDeviceId, clientTime"
+	names := map[string]string{"#text": "text", "#data": "data", "#version": "version"}
+	values := item{":id": str(m.MessageID), ":version": num(m.Version)}
+	if m.Event == nil || m.Event.Kind == chat.EventEdit {
+		update = "SET #status = :recalled, #version = :next " + update
+		names["#status"] = "status"
+		values[":recalled"], values[":next"] = str(string(chat.Recalled)), num(m.Version+1)
+	}
+	_, err = e.s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &e.s.tables.Messages,
+		Key:                       messageKey(m.ConversationID, m.Seq),
+		UpdateExpression:          &update,
+		ConditionExpression:       aws.String("messageId = :id AND #version = :version"),
+		ExpressionAttributeNames:  names,
+		ExpressionAttributeValues: values,
+	})
+	if err != nil {
+		return fmt.Errorf("blanking message %s: %w", m.MessageID, err)
+	}
+	return nil
+}
+
+// connections forgets the user's sockets.
+func (e *eraser) connections(ctx context.Context) error {
+	key := item{"userId": str(e.userID)}
+	if !e.act {
+		var found connectionsItem
+		exists, err := e.s.get(ctx, e.s.tables.Connections, key, &found)
+		e.done.Connections = exists
+		return err
+	}
+	out, err := e.s.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName: &e.s.tables.Connections, Key: key, ReturnValues: types.ReturnValueAllOld,
+	})
+	if err != nil {
+		return fmt.Errorf("forgetting the connections of %s: %w", e.userID, err)
+	}
+	e.done.Connections = out.Attributes != nil
+	return nil
+}
