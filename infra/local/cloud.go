@@ -32,6 +32,8 @@ import (
 	"inorder/infra/local/gateway"
 	"inorder/infra/local/issuer"
 	"inorder/infra/local/lambda"
+	"inorder/infra/local/loopback"
+	"inorder/infra/local/queue"
 	"inorder/infra/local/schedule"
 	"inorder/infra/local/stream"
 	"inorder/infra/local/template"
@@ -44,8 +46,9 @@ type cloud struct {
 	base      string // http://host:port
 	socket    string // ws://host:port/stage
 	dynamoDB  string
-	elsewhere bool       // dynamoDB is not an engine of ours
-	failed    chan error // gets one error if a part ends by itself
+	elsewhere bool                    // dynamoDB is not an engine of ours
+	queues    map[string]*queue.Queue // by URL
+	failed    chan error              // gets one error if a part ends by itself
 	closers   []func(context.Context)
 }
 
@@ -376,6 +379,7 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 		BaseEndpoint: &c.dynamoDB,
 		Credentials:  c.credentials(),
 	})
+	c.openQueues(dir)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
 	var pollers sync.WaitGroup
 	c.onClose(func(context.Context) {
@@ -387,7 +391,7 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 			poller, err := stream.Open(ctx, stream.Config{
 				Streams:       streams,
 				Invoker:       functions,
-				DeadLetter:    c.deadLetters(m, dir, out),
+				DeadLetter:    c.deadLetters(m, out),
 				CheckpointDir: filepath.Join(dir, "stream-positions"),
 				Log:           out.logger("stream"),
 			}, mapping(c.stack, f, m))
@@ -446,16 +450,24 @@ func mapping(stack *template.Stack, f *template.Function, m template.StreamMappi
 	}
 }
 
-// deadLetters appends to a file what the cloud would send to the queue.
-func (c *cloud) deadLetters(m template.StreamMapping, dir string, out *console) func(context.Context, []byte) error {
+// openQueues makes the template's queues. All that comes into them is dead letters.
+func (c *cloud) openQueues(dir string) {
+	c.queues = map[string]*queue.Queue{}
+	for _, q := range c.stack.Queues {
+		path := filepath.Join(dir, "dead-letters", q.Name+".jsonl")
+		c.queues[q.URL] = queue.Open(path, stream.FileDeadLetter(path))
+	}
+}
+
+// deadLetters sends to the queue what the cloud would send to it.
+func (c *cloud) deadLetters(m template.StreamMapping, out *console) func(context.Context, []byte) error {
 	if m.OnFailureQueue == "" {
 		return nil
 	}
-	path := filepath.Join(dir, "dead-letters", c.stack.Queue(m.OnFailureQueue).Name+".jsonl")
-	write := stream.FileDeadLetter(path)
+	q := c.queues[c.stack.Queue(m.OnFailureQueue).URL]
 	return func(ctx context.Context, record []byte) error {
-		out.step("a dead letter goes to %s", path)
-		return write(ctx, record)
+		out.step("a dead letter goes to %s", q.Path())
+		return q.Send(ctx, record)
 	}
 }
 
@@ -496,6 +508,8 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 	mux.Handle(issuer.TokenPath, tokens.Handler())
 	mux.Handle(issuer.KeysPath, tokens.Handler())
 	mux.Handle("POST "+invokePath, invokeHandler(c.stack, functions))
+	mux.Handle("GET "+stackPath, c.describeHandler())
+	mux.Handle("POST /{$}", loopback.Only(queue.Handler(c.queues)))
 	mux.Handle("/", web.Handler(web.Config{WebSocketURL: c.socket}))
 	server := &http.Server{
 		Handler:           mux,

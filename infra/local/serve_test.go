@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -199,4 +200,44 @@ func TestASchedule(t *testing.T) {
 	t.Parallel()
 	c := startApp(t)
 	c.awaitLog(`^tick       \| tick of aws\.events \[arn:aws:events:us-east-1:000000000000:rule/inorder-TickFunctionEveryMinute\]$`)
+}
+
+// Tools on this machine learn what runs, and reach its dead letters; nobody else.
+func TestWhatRuns(t *testing.T) {
+	t.Parallel()
+	c := startApp(t)
+	ask := func(method, path, host string, header ...string) (int, string) {
+		request, err := http.NewRequestWithContext(t.Context(), method, c.page+path, strings.NewReader(`{"QueueUrl":"none"}`))
+		require.NoError(t, err)
+		if host != "" {
+			request.Host = host
+		}
+		if len(header) == 2 {
+			request.Header.Set(header[0], header[1])
+		}
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(body)
+	}
+	status, body := ask(http.MethodGet, "dev/stack", "")
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
+		"CrashFunction": "inorder-CrashFunction", "EchoFunction": "inorder-EchoFunction", "LateFunction": "inorder-LateFunction",
+		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things"}}`, body)
+	status, body = ask(http.MethodPost, "", "", "X-Amz-Target", "AmazonSQS.ReceiveMessage")
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Contains(t, body, "QueueDoesNotExist")
+
+	for _, foreign := range []struct{ host, name, value string }{
+		{"evil.example", "X-Amz-Target", "AmazonSQS.ReceiveMessage"},
+		{"", "Origin", "https://evil.example"},
+	} {
+		for method, path := range map[string]string{http.MethodGet: "dev/stack", http.MethodPost: ""} {
+			status, _ = ask(method, path, foreign.host, foreign.name, foreign.value)
+			require.Equal(t, http.StatusForbidden, status, "%s %s of %+v", method, path, foreign)
+		}
+	}
 }

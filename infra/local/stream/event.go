@@ -49,6 +49,23 @@ func payloadSize(batch []*record) int {
 	return size
 }
 
+// Event is the event that Lambda gives a function for these records of a stream.
+func Event(streamARN string, records []types.Record) ([]byte, error) {
+	batch := make([]*record, len(records))
+	for i, r := range records {
+		doc, err := document(r, streamARN)
+		if err != nil {
+			return nil, err
+		}
+		body, err := json.Marshal(doc)
+		if err != nil {
+			return nil, fmt.Errorf("encoding stream record %s: %w", aws.ToString(r.EventID), err)
+		}
+		batch[i] = &record{body: body}
+	}
+	return event(batch), nil
+}
+
 // document makes the JSON document of a record, as Lambda delivers it, from the
 // SDK's types: for the filters and for encoding.
 func document(r types.Record, streamARN string) (map[string]any, error) {

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"inorder/infra/local/loopback"
+)
+
+// stackPath is where the local cloud says what runs, for tools on this machine.
+const stackPath = "/dev/stack"
+
+// description is what a tool needs to reach the parts of the stack: the endpoints
+// of the APIs, and what CloudFormation's ListStackResources says of a deployed one.
+type description struct {
+	Name      string            `json:"name"`
+	Region    string            `json:"region"`
+	DynamoDB  string            `json:"dynamodb"`  // the endpoint of DynamoDB and its streams
+	Endpoint  string            `json:"endpoint"`  // that of Lambda and SQS
+	Resources map[string]string `json:"resources"` // tables, functions and queues: physical ids by logical ids
+}
+
+func (c *cloud) describe() description {
+	d := description{
+		Name: c.stack.Name, Region: c.stack.Region, DynamoDB: c.dynamoDB, Endpoint: c.base, Resources: map[string]string{},
+	}
+	for _, t := range c.stack.Tables {
+		d.Resources[t.LogicalID] = t.Name
+	}
+	for _, f := range c.stack.Functions {
+		d.Resources[f.LogicalID] = f.Name
+	}
+	for _, q := range c.stack.Queues {
+		d.Resources[q.LogicalID] = q.URL
+	}
+	return d
+}
+
+func (c *cloud) describeHandler() http.Handler {
+	return loopback.Only(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(c.describe()) // the caller went away
+	}))
+}
