@@ -505,14 +505,19 @@ func (d *device) await(ctx context.Context, what string, hold func() bool) error
 // awaitPushed waits until the device was pushed each of these seqs.
 func (d *device) awaitPushed(ctx context.Context, conversationID string, seqs ...int64) error {
 	return d.await(ctx, fmt.Sprintf("the push of seqs %v of %s", seqs, conversationID), func() bool {
-		pushed := d.ledger(conversationID).pushed
-		for _, seq := range seqs {
-			if !slices.Contains(pushed, seq) {
-				return false
-			}
-		}
-		return true
+		return d.pushed(conversationID, seqs...)
 	})
+}
+
+// pushed reports whether all of these have been pushed. d.mu is held.
+func (d *device) pushed(conversationID string, seqs ...int64) bool {
+	pushed := d.ledger(conversationID).pushed
+	for _, seq := range seqs {
+		if !slices.Contains(pushed, seq) {
+			return false
+		}
+	}
+	return true
 }
 
 // awaitNews waits until the device has this message, by whatever way.

@@ -346,6 +346,13 @@ func TestG10_APoisonRecordBecomesADeadLetter(t *testing.T) {
 	require.Equal(t, "RetryAttemptsExhausted", letter.RequestContext.Condition)
 	require.NotEmpty(t, letter.Batch.Start)
 	require.Contains(t, letter.Batch.ARN, table)
+
+	again := operate(t, c.stack, "replay", "-yes", "-json")
+	require.Equal(t, 1, again.code, "what makes no sense makes none later")
+	require.Contains(t, again.stdout, `"outcome":"failed","condition":"RetryAttemptsExhausted"`)
+	kept, err := os.ReadFile(letters[0])
+	require.NoError(t, err)
+	require.Equal(t, content, kept)
 }
 
 // An uncontended send is one transaction and, once its process knows the

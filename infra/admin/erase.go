@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+func eraseCommand() command {
+	return command{
+		name: "erase-user", args: []string{"userId"}, about: "takes the content out of all that a user has sent",
+		help: `Messages, and the texts in events of edits, lose text, data and the device they came
+from, and are shown as recalled. They keep seq, messageId and sender, and the user
+stays in rosters and inboxes: other people's conversations would not be whole without.
+The user's idempotency records lose the fingerprint of the content, and the user's
+connections are forgotten.
+
+What remains: the userId, as the sender of what is blank, in rosters, inboxes and
+events; titles that the user gave to groups; files that messages pointed to; what
+other devices hold, until they read the ledger again; backups, for as long as they
+are kept (35 days of point-in-time recovery); and logs, which have ids but no content.
+
+It may be repeated at will. Block the user first: what is sent meanwhile may be missed.
+Without -yes it only counts.`,
+		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
+			yes := flags.Bool("yes", false, "do it")
+			after := flags.String("after", "", "`conversationId` after which to go on, as a run that broke off said")
+			return func(ctx context.Context, s *session, args []string) error {
+				return s.erase(ctx, args[0], *after, *yes)
+			}
+		},
+	}
+}
+
+func (s *session) erase(ctx context.Context, userID, after string, yes bool) error {
+	if err := chat.ValidateUserID("userId", userID); err != nil {
+		return err
+	}
+	progress := s.progress()
+	done, err := s.store.EraseUser(ctx, userID, after, yes, func(e store.Erasure) {
+		progress("%d conversations, %d messages looked at, %d with content of %s", e.Conversations, e.Scanned, e.Messages+e.Edits, quote(userID))
+	})
+	if err != nil {
+		if done.After != "" {
+			return fmt.Errorf("%w\ngo on with: erase-user -yes -after %s %s", err, done.After, userID)
+		}
+		return err
+	}
+	if s.asJSON {
+		return s.emit(struct {
+			UserID string `json:"userId"`
+			DryRun bool   `json:"dryRun"`
+			store.Erasure
+		}{userID, !yes, done})
+	}
+	verb := "blanked"
+	if !yes {
+		verb = "would blank"
+	}
+	say(s.out, "%s %d messages and %d edits of %s in %d conversations (%d messages looked at), and the device in %d\n",
+		verb, done.Messages, done.Edits, quote(userID), done.Conversations, done.Scanned, done.Devices)
+	if !yes {
+		s.note("nothing was changed; do it with -yes")
+	}
+	return nil
+}

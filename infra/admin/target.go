@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
+	"inorder/shared/store"
+)
+
+// defaultLocal is where a local cloud is, unless it was told otherwise.
+const defaultLocal = "http://127.0.0.1:3000"
+
+// localTimeout is how long a local cloud may take to say what it runs.
+const localTimeout = 5 * time.Second
+
+// location says which stack is meant.
+type location struct{ stack, local string }
+
+func (l *location) declare(flags *flag.FlagSet) {
+	flags.StringVar(&l.stack, "stack", "", "`name` of a deployed stack; region and credentials are found as by the AWS CLI")
+	flags.StringVar(&l.local, "local", "", "`URL` of a local cloud (default "+defaultLocal+")")
+}
+
+// target is a stack that was found.
+type target struct {
+	name      string
+	resources map[string]string // physical ids by logical ids
+	store     *store.Store
+	streams   *dynamodbstreams.Client
+	functions *lambda.Client
+	queues    *sqs.Client
+}
+
+func (l location) find(ctx context.Context) (*target, error) {
+	switch {
+	case l.stack != "" && l.local != "":
+		return nil, errors.New("-stack and -local are two stacks; name one")
+	case l.stack != "":
+		return deployed(ctx, l.stack)
+	case l.local != "":
+		return local(ctx, strings.TrimSuffix(l.local, "/"))
+	}
+	t, err := local(ctx, defaultLocal)
+	if err != nil {
+		err = fmt.Errorf("%w; name a deployed stack with -stack, or say where the local cloud is with -local", err)
+	}
+	return t, err
+}
+
+// deployed asks CloudFormation what the stack is made of. It is more than the 100
+// resources that DescribeStackResources gives.
+func deployed(ctx context.Context, name string) (*target, error) {
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("loading the AWS configuration: %w", err)
+	}
+	resources := map[string]string{}
+	pages := cloudformation.NewListStackResourcesPaginator(cloudformation.NewFromConfig(cfg), &cloudformation.ListStackResourcesInput{StackName: &name})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("-stack %s: asking CloudFormation for its resources: %w", name, err)
+		}
+		for _, r := range page.StackResourceSummaries {
+			resources[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
+		}
+	}
+	return newTarget(name, resources, cfg, cfg)
+}
+
+// local asks a local cloud. It is reached by the same APIs.
+func local(ctx context.Context, base string) (*target, error) {
+	ctx, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/dev/stack", nil)
+	if err != nil {
+		return nil, fmt.Errorf("-local %s: want a URL such as %s", base, defaultLocal)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("no local cloud answers at %s: %w", base, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the local cloud at %s runs: %w", base, err)
+	}
+	var d struct {
+		Name, Region, DynamoDB, Endpoint string
+		Resources                        map[string]string
+	}
+	if response.StatusCode != http.StatusOK || json.Unmarshal(body, &d) != nil {
+		return nil, fmt.Errorf("what answers at %s is no local cloud: %s", base, response.Status)
+	}
+	data := aws.Config{Region: d.Region, BaseEndpoint: &d.DynamoDB, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")}
+	rest := data
+	rest.BaseEndpoint = &d.Endpoint
+	return newTarget(d.Name, d.Resources, data, rest)
+}
+
+// newTarget makes the clients: data for DynamoDB and its streams, rest for Lambda
+// and SQS.
+func newTarget(name string, resources map[string]string, data, rest aws.Config) (*target, error) {
+	t := &target{name: name, resources: resources}
+	var tables store.Tables
+	for id, field := range map[string]*string{
+		"Conversations": &tables.Conversations, "Messages": &tables.Messages, "Idempotency": &tables.Idempotency,
+		"Members": &tables.Members, "Inboxes": &tables.Inboxes, "Connections": &tables.Connections,
+	} {
+		var err error
+		if *field, err = t.resource(id); err != nil {
+			return nil, err
+		}
+	}
+	t.store = store.New(dynamodb.NewFromConfig(data), tables)
+	t.streams = dynamodbstreams.NewFromConfig(data)
+	t.functions = lambda.NewFromConfig(rest)
+	t.queues = sqs.NewFromConfig(rest)
+	return t, nil
+}
+
+// resource gives the physical id of a resource of the template.
+func (t *target) resource(logicalID string) (string, error) {
+	id := t.resources[logicalID]
+	if id == "" {
+		return "", fmt.Errorf("the stack %s has no resource %s; is it one of this product?", t.name, logicalID)
+	}
+	return id, nil
+}
+
+// invoke runs a function and gives its answer.
+func (t *target) invoke(ctx context.Context, logicalID string, payload []byte) ([]byte, error) {
+	name, err := t.resource(logicalID)
+	if err != nil {
+		return nil, err
+	}
+	out, err := t.functions.Invoke(ctx, &lambda.InvokeInput{FunctionName: &name, Payload: payload})
+	if err != nil {
+		return nil, fmt.Errorf("invoking %s: %w", logicalID, err)
+	}
+	if out.FunctionError != nil {
+		var failed struct {
+			Message string `json:"errorMessage"`
+		}
+		if json.Unmarshal(out.Payload, &failed) != nil || failed.Message == "" {
+			failed.Message = string(out.Payload)
+		}
+		return nil, fmt.Errorf("%s: %s", logicalID, failed.Message)
+	}
+	return out.Payload, nil
+}

@@ -1,0 +1,261 @@
+package integration_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// adminProgram is the operator's tool, built beside the local cloud.
+var adminProgram = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(filepath.Dir(localProgram), "admin")
+	cmd := exec.Command("go", "build", "-o", program, "./infra/admin")
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the operator's tool: %w\n%s", err, out)
+	}
+	return program, nil
+})
+
+// operated is what the operator's tool did.
+type operated struct {
+	code           int
+	stdout, stderr string
+}
+
+// operate runs the operator's tool on a local cloud.
+func operate(t *testing.T, s stack, args ...string) operated {
+	t.Helper()
+	return runAdmin(t, append(args, "-local", s.page)...)
+}
+
+func runAdmin(t *testing.T, args ...string) operated {
+	t.Helper()
+	needLocal(t)
+	program, err := adminProgram()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return operated{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// must is what the tool answered, if it did what it was asked to.
+func (o operated) must(t *testing.T) string {
+	t.Helper()
+	require.Zero(t, o.code, o.stderr)
+	return o.stdout
+}
+
+// decoded reads an answer of JSON lines.
+func decoded[T any](t *testing.T, answer string) []T {
+	t.Helper()
+	var all []T
+	for line := range strings.Lines(answer) {
+		var v T
+		require.NoError(t, json.Unmarshal([]byte(line), &v), line)
+		all = append(all, v)
+	}
+	return all
+}
+
+func TestAdmin_LooksAtAConversation(t *testing.T) {
+	t.Parallel()
+	needLocal(t)
+	a, b := mustConnect(t, shared, newUser("alice"), "phone"), mustConnect(t, shared, newUser("bob"), "phone")
+	id := exchangeMessages(t, a, b, 60) // more than a page
+	require.Equal(t, int64(7), ackRead(t, b, id, 7).ReadSeq)
+	require.NoError(t, b.sync(t.Context(), id))
+	entries := b.messages(id)
+
+	require.Contains(t, operate(t, shared, "list", "-limit", "0").must(t), id)
+	require.Contains(t, operate(t, shared, "list", "-user", a.user).must(t), id)
+	heads := decoded[chat.Conversation](t, operate(t, shared, "show", id, "-json").must(t))
+	require.Equal(t, [2]any{id, int64(120)}, [2]any{heads[0].ConversationID, heads[0].LastSeq})
+	require.Regexp(t, `(?m)^lastSeq +120$`, operate(t, shared, "show", id).must(t))
+
+	ledger := operate(t, shared, "ledger", id, "-from", "5", "-limit", "3").must(t)
+	require.Equal(t, 4, strings.Count(ledger, "\n"), ledger)
+	require.Contains(t, ledger, entries[4].MessageID)
+	require.NotContains(t, ledger, entries[4].Text, "what people say is not for the operator's eyes")
+	require.Contains(t, operate(t, shared, "ledger", "-content", id, "-from", "5").must(t), entries[4].Text)
+	end := decoded[chat.Message](t, operate(t, shared, "ledger", id, "-json", "-limit", "2").must(t))
+	require.Equal(t, []int64{119, 120}, seqsOf(end))
+
+	roster := decoded[struct {
+		UserID   string
+		Position struct{ ReadSeq, DeliveredSeq int64 }
+	}](t, operate(t, shared, "roster", id, "-json").must(t))
+	require.Len(t, roster, 2)
+	for _, member := range roster {
+		if member.UserID == b.user {
+			require.Equal(t, int64(7), member.Position.ReadSeq)
+		}
+	}
+	require.Regexp(t, `(?m)^`+b.user+` +member +\S+ +1 +7 +`, operate(t, shared, "roster", id).must(t))
+
+	found := decoded[chat.Message](t, operate(t, shared, "find", entries[9].MessageID, "-json").must(t))
+	require.Equal(t, [2]any{id, int64(10)}, [2]any{found[0].ConversationID, found[0].Seq})
+
+	file := filepath.Join(t.TempDir(), "out.jsonl")
+	require.Empty(t, operate(t, shared, "export", id, "-o", file).must(t))
+	written, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, operate(t, shared, "export", id).must(t), string(written))
+	head, rest, _ := strings.Cut(string(written), "\n")
+	require.Equal(t, heads, decoded[chat.Conversation](t, head))
+	require.Equal(t, entries, decoded[chat.Message](t, rest), "every message as devices have it, by seq")
+}
+
+func TestAdmin_Refuses(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no command":              {nil, 2, "usage: go run ./infra/admin <command>"},
+		"an unknown command":      {[]string{"delete"}, 2, `error: there is no command "delete"`},
+		"an unknown flag":         {[]string{"list", "-all"}, 2, "-all"},
+		"too few arguments":       {[]string{"show"}, 2, "show takes 1 arguments, not 0"},
+		"two stacks":              {[]string{"list", "-stack", "a", "-local", "b"}, 1, "name one"},
+		"nobody there":            {[]string{"list", "-local", "http://127.0.0.1:1"}, 1, "no local cloud answers at http://127.0.0.1:1"},
+		"an unknown conversation": {[]string{"show", "group:none", "-local", shared.page}, 1, `there is no conversation "group:none"`},
+		"an unknown message":      {[]string{"find", "none", "-local", shared.page}, 1, `there is no message "none"`},
+		"an unknown user":         {[]string{"list", "-user", "no one", "-local", shared.page}, 1, "no one has no conversations"},
+		"a user without a name":   {[]string{"erase-user", "", "-local", shared.page}, 1, "userId"},
+		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-local", shared.page}, 1, "-o /nowhere/x"},
+		"help":                    {[]string{"erase-user", "-h"}, 0, "What remains"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := runAdmin(t, tt.args...)
+			require.Equal(t, tt.code, o.code, o.stderr)
+			require.Contains(t, o.stderr, tt.says)
+			require.Empty(t, o.stdout)
+		})
+	}
+}
+
+func TestAdmin_EraseUser(t *testing.T) {
+	t.Parallel()
+	needLocal(t)
+	a, b := mustConnect(t, shared, newUser("alice"), "phone"), mustConnect(t, shared, newUser("bob"), "phone")
+	id := exchangeMessages(t, a, b, 3)
+	sent, err := a.send(t.Context(), wire.Send{ConversationID: id, Text: "my secret"})
+	require.NoError(t, err)
+	edit := wire.Edit{ConversationID: id, Seq: sent.Seq, MessageID: sent.MessageID, Version: 1, Text: "my other secret", ClientMsgID: newID()}
+	require.NoError(t, a.do(t.Context(), wire.ActionEdit, edit, nil))
+	before := mustConnect(t, shared, b.user, "laptop")
+	require.NoError(t, before.sync(t.Context(), id))
+
+	dry := operate(t, shared, "erase-user", a.user)
+	require.Equal(t, "would blank 4 messages and 1 edits of "+a.user+" in 1 conversations (8 messages looked at), and the device in 5\n", dry.must(t))
+	require.Contains(t, dry.stderr, "-yes")
+	same := mustConnect(t, shared, b.user, "tablet")
+	require.NoError(t, same.sync(t.Context(), id))
+	require.Equal(t, before.messages(id), same.messages(id))
+
+	done := decoded[map[string]any](t, operate(t, shared, "erase-user", "-yes", "-json", a.user).must(t))
+	require.Equal(t, []any{a.user, false, 4.0, 1.0}, []any{done[0]["userId"], done[0]["dryRun"], done[0]["messages"], done[0]["edits"]})
+	for i, user := range []string{b.user, a.user} {
+		after := mustConnect(t, shared, user, fmt.Sprintf("new%d", i))
+		require.NoError(t, after.sync(t.Context(), id))
+		require.Equal(t, seqsOf(before.messages(id)), seqsOf(after.messages(id)))
+		for i, m := range after.messages(id) {
+			was := before.messages(id)[i]
+			require.Equal(t, [2]string{was.MessageID, was.SenderID}, [2]string{m.MessageID, m.SenderID})
+			if m.SenderID == a.user {
+				require.Equal(t, [4]any{"", "", chat.Recalled, was.Version + 1}, [4]any{m.Text, m.SenderDeviceID, m.Status, m.Version})
+			} else {
+				require.Equal(t, was, m)
+			}
+		}
+	}
+	require.NotContains(t, operate(t, shared, "export", id).must(t), "secret")
+	require.Contains(t, operate(t, shared, "erase-user", "-yes", a.user).must(t), "blanked 0 messages and 0 edits")
+	require.Empty(t, mustAudit(t, shared, `{"conversationId": "`+id+`"}`).Violations)
+}
+
+// What the fan-out gave up is pushed when an operator replays it. Until Lambda gives
+// up, it repeats the batch as often as the template says, which takes most of this
+// test's time.
+func TestAdmin_ReplaysADeadLetter(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	data := t.TempDir()
+	c := startCloud(t, "-data", data, "-dynamodb-endpoint", db.endpoint)
+	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	id := exchangeMessages(t, a, b, 1)
+	require.NoError(t, b.awaitPushed(t.Context(), id, 1, 2))
+	empty := operate(t, c.stack, "replay")
+	require.Empty(t, empty.must(t))
+	require.Contains(t, empty.stderr, "there are no dead letters")
+
+	messages := tableName(t, db.client, "Messages")
+	db.set(func(operation string, request []byte, forward func() reply) reply {
+		if operation == "Query" && bytes.Contains(request, []byte(messages)) {
+			return failure(400, "ValidationException", "")
+		}
+		return forward()
+	})
+	exchangeMessages(t, a, b, 1)
+	var letters []string
+	require.Eventually(t, func() bool {
+		letters, _ = filepath.Glob(filepath.Join(data, "dead-letters", "*.jsonl"))
+		return len(letters) == 1
+	}, 2*time.Minute, 20*time.Millisecond)
+
+	again := operate(t, c.stack, "replay", "-yes")
+	require.Equal(t, 1, again.code)
+	require.Contains(t, again.stdout, "the fan-out failed again on")
+	require.Contains(t, again.stderr, "stay in the queue")
+	db.set(nil)
+	// Both messages were in one batch, or each gets a letter of its own.
+	require.Eventually(t, func() bool {
+		_ = operate(t, c.stack, "replay", "-yes")
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.pushed(id, 3, 4)
+	}, patience, 20*time.Millisecond)
+	content, err := os.ReadFile(letters[0])
+	require.NoError(t, err)
+	require.Empty(t, content, "a letter that was replayed is gone")
+
+	// One whose changes the stream has no more.
+	now := time.Now().UTC().Format(time.RFC3339)
+	old := `{"requestContext":{"condition":"RecordAgeExceeded"},"DDBStreamBatchInfo":{"shardId":"gone","startSequenceNumber":"1",` +
+		`"endSequenceNumber":"2","approximateArrivalOfFirstRecord":"` + now + `","approximateArrivalOfLastRecord":"` + now + `","batchSize":1,` +
+		`"streamArn":"arn:aws:dynamodb:us-east-1:000000000000:table/gone/stream/2026-01-01T00:00:00.000"}}` + "\n"
+	require.NoError(t, os.WriteFile(letters[0], []byte(old), 0o600))
+	var changed wire.Changed
+	require.NoError(t, b.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": 0}, &changed))
+	cursor := changed.SyncCursor
+	stays := operate(t, c.stack, "replay", "-yes")
+	require.Equal(t, 1, stays.code)
+	require.Regexp(t, `tooOld +RecordAgeExceeded .* -raise`, stays.stdout)
+	require.Regexp(t, `tooOld +RecordAgeExceeded .* -raise`, operate(t, c.stack, "replay", "-raise").must(t), "not without -yes")
+	require.Regexp(t, `raised +RecordAgeExceeded .* 2 sync heads, for 1 conversations`, operate(t, c.stack, "replay", "-raise", "-yes").must(t))
+	require.NoError(t, b.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": cursor}, &changed))
+	require.False(t, changed.Full)
+	require.Len(t, changed.Conversations, 1)
+	require.Equal(t, id, changed.Conversations[0].ConversationID)
+	require.Contains(t, operate(t, c.stack, "replay").stderr, "there are no dead letters")
+}
