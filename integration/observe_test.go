@@ -27,7 +27,7 @@ import (
 // notHere are metrics that this test cannot bring about: a table has no two items
 // with one key, and the others take an audit of whole ledgers.
 var notHere = []metric.Name{
-	metric.InvariantDuplicateSeq, metric.InvariantHole, metric.InvariantHead, metric.InvariantPosition,
+	metric.InvariantDuplicateSeq, metric.InvariantHole, metric.InvariantHead, metric.InvariantPosition, metric.InvariantRevision,
 }
 
 // secrets makes up what must not get into a log, and keeps it.

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
 	"inorder/shared/store"
 )
 
@@ -136,6 +137,25 @@ func read(event json.RawMessage) (request, error) {
 	return r, nil
 }
 
+// invariants are the metrics that the kinds of violations count in.
+var invariants = map[store.ViolationKind]metric.Name{
+	store.HeadMissing:      metric.InvariantHead,
+	store.HeadBehind:       metric.InvariantHead,
+	store.MemberCountWrong: metric.InvariantHead,
+	store.LineMissing:      metric.InvariantHead,
+	store.LineFormer:       metric.InvariantHead,
+	store.LineOrphaned:     metric.InvariantHead,
+	store.HeadAhead:        metric.InvariantHole,
+	store.Hole:             metric.InvariantHole,
+	store.DuplicateMessage: metric.InvariantIdempotency,
+	store.DuplicateKey:     metric.InvariantIdempotency,
+	store.RecordMissing:    metric.InvariantIdempotency,
+	store.RecordMismatch:   metric.InvariantIdempotency,
+	store.PositionAhead:    metric.InvariantPosition,
+	store.EventTarget:      metric.InvariantRevision,
+	store.NotBlank:         metric.InvariantRevision,
+}
+
 // record writes the report's log line, and one for each violation. They have
 // nothing of what messages say.
 func (h handler) record(ctx context.Context, r report, err error, took time.Duration) {
@@ -144,8 +164,10 @@ func (h handler) record(ctx context.Context, r report, err error, took time.Dura
 		log = log.With("requestId", invocation.AwsRequestID)
 	}
 	for _, v := range r.Violations {
-		log.ErrorContext(ctx, "violation", "conversationId", v.ConversationID, "kind", v.Kind, "seq", v.Seq, "toSeq", v.ToSeq,
-			"userId", v.UserID, "expected", v.Expected, "found", v.Found, "remedy", v.Remedy)
+		log.LogAttrs(ctx, slog.LevelError, "violation", metric.Conversation(v.ConversationID), metric.Seq(v.Seq),
+			slog.String("kind", string(v.Kind)), slog.Int64("toSeq", v.ToSeq), slog.String("userId", v.UserID),
+			slog.String("expected", v.Expected), slog.String("found", v.Found), slog.String("remedy", v.Remedy),
+			metric.Count(invariants[v.Kind], 1))
 	}
 	total := 0
 	counts := make([]any, 0, len(r.Counts))

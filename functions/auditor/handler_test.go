@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
+	"inorder/shared/metric"
+	"inorder/shared/metric/metrictest"
 	"inorder/shared/store"
 )
 
@@ -146,11 +148,49 @@ func TestAuditor_Reports(t *testing.T) {
 		{
 			"level": "ERROR", "msg": "violation", "requestId": "req-1", "conversationId": "group:1", "kind": "hole", "seq": 4.0, "toSeq": 5.0,
 			"userId": "", "expected": "2 messages", "found": "nothing", "remedy": "restore them",
+			"InvariantHole": 1.0,
 		}, {
 			"level": "ERROR", "msg": "audit", "requestId": "req-1", "conversations": 2.0, "messages": 30.0, "lines": 4.0,
 			"violations": 3.0, "kinds": map[string]any{"hole": 1.0, "headBehind": 2.0}, "finished": false,
 		},
 	}, lines)
+}
+
+// Each violation counts in the metric of the guarantee that it breaks.
+func TestAuditor_Counts(t *testing.T) {
+	t.Parallel()
+	want := map[metric.Name][]store.ViolationKind{
+		metric.InvariantHead: {
+			store.HeadMissing, store.HeadBehind, store.MemberCountWrong, store.LineMissing, store.LineFormer, store.LineOrphaned,
+		},
+		metric.InvariantHole:        {store.HeadAhead, store.Hole},
+		metric.InvariantIdempotency: {store.DuplicateMessage, store.DuplicateKey, store.RecordMissing, store.RecordMismatch},
+		metric.InvariantPosition:    {store.PositionAhead},
+		metric.InvariantRevision:    {store.EventTarget, store.NotBlank},
+	}
+	f := &fakeStore{}
+	for _, kinds := range want {
+		for _, kind := range kinds {
+			f.report.Violations = append(f.report.Violations, store.Violation{ConversationID: "group:1", Kind: kind})
+		}
+	}
+	var log bytes.Buffer
+	h := handler{store: f, messages: 1, log: slog.New(metric.NewHandler(&log, metric.Options{Stack: "shop"}))}
+	_, err := h.handle(t.Context(), nil)
+	require.NoError(t, err)
+	got := map[metric.Name]int{}
+	for line := range bytes.Lines(log.Bytes()) {
+		published, err := metrictest.Published(line)
+		require.NoError(t, err)
+		for name, values := range published {
+			require.Equal(t, []float64{1}, values)
+			got[name]++
+		}
+	}
+	for name, kinds := range want {
+		require.Equal(t, len(kinds), got[name], name)
+	}
+	require.Len(t, got, len(want))
 }
 
 func TestAuditor_Fails(t *testing.T) {

@@ -63,6 +63,7 @@ const (
 	InvariantHole         Name = "InvariantHole"         // a seq without an entry that nothing removed
 	InvariantHead         Name = "InvariantHead"         // a head that disagrees with its ledger or roster
 	InvariantPosition     Name = "InvariantPosition"     // a user's position beyond what there is
+	InvariantRevision     Name = "InvariantRevision"     // a message that is not as its last recall or edit left it
 )
 
 // Names lists every metric.
@@ -72,7 +73,7 @@ func Names() []Name {
 		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved,
 		AuthorizerRefusals, ConnectionsOpened, ConnectionsClosed, ConnectionsReplaced,
 		Pushes, GoneConnections, PushFailures, CommitToPush, StreamAge,
-		InvariantDuplicateSeq, InvariantSeqWentBack, InvariantIdempotency, InvariantHole, InvariantHead, InvariantPosition,
+		InvariantDuplicateSeq, InvariantSeqWentBack, InvariantIdempotency, InvariantHole, InvariantHead, InvariantPosition, InvariantRevision,
 	}
 }
 

@@ -126,7 +126,7 @@ func TestCostsAreCounted(t *testing.T) {
 		}
 	}
 	require.Contains(t, string(raw), fmt.Sprintf("%d alarms on %d metrics", len(alarms), watched))
-	require.Equal(t, 9, ours, "the runbooks say that nine need Metrics=on")
+	require.Equal(t, 10, ours, "the runbooks say that ten need Metrics=on")
 }
 
 // refersTo finds what a Sub takes in.

@@ -103,9 +103,9 @@ const (
 	// ledger can be in the middle of a transaction.
 	maxHole = 1000
 
-	// retentionAtLeast is the shortest time for which a product keeps messages, and
-	// expirySlack how far expiry times of neighbours are apart from their order:
-	// senders' clocks differ, and DynamoDB deletes in no order.
+	// retentionAtLeast is the shortest retention there is; it may have been switched
+	// off since. expirySlack is how far expiry times of neighbours are apart from
+	// their order: senders' clocks differ, and DynamoDB deletes in no order.
 	retentionAtLeast = 24 * time.Hour
 	expirySlack      = time.Hour
 
@@ -420,7 +420,7 @@ func (a *audit) end(ctx context.Context, head auditHead, last *messageItem) erro
 		return nil
 	case last == nil:
 		// All that retention leaves of a conversation that ended long ago.
-		if a.s.now().Sub(time.UnixMilli(head.UpdatedAt)) > retentionAtLeast {
+		if a.outlived(head, max(a.s.retention, retentionAtLeast)) {
 			return nil
 		}
 		return a.missing(ctx, head, nil, nil, chat.Range{From: max(1, head.LastSeq-maxHole+1), To: head.LastSeq})
@@ -571,7 +571,7 @@ func between(from int64, prev *messageItem, seq int64) chat.Range {
 // a gap is its work if there is no message before it, or one that has expired, or
 // one from before there was retention.
 func (a *audit) missing(ctx context.Context, head auditHead, prev, next *messageItem, gap chat.Range) error {
-	if gap.From > gap.To || prev == nil && next != nil || prev != nil && a.retained(prev, next) {
+	if gap.From > gap.To || prev == nil && next != nil || prev != nil && a.retained(head, prev, next) {
 		return nil
 	}
 	for _, r := range without(gap, head.Skipped) {
@@ -591,12 +591,22 @@ func (a *audit) missing(ctx context.Context, head auditHead, prev, next *message
 	return nil
 }
 
-// retained reports whether retention can have taken what is between two messages.
-func (a *audit) retained(prev, next *messageItem) bool {
-	if prev.ExpiresAt == 0 {
-		return next != nil && next.ExpiresAt != 0
+// retained reports whether retention can have taken what is after prev, up to next
+// or to the end.
+func (a *audit) retained(head auditHead, prev, next *messageItem) bool {
+	switch {
+	case prev.ExpiresAt != 0:
+		return prev.ExpiresAt <= a.s.now().Add(expirySlack).Unix()
+	case next != nil:
+		return next.ExpiresAt != 0
+	default:
+		return a.s.retention > 0 && a.outlived(head, a.s.retention)
 	}
-	return prev.ExpiresAt <= a.s.now().Add(expirySlack).Unix()
+}
+
+// outlived reports whether even the last message is older than this.
+func (a *audit) outlived(head auditHead, age time.Duration) bool {
+	return a.s.now().Add(expirySlack).Sub(time.UnixMilli(head.UpdatedAt)) > age
 }
 
 // without gives the parts of r that are in none of the others.
