@@ -182,6 +182,66 @@ func TestHolesAndHiddenStretchesAreNotWaitedFor(t *testing.T) {
 	})
 }
 
+// A line may tell of a removal in everything but that the user is gone: the server
+// reads head and membership while the transaction of both is being applied. No other
+// line need ever come.
+func TestARemovalIsNotMissedBecauseOfALineThatIsTorn(t *testing.T) {
+	t.Parallel()
+	for name, pushed := range map[string]bool{"told by a push": true, "told by the line": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				alice := online(t, config(s, "alice", "phone"))
+				made, err := alice.CreateGroup(within(t, time.Minute), wire.CreateGroup{Title: "t", Members: []string{"bob", "carol"}})
+				require.NoError(t, err)
+				group := made.ConversationID
+				bob := online(t, config(s, "bob", "phone"))
+				if !pushed {
+					s.Interfere(fakeserver.Hooks{OnPush: noPushes})
+				}
+				_, err = alice.RemoveMembers(within(t, time.Minute), wire.ChangeMembers{ConversationID: group, Members: []string{"bob"}})
+				require.NoError(t, err)
+				s.Interfere(fakeserver.Hooks{OnPush: noPushes, OnLine: func(_ string, line *wire.Conversation) { line.LeftSeq = 0 }})
+				require.NoError(t, bob.Refresh(within(t, time.Minute)))
+				line, _ := bob.Conversation(group)
+				require.Equal(t, int64(2), line.MaxContiguousSeq)
+				require.Equal(t, int64(2), line.LeftSeq)
+			})
+		})
+	}
+}
+
+// Nor because the device was led to believe that the conversation is further.
+func TestARemovalIsNotMissedBecauseItsLineEndsEarlier(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		alice := online(t, config(s, "alice", "phone"))
+		made, err := alice.CreateGroup(within(t, time.Minute), wire.CreateGroup{Title: "t", Members: []string{"bob", "carol"}})
+		require.NoError(t, err)
+		group := made.ConversationID
+		post := func(text string) { s.Post("carol", wire.Send{ConversationID: group, Text: text}) }
+		bob := online(t, config(s, "bob", "phone"))
+		s.Interfere(fakeserver.Hooks{OnPush: noPushes, OnLine: func(_ string, line *wire.Conversation) { line.LastSeq, line.LeftSeq = 4, 0 }})
+		members := wire.ChangeMembers{ConversationID: group, Members: []string{"bob"}}
+		_, err = alice.RemoveMembers(within(t, time.Minute), members)
+		require.NoError(t, err)
+		post("without bob")
+		post("without bob")
+		require.NoError(t, bob.Refresh(within(t, time.Minute)))
+		s.Interfere(fakeserver.Hooks{})
+		laptop := online(t, config(s, "bob", "laptop"))
+		_, err = laptop.Ack(within(t, time.Minute), group, 0, 1)
+		require.NoError(t, err)
+		require.NoError(t, bob.Refresh(within(t, time.Minute)))
+		line, _ := bob.Conversation(group)
+		require.Equal(t, [2]int64{2, 2}, [2]int64{line.LeftSeq, line.LastSeq})
+
+		_, err = alice.AddMembers(within(t, time.Minute), members)
+		require.NoError(t, err)
+		require.NoError(t, bob.Refresh(within(t, time.Minute)))
+		line, _ = bob.Conversation(group)
+		require.Equal(t, [2]int64{0, 5}, [2]int64{line.LeftSeq, line.LastSeq})
+	})
+}
+
 func TestLargeConversationsArePulled(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		s.LargeAbove, s.NotifyAbove = 1, 1

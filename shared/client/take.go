@@ -105,11 +105,15 @@ func (c *Client) commit(b Batch) error {
 
 // digest brings what is known of a conversation up to what was admitted: its
 // preview, and what events say of it. The server's own description holds up to
-// DescribedSeq. It reports whether the roster or the title is different now.
+// DescribedSeq, but for the user's removal, see describe. It reports whether the
+// roster or the title is different now.
 func (cv *conversation) digest(self string, admitted, written []chat.Message) (roster bool) {
 	k := &cv.known
 	for _, m := range admitted {
 		if m.Seq <= k.DescribedSeq {
+			if m.Seq == k.DescribedSeq && m.Event != nil && slices.Contains(m.Event.Removed, self) {
+				k.LeftSeq = m.Seq
+			}
 			continue
 		}
 		k.UpdatedAt = max(k.UpdatedAt, m.ServerTime)
@@ -226,7 +230,10 @@ func (cv *conversation) withoutCleared(before *conversation) Batch {
 }
 
 // describe takes in the server's line of a conversation. One that was read before
-// what the device has is out of date in all but the positions. The caller holds
+// what the device has is out of date in all but the positions.
+//
+// A line that was read while the transaction of the user's own removal was being
+// applied may have the head of after and the membership of before. The caller holds
 // the mutex.
 func (c *Client) describe(line wire.Conversation) (*conversation, error) {
 	cv := c.conversation(line.ConversationID)
@@ -242,12 +249,18 @@ func (c *Client) describe(line wire.Conversation) (*conversation, error) {
 		k.ReadSeq = max(line.ReadSeq, positions.ReadSeq)
 		k.DeliveredSeq = max(line.DeliveredSeq, positions.DeliveredSeq)
 		k.ClearedSeq = max(line.ClearedSeq, positions.ClearedSeq)
+		if line.LeftSeq == 0 && positions.LeftSeq == line.LastSeq {
+			k.LeftSeq = positions.LeftSeq // it ends with the user's own end, and does not say so yet
+		}
 		k.DescribedSeq = line.LastSeq
 		k.UnreadFloor = max(0, line.LastSeq-max(0, line.Unread))
 	} else {
 		k.ReadSeq = max(k.ReadSeq, line.ReadSeq)
 		k.DeliveredSeq = max(k.DeliveredSeq, line.DeliveredSeq)
 		k.ClearedSeq = max(k.ClearedSeq, line.ClearedSeq)
+		// That the user is gone is not passed over, for nothing may come any more to
+		// say it again. Who has come back meanwhile hears that, with the next round.
+		k.LeftSeq = max(k.LeftSeq, line.LeftSeq)
 	}
 	next.ledger = next.ledger.clear(k.ClearedSeq)
 	next.ledger.see(line.LastSeq)

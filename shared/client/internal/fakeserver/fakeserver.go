@@ -54,6 +54,7 @@ type Hooks struct {
 	OnHandshake func(userID, deviceID string) (status int) // 0 lets it pass
 	OnOpen      func(*Conn)                                // in place of the server: it owns the connection
 	OnSync      func(*wire.Synced)                         // changes an answer
+	OnLine      func(userID string, _ *wire.Conversation)  // changes a line of a list
 	CutAfter    func() (bytes int)                         // 0 is never
 }
 

@@ -527,6 +527,9 @@ func (a *act) line(id string) wire.Conversation {
 			}
 		}
 	}
+	if change := a.s.hooks().OnLine; change != nil {
+		change(a.userID, &line)
+	}
 	return line
 }
 
