@@ -4,10 +4,15 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -172,6 +177,36 @@ func TestData_MemoryByDefault(t *testing.T) {
 	putThing(t, dynamotest.Client(t, first.dynamoDB), "for now")
 	first.stop()
 	require.False(t, hasThing(t, dynamotest.Client(t, startApp(t).dynamoDB), "for now"))
+}
+
+// Functions post where they are told to: here, to a proxy that passes on. The device
+// that comes a second time is what makes one of them post.
+func TestServe_ConnectionsEndpoint(t *testing.T) {
+	t.Parallel()
+	var target atomic.Pointer[url.URL]
+	asked := make(chan string, 16)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.Path
+		httputil.NewSingleHostReverseProxy(target.Load()).ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	c := start(t, options{}, "-template", product, "-connections-endpoint", proxy.URL+"/a/path/of/no/use")
+	page, err := url.Parse(c.page)
+	require.NoError(t, err)
+	target.Store(page)
+
+	authorization := "Bearer " + c.token("alice")
+	first := c.dial("?device=phone", "Authorization", authorization)
+	c.dial("?device=phone", "Authorization", authorization)
+	require.JSONEq(t, `{"type":"goodbye","reason":"replaced"}`, first.receive(), "what was posted arrives")
+	for _, method := range []string{http.MethodPost, http.MethodDelete} {
+		select {
+		case got := <-asked:
+			require.Regexp(t, "^"+method+" /v1/@connections/[^/]+$", got)
+		case <-time.After(patience):
+			require.Fail(t, "nothing came by the proxy", method)
+		}
+	}
 }
 
 // thingsTable is the table of the small application.
