@@ -22,8 +22,8 @@ import (
 // localCloud is a local cloud of the hammer's own, with a meter between it and
 // its DynamoDB.
 type localCloud struct {
-	socket, tokens string
-	meter          *meter
+	page, socket, tokens string
+	meter                *meter
 
 	closers []func()
 }
@@ -37,9 +37,9 @@ const (
 
 var readyLine = regexp.MustCompile(`^ready  page=(\S+)  websocket=(\S+)  dynamodb=(\S+)$`)
 
-// startLocalCloud builds and starts a local cloud. What it has to say goes to log
-// if that is not nil. Call stop in the end.
-func startLocalCloud(ctx context.Context, log io.Writer) (_ *localCloud, err error) {
+// startLocalCloud builds and starts a local cloud, with these flags too. What it has
+// to say goes to log if that is not nil. Call stop in the end.
+func startLocalCloud(ctx context.Context, log io.Writer, flags ...string) (_ *localCloud, err error) {
 	c := &localCloud{}
 	defer func() {
 		if err != nil {
@@ -69,7 +69,7 @@ func startLocalCloud(ctx context.Context, log io.Writer) (_ *localCloud, err err
 	if err != nil {
 		return nil, err
 	}
-	return c, c.run(ctx, reaper, root, program, log)
+	return c, c.run(ctx, reaper, root, program, log, flags)
 }
 
 func (c *localCloud) onStop(f func()) { c.closers = append(c.closers, f) }
@@ -106,11 +106,14 @@ func (c *localCloud) build(ctx context.Context) (root, program string, err error
 }
 
 // run starts the program and waits until it is ready.
-func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, program string, log io.Writer) error {
+func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, program string, log io.Writer, flags []string) error {
 	// What a user may do in a second is not what is to be measured.
 	const most = "1000000"
-	cmd := exec.Command(program, "-addr", "127.0.0.1:0", "-dynamodb-endpoint", c.meter.url, //nolint:gosec,noctx // its own program, which the reaper ends
-		"-param", "WritesPerSecond=0", "-param", "RequestsPerSecond="+most, "-param", "RequestBurst="+most)
+	flags = append([]string{
+		"-addr", "127.0.0.1:0", "-dynamodb-endpoint", c.meter.url,
+		"-param", "WritesPerSecond=0", "-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most,
+	}, flags...)
+	cmd := exec.Command(program, flags...) //nolint:gosec,noctx // its own program, which the reaper ends
 	cmd.Dir = root
 	said := &tail{to: log}
 	cmd.Stderr = said
@@ -138,7 +141,7 @@ func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, progra
 		if m == nil {
 			return fmt.Errorf("it said %q instead of that it is ready:\n%s", first, said)
 		}
-		c.socket, c.tokens = m[2], m[1]+"dev/token"
+		c.page, c.socket, c.tokens = m[1], m[2], m[1]+"dev/token"
 		return nil
 	case <-process.Done():
 		return fmt.Errorf("it ended:\n%s", said)

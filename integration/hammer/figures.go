@@ -108,6 +108,9 @@ type summary struct {
 	Price    price  `json:"priceUSD"`
 }
 
+// ok reports whether everything was as it has to be.
+func (s summary) ok() bool { return s.Missing == 0 && s.Failed == 0 && s.FirstError == "" }
+
 // spent is what DynamoDB had to do.
 type spent struct {
 	TransactionsPerSend float64          `json:"transactionsPerSend"` // per acked one

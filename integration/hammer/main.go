@@ -80,7 +80,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	} else {
 		s.print(stdout)
 	}
-	if s.Missing > 0 || s.Failed > 0 || s.FirstError != "" {
+	if !s.ok() {
 		return exitFailure
 	}
 	return 0

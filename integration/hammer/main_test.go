@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -14,9 +15,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/child"
+	"inorder/integration/fault"
 )
 
+// asHammer makes this program the hammer.
+const asHammer = "HAMMER_TEST_AS_HAMMER"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asHammer) != "" {
+		main() // exits
+	}
 	child.RunReaper()
 	os.Exit(m.Run())
 }
@@ -134,4 +142,98 @@ func TestCtrlCEndsWithTheSummary(t *testing.T) {
 	var text bytes.Buffer
 	s.print(&text)
 	require.Contains(t, text.String(), "3 users with 1 devices in 1 conversations")
+}
+
+// The process itself: a signal, what is on stdout, and the exit code.
+func TestCtrlCOfTheProcess(t *testing.T) {
+	t.Parallel()
+	c, err := startLocalCloud(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(c.stop)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for _, form := range []string{"-json", ""} {
+		args := []string{"-url", c.socket, "-tokens", c.tokens, "-users", "2", "-rate", "50", "-for", "0"}
+		if form != "" {
+			args = append(args, form)
+		}
+		hammer := exec.Command(self, args...)
+		hammer.Env = append(os.Environ(), asHammer+"=1")
+		var stdout bytes.Buffer
+		var stderr syncBuffer
+		hammer.Stdout, hammer.Stderr = &stdout, &stderr
+		require.NoError(t, hammer.Start())
+		ended := make(chan error, 1)
+		go func() { ended <- hammer.Wait() }()
+		require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "   1 s  ") }, time.Minute, 10*time.Millisecond)
+		require.Empty(t, stdout.String(), "figures of the moment are no result")
+		require.NoError(t, hammer.Process.Signal(os.Interrupt))
+		require.NoError(t, <-ended, "%s", &stderr)
+		if form == "" {
+			require.Regexp(t, `(?m)^sends +\d+, [\d.]+/s; acked \d+`, stdout.String())
+			continue
+		}
+		var names map[string]any
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &names))
+		for _, name := range []string{
+			"sendsPerSecond", "acksPerSecond", "ackMs", "deliverMs", "duplicatesFiltered", "gapsFilled", "missing", "frames", "priceUSD",
+		} {
+			require.Contains(t, names, name)
+		}
+		require.Contains(t, names["ackMs"], "p999")
+	}
+}
+
+// Pushes are dropped and repeated, and all sockets are cut once: nothing is missing
+// in the end, and the figures tell of it.
+func TestABadDay(t *testing.T) {
+	t.Parallel()
+	plan, err := fault.NewPlan(1, fault.Faults{fault.PushDrop: {Rate: 0.2}, fault.PushRepeat: {Rate: 0.2}})
+	require.NoError(t, err)
+	posts, err := fault.NewConnections(plan)
+	require.NoError(t, err)
+	t.Cleanup(posts.Close)
+	c, err := startLocalCloud(t.Context(), nil, "-connections-endpoint", posts.URL())
+	require.NoError(t, err)
+	t.Cleanup(c.stop)
+	require.NoError(t, posts.SetTarget(c.page))
+	sockets, err := fault.NewSockets(plan, c.socket)
+	require.NoError(t, err)
+	t.Cleanup(sockets.Close)
+	o, err := parse([]string{"-url", sockets.URL(), "-tokens", c.tokens, "-users", "3", "-rate", "60", "-for", "0"}, &bytes.Buffer{})
+	require.NoError(t, err)
+	var stderr syncBuffer
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan summary, 1)
+	go func() {
+		s, err := execute(ctx, o, &stderr)
+		if err != nil {
+			s.FirstError = err.Error()
+		}
+		ended <- s
+	}()
+	saw := func(what string) func() bool { return func() bool { return strings.Contains(stderr.String(), what) } }
+	require.Eventually(t, saw("   1 s  "), time.Minute, 10*time.Millisecond)
+	plan.On()
+	require.Eventually(t, func() bool {
+		return plan.Counts()[fault.PushDrop] > 5 && plan.Counts()[fault.PushRepeat] > 5
+	}, time.Minute, 10*time.Millisecond)
+	sockets.Cut()
+	require.Eventually(t, saw("   4 s  "), time.Minute, 10*time.Millisecond)
+	interrupt()
+	s := <-ended
+	require.True(t, s.ok(), "%+v", s)
+	require.GreaterOrEqual(t, s.Reconnects, int64(3))
+	require.Positive(t, s.DuplicatesFiltered)
+	require.Positive(t, s.GapsFilled)
+	require.Regexp(t, `dup [1-9]\d*  gaps [1-9]`, stderr.String())
+}
+
+func TestWhatIsNotAsItHasToBeEndsWithAnError(t *testing.T) {
+	t.Parallel()
+	require.True(t, summary{Busy: 5, LostAnswers: 3, Reconnects: 1, GapsFilled: 9}.ok(), "these are dealt with")
+	for _, s := range []summary{{Missing: 1}, {Failed: 1}, {FirstError: "a frame that is no JSON"}} {
+		require.False(t, s.ok(), "%+v", s)
+	}
 }
