@@ -53,8 +53,14 @@ func needLocal(tb testing.TB) {
 // startCloud starts a local cloud that ends with the test.
 func startCloud(tb testing.TB, args ...string) *localCloud {
 	tb.Helper()
+	return startCloudIn(tb, nil, args...)
+}
+
+// startCloudIn is startCloud with more variables in the environment.
+func startCloudIn(tb testing.TB, env []string, args ...string) *localCloud {
+	tb.Helper()
 	needLocal(tb)
-	c, err := launch(tb.Context(), args...)
+	c, err := launch(tb.Context(), env, args...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		if err := c.stop(); err != nil {
@@ -76,10 +82,12 @@ func withoutLimits() []string {
 	return []string{"-param", "WritesPerSecond=0", "-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most}
 }
 
-// launch starts a local cloud on a free port and waits until it is ready.
-func launch(ctx context.Context, args ...string) (*localCloud, error) {
+// launch starts a local cloud on a free port, with these variables added to the
+// environment, and waits until it is ready.
+func launch(ctx context.Context, env []string, args ...string) (*localCloud, error) {
 	c := &localCloud{stderr: &lines{}, exited: make(chan struct{})}
 	c.cmd = exec.Command(localProgram, slices.Concat([]string{"-addr", "127.0.0.1:0"}, withoutLimits(), args)...)
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Dir = ".." // where template.yaml is
 	c.cmd.Stderr = c.stderr
 	stdout, err := c.cmd.StdoutPipe()

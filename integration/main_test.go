@@ -63,7 +63,7 @@ func run(m *testing.M) (code int) {
 	if endpoint := os.Getenv("INORDER_DYNAMODB_ENDPOINT"); endpoint != "" {
 		flags = []string{"-dynamodb-endpoint", endpoint}
 	}
-	cloud, err := launch(context.Background(), flags...)
+	cloud, err := launch(context.Background(), nil, flags...)
 	if err != nil {
 		return failed(err)
 	}

@@ -132,6 +132,31 @@ func (c *Clock) Set(offset time.Duration) error {
 	return nil
 }
 
+// clockEvery is the longest time between two settings of a clock by a plan.
+const clockEvery = 200 * time.Millisecond
+
+// Run sets the clock again and again, as the plan says, until ctx ends; then it is
+// right again. The error is that of the last try to set it.
+func (c *Clock) Run(ctx context.Context, plan *Plan) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return c.Set(0)
+		case <-timer.C:
+		}
+		next := clockEvery
+		if s, ok := plan.consider(ClockSet); ok {
+			if c.Set(s.offset()) == nil {
+				plan.count(ClockSet)
+			}
+			next = time.Duration(s.Int64N(int64(clockEvery)))
+		}
+		timer.Reset(next)
+	}
+}
+
 // Env is what to add to the environment of a program that builds the functions,
 // such as the local cloud. It has a cache folder of its own then, so it finds no
 // DynamoDB engine there: name one.

@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,4 +67,42 @@ func TestClock(t *testing.T) {
 
 	_, err = fault.NewClock(t.Context(), state, state)
 	require.ErrorContains(t, err, "time.Now as a value")
+}
+
+func TestClock_IsSetByAPlanAndRightInTheEnd(t *testing.T) {
+	t.Parallel()
+	needLinux(t)
+	dir := t.TempDir()
+	source, state := filepath.Join(dir, "source"), filepath.Join(dir, "state")
+	for _, d := range []string{source, state} {
+		require.NoError(t, os.MkdirAll(d, 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(source, "main.go"), []byte(clockProgram), 0o600))
+	clock, err := fault.NewClock(t.Context(), state, source)
+	require.NoError(t, err)
+	const most = time.Hour
+	plan := newPlan(t, fault.Faults{fault.ClockSet: {Rate: 1, UpTo: most}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- clock.Run(ctx, plan) }()
+	offset := func() time.Duration {
+		content, err := os.ReadFile(filepath.Join(state, "offset"))
+		require.NoError(t, err)
+		d, err := time.ParseDuration(string(content))
+		require.NoError(t, err)
+		require.LessOrEqual(t, d.Abs(), most+time.Second)
+		return d
+	}
+	seen := map[bool]bool{} // back and forward
+	require.Eventually(t, func() bool {
+		if d := offset(); d != 0 {
+			seen[d < 0] = true
+		}
+		return len(seen) == 2
+	}, time.Minute, time.Millisecond)
+	require.GreaterOrEqual(t, plan.Counts()[fault.ClockSet], 2)
+	cancel()
+	require.NoError(t, <-ended)
+	require.Zero(t, offset())
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Database is a proxy in front of DynamoDB and DynamoDB Streams.
@@ -16,7 +17,20 @@ type Database struct {
 	*proxy
 	applying *applying
 	streams  *streams
+
+	mu       sync.Mutex
+	stubborn map[call]bool // those that fail in each of their attempts
 }
+
+// call is one call of a client, which may make several attempts, and how it fails.
+type call struct {
+	id   string
+	kind Kind
+}
+
+// stubbornOneIn is how many of the calls that fail do so in each attempt. What fails
+// but once is hidden by the SDK, which tries again, from those who use it.
+const stubbornOneIn = 4
 
 // NewDatabase starts a proxy in front of the DynamoDB at the endpoint.
 func NewDatabase(plan *Plan, endpoint string) (*Database, error) {
@@ -24,7 +38,7 @@ func NewDatabase(plan *Plan, endpoint string) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Database{proxy: p, applying: newApplying()}
+	d := &Database{proxy: p, applying: newApplying(), stubborn: map[call]bool{}}
 	d.streams = newStreams(p)
 	p.serve(listener, d.handle)
 	if err := p.SetTarget(endpoint); err != nil {
@@ -69,14 +83,33 @@ func isWrite(operation string) bool {
 
 func isTransaction(operation string) bool { return strings.HasPrefix(operation, "Transact") }
 
+// strikes decides about an attempt of a call: as all of its attempts go, or by the
+// plan. The SDKs name a call in each of its attempts.
+func (d *Database) strikes(kind Kind, req request) (strike, bool) {
+	s, ok := d.plan.consider(kind)
+	c := call{req.header.Get("Amz-Sdk-Invocation-Id"), kind}
+	if c.id != "" && d.plan.isOn() {
+		d.mu.Lock()
+		if ok && s.IntN(stubbornOneIn) == 0 {
+			d.stubborn[c] = true
+		}
+		ok = ok || d.stubborn[c]
+		d.mu.Unlock()
+	}
+	if ok {
+		d.plan.count(kind)
+	}
+	return s, ok
+}
+
 func (d *Database) serveData(operation string, req request) answer {
 	if s, ok := d.plan.strikes(Delay); ok {
 		d.sleep(s.duration())
 	}
-	if _, ok := d.plan.strikes(DropRequest); ok {
+	if _, ok := d.strikes(DropRequest, req); ok {
 		hangUp()
 	}
-	if s, ok := d.plan.strikes(Throttle); ok {
+	if s, ok := d.strikes(Throttle, req); ok {
 		return throttled(s, operation, req)
 	}
 	if isWrite(operation) || isTransaction(operation) {
@@ -85,7 +118,7 @@ func (d *Database) serveData(operation string, req request) answer {
 		}
 	}
 	failed := false
-	if s, ok := d.plan.strikes(ServerError); ok {
+	if s, ok := d.strikes(ServerError, req); ok {
 		if failed = true; s.coin() {
 			return internalError()
 		}
@@ -94,7 +127,7 @@ func (d *Database) serveData(operation string, req request) answer {
 	if failed {
 		return internalError()
 	}
-	if _, ok := d.plan.strikes(DropAnswer); ok {
+	if _, ok := d.strikes(DropAnswer, req); ok {
 		hangUp()
 	}
 	return a

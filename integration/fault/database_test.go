@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -342,4 +344,38 @@ func TestAnEngineThatIsGoneIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := database(t, newPlan(t, nil), "http://"+freeAddress(t))
 	require.ErrorContains(t, get(t.Context(), c), "the proxy cannot reach its target")
+}
+
+// The SDK makes three attempts. With one attempt in ten failing by itself, all three
+// of a call would fail once in a thousand calls.
+func TestDatabase_SomeCallsFailInEachAttempt(t *testing.T) {
+	t.Parallel()
+	const calls = 1000
+	for _, kind := range []fault.Kind{fault.DropRequest, fault.DropAnswer, fault.ServerError, fault.Throttle} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := startBackend(t, nil)
+			plan := newPlan(t, fault.Faults{kind: {Rate: 0.1}})
+			proxy, err := fault.NewDatabase(plan, b.url)
+			require.NoError(t, err)
+			t.Cleanup(proxy.Close)
+			c := dynamodb.New(dynamodb.Options{
+				Region: dynamotest.Region, BaseEndpoint: aws.String(proxy.URL()),
+				Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff, o.RateLimiter = time.Millisecond, ratelimit.None }),
+				Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), HTTPClient: httpClient(t),
+			})
+			failed := 0
+			for range calls {
+				if get(t.Context(), c) != nil {
+					failed++
+				}
+			}
+			require.Greater(t, failed, calls/100)
+			require.Less(t, failed, calls/10, "most of what fails once works again")
+			plan.Off()
+			for range 10 {
+				require.NoError(t, get(t.Context(), c))
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,8 +59,8 @@ func (k *Killer) Run(ctx context.Context) {
 		}
 		next := upTo / 2
 		if s, ok := k.plan.consider(Kill); ok {
-			if k.one(s) {
-				k.plan.count(Kill)
+			if function, ok := k.one(s); ok {
+				k.plan.count(KillOf(function))
 			}
 			next = s.duration()
 		}
@@ -67,28 +68,33 @@ func (k *Killer) Run(ctx context.Context) {
 	}
 }
 
-// one kills one of the processes there are.
-func (k *Killer) one(s strike) bool {
-	victims := k.find()
-	if len(victims) == 0 {
-		return false
+// one kills one of the processes there are, and tells of which function it was. A
+// function with few processes is as likely as one with many.
+func (k *Killer) one(s strike) (function string, ok bool) {
+	victims := map[string][]process{}
+	for _, p := range k.find() {
+		victims[p.function()] = append(victims[p.function()], p)
 	}
-	victim := oneOf(s, victims...)
+	if len(victims) == 0 {
+		return "", false
+	}
+	function = oneOf(s, slices.Sorted(maps.Keys(victims))...)
+	victim := oneOf(s, victims[function]...)
 	p, err := os.FindProcess(victim.pid)
 	if err != nil {
-		return false
+		return "", false
 	}
 	defer func() { _ = p.Release() }()
 	// The process is held by now, so that its id is not given to another one, but
 	// it may have been before.
 	if now, ok := readProcess(victim.pid); !ok || now.started != victim.started {
-		return false
+		return "", false
 	}
 	if p.Kill() != nil {
-		return false
+		return "", false
 	}
 	k.killed[birth{victim.pid, victim.started}] = true
-	return true
+	return function, true
 }
 
 // process is one that was running when it was looked for. Its start time tells
@@ -98,6 +104,9 @@ type process struct {
 	started     string
 	program     string
 }
+
+// function is the logical id of the function whose process it is.
+func (p process) function() string { return filepath.Base(filepath.Dir(p.program)) }
 
 // find gives the processes of the functions that were not killed yet, in the
 // order of their ids.
@@ -114,8 +123,7 @@ func (k *Killer) find() []process {
 	for todo := []int{k.pid}; len(todo) > 0; todo = todo[1:] {
 		for _, p := range children[todo[0]] {
 			todo = append(todo, p.pid)
-			function := filepath.Base(filepath.Dir(p.program))
-			if filepath.Base(p.program) == "bootstrap" && slices.Contains(k.functions, function) && !k.killed[birth{p.pid, p.started}] {
+			if filepath.Base(p.program) == "bootstrap" && slices.Contains(k.functions, p.function()) && !k.killed[birth{p.pid, p.started}] {
 				found = append(found, p)
 			}
 		}

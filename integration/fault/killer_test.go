@@ -78,6 +78,6 @@ func TestKill(t *testing.T) {
 	}
 	cancel()
 	<-done
-	require.Equal(t, 3, plan.Counts()[fault.Kill])
+	require.Equal(t, map[fault.Kind]int{fault.KillOf("SendFunction"): 2, fault.KillOf("FanoutFunction"): 1}, plan.Counts())
 	require.NoError(t, spared.Process.Signal(syscall.Signal(0)), "the others live")
 }

@@ -22,7 +22,8 @@ import (
 // Kind is a way to fail.
 type Kind string
 
-// What can go wrong with DynamoDB.
+// What can go wrong with DynamoDB. Some of the calls that are throttled, fail or are
+// dropped are so in each attempt that the SDK makes.
 const (
 	// Conflict cancels a transaction, or refuses a single write, because another
 	// transaction is under way on one of its items. Every item is taken for one
@@ -90,9 +91,15 @@ const (
 	// was opened while the plan was off is left alone; see [Sockets.Cut].
 	SocketCut Kind = "socket-cut"
 	// Kill is the end of a process by SIGKILL; UpTo is the longest time between
-	// two looks for a victim.
+	// two looks for a victim. Each function's kills are counted, see [KillOf].
 	Kill Kind = "kill"
+	// ClockSet sets the clock of functions to up to UpTo before or after the real
+	// time, back more often than forward.
+	ClockSet Kind = "clock-set"
 )
+
+// KillOf is what [Plan.Counts] calls the kills of one function.
+func KillOf(function string) Kind { return Kill + "-" + Kind(function) }
 
 // Fault says how often something goes wrong, and how badly.
 type Fault struct {
@@ -116,7 +123,7 @@ func Everything() Faults {
 		Conflict:      {Rate: 0.05},
 		Throttle:      {Rate: 0.02},
 		ServerError:   {Rate: 0.01},
-		DropRequest:   {Rate: 0.01},
+		DropRequest:   {Rate: 0.02},
 		DropAnswer:    {Rate: 0.02},
 		Delay:         {Rate: 0.05},
 		Unprocessed:   {Rate: 0.1},
@@ -124,16 +131,17 @@ func Everything() Faults {
 		StreamError:   {Rate: 0.005},
 		StreamHold:    {Rate: 0.2, UpTo: 100 * time.Millisecond},
 		StreamReorder: {Rate: 0.5},
-		StreamRepeat:  {Rate: 0.05},
+		StreamRepeat:  {Rate: 0.2},
 		PushDrop:      {Rate: 0.05},
 		PushRepeat:    {Rate: 0.05},
 		PushLate:      {Rate: 0.05, UpTo: 100 * time.Millisecond},
-		PushGone:      {Rate: 0.002},
+		PushGone:      {Rate: 0.005},
 		PushLimit:     {Rate: 0.02},
 		PushError:     {Rate: 0.02},
 		PushCut:       {Rate: 0.01},
 		SocketCut:     {Rate: 0.3},
 		Kill:          {Rate: 0.5, UpTo: 2 * time.Second},
+		ClockSet:      {Rate: 0.5, UpTo: 3 * time.Hour},
 	}
 }
 
@@ -252,14 +260,31 @@ func (s strike) duration() time.Duration {
 	return time.Duration(s.Int64N(int64(upTo))) + 1
 }
 
-// bytes is when a socket is cut: as likely early as late on a scale of powers, so
-// that handshakes and first frames are hit too.
+// bytes is when a socket is cut: handshakes and first frames are hit too.
 func (s strike) bytes() int64 {
 	upTo := s.fault.Bytes
 	if upTo == 0 {
 		upTo = defaultBytes
 	}
+	return s.powers(int64(upTo))
+}
+
+// powers chooses from 1 to upTo, as likely small as large on a scale of powers.
+func (s strike) powers(upTo int64) int64 {
 	return int64(math.Exp(s.Float64() * math.Log(float64(upTo)+1)))
+}
+
+// offset is how far a clock is off: seconds as likely as hours.
+func (s strike) offset() time.Duration {
+	upTo := s.fault.UpTo
+	if upTo == 0 {
+		upTo = defaultUpTo
+	}
+	d := time.Duration(s.powers(upTo.Milliseconds())) * time.Millisecond
+	if s.IntN(3) > 0 {
+		d = -d
+	}
+	return d
 }
 
 // coin is a fifty-fifty choice.
