@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/client"
+	"inorder/shared/client/sqlite"
 	"inorder/shared/wire"
 )
 
@@ -23,7 +25,7 @@ type actor struct {
 	index        int
 	user, device string
 	rng          *rand.Rand
-	memory       *watchedStore
+	store        *watchedStore
 	client       *client.Client
 	writes       int
 	replaced     int         // times that a ghost of the device took over
@@ -34,17 +36,30 @@ type actor struct {
 	readers   sync.WaitGroup
 
 	mu         sync.Mutex
-	given      map[string][]chat.Message   // what Messages gave, by conversation
-	acked      map[string]client.Positions // the last that Ack answered
-	readPlaces map[string]bool             // those that a goroutine reads
+	given      map[string][]chat.Message // what Messages gave, by conversation
+	asked      map[string]positions      // the highest that the device asked for
+	acked      map[string]positions      // the last that it was answered
+	readPlaces map[string]bool           // those that a goroutine reads
 }
 
+// positions are a user's in a conversation.
+type positions struct{ delivered, read, cleared int64 }
+
+func (p positions) max(q positions) positions {
+	return positions{max(p.delivered, q.delivered), max(p.read, q.read), max(p.cleared, q.cleared)}
+}
+
+// newActor makes a device. Laptops keep what they have in a file.
 func newActor(o *ordeal, index int, user, device string) *actor {
-	a := &actor{
-		ordeal: o, index: index, user: user, device: device, rng: o.chance(index),
-		memory: newWatchedStore(), given: map[string][]chat.Message{}, acked: map[string]client.Positions{},
+	file := ""
+	if device == "laptop" {
+		file = filepath.Join(o.t.TempDir(), user+".sqlite")
 	}
-	return a
+	return &actor{
+		ordeal: o, index: index, user: user, device: device, rng: o.chance(index),
+		store: newWatchedStore(file), given: map[string][]chat.Message{},
+		asked: map[string]positions{}, acked: map[string]positions{},
+	}
 }
 
 func (a *actor) String() string { return a.user + "/" + a.device }
@@ -52,8 +67,9 @@ func (a *actor) String() string { return a.user + "/" + a.device }
 // start starts the client, as a program does that has what an earlier run of it
 // had stored.
 func (a *actor) start() {
+	require.NoError(a.t, a.store.open(a.ctx))
 	c, err := client.Dial(a.ctx, client.Config{
-		URL: a.shaky.socket, UserID: a.user, DeviceID: a.device, Store: a.memory,
+		URL: a.shaky.socket, UserID: a.user, DeviceID: a.device, Store: a.store,
 		Token:    func(ctx context.Context) (string, error) { return a.shaky.token(ctx, a.user, nil) },
 		PageSize: 7, MaxBuffered: 20, // so that both run over
 		BackoffBase: 20 * time.Millisecond, BackoffCap: 500 * time.Millisecond,
@@ -65,6 +81,7 @@ func (a *actor) start() {
 	a.readPlaces = map[string]bool{}
 }
 
+// stop ends the client as the end of its program does.
 func (a *actor) stop() {
 	if a.client == nil {
 		return
@@ -72,6 +89,10 @@ func (a *actor) stop() {
 	a.client.Close()
 	a.stopReads()
 	a.readers.Wait()
+	a.client = nil
+	if err := a.store.close(); err != nil {
+		a.t.Errorf("%s: %v", a, err)
+	}
 }
 
 // read starts to read a conversation, from where an earlier life stopped.
@@ -156,47 +177,88 @@ func (a *actor) mine() []place {
 
 func (a *actor) act(ctx context.Context, where place) error {
 	switch n := a.rng.IntN(100); {
-	case n < 40:
+	case n < 38:
 		return a.send(ctx, where)
-	case n < 45:
+	case n < 43:
 		impatient, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(20*time.Millisecond))))
 		defer cancel()
 		return a.send(impatient, where)
-	case n < 57:
+	case n < 55:
 		return a.ack(ctx, where)
-	case n < 67:
+	case n < 65:
 		return a.edit(ctx)
-	case n < 74:
+	case n < 72:
 		return a.recall(ctx)
-	case n < 84:
+	case n < 80:
 		return a.look(ctx, where)
-	case n < 90:
-		return a.changeRoster(ctx)
-	case n < 99:
+	case n < 83:
+		return a.clear(ctx, where)
+	case n < 89:
+		return a.changeGroup(ctx)
+	case n < 93:
 		a.stop()
 		a.start()
+	case n < 96:
+		return a.crash(ctx)
+	case n < 99:
+		a.stop()
+		defer a.start()
+		return a.someTime(ctx)
 	default:
 		a.sockets.Cut()
 	}
 	return nil
 }
 
+// crash starts the program, which ends while it catches up, between two commits of
+// its store, and starts it again.
+func (a *actor) crash(ctx context.Context) error {
+	a.stop()
+	a.store.endAfter(a.rng.IntN(8))
+	a.start()
+	err := a.someTime(ctx)
+	a.stop()
+	a.store.endAfter(-1)
+	a.start()
+	return err
+}
+
+// someTime lets the others do some things meanwhile.
+func (a *actor) someTime(ctx context.Context) error {
+	for range 5 + a.rng.IntN(10) {
+		if err := pause(ctx, a.rng); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // write does something that adds to a ledger, under an idempotency key of its own.
-func (a *actor) write(what written, do func(key string) (wire.Sent, error)) (wire.Sent, error) {
+func (a *actor) write(what written, do func(key, text string) (wire.Sent, error)) (wire.Sent, error) {
 	a.writes++
 	key := fmt.Sprintf("%s %d", a.device, a.writes)
-	what.client = a.index
+	what.client, what.device, what.number = a.index, a.device, a.writes
+	if what.text != "" {
+		what.text = a.textOf(what)
+	}
 	w := a.log.begin(a.user, key, what)
-	sent, err := do(key)
+	sent, err := do(key, what.text)
 	if err == nil && sent.ConversationID != what.place {
 		return sent, fmt.Errorf("what was written to %s is answered as in %s", what.place, sent.ConversationID)
 	}
 	return sent, a.log.end(w, sent, err)
 }
 
+// says and means begin the text of a message and of an edit.
+const says, means = "says", "means"
+
+// textOf is a text that no other write has.
+func (a *actor) textOf(w written) string { return fmt.Sprintf("%s %s %d", a, w.text, w.number) }
+
 func (a *actor) send(ctx context.Context, where place) error {
-	sent, err := a.write(written{place: where.id}, func(key string) (wire.Sent, error) {
-		draft := client.Draft{ConversationID: where.id, Text: a.String() + " says " + key, ClientMsgID: key}
+	what := written{place: where.id, send: true, text: says}
+	sent, err := a.write(what, func(key, text string) (wire.Sent, error) {
+		draft := client.Draft{ConversationID: where.id, Text: text, ClientMsgID: key}
 		if !where.group { // the first message makes the conversation
 			draft.ConversationID, draft.To = "", where.members[0]
 			if draft.To == a.user {
@@ -235,10 +297,10 @@ func (a *actor) edit(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	_, err := a.write(written{place: m.ConversationID}, func(key string) (wire.Sent, error) {
+	_, err := a.write(written{place: m.ConversationID, text: means}, func(key, text string) (wire.Sent, error) {
 		edited, err := a.client.Edit(ctx, wire.Edit{
 			ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version,
-			Text: a.String() + " means " + key, ClientMsgID: key,
+			Text: text, ClientMsgID: key,
 		})
 		return edited.Sent, err
 	})
@@ -250,24 +312,36 @@ func (a *actor) recall(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	_, err := a.write(written{place: m.ConversationID, recalls: m.Seq}, func(key string) (wire.Sent, error) {
+	_, err := a.write(written{place: m.ConversationID, recalls: m.Seq}, func(key, _ string) (wire.Sent, error) {
 		return a.client.Recall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ClientMsgID: key})
 	})
 	return err
 }
 
-// changeRoster removes the guest from the group or adds it again.
-func (a *actor) changeRoster(ctx context.Context) error {
-	if a.user != owner {
-		return nil
-	}
+// changeGroup lets the owner, and whom the owner makes an admin, remove the guest
+// from the group and add it again. The owner also changes the title, and the guest
+// leaves at times.
+func (a *actor) changeGroup(ctx context.Context) error {
 	group := a.places[len(a.places)-1].id
-	change := a.client.RemoveMembers
-	if a.rng.IntN(2) == 0 {
-		change = a.client.AddMembers
-	}
-	_, err := a.write(written{place: group}, func(key string) (wire.Sent, error) {
-		return change(ctx, wire.ChangeMembers{ConversationID: group, Members: []string{guest}, ClientMsgID: key})
+	n := a.rng.IntN(10)
+	_, err := a.write(written{place: group}, func(key, _ string) (wire.Sent, error) {
+		change := wire.ChangeMembers{ConversationID: group, Members: []string{guest}, ClientMsgID: key}
+		switch {
+		case a.user == guest:
+			return a.client.Leave(ctx, wire.ChangeGroup{ConversationID: group, ClientMsgID: key})
+		case a.user == owner && n == 8:
+			return a.client.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: key, ClientMsgID: key})
+		case a.user == owner && n == 9:
+			role := chat.Plain
+			if a.writes%2 == 0 {
+				role = chat.Admin
+			}
+			return a.client.SetRole(ctx, wire.SetRole{ConversationID: group, UserID: second, Role: role, ClientMsgID: key})
+		case n%2 == 0:
+			return a.client.AddMembers(ctx, change)
+		default:
+			return a.client.RemoveMembers(ctx, change)
+		}
 	})
 	return err
 }
@@ -278,11 +352,30 @@ func (a *actor) ack(ctx context.Context, where place) error {
 	if !ok || line.MaxContiguousSeq == 0 {
 		return nil
 	}
-	delivered, read := line.MaxContiguousSeq, 1+a.rng.Int64N(line.MaxContiguousSeq)
+	want := positions{delivered: line.MaxContiguousSeq, read: 1 + a.rng.Int64N(line.MaxContiguousSeq)}
 	if a.rng.IntN(2) == 0 {
-		read = 0
+		want.read = 0
 	}
-	got, err := a.client.Ack(ctx, where.id, delivered, read)
+	a.asked[where.id] = a.asked[where.id].max(want)
+	got, err := a.client.Ack(ctx, where.id, want.delivered, want.read)
+	if _, refused := errors.AsType[*chat.Error](err); refused {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.answered(where, want, positions{delivered: got.DeliveredSeq, read: got.ReadSeq, cleared: a.acked[where.id].cleared})
+}
+
+// clear hides some of a conversation from the user.
+func (a *actor) clear(ctx context.Context, where place) error {
+	line, ok := a.client.Conversation(where.id)
+	if !ok || line.MaxContiguousSeq == 0 {
+		return nil
+	}
+	want := positions{cleared: 1 + a.rng.Int64N(line.MaxContiguousSeq)}
+	a.asked[where.id] = a.asked[where.id].max(want)
+	got, err := a.client.Clear(ctx, where.id, want.cleared)
 	if _, refused := errors.AsType[*chat.Error](err); refused {
 		return nil
 	}
@@ -290,13 +383,20 @@ func (a *actor) ack(ctx context.Context, where place) error {
 		return err
 	}
 	last := a.acked[where.id]
-	if got.DeliveredSeq < last.DeliveredSeq || got.ReadSeq < last.ReadSeq {
-		return fmt.Errorf("watermarks went back from %+v to %+v", last, got)
+	last.cleared = got.ClearedSeq
+	return a.answered(where, want, last)
+}
+
+// answered takes in which positions are in force. They never go back, and who is a
+// member for good gets what was asked for.
+func (a *actor) answered(where place, want, got positions) error {
+	if last := a.acked[where.id]; last.max(got) != got {
+		return fmt.Errorf("positions went back from %+v to %+v", last, got)
 	}
-	if slices.Contains(where.members, a.user) && (got.DeliveredSeq < delivered || got.ReadSeq < read) {
-		return fmt.Errorf("acked deliveredSeq %d and readSeq %d, and %+v are in force", delivered, read, got)
+	if slices.Contains(where.members, a.user) && want.max(got) != got {
+		return fmt.Errorf("asked for %+v, and %+v is in force", want, got)
 	}
-	a.acked[where.id] = client.Positions(got)
+	a.acked[where.id] = got
 	return nil
 }
 
@@ -318,26 +418,65 @@ func (a *actor) look(ctx context.Context, where place) error {
 
 // watchedStore is a store that notes what no device may ever see.
 type watchedStore struct {
-	*client.Memory
+	client.Store
+	file string // "" is in memory
 
 	mu        sync.Mutex
+	left      int                         // commits until it takes no more; below 0 without end
 	ids       map[string]map[int64]string // messageId by conversation and seq
 	lines     map[string]client.Conversation
 	cursor    int64
 	violation error
 }
 
-func newWatchedStore() *watchedStore {
-	return &watchedStore{Memory: client.NewMemory(), ids: map[string]map[int64]string{}, lines: map[string]client.Conversation{}}
+func newWatchedStore(file string) *watchedStore {
+	return &watchedStore{
+		Store: client.NewMemory(), file: file, left: -1,
+		ids: map[string]map[int64]string{}, lines: map[string]client.Conversation{},
+	}
+}
+
+// open opens the file, if there is one, as a program does when it starts.
+func (s *watchedStore) open(ctx context.Context) error {
+	if s.file == "" {
+		return nil
+	}
+	opened, err := sqlite.Open(ctx, s.file)
+	if err == nil {
+		s.Store = opened
+	}
+	return err
+}
+
+// errEnded is what a store says whose program has ended, as far as the next one is
+// concerned.
+var errEnded = errors.New("the program has ended")
+
+// endAfter lets the store take so many commits more; below 0 is no end.
+func (s *watchedStore) endAfter(commits int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = commits
+}
+
+func (s *watchedStore) close() error {
+	if opened, ok := s.Store.(*sqlite.Store); ok {
+		return opened.Close()
+	}
+	return nil
 }
 
 // Commit is Store.Commit.
 func (s *watchedStore) Commit(ctx context.Context, b client.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.Memory.Commit(ctx, b); err != nil {
+	if s.left == 0 {
+		return errEnded
+	}
+	if err := s.Store.Commit(ctx, b); err != nil {
 		return err
 	}
+	s.left = max(s.left-1, -1)
 	for _, m := range b.Messages {
 		ids := s.ids[m.ConversationID]
 		if ids == nil {
@@ -351,9 +490,9 @@ func (s *watchedStore) Commit(ctx context.Context, b client.Batch) error {
 	}
 	for _, c := range b.Conversations {
 		before := s.lines[c.ConversationID]
-		if c.MaxContiguousSeq < before.MaxContiguousSeq || c.ReadSeq < before.ReadSeq || c.DeliveredSeq < before.DeliveredSeq {
-			s.violated("%s went back: maxContiguousSeq %d to %d, readSeq %d to %d, deliveredSeq %d to %d", c.ConversationID,
-				before.MaxContiguousSeq, c.MaxContiguousSeq, before.ReadSeq, c.ReadSeq, before.DeliveredSeq, c.DeliveredSeq)
+		if c.MaxContiguousSeq < before.MaxContiguousSeq || c.ReadSeq < before.ReadSeq || c.DeliveredSeq < before.DeliveredSeq || c.ClearedSeq < before.ClearedSeq {
+			s.violated("%s went back: maxContiguousSeq %d to %d, readSeq %d to %d, deliveredSeq %d to %d, clearedSeq %d to %d", c.ConversationID,
+				before.MaxContiguousSeq, c.MaxContiguousSeq, before.ReadSeq, c.ReadSeq, before.DeliveredSeq, c.DeliveredSeq, before.ClearedSeq, c.ClearedSeq)
 		}
 		s.lines[c.ConversationID] = c
 	}
@@ -390,13 +529,21 @@ func (s *watchedStore) everSeen() map[string]map[int64]string {
 type watcher struct {
 	*ordeal
 	client int
+	user   string
 	rng    *rand.Rand
 	device *device
-	ids    map[string]map[int64]string
+	seen   map[string]*stretch // by conversation
 }
 
-func (w *watcher) live(ctx context.Context, user string) error {
-	w.device = &device{stack: w.shaky, user: user, name: "watcher", ledgers: map[string]*ledger{}}
+// stretch is what a watcher saw of a conversation.
+type stretch struct {
+	ids     map[int64]string // messageId by seq
+	through int64            // the last nextSeq
+	hidden  int64            // up to here it was told that nothing is for its user
+}
+
+func (w *watcher) live(ctx context.Context) error {
+	w.device = &device{stack: w.shaky, user: w.user, name: "watcher", ledgers: map[string]*ledger{}}
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -406,7 +553,7 @@ func (w *watcher) live(ctx context.Context, user string) error {
 			return err
 		}
 		where := w.places[w.rng.IntN(len(w.places))]
-		if !slices.Contains(where.members, user) {
+		if !slices.Contains(where.members, w.user) {
 			continue
 		}
 		switch err := w.look(ctx, where.id); {
@@ -441,14 +588,14 @@ func (w *watcher) connect(ctx context.Context) error {
 }
 
 func (w *watcher) look(ctx context.Context, place string) error {
-	ids := w.ids[place]
-	if ids == nil {
-		ids = map[int64]string{}
-		w.ids[place] = ids
+	s := w.seen[place]
+	if s == nil {
+		s = &stretch{ids: map[int64]string{}}
+		w.seen[place] = s
 	}
-	after, limit := w.rng.Int64N(int64(len(ids))+1), 5+w.rng.IntN(20)
+	after, limit := w.rng.Int64N(s.through+1), 5+w.rng.IntN(20)
 	if w.rng.IntN(2) == 0 {
-		after = int64(len(ids))
+		after = s.through
 	}
 	call := w.log.now()
 	var page wire.Synced
@@ -456,17 +603,27 @@ func (w *watcher) look(ctx context.Context, place string) error {
 		return err
 	}
 	w.log.read(w.client, place, call, page.CommittedMaxSeq)
-	if page.NextSeq != after+int64(len(page.Messages)) || page.NextSeq > max(after, page.CommittedMaxSeq) || len(page.Skipped) > 0 ||
-		len(page.Messages) == 0 && page.CommittedMaxSeq > after {
-		return fmt.Errorf("a page after %d has %d messages, nextSeq %d, committedMaxSeq %d, skipped %v, and nothing was ever deleted",
-			after, len(page.Messages), page.NextSeq, page.CommittedMaxSeq, page.Skipped)
-	}
+	return s.add(after, page)
+}
+
+// add takes in a page, and errs if it passes over a seq, stands still, or has
+// another message than an earlier one had. Nothing was ever deleted.
+func (s *stretch) add(after int64, page wire.Synced) error {
+	next := max(after+1, page.FirstSeq)
 	for i, m := range page.Messages {
-		before, known := ids[m.Seq]
-		if m.Seq != after+1+int64(i) || known && before != m.MessageID {
-			return fmt.Errorf("a page after %d has at place %d seq %d, which is %s, was %q", after, i, m.Seq, m.MessageID, before)
+		before, known := s.ids[m.Seq]
+		if m.Seq != next+int64(i) || known && before != m.MessageID {
+			return fmt.Errorf("a page after %d from firstSeq %d has at place %d seq %d, which is %s, was %q", after, page.FirstSeq, i, m.Seq, m.MessageID, before)
 		}
-		ids[m.Seq] = m.MessageID
+		s.ids[m.Seq] = m.MessageID
 	}
+	through := max(after, next-1+int64(len(page.Messages)))
+	stands := page.NextSeq == after && page.CommittedMaxSeq > after
+	if page.NextSeq != through || page.NextSeq > max(after, page.CommittedMaxSeq) || len(page.Skipped) > 0 || stands {
+		return fmt.Errorf("a page after %d from firstSeq %d has %d messages, nextSeq %d, committedMaxSeq %d, skipped %v, and nothing was ever deleted",
+			after, page.FirstSeq, len(page.Messages), page.NextSeq, page.CommittedMaxSeq, page.Skipped)
+	}
+	s.through = max(s.through, page.NextSeq)
+	s.hidden = max(s.hidden, page.FirstSeq-1)
 	return nil
 }

@@ -31,9 +31,14 @@ type history struct {
 // written is one call that adds an entry to a ledger.
 type written struct {
 	client    int
+	device    string
 	place     string
-	call, ret int64 // ret is 0 while the outcome is not known
-	recalls   int64 // of a recall: the seq of its target
+	number    int    // of the device's writes
+	send      bool   // a message, which the outbox keeps until it is settled
+	text      string // of a message or an edit
+	recalls   int64  // of a recall: the seq of its target
+	call, ret int64  // ret is 0 while the outcome is not known
+	accepted  bool   // of a message: it was in the outbox
 	sent      wire.Sent
 	refusal   error
 }
@@ -70,6 +75,7 @@ func (h *history) end(w *written, sent wire.Sent, err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, pending := errors.AsType[*client.PendingError](err); pending {
+		w.accepted = true
 		return nil
 	}
 	if refusal, refused := errors.AsType[*chat.Error](err); refused {
@@ -77,7 +83,7 @@ func (h *history) end(w *written, sent wire.Sent, err error) error {
 		return nil
 	}
 	if err == nil {
-		w.sent, w.ret = sent, h.now()
+		w.sent, w.ret, w.accepted = sent, h.now(), true
 	}
 	return err
 }

@@ -2,11 +2,13 @@ package integration_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -15,31 +17,29 @@ import (
 	"inorder/shared/wire"
 )
 
-// account is what the store has for a user, read by a device that knew nothing.
-type account struct {
-	lines    map[string]wire.Conversation
-	messages map[string][]chat.Message
-}
-
 // judge checks what has to hold in the end:
-//   - Every device has the ledgers that the store has for its user, every message
-//     in its last state, and the same watermarks.
-//   - Ledgers are dense. Each answered write is there once, as it was answered; no
-//     refused one is; of the others each is there once at most.
+//   - The ledgers in the table are dense. Each answered write is there once, as it
+//     was answered, and each message that an outbox took; no refused one is; of
+//     the others each is there once at most. Every message is by a member, in the
+//     state that its events make of it, and a device's own come in its order.
+//   - A device that knew nothing reads of that what its user may see, and
+//     positions that someone asked for and none below one that was answered.
+//   - So does every other device, and was given all of it, by seq.
 //   - No device ever saw a seq go back or change its message, nor anything that
 //     the protocol does not allow.
 //   - What was answered when could have happened one after the other.
 func (o *ordeal) judge() {
+	ledgers := map[string][]chat.Message{}
+	for _, where := range o.places {
+		ledgers[where.id] = o.ledgerOf(where.id)
+		o.checkLedger(where, ledgers[where.id])
+	}
+	o.checkWrites(ledgers)
 	accounts := map[string]account{}
 	for _, user := range []string{owner, second, guest, fourth} {
 		accounts[user] = o.accountOf(user)
+		o.checkAccount(user, accounts[user], ledgers)
 	}
-	ledgers := map[string][]chat.Message{}
-	for _, where := range o.places {
-		ledgers[where.id] = accounts[where.members[0]].messages[where.id]
-		o.checkStored(where.id, ledgers[where.id])
-	}
-	o.checkWrites(ledgers)
 	o.await("the devices do not converge", func() string {
 		for _, a := range o.actors {
 			a.revive()
@@ -53,9 +53,174 @@ func (o *ordeal) judge() {
 	for _, a := range o.actors {
 		a.checkSeen(accounts[a.user], ledgers)
 	}
+	for _, w := range o.watchers {
+		w.checkSeen(accounts[w.user], ledgers)
+	}
 	for _, where := range o.places {
 		o.log.requireLinearizable(o.t, where.id, ledgers[where.id])
 	}
+}
+
+// ledgerOf reads a ledger from its table, past all that is tested here.
+func (o *ordeal) ledgerOf(place string) []chat.Message {
+	var ledger []chat.Message
+	in := &dynamodb.QueryInput{
+		TableName: aws.String(tableName(o.t, o.db, "Messages")), ConsistentRead: aws.Bool(true),
+		KeyConditionExpression:    aws.String("conversationId = :c"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberS{Value: place}},
+	}
+	for pages := dynamodb.NewQueryPaginator(o.db, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(o.ctx)
+		require.NoError(o.t, err)
+		for _, item := range page.Items {
+			var stored struct {
+				chat.Message
+				Data string `json:"data"`
+			}
+			require.NoError(o.t, attributevalue.UnmarshalMapWithOptions(item, &stored, func(d *attributevalue.DecoderOptions) { d.TagKey = "json" }))
+			if stored.Data != "" {
+				stored.Message.Data = json.RawMessage(stored.Data)
+			}
+			ledger = append(ledger, stored.Message)
+		}
+	}
+	return ledger
+}
+
+// checkLedger goes through a ledger as it came to be.
+func (o *ordeal) checkLedger(where place, ledger []chat.Message) {
+	inside := map[string]bool{}
+	for _, user := range where.members {
+		inside[user] = true
+	}
+	want := slices.Clone(ledger)
+	for i, m := range ledger {
+		require.Equal(o.t, int64(i+1), m.Seq, where.id)
+		w := o.log.writes[writeKey(m.SenderID, m.ClientMsgID)]
+		if w == nil {
+			continue // a failure by itself, elsewhere
+		}
+		if m.Seq > 1 && !inside[m.SenderID] {
+			o.t.Errorf("seq %d of %s is by %s, who was no member then", m.Seq, where.id, m.SenderID)
+		}
+		want[i].Text, want[i].Version, want[i].Status = w.text, 1, chat.Normal
+		if m.Event != nil {
+			o.replay(want, m, inside)
+		}
+	}
+	for i, m := range ledger {
+		if m.Text != want[i].Text || m.Version != want[i].Version || m.Status != want[i].Status {
+			o.t.Errorf("seq %d of %s is %q, version %d, %s; its events make it %q, version %d, %s", m.Seq, where.id,
+				m.Text, m.Version, m.Status, want[i].Text, want[i].Version, want[i].Status)
+		}
+	}
+}
+
+// replay does to the messages before an event what it says.
+func (o *ordeal) replay(want []chat.Message, m chat.Message, inside map[string]bool) {
+	for _, user := range m.Event.Added {
+		inside[user] = true
+	}
+	for _, user := range m.Event.Removed {
+		delete(inside, user)
+	}
+	if m.Event.TargetSeq == 0 {
+		return
+	}
+	target := &want[m.Event.TargetSeq-1]
+	if target.Status == chat.Recalled || m.Event.Version != target.Version+1 || m.Event.TargetMessageID != target.MessageID {
+		o.t.Errorf("seq %d of %s is %+v, and what it changes was %s then, version %d, %s",
+			m.Seq, m.ConversationID, *m.Event, target.MessageID, target.Version, target.Status)
+	}
+	target.Version++
+	if m.Event.Kind == chat.EventEdit {
+		target.Text = want[m.Seq-1].Text
+		return
+	}
+	target.Text, target.Status = "", chat.Recalled
+	for i, e := range want[:m.Seq-1] { // the edits keep nothing of it
+		if e.Event != nil && e.Event.Kind == chat.EventEdit && e.Event.TargetSeq == m.Event.TargetSeq {
+			want[i].Text, want[i].Status = "", chat.Recalled
+		}
+	}
+}
+
+func (o *ordeal) checkWrites(ledgers map[string][]chat.Message) {
+	found := map[string]chat.Message{}
+	for place, ledger := range ledgers {
+		last := map[string]int{} // by sender and device, the number of the last message
+		for _, m := range ledger {
+			key := writeKey(m.SenderID, m.ClientMsgID)
+			if first, twice := found[key]; twice {
+				o.t.Errorf("%q is in %s as seq %d, and in %s as seq %d too", key, first.ConversationID, first.Seq, place, m.Seq)
+			}
+			found[key] = m
+			w := o.log.writes[key]
+			switch {
+			case w == nil || w.place != place:
+				o.t.Errorf("seq %d of %s is %q, which nobody wrote there", m.Seq, place, key)
+				continue
+			case w.refusal != nil && !w.mayBoth(m):
+				o.t.Errorf("seq %d of %s is %q, which was refused: %v", m.Seq, place, key, w.refusal)
+			case w.sent.Seq != 0 && (w.sent.Seq != m.Seq || w.sent.MessageID != m.MessageID || w.sent.ServerTime != m.ServerTime):
+				o.t.Errorf("%q was answered as %+v and is %+v", key, w.sent, m)
+			}
+			if !w.send || m.SenderID == guest && m.Event == nil && chat.CodeOf(w.refusal) == chat.NotFound {
+				continue
+			}
+			device := m.SenderID + "/" + w.device
+			if w.number < last[device] {
+				o.t.Errorf("seq %d of %s is number %d of %s, which wrote number %d before", m.Seq, place, w.number, device, last[device])
+			}
+			last[device] = w.number
+		}
+	}
+	var answered, refused int
+	for key, w := range o.log.writes {
+		_, there := found[key]
+		if !there && (w.ret != 0 && !w.repeats(ledgers[w.place]) || w.send && w.accepted && !w.mayBeRefused(o)) {
+			o.t.Errorf("%q was accepted, answered as %+v, and is lost", key, w.sent)
+		}
+		if w.ret != 0 {
+			answered++
+		}
+		if w.refusal != nil {
+			refused++
+		}
+	}
+	replaced := 0
+	for _, a := range o.actors {
+		replaced += a.replaced
+	}
+	o.t.Logf("%d writes: %d answered, %d refused, %d entries in all; %d times a ghost took over a device",
+		len(o.log.writes), answered, refused, len(found), replaced)
+}
+
+// mayBoth reports whether a write may have been refused and be there: two copies of
+// one request were under way, and one was refused because the guest was out, the
+// user had cleared the target, or the clock of its process said that it was too
+// late; the other came through, before or after.
+func (w *written) mayBoth(m chat.Message) bool {
+	revises := m.Event != nil && m.Event.TargetSeq != 0
+	switch chat.CodeOf(w.refusal) {
+	case chat.NotFound:
+		return m.SenderID == guest || revises
+	case chat.TooLate:
+		return revises
+	}
+	return false
+}
+
+// mayBeRefused reports whether the outbox may have been told, when nobody waited
+// any more, that a message is not taken: it is the guest's, to the group.
+func (w *written) mayBeRefused(o *ordeal) bool {
+	return o.actors[w.client].user == guest && w.place == o.places[len(o.places)-1].id
+}
+
+// account is what the store has for a user, read by a device that knew nothing.
+type account struct {
+	lines    map[string]wire.Conversation
+	messages map[string][]chat.Message
 }
 
 // accountOf reads what the store has for a user. Pushes that come meanwhile are of
@@ -82,61 +247,101 @@ func (o *ordeal) accountOf(user string) account {
 	return found
 }
 
-// checkStored checks that a ledger is dense, and that the table has no more.
-func (o *ordeal) checkStored(place string, ledger []chat.Message) {
-	for i, m := range ledger {
-		require.Equal(o.t, int64(i+1), m.Seq, place)
+// checkAccount compares what a user reads with the ledgers: all that the user may
+// see, and a line that fits it.
+func (o *ordeal) checkAccount(user string, of account, ledgers map[string][]chat.Message) {
+	lines := 0
+	for _, where := range o.places {
+		place, ledger := where.id, ledgers[where.id]
+		m := membershipOf(user, where, ledger)
+		if len(m.stretches) == 0 {
+			continue
+		}
+		lines++
+		line, ok := of.lines[place]
+		if !ok {
+			o.t.Errorf("%s has no line of %s", user, place)
+			continue
+		}
+		visible := slices.DeleteFunc(slices.Clone(ledger), func(e chat.Message) bool { return !m.sees(e.Seq) || e.Seq <= line.ClearedSeq })
+		if found := unlike(of.messages[place], visible, nil); found != "" {
+			o.t.Errorf("what %s reads of %s: %s", user, place, found)
+		}
+		through := m.stretches[len(m.stretches)-1]
+		unread := max(0, through.To-max(line.ReadSeq, line.ClearedSeq, through.From-1))
+		if line.LastSeq != through.To || line.LeftSeq != m.left || line.Unread != unread || line.MemberCount != m.members || line.Title != m.title {
+			o.t.Errorf("%s has the line %+v of %s; it ends at %d, the user left at %d, %d are unread, %d are members, and it is called %q",
+				user, line, place, through.To, m.left, unread, m.members, m.title)
+		}
+		o.checkPositions(user, line, ledger)
 	}
-	count, err := o.db.Query(o.t.Context(), &dynamodb.QueryInput{
-		TableName: aws.String(tableName(o.t, o.db, "Messages")), Select: types.SelectCount, ConsistentRead: aws.Bool(true),
-		KeyConditionExpression:    aws.String("conversationId = :c"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberS{Value: place}},
-	})
-	require.NoError(o.t, err)
-	require.EqualValues(o.t, len(ledger), count.Count, place)
+	require.Len(o.t, of.lines, lines, "conversations of %s", user)
 }
 
-func (o *ordeal) checkWrites(ledgers map[string][]chat.Message) {
-	found := map[string]chat.Message{}
-	for place, ledger := range ledgers {
-		for _, m := range ledger {
-			key := writeKey(m.SenderID, m.ClientMsgID)
-			if first, twice := found[key]; twice {
-				o.t.Errorf("%q is in %s as seq %d, and in %s as seq %d too", key, first.ConversationID, first.Seq, place, m.Seq)
-			}
-			found[key] = m
-			w := o.log.writes[key]
-			switch {
-			case w == nil || w.place != place:
-				o.t.Errorf("seq %d of %s is %q, which nobody wrote there", m.Seq, place, key)
-			case w.refusal != nil && m.SenderID == guest && chat.CodeOf(w.refusal) == chat.NotFound:
-				// Two copies of one request were under way: one was refused while the
-				// guest was out, the other committed once the guest was back.
-			case w.refusal != nil:
-				o.t.Errorf("seq %d of %s is %q, which was refused: %v", m.Seq, place, key, w.refusal)
-			case w.sent.Seq != 0 && (w.sent.Seq != m.Seq || w.sent.MessageID != m.MessageID || w.sent.ServerTime != m.ServerTime):
-				o.t.Errorf("%q was answered as %+v and is %+v", key, w.sent, m)
-			}
-		}
+// checkPositions checks that a user's positions are those that a device asked for,
+// and not below one that was answered.
+func (o *ordeal) checkPositions(user string, line wire.Conversation, ledger []chat.Message) {
+	var least, most positions
+	if ledger[0].SenderID == user {
+		least = positions{delivered: 1, read: 1} // who begins a conversation has read that
 	}
-	var answered, refused int
-	for key, w := range o.log.writes {
-		if _, there := found[key]; w.ret != 0 && !there && !w.repeats(ledgers[w.place]) {
-			o.t.Errorf("%q was answered as %+v and is lost", key, w.sent)
-		}
-		if w.ret != 0 {
-			answered++
-		}
-		if w.refusal != nil {
-			refused++
-		}
-	}
-	replaced := 0
+	most = least
 	for _, a := range o.actors {
-		replaced += a.replaced
+		if a.user == user {
+			least, most = least.max(a.acked[line.ConversationID]), most.max(a.asked[line.ConversationID])
+		}
 	}
-	o.t.Logf("%d writes: %d answered, %d refused, %d entries in all; %d times a ghost took over a device",
-		len(o.log.writes), answered, refused, len(found), replaced)
+	most.delivered = max(most.delivered, most.read)
+	got := positions{delivered: line.DeliveredSeq, read: line.ReadSeq, cleared: line.ClearedSeq}
+	if got.max(least) != got || most.max(got) != most {
+		o.t.Errorf("the positions of %s in %s are %+v; %+v was answered, and no more than %+v asked for", user, line.ConversationID, got, least, most)
+	}
+}
+
+// membership is what a ledger says of a user, up to where the user may read it.
+type membership struct {
+	stretches []chat.Range // of seqs that the user may see
+	left      int64        // the seq at which the user left; 0 for a member
+	members   int
+	title     string
+}
+
+func membershipOf(user string, where place, ledger []chat.Message) membership {
+	last := int64(len(ledger))
+	var m membership
+	if !where.group {
+		if slices.Contains(where.members, user) && last > 0 {
+			m = membership{stretches: []chat.Range{{From: 1, To: last}}, members: len(where.members)}
+		}
+		return m
+	}
+	roster, title := map[string]bool{}, ""
+	for _, e := range ledger {
+		if e.Event == nil {
+			continue
+		}
+		for _, added := range e.Event.Added {
+			roster[added] = true
+		}
+		for _, removed := range e.Event.Removed {
+			delete(roster, removed)
+		}
+		title = cmp.Or(e.Event.Title, title)
+		switch {
+		case slices.Contains(e.Event.Added, user):
+			m.stretches, m.left = append(m.stretches, chat.Range{From: e.Seq, To: last}), 0
+		case slices.Contains(e.Event.Removed, user):
+			m.stretches[len(m.stretches)-1].To, m.left = e.Seq, e.Seq
+		case m.left != 0:
+			continue // who left does not hear what becomes of the group
+		}
+		m.members, m.title = len(roster), title
+	}
+	return m
+}
+
+func (m membership) sees(seq int64) bool {
+	return slices.ContainsFunc(m.stretches, func(r chat.Range) bool { return r.From <= seq && seq <= r.To })
 }
 
 // difference says what a device does not have as the store has it; "" is nothing.
@@ -149,10 +354,14 @@ func (a *actor) difference(of account, ledgers map[string][]chat.Message) string
 		if mine.MaxContiguousSeq != mine.MaxSeenSeq {
 			return fmt.Sprintf("%s: it has %d of %d", id, mine.MaxContiguousSeq, mine.MaxSeenSeq)
 		}
-		got := [...]int64{mine.LastSeq, mine.ReadSeq, mine.DeliveredSeq, mine.ClearedSeq, mine.LeftSeq, mine.Unread, int64(mine.MemberCount)}
-		want := [...]int64{line.LastSeq, line.ReadSeq, line.DeliveredSeq, line.ClearedSeq, line.LeftSeq, line.Unread, int64(line.MemberCount)}
+		got := [...]any{mine.LastSeq, mine.ReadSeq, mine.ClearedSeq, mine.LeftSeq, mine.Unread, mine.MemberCount, mine.Title}
+		want := [...]any{line.LastSeq, line.ReadSeq, line.ClearedSeq, line.LeftSeq, line.Unread, line.MemberCount, line.Title}
 		if got != want {
-			return fmt.Sprintf("%s: last, read, delivered, cleared, left, unread and members are %v, the store has %v", id, got, want)
+			return fmt.Sprintf("%s: last, read, cleared, left, unread, members and title are %v, the store has %v", id, got, want)
+		}
+		// That another device of the user received something is told by a push alone.
+		if mine.DeliveredSeq > line.DeliveredSeq || mine.DeliveredSeq < a.acked[id].delivered {
+			return fmt.Sprintf("%s: delivered is %d, this device was answered %d, the store has %d", id, mine.DeliveredSeq, a.acked[id].delivered, line.DeliveredSeq)
 		}
 		stored, err := a.client.Stored(a.ctx, id, 0, len(ledgers[id])+1)
 		if err != nil {
@@ -161,14 +370,18 @@ func (a *actor) difference(of account, ledgers map[string][]chat.Message) string
 		if found := unlike(stored, of.messages[id], ledgers[id]); found != "" {
 			return id + ": " + found
 		}
-		a.mu.Lock()
-		given := len(a.given[id])
-		a.mu.Unlock()
-		if given != len(stored) {
-			return fmt.Sprintf("%s: the user was given %d messages of %d", id, given, len(stored))
+		if given := a.givenAbove(id, line.ClearedSeq); len(given) != len(stored) {
+			return fmt.Sprintf("%s: the user was given %d messages of %d", id, len(given), len(stored))
 		}
 	}
 	return ""
+}
+
+// givenAbove is the messages above seq that the user was given.
+func (a *actor) givenAbove(place string, seq int64) []chat.Message {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(a.given[place]), func(m chat.Message) bool { return m.Seq <= seq })
 }
 
 // unlike compares what a device has with what the store has for its user. Where
@@ -207,28 +420,38 @@ func plain(m chat.Message) chat.Message {
 
 // checkSeen checks what a device saw on the way.
 func (a *actor) checkSeen(of account, ledgers map[string][]chat.Message) {
-	if err := a.memory.fault(); err != nil {
+	if err := a.store.fault(); err != nil {
 		a.t.Errorf("%s: %v", a, err)
 	}
-	stats := a.client.Stats()
-	if stats.Violations > 0 {
+	if stats := a.client.Stats(); stats.Violations > 0 {
 		a.t.Errorf("%s: %d answers or frames were against the protocol", a, stats.Violations)
 	}
-	for id, seen := range a.memory.everSeen() {
-		for seq, messageID := range seen {
+	a.checkIDs(a.String(), a.store.everSeen(), ledgers)
+	for id, line := range of.lines {
+		if given := seqsOf(a.givenAbove(id, line.ClearedSeq)); !slices.Equal(given, seqsOf(of.messages[id])) {
+			a.t.Errorf("%s was given the seqs %v of %s, the store has %v", a, given, id, seqsOf(of.messages[id]))
+		}
+	}
+}
+
+func (w *watcher) checkSeen(of account, ledgers map[string][]chat.Message) {
+	ids := map[string]map[int64]string{}
+	for id, s := range w.seen {
+		ids[id] = s.ids
+		if s.hidden > of.lines[id].ClearedSeq {
+			w.t.Errorf("a watcher of %s was told that nothing up to %d of %s is for it, and it cleared up to %d", w.user, s.hidden, id, of.lines[id].ClearedSeq)
+		}
+	}
+	w.checkIDs("a watcher of "+w.user, ids, ledgers)
+}
+
+// checkIDs checks that nobody ever saw another message at a seq than is there.
+func (o *ordeal) checkIDs(who string, seen map[string]map[int64]string, ledgers map[string][]chat.Message) {
+	for id, ids := range seen {
+		for seq, messageID := range ids {
 			if seq > int64(len(ledgers[id])) || ledgers[id][seq-1].MessageID != messageID {
-				a.t.Errorf("%s once had %s as seq %d of %s, which it is not", a, messageID, seq, id)
+				o.t.Errorf("%s once had %s as seq %d of %s, which it is not", who, messageID, seq, id)
 			}
-		}
-	}
-	for id, at := range a.acked {
-		if line := of.lines[id]; line.ReadSeq < at.ReadSeq || line.DeliveredSeq < at.DeliveredSeq {
-			a.t.Errorf("%s was answered %+v for %s, and the store has readSeq %d and deliveredSeq %d", a, at, id, line.ReadSeq, line.DeliveredSeq)
-		}
-	}
-	for id, given := range a.given {
-		if !slices.Equal(seqsOf(given), seqsOf(of.messages[id])) {
-			a.t.Errorf("%s was given the seqs %v of %s, the store has %v", a, seqsOf(given), id, seqsOf(of.messages[id]))
 		}
 	}
 }

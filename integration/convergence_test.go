@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,15 +25,18 @@ import (
 
 var (
 	convergenceSeed  = flag.Uint64("convergence.seed", 0, "the one `seed` that TestConvergence runs; 0 takes a new one")
-	convergenceSeeds = flag.Int("convergence.seeds", 1, "how many seeds TestConvergence runs, one after the other, from -convergence.seed on")
+	convergenceSeeds = flag.Int("convergence.seeds", 1, "how many seeds TestConvergence runs, one after the other, from -convergence.seed on; with -failfast until one fails")
 	convergenceSteps = flag.Int("convergence.steps", 25, "how many actions each device takes in a run of TestConvergence")
 )
 
 const (
 	// ordealTime bounds one seed, however slow the machine is.
-	ordealTime = 2 * time.Minute
+	ordealTime = 4 * time.Minute
 	// breather is the longest that a device pauses between two actions.
 	breather = 30 * time.Millisecond
+	// kindsInOneRun is how many kinds of fault one seed has to see at least, and
+	// after allKindsAfter seeds there is none that was not seen.
+	kindsInOneRun, allKindsAfter = 12, 10
 )
 
 // Several users with several devices do this and that while everything goes wrong
@@ -43,12 +47,7 @@ const (
 // also depends on how the processes run, so that a rare failure may take some runs
 // of its seed to come back.
 //
-// The test has to see a broken backend. These changes fail it with one of the
-// first seeds:
-//   - In store.query, resolve(ctx, conversationID, missing[:0], known): a sync
-//     then passes over a message that its Query did not show yet.
-//   - In store.try, take the idempotency record out of the transaction, look it up
-//     before and put it after the commit: a retry then makes a second message.
+// The test has to see a broken backend: see [TestConvergenceSeesABrokenBuild].
 func TestConvergence(t *testing.T) {
 	t.Parallel()
 	needLocal(t)
@@ -56,20 +55,74 @@ func TestConvergence(t *testing.T) {
 	if first == 0 {
 		first = rand.Uint64() >> 16 // short enough to be copied by hand
 	}
+	clock := newClock(t)
+	struck := map[fault.Kind]int{}
+	began, ran := time.Now(), 0
 	for n := range uint64(*convergenceSeeds) {
 		seed := first + n
 		ok := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Logf("again: go test ./integration -run 'TestConvergence$' -convergence.seed %d -convergence.steps %d", seed, *convergenceSteps)
-			o := newOrdeal(t, seed)
+			o := newOrdeal(t, seed, clock)
 			o.suffer()
-			o.calm()
+			o.calm(struck)
 			o.judge()
 			o.audit(t.Context(), true)
 		})
+		ran++
 		if !ok && *convergenceSeeds > 1 {
 			fmt.Fprintf(os.Stderr, "TestConvergence: seed %d failed\n", seed)
 		}
+		if !ok && flag.Lookup("test.failfast").Value.String() == "true" {
+			break
+		}
 	}
+	t.Logf("%d seeds, %.1f s each; in all went wrong %v", ran, time.Since(began).Seconds()/float64(ran), struck)
+	if ran >= allKindsAfter && !t.Failed() {
+		for _, kind := range kindsOfFault() {
+			if struck[kind] == 0 {
+				t.Errorf("%s never happened in %d seeds, so nothing is known about it", kind, ran)
+			}
+		}
+	}
+}
+
+// hurried is what goes wrong, as often as a short run needs it to.
+func hurried() fault.Faults {
+	faults := fault.Everything()
+	faults[fault.Kill] = fault.Fault{Rate: 0.5, UpTo: time.Second}
+	return faults
+}
+
+// victims are the functions that are killed.
+func victims() []string { return []string{"SendFunction", "FanoutFunction"} }
+
+// kindsOfFault are those that [fault.Plan.Counts] may name here.
+func kindsOfFault() []fault.Kind {
+	linux := runtime.GOOS == "linux"
+	var kinds []fault.Kind
+	for kind := range hurried() {
+		if kind != fault.Kill && (kind != fault.ClockSet || linux) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if linux {
+		for _, function := range victims() {
+			kinds = append(kinds, fault.KillOf(function))
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// newClock makes a clock for the functions that hand one over; nil where none can
+// be made.
+func newClock(t *testing.T) *fault.Clock {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	clock, err := fault.NewClock(t.Context(), t.TempDir(), "../shared/store", "../functions/fanout", "../functions/default")
+	require.NoError(t, err)
+	return clock
 }
 
 // ordeal is one run: a stack of its own behind proxies that let things go wrong,
@@ -80,13 +133,15 @@ type ordeal struct {
 	seed    uint64
 	plan    *fault.Plan
 	sockets *fault.Sockets
+	clock   *fault.Clock // nil where there is none
 	cloud   *localCloud
 	db      *dynamodb.Client // past the proxy
 
-	shaky  stack // what devices use
-	places []place
-	actors []*actor
-	log    *history
+	shaky    stack // what devices use
+	places   []place
+	actors   []*actor
+	watchers []*watcher
+	log      *history
 }
 
 // place is a conversation, and who may always read it.
@@ -103,14 +158,12 @@ const (
 	owner, second, guest, fourth = "alice", "bob", "carol", "dave"
 )
 
-func newOrdeal(t *testing.T, seed uint64) *ordeal {
+func newOrdeal(t *testing.T, seed uint64, clock *fault.Clock) *ordeal {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), ordealTime, errors.New("the run took too long"))
 	t.Cleanup(cancel)
-	o := &ordeal{t: t, ctx: ctx, seed: seed, log: newHistory()}
-	faults := fault.Everything()
-	faults[fault.Kill] = fault.Fault{Rate: 0.5, UpTo: time.Second} // a short run has to see some
+	o := &ordeal{t: t, ctx: ctx, seed: seed, clock: clock, log: newHistory()}
 	var err error
-	o.plan, err = fault.NewPlan(seed, faults)
+	o.plan, err = fault.NewPlan(seed, hurried())
 	require.NoError(t, err)
 	o.start()
 	o.places = []place{
@@ -137,7 +190,11 @@ func (o *ordeal) start() {
 	connections, err := fault.NewConnections(o.plan)
 	require.NoError(o.t, err)
 	o.t.Cleanup(connections.Close)
-	o.cloud = startCloud(o.t, "-dynamodb-endpoint", database.URL(), "-connections-endpoint", connections.URL())
+	var env []string
+	if o.clock != nil {
+		env = o.clock.Env()
+	}
+	o.cloud = startCloudIn(o.t, env, "-dynamodb-endpoint", database.URL(), "-connections-endpoint", connections.URL())
 	require.NoError(o.t, connections.SetTarget(o.cloud.page))
 	o.sockets, err = fault.NewSockets(o.plan, o.cloud.socket)
 	require.NoError(o.t, err)
@@ -157,33 +214,47 @@ func (o *ordeal) suffer() {
 		}
 	})
 	o.makeGroup()
-	killing, spare := context.WithCancel(o.ctx)
-	defer spare()
-	var killer sync.WaitGroup
-	if runtime.GOOS == "linux" {
-		k, err := fault.NewKiller(o.plan, o.cloud.cmd.Process.Pid, "SendFunction", "FanoutFunction")
-		require.NoError(o.t, err)
-		killer.Go(func() { k.Run(killing) })
-	}
-	killer.Go(func() { o.keepAuditing(killing) })
+	stop := o.strike()
+	defer stop()
 	everyone, ctx := errgroup.WithContext(o.ctx)
 	for _, a := range o.actors {
 		everyone.Go(func() error { return a.live(ctx) })
 	}
 	for i, user := range []string{owner, second} {
-		w := &watcher{ordeal: o, client: len(o.actors) + i, rng: o.chance(100 + i), ids: map[string]map[int64]string{}}
-		everyone.Go(func() error { return w.live(ctx, user) })
+		w := &watcher{ordeal: o, client: len(o.actors) + i, user: user, rng: o.chance(100 + i), seen: map[string]*stretch{}}
+		o.watchers = append(o.watchers, w)
+		everyone.Go(func() error { return w.live(ctx) })
 	}
-	err := everyone.Wait()
-	spare()
-	killer.Wait()
-	require.NoError(o.t, err)
+	require.NoError(o.t, everyone.Wait())
+}
+
+// strike lets happen what no proxy can do, and audits meanwhile, until stop.
+func (o *ordeal) strike() (stop func()) {
+	ctx, cancel := context.WithCancel(o.ctx)
+	var work sync.WaitGroup
+	if runtime.GOOS == "linux" {
+		k, err := fault.NewKiller(o.plan, o.cloud.cmd.Process.Pid, victims()...)
+		require.NoError(o.t, err)
+		work.Go(func() { k.Run(ctx) })
+	}
+	work.Go(func() { o.keepAuditing(ctx) })
+	if o.clock != nil {
+		work.Go(func() {
+			if err := o.clock.Run(ctx, o.plan); err != nil {
+				o.t.Error(err)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		work.Wait()
+	}
 }
 
 func (o *ordeal) makeGroup() {
 	a := o.actors[0]
 	const id = "the group"
-	w := o.log.begin(a.user, id, written{client: a.index})
+	w := o.log.begin(a.user, id, written{client: a.index, device: a.device})
 	created, err := a.client.CreateGroup(o.ctx, wire.CreateGroup{Title: "All", Members: []string{second, guest, fourth}, ClientMsgID: id})
 	require.NoError(o.t, err)
 	w.place = created.ConversationID
@@ -196,13 +267,17 @@ func (o *ordeal) chance(who int) *rand.Rand {
 	return rand.New(rand.NewPCG(o.seed, uint64(who)))
 }
 
-// calm ends what goes wrong, and waits until every message that a device still
-// had to send is answered for. From then on nothing is written any more.
-func (o *ordeal) calm() {
+// calm ends what goes wrong, adds up what did, and waits until every message that a
+// device still had to send is answered for. From then on nothing is written any
+// more.
+func (o *ordeal) calm(struck map[fault.Kind]int) {
 	o.plan.Off()
 	o.t.Log("what went wrong: ", o.plan)
-	if len(o.plan.Counts()) < 10 {
-		o.t.Error("hardly anything went wrong, so this run says little")
+	for kind, n := range o.plan.Counts() {
+		struck[kind] += n
+	}
+	if n := len(o.plan.Counts()); n < kindsInOneRun {
+		o.t.Errorf("only %d kinds of fault happened, so this run says little", n)
 	}
 	o.await("the outboxes are not empty", func() string {
 		for _, a := range o.actors {
@@ -217,9 +292,11 @@ func (o *ordeal) calm() {
 	})
 }
 
-// await waits until problem finds none, for as long as the run may take.
+// await waits until problem finds none.
 func (o *ordeal) await(what string, problem func() string) {
 	o.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(o.ctx, patience, fmt.Errorf("nothing goes wrong any more, and %s were not enough", patience))
+	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -229,8 +306,8 @@ func (o *ordeal) await(what string, problem func() string) {
 		}
 		select {
 		case <-tick.C:
-		case <-o.ctx.Done():
-			require.Fail(o.t, what, "%v: %s", context.Cause(o.ctx), found)
+		case <-ctx.Done():
+			require.Fail(o.t, what, "%v: %s", context.Cause(ctx), found)
 		}
 	}
 }
