@@ -24,13 +24,14 @@ func TestABadServerIsReportedAndNotPestered(t *testing.T) {
 	closing := func(after time.Duration) func(*fakeserver.Conn) {
 		return func(*fakeserver.Conn) { time.Sleep(after) }
 	}
-	babbling := func(frame string) func(*fakeserver.Conn) {
+	babblingBy := func(say func(*fakeserver.Conn, string) bool, frame string) func(*fakeserver.Conn) {
 		return func(c *fakeserver.Conn) {
 			go c.Wait()
-			for c.Say(frame) {
+			for say(c, frame) {
 			}
 		}
 	}
+	babbling := func(frame string) func(*fakeserver.Conn) { return babblingBy((*fakeserver.Conn).Say, frame) }
 	for name, c := range map[string]struct {
 		hooks  fakeserver.Hooks
 		most   int // connections within the time
@@ -43,6 +44,7 @@ func TestABadServerIsReportedAndNotPestered(t *testing.T) {
 		"cuts the handshake":    {fakeserver.Hooks{CutAfter: func() int { return 50 }}, 0, "connecting to"},
 		"talks no JSON":         {fakeserver.Hooks{OnOpen: babbling("hello")}, 80, "100 frames of nonsense"},
 		"talks nonsense":        {fakeserver.Hooks{OnOpen: babbling(`{"type":"push","updates":[{"conversationId":"x"}]}`)}, 80, "100 frames of nonsense"},
+		"talks binary":          {fakeserver.Hooks{OnOpen: babblingBy((*fakeserver.Conn).SayBinary, `{"type":"changed","syncCursor":4}`)}, 80, "a binary frame of 33 bytes"},
 		"talks too much":        {fakeserver.Hooks{OnOpen: babbling(strings.Repeat("x", 200*1024))}, 80, "read limited"},
 		"answers only pushes": {fakeserver.Hooks{OnOpen: func(c *fakeserver.Conn) {
 			go c.Wait()

@@ -197,10 +197,15 @@ func (s *Server) Say(userID, deviceID string, frame string) {
 }
 
 // Say writes a frame as it is. It is false if the connection is gone.
-func (c *Conn) Say(frame string) bool {
+func (c *Conn) Say(frame string) bool { return c.write(websocket.MessageText, frame) }
+
+// SayBinary is Say with a binary frame, which the protocol has no use for.
+func (c *Conn) SayBinary(frame string) bool { return c.write(websocket.MessageBinary, frame) }
+
+func (c *Conn) write(kind websocket.MessageType, frame string) bool {
 	ctx, cancel := context.WithTimeout(c.server.ctx, 10*time.Second)
 	defer cancel()
-	return c.ws.Write(ctx, websocket.MessageText, []byte(frame)) == nil
+	return c.ws.Write(ctx, kind, []byte(frame)) == nil
 }
 
 // Cut breaks the connection.
