@@ -129,9 +129,6 @@ func TestCostsAreCounted(t *testing.T) {
 	require.Equal(t, 10, ours, "the runbooks say that ten need Metrics=on")
 }
 
-// refersTo finds what a Sub takes in.
-var refersTo = regexp.MustCompile(`\$\{([^}]+)\}`)
-
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	boards := resources(t, "AWS::CloudWatch::Dashboard")
