@@ -134,7 +134,10 @@ func TestAdmin_Refuses(t *testing.T) {
 		"no command":              {nil, 2, "usage: go run ./infra/admin <command>"},
 		"an unknown command":      {[]string{"delete"}, 2, `error: there is no command "delete"`},
 		"an unknown flag":         {[]string{"list", "-all"}, 2, "-all"},
-		"too few arguments":       {[]string{"show"}, 2, "show takes 1 arguments, not 0"},
+		"too few arguments":       {[]string{"show"}, 2, "show takes 1 argument, not 0"},
+		"too many arguments":      {[]string{"create", "a", "b", "c"}, 2, "create takes 2 arguments, not 3"},
+		"a group of nobody":       {[]string{"create-group", "-owner", "a", "-title", "T"}, 2, "create-group takes 1 argument or more, not 0"},
+		"a group of no one's":     {[]string{"create-group", "-title", "T", "b", "-local", shared.page}, 1, "-owner and -title"},
 		"two stacks":              {[]string{"list", "-stack", "a", "-local", "b"}, 1, "name one"},
 		"nobody there":            {[]string{"list", "-local", "http://127.0.0.1:1"}, 1, "no local cloud answers at http://127.0.0.1:1"},
 		"an unknown conversation": {[]string{"show", "group:none", "-local", shared.page}, 1, `there is no conversation "group:none"`},
@@ -258,4 +261,31 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	require.Len(t, changed.Conversations, 1)
 	require.Equal(t, id, changed.Conversations[0].ConversationID)
 	require.Contains(t, operate(t, c.stack, "replay").stderr, "there are no dead letters")
+}
+
+// An operator opens conversations for users, also where they may not themselves.
+func TestAdmin_CreatesConversations(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t, "-param", "DirectMessages=closed")
+	a, b := newUser("alice"), newUser("bob")
+	dry := operate(t, c.stack, "create", a, b)
+	require.Contains(t, dry.must(t), chat.SingleID(a, b))
+	require.Contains(t, dry.stderr, "-yes")
+	require.Equal(t, 1, operate(t, c.stack, "show", chat.SingleID(a, b)).code, "not yet")
+
+	for range 2 { // it may be repeated
+		created := decoded[wire.Sent](t, operate(t, c.stack, "create", "-yes", "-json", a, b).must(t))
+		require.Equal(t, chat.SingleID(a, b), created[0].ConversationID)
+	}
+	alice := mustConnect(t, c.stack, a, "phone")
+	_, err := alice.send(t.Context(), wire.Send{To: b, Text: "now I may"})
+	require.NoError(t, err)
+
+	args := []string{"create-group", "-yes", "-json", "-title", "All of us", "-owner", a, "-key", "k1", b, newUser("carol")}
+	first := decoded[wire.Sent](t, operate(t, c.stack, args...).must(t))[0]
+	again := decoded[wire.Sent](t, operate(t, c.stack, args...).must(t))[0]
+	require.Equal(t, first.ConversationID, again.ConversationID, "one group of one key")
+	head := decoded[chat.Conversation](t, operate(t, c.stack, "show", "-json", first.ConversationID).must(t))[0]
+	require.Equal(t, [3]any{"All of us", a, 3}, [3]any{head.Title, head.Owner, head.MemberCount})
+	require.Contains(t, operate(t, c.stack, "create", "-yes", a, "").stderr, "between")
 }

@@ -34,6 +34,7 @@ func main() {
 type command struct {
 	name  string
 	args  []string // what they are, for the usage
+	more  bool     // any number of the last one
 	about string   // one line
 	help  string   // more, for -h
 
@@ -52,7 +53,7 @@ type session struct {
 func commands() []command {
 	return []command{
 		listCommand(), showCommand(), ledgerCommand(), rosterCommand(), findCommand(),
-		exportCommand(), replayCommand(), eraseCommand(),
+		exportCommand(), replayCommand(), eraseCommand(), createCommand(), createGroupCommand(),
 	}
 }
 
@@ -83,6 +84,9 @@ func (c command) run(ctx context.Context, args []string, stdout, stderr io.Write
 		for _, a := range c.args {
 			say(stderr, " <%s>", a)
 		}
+		if c.more {
+			say(stderr, " …")
+		}
 		say(stderr, "\n\n%s\n\n", c.help)
 		flags.PrintDefaults()
 	}
@@ -96,8 +100,8 @@ func (c command) run(ctx context.Context, args []string, stdout, stderr io.Write
 		return 0
 	case err != nil:
 		return exitUsage
-	case len(rest) != len(c.args):
-		complain(stderr, fmt.Errorf("%s takes %d arguments, not %d", c.name, len(c.args), len(rest)))
+	case len(rest) < len(c.args) || len(rest) > len(c.args) && !c.more:
+		complain(stderr, fmt.Errorf("%s takes %s, not %d", c.name, c.takes(), len(rest)))
 		flags.Usage()
 		return exitUsage
 	}
@@ -110,6 +114,18 @@ func (c command) run(ctx context.Context, args []string, stdout, stderr io.Write
 		return exitFailure
 	}
 	return 0
+}
+
+// takes says how many arguments there are to be.
+func (c command) takes() string {
+	n := fmt.Sprintf("%d arguments", len(c.args))
+	if len(c.args) == 1 {
+		n = "1 argument"
+	}
+	if c.more {
+		n += " or more"
+	}
+	return n
 }
 
 // parse takes flags before, between and after the arguments.
@@ -128,7 +144,7 @@ func parse(flags *flag.FlagSet, args []string) (rest []string, err error) {
 func usage(w io.Writer) {
 	say(w, "Looks after the conversations of a stack.\n\nusage: go run ./infra/admin <command> [flags] [arguments]\n\n")
 	for _, c := range commands() {
-		say(w, "  %-11s %s\n", c.name, c.about)
+		say(w, "  %-12s %s\n", c.name, c.about)
 	}
 	say(w, "\nEach takes -h. Say where the stack is with -stack NAME, for one that is deployed, or\n"+
 		"-local URL; without either it is the local cloud at %s.\n", defaultLocal)
