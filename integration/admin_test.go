@@ -289,3 +289,31 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 	require.Equal(t, [3]any{"All of us", a, 3}, [3]any{head.Title, head.Owner, head.MemberCount})
 	require.Contains(t, operate(t, c.stack, "create", "-yes", a, "").stderr, "between")
 }
+
+func TestAdmin_RaisesHeads(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t)
+	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	first := exchangeMessages(t, a, b, 2)
+	second := exchangeMessages(t, a, a, 1)
+
+	require.Equal(t, "would raise 2 heads by 500\n", operate(t, c.stack, "raise", "-all", "-margin", "500").must(t))
+	require.Equal(t, "would raise the head of "+first+", now at 4, by 500\n", operate(t, c.stack, "raise", "-conversation", first, "-margin", "500").must(t))
+	require.Equal(t, "raised 2 heads by 500\n", operate(t, c.stack, "raise", "-all", "-margin", "500", "-yes").must(t))
+	require.Equal(t, "raised the head of "+first+" from 504 to 514\n", operate(t, c.stack, "raise", "-conversation", first, "-margin", "10", "-yes").must(t))
+
+	next := map[string]int64{first: 515, second: 503}
+	for id, seq := range next {
+		sent, err := a.send(t.Context(), wire.Send{ConversationID: id, Text: "on"})
+		require.NoError(t, err)
+		require.Equal(t, seq, sent.Seq)
+		require.NoError(t, a.sync(t.Context(), id))
+		messages := a.messages(id)
+		require.Equal(t, seq, messages[len(messages)-1].Seq)
+	}
+	for _, args := range [][]string{{}, {"-all"}, {"-margin", "5"}, {"-all", "-conversation", first, "-margin", "5"}, {"-all", "-margin", "-1"}} {
+		refused := operate(t, c.stack, append([]string{"raise"}, args...)...)
+		require.Equal(t, 1, refused.code, args)
+		require.Regexp(t, "-all|-margin", refused.stderr)
+	}
+}

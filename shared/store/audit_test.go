@@ -870,3 +870,56 @@ func TestRepairHead_IsConditional(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 11, MaxSeq: 12, After: 13}, r)
 }
+
+// Tables were restored to an earlier time: no head is behind its ledger, but a
+// device has seen the seqs that would be given out next.
+func TestG5_ARaisedHeadGivesOutNoSeqThatADeviceHasSeen(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := sendN(t, s, 10)
+	for seq := int64(6); seq <= 10; seq++ { // lost by the restore
+		c.delete(c.tables.Messages, entryKey(id, seq))
+		c.delete(c.tables.Idempotency, values{"dedupeKey": chat.DedupeKey("alice", fmt.Sprint(seq))})
+	}
+	c.set(c.tables.Conversations, convKey(id), values{"lastSeq": 5})
+	restored := c.store(nil) // knows nothing of what was
+	repaired, err := restored.RepairHead(t.Context(), id, 1000)
+	require.NoError(t, err)
+	require.False(t, repaired.Changed, "it is not behind")
+
+	r, err := restored.RaiseHead(t.Context(), id, 1000)
+	require.NoError(t, err)
+	require.Equal(t, store.Repair{ConversationID: id, Changed: true, Before: 5, MaxSeq: 5, After: 1005}, r)
+	require.Equal(t, int64(1006), send(t, restored, "alice", "bob", "7").Seq, "a retry of what was lost is sent again")
+	page, err := restored.Sync(t.Context(), "bob", id, 10, 100, frame)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1006}, seqs(page.Messages))
+	require.Equal(t, int64(1006), page.FirstSeq)
+	report, err := restored.AuditConversation(t.Context(), id)
+	require.NoError(t, err)
+	require.Empty(t, report.Violations)
+}
+
+// A margin must not hide a message whose transaction is being applied.
+func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := sendN(t, c.store(nil), 3)
+	w := &wire{}
+	s := c.store(w)
+	applying := 3
+	w.set(func(op string, _ int) fault {
+		if op == "TransactGetItems" && applying > 0 {
+			applying--
+			return conflicting
+		}
+		return none
+	})
+	r, err := s.RaiseHead(t.Context(), id, 200)
+	require.NoError(t, err)
+	require.Equal(t, int64(203), r.After)
+	require.Zero(t, applying)
+	calls, _ := w.since(0)
+	require.Equal(t, "UpdateItem", calls[len(calls)-1])
+}

@@ -14,10 +14,10 @@ import (
 // MaxRepairMargin is the largest margin of a repair.
 const MaxRepairMargin = 1_000_000
 
-// Repair is what RepairHead did.
+// Repair is what RepairHead or RaiseHead did.
 type Repair struct {
 	ConversationID string `json:"conversationId"`
-	Changed        bool   `json:"changed"` // false: the head was not behind
+	Changed        bool   `json:"changed"` // false: the head was not behind, or the margin is 0
 	Before         int64  `json:"before"`  // the head's lastSeq
 	MaxSeq         int64  `json:"maxSeq"`  // the highest seq of the ledger
 	After          int64  `json:"after"`   // the head's lastSeq now
@@ -37,13 +37,25 @@ type Repair struct {
 // The write is conditional on the head as read before the ledger. So no message
 // was committed between the two, and a send at this moment wins or tries again.
 func (s *Store) RepairHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
+	return s.raiseHead(ctx, conversationID, margin, true)
+}
+
+// RaiseHead is RepairHead for a head that need not be behind: it raises the
+// lastSeq by the margin, from the head's or the ledger's highest seq. That is for
+// tables that were restored to an earlier time, head and ledger alike, while
+// devices have seen what came after.
+func (s *Store) RaiseHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
+	return s.raiseHead(ctx, conversationID, margin, false)
+}
+
+func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
 	if margin < 0 || margin > MaxRepairMargin {
 		return Repair{}, chat.FieldErrorf(chat.BadRequest, "margin", "a margin is from 0 to %d", MaxRepairMargin)
 	}
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		repair, err := s.tryRepair(ctx, conversationID, margin)
+		repair, err := s.tryRaise(ctx, conversationID, margin, onlyBehind)
 		if err == nil || !conditionFailed(err) && !isConflict(err) {
 			return repair, err
 		}
@@ -53,7 +65,7 @@ func (s *Store) RepairHead(ctx context.Context, conversationID string, margin in
 	}
 }
 
-func (s *Store) tryRepair(ctx context.Context, conversationID string, margin int64) (Repair, error) {
+func (s *Store) tryRaise(ctx context.Context, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
 	var head chat.Conversation
 	found, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
 	if err != nil {
@@ -70,17 +82,21 @@ func (s *Store) tryRepair(ctx context.Context, conversationID string, margin int
 	if last != nil {
 		r.MaxSeq = last.Seq
 	}
-	if r.MaxSeq <= head.LastSeq {
+	top := max(r.MaxSeq, head.LastSeq)
+	if onlyBehind && r.MaxSeq <= head.LastSeq || top+margin == head.LastSeq {
 		return r, nil
 	}
-	r.After = min(r.MaxSeq+margin, chat.MaxSeq)
+	if err := s.awaitApplied(ctx, conversationID, head.LastSeq); err != nil {
+		return Repair{}, err
+	}
+	r.After = min(top+margin, chat.MaxSeq)
 	update := "SET lastSeq = :after"
 	values := item{":after": num(r.After), ":before": num(r.Before)}
-	if r.After > r.MaxSeq {
+	if r.After > top {
 		update += ", skipped = list_append(if_not_exists(skipped, :none), :margin)"
 		values[":none"] = &types.AttributeValueMemberL{Value: []types.AttributeValue{}}
 		values[":margin"] = &types.AttributeValueMemberL{Value: []types.AttributeValue{
-			&types.AttributeValueMemberM{Value: item{"from": num(r.MaxSeq + 1), "to": num(r.After)}},
+			&types.AttributeValueMemberM{Value: item{"from": num(top + 1), "to": num(r.After)}},
 		}}
 	}
 	_, err = s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
@@ -95,4 +111,16 @@ func (s *Store) tryRepair(ctx context.Context, conversationID string, margin int
 	}
 	r.Changed = true
 	return r, nil
+}
+
+// awaitApplied waits until the newest seqs through last are applied as a whole.
+// Readers take a run of seqs that are gone for the proof that what is before it
+// was applied long ago (see resolve), and a margin makes such a run.
+func (s *Store) awaitApplied(ctx context.Context, conversationID string, last int64) error {
+	var newest []int64
+	for seq := last; seq > max(0, last-maxTransactGet); seq-- {
+		newest = append(newest, seq)
+	}
+	_, err := s.lookUp(ctx, conversationID, newest, map[int64]messageItem{})
+	return err
 }

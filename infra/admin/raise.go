@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+)
+
+func raiseCommand() command {
+	return command{
+		name: "raise", about: "lets conversations go on at higher seqs, after a restore",
+		help: `Tables that were restored to an earlier time would give out seqs again that devices
+have seen, and these would take new messages for ones that they have. So each head
+jumps by a margin, which has to be more than a conversation can have lost. Devices
+are told that the seqs between are gone, and pass them.
+
+Without -yes it only counts.`,
+		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
+			all := flags.Bool("all", false, "all conversations")
+			one := flags.String("conversation", "", "`conversationId` of one")
+			margin := flags.Int64("margin", 0, "how many `seqs` to leave out, such as 10000")
+			after := flags.String("after", "", "with -all, the `conversationId` after which to go on, as a run that broke off said")
+			yes := flags.Bool("yes", false, "do it")
+			return func(ctx context.Context, s *session, _ []string) error {
+				switch {
+				case *all == (*one != ""):
+					return errors.New("say -all, or which -conversation")
+				case *margin < 1:
+					return errors.New("-margin says how many seqs to leave out, at least 1")
+				case *all:
+					return s.raiseAll(ctx, *after, *margin, *yes)
+				}
+				return s.raise(ctx, *one, *margin, *yes)
+			}
+		},
+	}
+}
+
+func (s *session) raise(ctx context.Context, conversationID string, margin int64, yes bool) error {
+	if !yes {
+		head, err := s.store.Head(ctx, conversationID)
+		if err != nil {
+			return err
+		}
+		say(s.out, "would raise the head of %s, now at %d, by %d\n", conversationID, head.LastSeq, margin)
+		s.note("nothing was changed; do it with -yes")
+		return nil
+	}
+	r, err := s.store.RaiseHead(ctx, conversationID, margin)
+	if err != nil {
+		return err
+	}
+	if s.asJSON {
+		return s.emit(r)
+	}
+	say(s.out, "raised the head of %s from %d to %d\n", r.ConversationID, r.Before, r.After)
+	return nil
+}
+
+func (s *session) raiseAll(ctx context.Context, cursor string, margin int64, yes bool) error {
+	progress := s.progress()
+	count := 0
+	for more := true; more; more = cursor != "" {
+		heads, next, err := s.store.Heads(ctx, cursor, pageSize)
+		if err != nil {
+			return err
+		}
+		for _, h := range heads {
+			if yes {
+				if _, err := s.store.RaiseHead(ctx, h.ConversationID, margin); err != nil {
+					return fmt.Errorf("%w\n%d heads were raised; go on with: raise -all -margin %d -yes -after %s", err, count, margin, cursor)
+				}
+			}
+			count++
+			cursor = h.ConversationID
+			progress("%d heads", count)
+		}
+		cursor = next
+	}
+	if s.asJSON {
+		return s.emit(struct {
+			DryRun bool  `json:"dryRun"`
+			Heads  int   `json:"heads"`
+			Margin int64 `json:"margin"`
+		}{!yes, count, margin})
+	}
+	if !yes {
+		say(s.out, "would raise %d heads by %d\n", count, margin)
+		s.note("nothing was changed; do it with -yes")
+		return nil
+	}
+	say(s.out, "raised %d heads by %d\n", count, margin)
+	return nil
+}
