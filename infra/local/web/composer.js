@@ -1,7 +1,7 @@
 // Where a message is written: a new one, an answer to another, or another text for an own one. What is
 // not sent yet is kept per conversation.
 
-import { MAX_TEXT_RUNES, countRunes } from "./client.js";
+import { MAX_TEXT_RUNES, countRunes } from "./client/index.js";
 import { $, setText } from "./dom.js";
 import { bodyOf, closedWords } from "./words.js";
 
@@ -65,8 +65,9 @@ export class Composer {
     setText($("counter"), `${runes.toLocaleString("en")} / ${MAX_TEXT_RUNES.toLocaleString("en")}`);
     $("counter").classList.toggle("over", over);
     $("text").setAttribute("aria-invalid", over);
+    const outdated = this.#client.detail === "outdated"; // it would not be taken
     $("text").disabled = closed !== null;
-    $("send").disabled = closed !== null || over || $("text").value.trim() === "";
+    $("send").disabled = closed !== null || outdated || over || $("text").value.trim() === "";
     setText($("send"), this.#context?.mode === "edit" ? "Save" : "Send");
     $("composer").dataset.mode = this.#context?.mode ?? "new";
     $("context").hidden = this.#context === null;

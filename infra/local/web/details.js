@@ -1,7 +1,7 @@
 // The panel of a conversation: a group's title and members, and what is done to it as a whole. What we
 // have no right to do is not shown.
 
-import { MAX_TITLE_RUNES, countRunes } from "./client.js";
+import { MAX_TITLE_RUNES, countRunes } from "./client/index.js";
 import { $, KeyedList, askFirst, button, element, setText } from "./dom.js";
 import { membersWords, namesIn } from "./words.js";
 

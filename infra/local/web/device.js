@@ -1,36 +1,25 @@
-// Which device this tab is.
+// Which device this tab is of. All tabs of a browser are one device, and share its connection; a link
+// with device=new in its hash makes a tab a device of its own, to see what several do.
 
 const KEY = "inorder.device";
 
 /**
- * Gives the tab's device id, the same after a reload. Duplicating a tab copies its session storage, so
- * the id is also held as a lock: the copy finds it taken and becomes a device of its own.
+ * Gives the device that a tab with these parameters in its hash is of. An id that was made for this tab
+ * is to be put into its hash, so that a reload finds it.
  */
-export async function claimDevice({ storage = sessionStorage, locks = globalThis.navigator?.locks, waitMs = 500 } = {}) {
-  let id = storage.getItem(KEY);
-  if (!id || !(await hold(locks, id, waitMs))) {
-    id = newDeviceId();
-    await hold(locks, id, waitMs);
-    storage.setItem(KEY, id);
+export function deviceOf(parameters, storage) {
+  const named = parameters.get("device");
+  if (named === "new") return newDeviceId();
+  if (/^[A-Za-z0-9._-]{1,64}$/.test(named ?? "")) return named;
+  try {
+    if (!storage().getItem(KEY)) storage().setItem(KEY, newDeviceId());
+    return storage().getItem(KEY);
+  } catch {
+    return newDeviceId(); // the browser gives no storage
   }
-  return id;
 }
 
 function newDeviceId() {
   const bytes = crypto.getRandomValues(new Uint8Array(4));
   return "web-" + Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-// The wait lets the page that a reload replaces let go first. Locks exist in secure contexts only
-// (loopback is one); without them the id is simply trusted.
-function hold(locks, id, waitMs) {
-  if (!locks) return Promise.resolve(true);
-  return new Promise((resolve) => {
-    const untilTheTabCloses = new Promise(() => {});
-    const held = () => {
-      resolve(true);
-      return untilTheTabCloses;
-    };
-    locks.request(`${KEY}/${id}`, { signal: AbortSignal.timeout(waitMs) }, held).catch(() => resolve(false));
-  });
 }

@@ -1,53 +1,42 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { claimDevice } from "./device.js";
+import { deviceOf } from "./device.js";
 
-function fakeStorage(copyOf) {
-  const values = new Map(copyOf?.values);
-  return { values, getItem: (key) => values.get(key) ?? null, setItem: (key, value) => values.set(key, value) };
+function fakeStorage() {
+  const values = new Map();
+  return () => ({ getItem: (key) => values.get(key) ?? null, setItem: (key, value) => values.set(key, value) });
 }
 
-// Locks that are never given back, as those of an open tab.
-function fakeLocks() {
-  const held = new Set();
-  return {
-    held,
-    request: (name, { signal }, granted) => {
-      if (!held.has(name)) {
-        held.add(name);
-        return granted();
-      }
-      return new Promise((_, reject) => {
-        const awake = setTimeout(() => {}, 10_000); // Node does not wait for AbortSignal.timeout alone
-        signal.addEventListener("abort", () => {
-          clearTimeout(awake);
-          reject(signal.reason);
-        });
-      });
-    },
-  };
-}
+const hash = (text) => new URLSearchParams(text);
 
-test("a tab keeps its device over a reload", async () => {
+test("the tabs of a browser are one device, whoever uses them and over reloads", () => {
   const storage = fakeStorage();
-  const first = await claimDevice({ storage, locks: fakeLocks() });
+  const first = deviceOf(hash("user=alice"), storage);
   assert.match(first, /^web-[0-9a-f]{8}$/);
-  assert.equal(await claimDevice({ storage, locks: fakeLocks() }), first);
+  assert.equal(deviceOf(hash("user=alice"), storage), first);
+  assert.equal(deviceOf(hash("user=bob"), storage), first);
+  assert.notEqual(deviceOf(hash("user=alice"), fakeStorage()), first);
 });
 
-test("a duplicated tab becomes a device of its own", async () => {
-  const locks = fakeLocks();
+test("a tab can be a device of its own", () => {
   const storage = fakeStorage();
-  const first = await claimDevice({ storage, locks, waitMs: 5 });
-  const copy = fakeStorage(storage);
-  const second = await claimDevice({ storage: copy, locks, waitMs: 5 });
-  assert.notEqual(second, first);
-  assert.equal(locks.held.size, 2);
-  assert.equal(copy.getItem("inorder.device"), second);
+  const shared = deviceOf(hash("user=alice"), storage);
+  const second = deviceOf(hash("user=alice&device=new"), storage);
+  assert.match(second, /^web-[0-9a-f]{8}$/);
+  assert.notEqual(second, shared);
+  assert.notEqual(deviceOf(hash("device=new"), storage), second);
+  assert.equal(deviceOf(hash(`user=alice&device=${second}`), storage), second);
+  assert.equal(deviceOf(hash("user=alice"), storage), shared, "which the others stay out of");
 });
 
-test("without locks the stored id is used", async () => {
+test("what is no device id is not used as one", () => {
   const storage = fakeStorage();
-  const first = await claimDevice({ storage, locks: null });
-  assert.equal(await claimDevice({ storage, locks: null }), first);
+  for (const bad of ["", "a b", "a/b", "x".repeat(65)]) assert.equal(deviceOf(hash(new URLSearchParams({ device: bad })), storage), deviceOf(hash(""), storage));
+});
+
+test("without storage a tab is on its own", () => {
+  const none = () => {
+    throw new DOMException("no", "SecurityError");
+  };
+  assert.match(deviceOf(hash("user=alice"), none), /^web-/);
 });

@@ -1,13 +1,12 @@
 // The page: it shows what the client knows and hands on what the user does.
 
-import { InorderClient, MAX_TITLE_RUNES, countRunes } from "./client.js";
+import { MAX_TITLE_RUNES, countRunes, open } from "./client/index.js";
 import { Composer } from "./composer.js";
 import { Details } from "./details.js";
-import { claimDevice } from "./device.js";
+import { deviceOf } from "./device.js";
 import { $, KeyedList, button, element, setText, setTime } from "./dom.js";
 import { openMenu } from "./menu.js";
 import { MessageList } from "./messages.js";
-import { IndexedDBStore, MemoryStore } from "./store.js";
 import { listOf, membersWords, namesIn, previewOf } from "./words.js";
 
 const SENT_AWAY = { replaced: "This device was connected again somewhere else", devices: "You connected too many other devices" };
@@ -18,7 +17,6 @@ let composer = null;
 let details = null;
 let openKey = null; // the conversation on screen
 let drawing = false;
-let storageNote = "";
 let passingNote = ""; // until the next thing the user does
 const conversations = new KeyedList($("conversations"), newConversationNode);
 
@@ -26,31 +24,21 @@ const conversations = new KeyedList($("conversations"), newConversationNode);
 
 async function enter(user) {
   const config = await getJSON("/config.json");
-  const deviceId = await claimDevice();
-  const { store, why } = await openStore(user, deviceId);
-  client = new InorderClient({ url: config.webSocketUrl, userId: user, deviceId, store, getToken: () => getToken(user) });
+  const deviceId = deviceOf(parameters(), () => localStorage);
+  history.replaceState(null, "", hashFor(user, parameters().has("device") ? deviceId : null));
+  client = await open({ url: config.webSocketUrl, userId: user, deviceId, token: () => getToken(user) });
   client.addEventListener("change", drawSoon);
   list = new MessageList(client, { menu: openMessageMenu, quote: ({ quote }) => jumpTo(quote.seq), editAgain: (row, text) => composer.edit(row, text) });
   composer = new Composer(client, sent);
   details = new Details(client);
   $("me").textContent = user;
-  $("second-device").href = hashFor(user);
+  $("second-device").href = hashFor(user, "new");
   $("device").textContent = deviceId;
   $("welcome").hidden = true;
   $("app").hidden = false;
-  if (why) storageNote = `This browser gives no storage (${why}); what is not sent is gone after a reload.`;
   window.addEventListener("online", () => client.retryNow());
   document.addEventListener("visibilitychange", drawSoon);
-  await client.start();
   openConversation(keyFromBefore());
-}
-
-async function openStore(user, deviceId) {
-  try {
-    return { store: await IndexedDBStore.open(user, deviceId) };
-  } catch (error) {
-    return { store: new MemoryStore(), why: error.message };
-  }
 }
 
 async function getToken(user) {
@@ -80,12 +68,16 @@ async function enterOrExplain(user) {
   }
 }
 
-function userFromHash() {
-  return new URLSearchParams(location.hash.slice(1)).get("user")?.trim() || null;
+function parameters() {
+  return new URLSearchParams(location.hash.slice(1));
 }
 
-function hashFor(user) {
-  return "#" + new URLSearchParams({ user });
+function userFromHash() {
+  return parameters().get("user")?.trim() || null;
+}
+
+function hashFor(user, device) {
+  return "#" + new URLSearchParams({ user, ...(device && { device }) });
 }
 
 // ---- conversations ----
@@ -110,7 +102,7 @@ function openConversation(key) {
   details.close();
   composer.open(key);
   list.open(key);
-  client.open(key);
+  client.show(key);
   draw();
   if (key === null) return;
   list.toTheEnd();
@@ -205,11 +197,14 @@ function draw() {
 function drawConnection() {
   setText($("state"), client.state);
   $("app").dataset.connection = client.state;
+  $("app").dataset.leads = client.leads;
+  $("device").title = client.leads ? "This tab has the connection of this device" : "This tab shares the connection of another one";
   $("offline").checked = client.state === "offline";
-  if (client.storeError) say(`Messages can no longer be stored here (${client.storeError.message}); after a reload they are fetched again.`);
+  if (client.detail === "outdated") say("A newer version of this page is open in another tab. Reload this one.");
+  else if (client.storeError) say(`Nothing can be stored here (${client.storeError.message}); after a reload messages are fetched again, and what is not sent is gone.`);
   else if (SENT_AWAY[client.detail]) say(`${SENT_AWAY[client.detail]}, so this page went offline. Switch Offline off to take over.`);
   else if (client.state !== "online" && client.detail) say(`Not connected: ${client.detail}.`);
-  else say(passingNote || storageNote);
+  else say(passingNote);
 }
 
 function say(text) {
@@ -269,12 +264,12 @@ $("enter-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const user = $("user").value.trim();
   if (user === "") return;
-  history.replaceState(null, "", hashFor(user));
+  history.replaceState(null, "", hashFor(user, parameters().get("device")));
   enterOrExplain(user);
 });
 
 $("leave").addEventListener("click", async () => {
-  await client.stop();
+  await client.close();
   location.assign(location.pathname);
 });
 
@@ -320,7 +315,8 @@ $("earlier").addEventListener("click", async () => {
 });
 
 window.addEventListener("hashchange", () => {
-  if (userFromHash() !== (client?.userId ?? null)) location.reload();
+  const device = parameters().get("device");
+  if (userFromHash() !== (client?.userId ?? null) || (client && device !== null && device !== client.deviceId)) location.reload();
 });
 
 const named = userFromHash();

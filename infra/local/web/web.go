@@ -1,5 +1,5 @@
-// Package web is the demo page of the local cloud: a small but complete client of the wire protocol
-// in plain ES modules, embedded and served without a build step.
+// Package web is the demo page of the local cloud, plain ES modules that are embedded and served without a
+// build step. It is built on the browser client, which is the folder client and is of use without the page.
 package web
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 //go:embed index.html style.css favicon.svg
-//go:embed client.js connection.js facts.js ledger.js outbox.js pulls.js rights.js rosters.js rows.js store.js watermarks.js
 //go:embed page.js composer.js details.js device.js dom.js menu.js messages.js words.js
+//go:embed client/*.js
 var files embed.FS
 
 // Config is what the page needs to know.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -33,7 +34,7 @@ func get(method, path string) *httptest.ResponseRecorder {
 func pageFiles(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, pattern := range []string{"*.html", "*.css", "*.svg", "*.js"} {
+	for _, pattern := range []string{"*.html", "*.css", "*.svg", "*.js", "client/*.js"} {
 		found, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range found {
@@ -43,6 +44,7 @@ func pageFiles(t *testing.T) []string {
 		}
 	}
 	require.Contains(t, names, "page.js")
+	require.Contains(t, names, "client/index.js")
 	return names
 }
 
@@ -88,10 +90,12 @@ func TestHandler(t *testing.T) {
 	}{
 		"the page":           {http.MethodGet, "/", http.StatusOK, "<title>Inorder</title>"},
 		"its configuration":  {http.MethodGet, "/config.json", http.StatusOK, `{"webSocketUrl":"ws://127.0.0.1:4242/local"}`},
-		"HEAD":               {http.MethodHead, "/client.js", http.StatusOK, ""},
+		"HEAD":               {http.MethodHead, "/client/client.js", http.StatusOK, ""},
 		"an unknown path":    {http.MethodGet, "/nothing", http.StatusNotFound, "not found"},
 		"an unknown folder":  {http.MethodGet, "/dev/token", http.StatusNotFound, "not found"},
-		"a test":             {http.MethodGet, "/client.test.js", http.StatusNotFound, "not found"},
+		"a test":             {http.MethodGet, "/device.test.js", http.StatusNotFound, "not found"},
+		"a test's helper":    {http.MethodGet, "/client/tests/world.js", http.StatusNotFound, "not found"},
+		"a folder":           {http.MethodGet, "/client", http.StatusNotFound, "not found"},
 		"the Go source":      {http.MethodGet, "/web.go", http.StatusNotFound, "not found"},
 		"a way out":          {http.MethodGet, "/../web/page.js", http.StatusNotFound, "not found"},
 		"a doubled slash":    {http.MethodGet, "//page.js", http.StatusNotFound, "not found"},
@@ -111,7 +115,7 @@ func TestHandler(t *testing.T) {
 // The page works offline: what it refers to is here, and it refers to nothing elsewhere.
 func TestEveryReferenceIsServedFromHere(t *testing.T) {
 	t.Parallel()
-	reference := regexp.MustCompile(`(?:src|href)="([^"]+)"|(?m:^import .*from "([^"]+)")|import\("([^"]+)"\)|url\(([^)]+)\)`)
+	reference := regexp.MustCompile(`(?:src|href)="([^"]+)"|(?m:^(?:import|export) .*from "([^"]+)")|import\("([^"]+)"\)|url\(([^)]+)\)`)
 	found := 0
 	for _, name := range pageFiles(t) {
 		content, err := os.ReadFile(name)
@@ -119,7 +123,7 @@ func TestEveryReferenceIsServedFromHere(t *testing.T) {
 		for _, match := range reference.FindAllStringSubmatch(string(content), -1) {
 			target := strings.Join(match[1:], "")
 			require.NotContains(t, target, "//", "%s refers to another place", name)
-			response := get(http.MethodGet, "/"+strings.TrimPrefix(target, "./"))
+			response := get(http.MethodGet, "/"+path.Join(path.Dir(name), target))
 			require.Equal(t, http.StatusOK, response.Code, "%s refers to %s", name, target)
 			found++
 		}
@@ -132,8 +136,8 @@ func TestEveryReferenceIsServedFromHere(t *testing.T) {
 func find(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, name := range names {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
+		if program, err := exec.LookPath(name); err == nil {
+			return program
 		}
 	}
 	if os.Getenv("CI") == "true" {
@@ -159,7 +163,7 @@ func TestIndexedDBStoreInChromium(t *testing.T) {
 	browser := find(t, "chromium", "chromium-browser", "google-chrome")
 	mux := http.NewServeMux()
 	mux.Handle("/", web.Handler(web.Config{WebSocketURL: webSocketURL}))
-	mux.Handle("/testing/", http.StripPrefix("/testing/", http.FileServer(http.Dir("testing"))))
+	mux.Handle("/client/tests/", http.FileServer(http.Dir(".")))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 
@@ -178,7 +182,8 @@ func TestPageInChromium(t *testing.T) {
 	browser := find(t, "chromium", "chromium-browser", "google-chrome")
 	mux := http.NewServeMux()
 	mux.Handle("/", web.Handler(web.Config{WebSocketURL: webSocketURL}))
-	mux.Handle("/testing/", http.StripPrefix("/testing/", http.FileServer(http.Dir("testing"))))
+	mux.Handle("/testing/", http.FileServer(http.Dir(".")))
+	mux.Handle("/client/tests/", http.FileServer(http.Dir(".")))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		page := get(http.MethodGet, "/")
 		for _, name := range []string{"Content-Type", "Content-Security-Policy"} {
@@ -204,11 +209,25 @@ func TestPageInChromium(t *testing.T) {
 // Joined by a plain slash, the two pairs of ids would share one database, and the second check would
 // not find it empty.
 const checkStoreInPage = `
-	Promise.all([import("/testing/storecontract.js"), import("/store.js")]).then(async ([{ checkStore }, { IndexedDBStore }]) => {
+	Promise.all([import("/client/tests/storecontract.js"), import("/client/store.js")]).then(async ([{ checkStore }, { IndexedDBStore }]) => {
 		for (const [user, device] of [["a/b", "c"], ["a", "b/c"]]) {
 			const open = () => IndexedDBStore.open(user, device);
 			await checkStore(await open(), (store) => (store.close(), open()));
 		}
+		// A newer version of this code, in another tab.
+		const open = () => IndexedDBStore.open("old", "web");
+		const old = await open();
+		await old.commit({ syncCursor: 7 });
+		const newer = await new Promise((resolve, reject) => {
+			const request = indexedDB.open("inorder/old/web", 2);
+			request.onsuccess = () => resolve(request.result);
+			request.onerror = () => reject(request.error);
+		});
+		const outcome = await old.commit({ syncCursor: 8 }).then(() => "written", (error) => error.message);
+		if (!outcome.includes("newer version")) throw new Error("after an upgrade: " + outcome);
+		const again = await open().then(() => "opened", (error) => error.name);
+		if (again !== "VersionError") throw new Error("the newer database: " + again);
+		newer.close();
 		return "kept";
 	})`
 

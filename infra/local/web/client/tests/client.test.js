@@ -1,16 +1,17 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { InorderClient, MAX_TEXT_RUNES, TIMING, countRunes } from "./client.js";
-import { MemoryStore } from "./store.js";
-import { seededRandom, settled } from "./testing/clock.js";
-import { seqs, setUp, texts } from "./testing/world.js";
+import { InorderClient, MAX_TEXT_RUNES, countRunes } from "../client.js";
+import { TIMING } from "../engine.js";
+import { MemoryStore } from "../store.js";
+import { seededRandom, settled } from "./clock.js";
+import { seqs, setUp, texts } from "./world.js";
 
 const withBob = (client) => client.keyFor("bob");
 
 test("it connects as the protocol asks, with a fresh token each time", async (t) => {
   const { clock, server, socketOf } = setUp(t);
   let issued = 0;
-  const client = new InorderClient({ url: "ws://h/local", userId: "alice", deviceId: "web-1", store: new MemoryStore(), getToken: async () => `alice${++issued}`, WebSocket: server.WebSocket, clock, log: () => {} });
+  const client = new InorderClient({ url: "ws://h/local", userId: "alice", deviceId: "web-1", store: new MemoryStore(), tabs: null, token: async () => `alice${++issued}`, WebSocket: server.WebSocket, clock, log: () => {} });
   await client.start();
   await clock.until(() => client.state === "online");
   assert.equal(server.sockets[0].url, "ws://h/local?device=web-1");
@@ -44,6 +45,7 @@ test("a first message: pending at once, then numbered, shown once on both sides"
     mine: true,
     kind: "text",
     text: "hello",
+    data: null,
     event: null,
     quote: null,
     recalled: false,
@@ -499,7 +501,7 @@ test("the cursor is stored last, and not at all when the entries could not be", 
   server.post("alice", { to: "bob" }, "one");
   const commits = [];
   const store = new MemoryStore();
-  const recording = { load: () => store.load(), close: () => {}, commit: (change) => (commits.push(change), store.commit(change)) };
+  const recording = { shared: false, claim: (atLeast) => store.claim(atLeast), load: () => store.load(), close: () => {}, commit: (change) => (commits.push(change), store.commit(change)) };
   await online("bob", { store: recording });
   const firstCursor = commits.findIndex((change) => change.syncCursor !== undefined);
   const firstMessages = commits.findIndex((change) => change.messages?.length > 0);
@@ -508,6 +510,8 @@ test("the cursor is stored last, and not at all when the entries could not be", 
 
   const full = new MemoryStore();
   const failing = {
+    shared: false,
+    claim: (atLeast) => full.claim(atLeast),
     load: () => full.load(),
     close: () => {},
     commit: async (change) => {

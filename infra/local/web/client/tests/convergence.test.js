@@ -1,9 +1,9 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { TIMING } from "./client.js";
-import { MemoryStore } from "./store.js";
-import { seededRandom } from "./testing/clock.js";
-import { setUp } from "./testing/world.js";
+import { TIMING } from "../engine.js";
+import { MemoryStore } from "../store.js";
+import { seededRandom } from "./clock.js";
+import { setUp } from "./world.js";
 
 const USERS = ["alice", "bob", "carol", "dave"];
 const DEVICES = ["alice/web-1", "alice/web-2", "bob/web-3", "carol/web-4", "dave/web-5"];
@@ -69,7 +69,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
     };
     const look = async ({ client }) => {
       const key = chance(0.5) ? group : client.keyFor(oneOf(USERS));
-      client.open(key);
+      client.show(key);
       if (chance(0.7)) client.markRead(key);
       if (chance(0.1)) client.clear(key);
       if (chance(0.5)) client.loadEarlier(key).catch(() => {});
@@ -122,7 +122,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
         assert.equal(summary.title, (leftHead ?? head).title, `${what}: title`);
         assert.equal(summary.closed, leftSeq ? "left" : head.state === "dissolved" ? "dissolved" : null, `${what}: closed`);
         if (leftSeq) continue;
-        client.open(conversationId);
+        client.show(conversationId);
         await clock.advance(5_000);
         const roster = [...members.values()].map(({ userId, role }) => [userId, role]).sort();
         assert.deepEqual(client.members(conversationId).map(({ userId, role }) => [userId, role]), roster, `${what}: members`);

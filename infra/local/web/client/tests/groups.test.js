@@ -1,10 +1,11 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { MAX_TITLE_RUNES, TIMING } from "./client.js";
-import { MemoryStore } from "./store.js";
-import { settled } from "./testing/clock.js";
-import { seqs, setUp, texts } from "./testing/world.js";
-import { eventWords } from "./words.js";
+import { MAX_TITLE_RUNES } from "../client.js";
+import { TIMING } from "../engine.js";
+import { MemoryStore } from "../store.js";
+import { settled } from "./clock.js";
+import { seqs, setUp, texts } from "./world.js";
+import { eventWords } from "../../words.js";
 
 // A group of alice, who made it, bob and carol, with alice and bob online.
 async function setUpGroup(t, options) {
@@ -73,7 +74,7 @@ test("the push of the making stands for the lost answer", async (t) => {
   const alice = await online("alice");
   server.answer = (frame) => (frame.action === "createGroup" ? "lose" : undefined);
   const key = alice.createGroup("Trip", ["bob"]);
-  alice.open(key);
+  alice.show(key);
   await alice.send(key, "hello");
   await clock.until(() => server.count("send") === 1, 1_000);
   await clock.advance(1_000);
@@ -103,7 +104,7 @@ test("a group that is refused takes what was meant for it along", async (t) => {
 
 test("every change is a line for everyone, and the members follow", async (t) => {
   const { clock, alice, bob, key, id } = await setUpGroup(t);
-  for (const client of [alice, bob]) client.open(id);
+  for (const client of [alice, bob]) client.show(id);
   await clock.advance(200);
   assert.deepEqual(roles(alice, key), ["alice owner", "bob member", "carol member"]);
   await alice.addMembers(key, ["dave", "erin"]);
@@ -130,13 +131,13 @@ test("every change is a line for everyone, and the members follow", async (t) =>
 test("the members are read in pages, and again only after a change", async (t) => {
   const { clock, server, alice, key, id } = await setUpGroup(t);
   server.listSize = 2;
-  alice.open(key);
+  alice.show(key);
   await clock.advance(1_000);
   assert.deepEqual(roles(alice, key), ["alice owner", "bob member", "carol member"]);
   assert.equal(server.count("members"), 2);
   await alice.send(key, "hello");
-  alice.open(null);
-  alice.open(key);
+  alice.show(null);
+  alice.show(key);
   await clock.advance(1_000);
   assert.equal(server.count("members"), 2);
   server.act("bob", "leave", { conversationId: id });
@@ -154,7 +155,7 @@ test("pages of a roster that changes meanwhile are not mixed", async (t) => {
     return undefined;
   };
   server.pushes = () => 0;
-  alice.open(key);
+  alice.show(key);
   await clock.advance(1_000);
   assert.deepEqual(roles(alice, key), ["alice owner", "carol member"]);
 });
@@ -189,7 +190,7 @@ test("who is removed keeps what was there, and hears nothing after", async (t) =
 
 test("leaving hands the group on, and the last to leave dissolves it", async (t) => {
   const { clock, server, alice, bob, key, id } = await setUpGroup(t);
-  bob.open(id);
+  bob.show(id);
   await alice.setRole(key, "bob", "admin");
   await alice.leave(key);
   await clock.until(() => bob.conversation(id).role === "owner");
@@ -261,7 +262,7 @@ test("a system conversation can be read only", async (t) => {
   const id = server.system("order:1", ["alice", "bob"], "Your order");
   server.post("system", { conversationId: id }, "It is on its way.", { messageType: "system" });
   await clock.until(() => alice.conversations()[0]?.title === "Your order");
-  alice.open(id);
+  alice.show(id);
   alice.markRead(id);
   await clock.advance(1_000);
   const { kind, closed, unread } = alice.conversation(id);

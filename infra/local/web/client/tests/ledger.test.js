@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { Ledger } from "./ledger.js";
+import { Ledger } from "../ledger.js";
 
 const m = (seq, extra = {}) => ({ seq, messageId: `id-${seq}`, text: `t${seq}`, status: "normal", version: 1, ...extra });
 const seqs = (ledger) => ledger.messages.map((message) => message.seq);

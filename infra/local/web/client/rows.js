@@ -47,6 +47,7 @@ function row(view, message) {
     mine,
     kind: messageType,
     text: (rewritten ? revision.text : message.text) ?? "",
+    data: (rewritten ? revision.data : message.data) ?? null,
     event: message.event ?? null,
     quote: quoteOf(view, message.replyTo),
     recalled,
@@ -67,8 +68,9 @@ function ownRow(view, entry) {
     clientMsgId: entry.clientMsgId,
     senderId: userId,
     mine: true,
-    kind: entry.action === "send" ? "text" : "event",
+    kind: entry.action === "send" ? entry.fields.messageType : "event",
     text: entry.text ?? "",
+    data: entry.fields.data ?? null,
     event: eventOf(entry, userId),
     quote: quoteOf(view, entry.fields.replyTo),
     recalled: false,
@@ -107,8 +109,8 @@ function eventOf({ action, fields }, userId) {
 function revisionOf({ entries }, seq) {
   const entry = entries.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
   if (!entry) return null;
-  const { clientMsgId, action, state, text, error } = entry;
-  return { clientMsgId, action, state, text, error };
+  const { clientMsgId, action, state, text, fields, error } = entry;
+  return { clientMsgId, action: /** @type {Revision["action"]} */ (action), state, text, data: fields.data ?? null, error };
 }
 
 function quoteOf({ ledger, facts }, replyTo) {

@@ -1,7 +1,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { Connection, MAX_FRAME_BYTES, TIMING, fullJitter } from "./connection.js";
-import { VirtualClock } from "./testing/clock.js";
+import { Connection, MAX_FRAME_BYTES, TIMING, fullJitter } from "../connection.js";
+import { VirtualClock } from "./clock.js";
 
 class Socket {
   sent = [];

@@ -1,5 +1,6 @@
 import { InorderClient } from "../client.js";
 import { MemoryStore } from "../store.js";
+import { FakeBrowser, SharedStore } from "./browser.js";
 import { VirtualClock } from "./clock.js";
 import { FakeServer } from "./server.js";
 
@@ -15,7 +16,8 @@ export function setUp(t) {
       userId,
       deviceId,
       store,
-      getToken: async () => userId,
+      tabs: null,
+      token: async () => userId,
       WebSocket: server.WebSocket,
       clock,
       random,
@@ -36,6 +38,34 @@ export function setUp(t) {
   };
   const socketOf = (client) => server.sockets.find((s) => s.userId === client.userId && s.deviceId === client.deviceId);
   return { clock, server, device, online, socketOf };
+}
+
+/** A world with a server and a browser whose tabs are of alice's one device, unless said otherwise. */
+export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {}) {
+  const { clock, server, online: alone } = setUp(t);
+  const browser = new FakeBrowser(clock);
+  const clients = [];
+  t.after(() => Promise.all(clients.map((client) => client.close())));
+  const open = async (options = {}) => {
+    const tab = browser.newTab(server.WebSocket);
+    const { userId = "alice", deviceId = "web" } = options;
+    const client = new InorderClient({ url: "ws://127.0.0.1:1/local", store, token: () => userId, random: () => 0.5, log, ...tab, WebSocket: tab.WebSocket, ...options, userId, deviceId });
+    clients.push(client);
+    tab.client = client;
+    const started = client.start();
+    await clock.advance(1_100);
+    await started;
+    return Object.assign(client, { tab });
+  };
+  // So many tabs, the first of which leads.
+  const tabs = async (count, options) => {
+    const opened = [];
+    for (let i = 0; i < count; i++) opened.push(await open(options));
+    await clock.until(() => opened.every((client) => client.state === "online"));
+    await clock.advance(1_000);
+    return opened;
+  };
+  return { clock, server, browser, open, tabs, alone };
 }
 
 export const texts = (client, key) => client.messages(key).map((row) => row.text);

@@ -290,6 +290,7 @@ export class Connection {
   }
 }
 
-function disconnected() {
+/** What a request without a connection ends with. */
+export function disconnected() {
   return new RequestError({ code: "DISCONNECTED", message: "not connected", retryable: true });
 }

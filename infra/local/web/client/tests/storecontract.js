@@ -36,6 +36,23 @@ export async function checkStore(store, reopen) {
   await store.commit({ forget: true, conversations: [conversation] });
   store = await reopen(store);
   equal(await store.load(), { ...third, syncCursor: null, conversations: [conversation], messages: [] }, "what is forgotten is gone, what comes with it and the outbox are there");
+
+  const term = await store.claim(5);
+  equal(term > 5, true, "a term is above the one it has to be above");
+  await store.commit({ syncCursor: 1 }, term);
+  await store.commit({ forget: true }, term);
+  store = await reopen(store);
+  const later = await store.claim(0);
+  equal(later > term, true, "and above every earlier one, whatever was forgotten");
+  let fenced = null;
+  await store.commit({ messages: [message], syncCursor: 2, outboxPut: [entry] }, term).catch((error) => (fenced = error.name));
+  equal(fenced, "FencedError", "who claimed it before writes no more");
+  equal((await store.load()).messages, [], "nothing of it is written");
+  equal((await store.load()).syncCursor, null, "the cursor neither");
+  await store.commit({ outboxPut: [{ ...entry, clientMsgId: "b-1" }] });
+  await store.commit({ syncCursor: 3 }, later);
+  equal((await store.load()).outbox.map((e) => e.clientMsgId), ["a-2", "b-1"], "any tab adds to the outbox");
+  equal((await store.load()).syncCursor, 3, "who claimed it last writes");
   store.close();
 }
 

@@ -1,7 +1,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { apply, describe, know, newFacts, raise, receive, unreadIn } from "./facts.js";
-import { Ledger } from "./ledger.js";
+import { apply, describe, know, newFacts, raise, receive, unreadIn } from "../facts.js";
+import { Ledger } from "../ledger.js";
 
 const line = (lastSeq, extra = {}) => ({ conversationId: "group:g", kind: "group", title: "Trip", state: "active", owner: "alice", memberCount: 2, lastSeq, readSeq: 0, deliveredSeq: 0, clearedSeq: 0, unread: lastSeq, ...extra });
 const event = (seq, senderId, fields) => ({ seq, senderId, event: { kind: "members", ...fields } });

@@ -1,5 +1,5 @@
 import { test } from "node:test";
-import { MemoryStore } from "./store.js";
-import { checkStore } from "./testing/storecontract.js";
+import { MemoryStore } from "../store.js";
+import { checkStore } from "./storecontract.js";
 
 test("MemoryStore keeps the store contract", () => checkStore(new MemoryStore(), async (store) => store));

@@ -1,8 +1,8 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { TIMING } from "./client.js";
-import { MemoryStore } from "./store.js";
-import { seqs, setUp, texts } from "./testing/world.js";
+import { TIMING } from "../engine.js";
+import { MemoryStore } from "../store.js";
+import { seqs, setUp, texts } from "./world.js";
 
 // alice and bob, and a message of hers that both have.
 async function setUpPair(t, options) {
@@ -237,7 +237,7 @@ test("nothing is told as delivered before it is stored", async (t) => {
   const store = new MemoryStore();
   let release = null;
   const held = new Promise((resolve) => (release = resolve));
-  const slow = { load: () => store.load(), close: () => {}, commit: async (change) => (await (change.messages ? held : null), store.commit(change)) };
+  const slow = { shared: false, claim: (atLeast) => store.claim(atLeast), load: () => store.load(), close: () => {}, commit: async (change) => (await (change.messages ? held : null), store.commit(change)) };
   const bob = await online("bob", { store: slow });
   server.post("alice", { to: "bob" }, "hi");
   await clock.advance(5_000);
@@ -280,14 +280,14 @@ test("the marks of the last own message survive a device that was away", async (
   alice.setOffline(false);
   await clock.advance(1_000);
   assert.equal(alice.messages(id)[0].receipt, "delivered", "nobody looks");
-  alice.open(id);
+  alice.show(id);
   await clock.until(() => alice.messages(id)[0].receipt === "read");
   const fresh = await online("alice", { deviceId: "web-9" });
-  fresh.open(id);
+  fresh.show(id);
   await clock.until(() => fresh.messages(id)[0].receipt === "read");
   assert.equal(server.asked("receipts").at(-1).seq, 1);
   const asked = server.count("receipts");
-  alice.open(id);
+  alice.show(id);
   await clock.advance(1_000);
   assert.equal(server.count("receipts"), asked, "all have read it: nothing more to hear");
 });
@@ -298,7 +298,7 @@ test("in a group, the marks count who has read; who came later does not matter",
   const alice = await online("alice");
   const bob = await online("bob");
   await alice.send(id, "hello");
-  alice.open(id);
+  alice.show(id);
   await clock.until(() => bob.conversation(id).unread === 1);
   await clock.advance(1_000);
   const mark = () => (({ receipt, readBy, audience }) => [receipt, readBy, audience])(alice.messages(id)[0]);

@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { ROLES, may } from "./rights.js";
+import { ROLES, may } from "../rights.js";
 
 // The table of the package documentation of shared/chat, row by row: owner, admin, member.
 const table = {

@@ -107,6 +107,24 @@ export class Ledger {
     if (this.maxSeenSeq === seenWhenAsked && this.#early.size === 0) this.maxSeenSeq = this.maxContiguousSeq;
   }
 
+  /**
+   * Takes what another tab holds: messages replace what is held under their seqs.
+   * @param {{baseSeq: number, maxContiguousSeq: number, messages: Message[]}} other
+   */
+  adopt({ baseSeq, maxContiguousSeq, messages }) {
+    const fresh = [];
+    for (const message of messages) {
+      const index = this.#indexOf(message.seq);
+      if (index >= 0) this.messages[index] = message;
+      else fresh.push(message);
+    }
+    const inOrder = fresh.length === 0 || bySeq(fresh)[0].seq > (this.messages.at(-1)?.seq ?? 0);
+    this.messages = inOrder ? this.messages.concat(bySeq(fresh)) : bySeq(this.messages.concat(fresh));
+    this.baseSeq = baseSeq;
+    this.maxContiguousSeq = maxContiguousSeq;
+    this.see(maxContiguousSeq);
+  }
+
   #drain() {
     const next = [];
     for (let message; (message = this.#early.get(this.maxContiguousSeq + 1)); next.push(message)) {

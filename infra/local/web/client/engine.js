@@ -1,0 +1,744 @@
+// The work of the tab that leads: it keeps every conversation complete and in order, and everything the
+// user asked for until the server has answered. Pushes make it fast; sync makes it right.
+
+import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, systemClock } from "./connection.js";
+import { apply, describe, know, raise, receive } from "./facts.js";
+import { NEW_KEY } from "./model.js";
+import { Outbox, recordOf } from "./outbox.js";
+import { Pulls } from "./pulls.js";
+import { Rosters } from "./rosters.js";
+import { RECEIPTS_MAX_MEMBERS } from "./rows.js";
+import { FencedError } from "./store.js";
+import { Watermarks } from "./watermarks.js";
+
+/**
+ * @import { Ledger } from "./ledger.js"
+ * @import { Model } from "./model.js"
+ * @import { Clock, ConversationKey, Entry, Facts, Message, Store, StoreChange } from "./types.js"
+ */
+
+/** How patient the client is, in ms. */
+export const TIMING = Object.freeze({
+  ...CONNECTION_TIMING,
+  gapWaitMs: 200, // a missing entry is often just late
+  ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
+  flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
+  tellWaitMs: 300, // one receipt for what comes together
+});
+
+export const LIMITS = Object.freeze({
+  pull: 100, // entries in a page
+  late: 300, // a conversation that is new to this device and longer than this begins with its end ...
+  end: 100, // ... of so many entries
+});
+
+/**
+ * What belongs to one connection: when the next one comes, the work of the last is void.
+ * @typedef {{flush: any, catching: Promise<void> | null, again: boolean}} Session
+ */
+
+/**
+ * @typedef {object} EngineHooks
+ * @property {() => void} changed whenever anything shown may have changed
+ * @property {(change: StoreChange) => void} kept what became part of the model for good
+ * @property {() => void} fenced another tab has claimed the store: this engine has to be halted
+ */
+
+export class Engine {
+  #model;
+  #store;
+  #term;
+  #hooks;
+  #userId;
+  #clock;
+  #random;
+  #timing;
+  #limits;
+  #log;
+  #connection;
+  #outbox;
+  #pulls;
+  #watermarks;
+  #rosters;
+  #halted = false;
+  /** @type {Set<ConversationKey>} */
+  #onScreen = new Set();
+  /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
+  #waiting = [];
+  /** @type {Session | null} */
+  #session = null;
+  /** @type {Promise<void>} */
+  #writes = Promise.resolve();
+
+  /**
+   * @param {object} parts
+   * @param {Model} parts.model
+   * @param {Store} parts.store
+   * @param {number} parts.term what the store gave when it was claimed
+   * @param {EngineHooks} parts.hooks
+   * @param {string} parts.url
+   * @param {string} parts.userId
+   * @param {string} parts.deviceId
+   * @param {() => Promise<string> | string} parts.token gives a JWT for each connect; an error with `permanent` stops
+   * @param {typeof WebSocket} parts.WebSocket
+   * @param {Clock} [parts.clock]
+   * @param {() => number} [parts.random]
+   * @param {(message: string) => void} [parts.log]
+   * @param {Partial<typeof TIMING>} [parts.timing]
+   * @param {Partial<typeof LIMITS>} [parts.limits]
+   */
+  constructor({ model, store, term, hooks, url, userId, deviceId, token, WebSocket, clock = systemClock, random = Math.random, log = console.warn, timing = {}, limits = {} }) {
+    this.#model = model;
+    this.#store = store;
+    this.#term = term;
+    this.#hooks = hooks;
+    this.#userId = userId;
+    this.#clock = clock;
+    this.#random = random;
+    this.#timing = { ...TIMING, ...timing };
+    this.#limits = { ...LIMITS, ...limits };
+    this.#log = log;
+    this.#connection = new Connection({
+      clock,
+      random,
+      log,
+      timing,
+      hooks: {
+        open: async () => new WebSocket(endpoint(url, deviceId), ["inorder.v1", `bearer.${await token()}`]),
+        onOpen: () => this.#arrived(),
+        onPush: (frame) => this.#pushed(frame),
+        onBeat: () => void this.#catchUp(this.#session), // the last push into a quiet conversation may be lost
+        onState: () => this.#stateChanged(),
+      },
+    });
+    /** @type {(action: string, fields?: object) => Promise<any>} */
+    const request = (action, fields) => this.#connection.request(action, fields);
+    const shared = { clock, random, timing: this.#timing };
+    this.#outbox = new Outbox({
+      ...shared,
+      entries: model.entries,
+      hooks: {
+        request,
+        keyOf: (entry) => model.keyOf(entry),
+        keep: (entry) => this.#commit({ outboxPut: [recordOf(entry)] }, null),
+        answered: (entry, result) => this.#answered(entry, result),
+        refused: (entry, error) => this.#refused(entry, error),
+      },
+    });
+    this.#pulls = new Pulls({
+      ...shared,
+      limit: this.#limits.pull,
+      log,
+      hooks: {
+        request,
+        begin: (ledger) => this.#startLate(ledger),
+        page: (ledger, page) => this.#takePage(ledger, page),
+        isCurrent: (ledger) => model.ledgers.get(ledger.conversationId) === ledger,
+      },
+    });
+    this.#watermarks = new Watermarks({
+      ...shared,
+      hooks: {
+        request,
+        settled: () => this.#writes,
+        wanted: (conversationId) => this.#untold(conversationId),
+        told: (conversationId, positions) => this.#know(conversationId, positions),
+      },
+    });
+    this.#rosters = new Rosters({ members: model.rosters, request, onChange: () => this.#changed() });
+  }
+
+  /** Connects, unless the model's status says that the device is to stay away. */
+  start() {
+    const { state, detail } = this.#model.status;
+    if (state === "offline") this.#connection.stop(detail);
+    else this.#connection.start();
+    for (const entry of this.#outbox.all()) {
+      if (!entry.stored && entry.state === "sending") void this.#outbox.keep(entry);
+    }
+  }
+
+  /** Ends: the socket is closed at once, and nothing is written any more that was not asked for yet. */
+  halt() {
+    this.#halted = true;
+    this.#connection.stop(this.#model.status.detail);
+  }
+
+  /** Resolves when all that came is stored. */
+  settled() {
+    return this.#writes;
+  }
+
+  /** @param {boolean} offline */
+  setOffline(offline) {
+    if (offline) this.#connection.stop();
+    else this.#connection.start();
+  }
+
+  retryNow() {
+    this.#connection.retryNow();
+  }
+
+  // ---- what the user does ----
+
+  /**
+   * Takes what the user asked for, once. Resolves when it is stored.
+   * @param {Entry} entry
+   */
+  async accept(entry) {
+    const added = this.#outbox.add(entry);
+    this.#changed();
+    await added;
+  }
+
+  /** @param {string} clientMsgId */
+  discard(clientMsgId) {
+    if (this.#outbox.get(clientMsgId)?.state !== "failed") return;
+    const outboxDelete = [clientMsgId, ...this.#waitingFor(clientMsgId).map((entry) => entry.clientMsgId)];
+    for (const id of outboxDelete) this.#outbox.delete(id);
+    void this.#commit({ outboxDelete });
+    this.#changed();
+  }
+
+  /**
+   * Says which conversations are on screen: more is kept up to date of them.
+   * @param {Set<ConversationKey>} keys
+   */
+  show(keys) {
+    this.#onScreen = keys;
+    void this.#attend(this.#session);
+  }
+
+  /**
+   * Raises the user's own positions in a conversation.
+   * @param {string} conversationId
+   * @param {{readSeq?: number, clearedSeq?: number}} positions
+   */
+  raise(conversationId, positions) {
+    const ledger = this.#model.ledgers.get(conversationId);
+    if (!ledger || !raise(this.#model.factsOf(conversationId), positions)) return;
+    this.#keep(ledger);
+    this.#watermarks.note(conversationId);
+  }
+
+  /**
+   * Loads a page of what is before the first entry held. Rejects with a RequestError.
+   * @param {ConversationKey} key
+   */
+  async loadEarlier(key) {
+    const ledger = this.#model.ledgers.get(this.#model.currentKey(key));
+    if (!ledger || !this.#model.hasEarlier(ledger)) return;
+    await this.#reached();
+    const { conversationId } = ledger;
+    const beforeSeq = ledger.baseSeq + 1;
+    const page = await this.#connection.request("history", { conversationId, beforeSeq, limit: this.#limits.pull });
+    if (this.#model.ledgers.get(conversationId) !== ledger) return;
+    const messages = ledger.earlier(page, beforeSeq);
+    void this.#commit({ messages, conversations: [this.#model.record(ledger)] });
+    this.#changed();
+  }
+
+  /**
+   * Who has received and who has read a message. Rejects with a RequestError.
+   * @param {ConversationKey} key
+   * @param {number} seq
+   */
+  async receipts(key, seq) {
+    await this.#reached();
+    const conversationId = this.#model.currentKey(key);
+    /** @type {{delivered: string[], read: string[]}} */
+    const all = { delivered: [], read: [] };
+    let cursor = "";
+    do {
+      const page = await this.#connection.request("receipts", { conversationId, seq, ...(cursor && { cursor }) });
+      all.delivered.push(...page.delivered);
+      all.read.push(...page.read);
+      cursor = page.cursor ?? "";
+    } while (cursor);
+    return all;
+  }
+
+  // ---- the connection came, spoke, went ----
+
+  // Resolves when there is a connection, and rejects if there is to be none.
+  #reached() {
+    const { state } = this.#connection;
+    if (state === "online") return Promise.resolve();
+    if (state === "offline") return Promise.reject(disconnected());
+    return new Promise((/** @type {(value?: undefined) => void} */ resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  #stateChanged() {
+    const { state: now } = this.#connection;
+    if (now !== "online") this.#leave();
+    if (now !== "connecting") {
+      for (const { resolve, reject } of this.#waiting.splice(0)) now === "online" ? resolve() : reject(disconnected());
+    }
+    if (this.#halted) return;
+    const { state, detail } = this.#connection;
+    this.#model.status = { ...this.#model.status, state, detail };
+    this.#changed();
+  }
+
+  #arrived() {
+    this.#leave();
+    /** @type {Session} */
+    const session = { flush: null, catching: null, again: false };
+    this.#session = session;
+    this.#pulls.start();
+    this.#watermarks.start();
+    for (const conversationId of this.#model.ledgers.keys()) this.#watermarks.note(conversationId);
+    const flush = () => {
+      if (session !== this.#session || session.flush === null) return;
+      this.#clock.clearTimeout(session.flush);
+      session.flush = null;
+      this.#outbox.resume();
+    };
+    session.flush = this.#clock.setTimeout(flush, this.#timing.flushWaitMs);
+    void this.#catchUp(session).then(flush);
+  }
+
+  #leave() {
+    this.#outbox.pause();
+    this.#pulls.stop();
+    this.#watermarks.stop();
+    this.#clock.clearTimeout(this.#session?.flush);
+    this.#session = null;
+  }
+
+  /** @param {any} frame */
+  #pushed(frame) {
+    switch (frame.type) {
+      case "push":
+      case "notify":
+        for (const update of frame.updates) this.#updated(update);
+        return;
+      case "receipt":
+        this.#receipt(frame);
+        return;
+      case "changed":
+        void this.#catchUp(this.#session);
+        return;
+      default: // a newer server may say more than we know
+    }
+  }
+
+  /** @param {{conversationId: string, messages?: Message[], committedMaxSeq: number}} update */
+  #updated({ conversationId, messages = [], committedMaxSeq }) {
+    const ledger = this.#model.ledger(conversationId);
+    this.#take(ledger, messages, () => ledger.push(messages, committedMaxSeq));
+    this.#pulls.mind(ledger, this.#timing.gapWaitMs);
+    const { kind, title, peer } = this.#model.factsOf(conversationId);
+    if (kind === null && title === null && peer === null) void this.#catchUp(this.#session); // what is it?
+  }
+
+  /** @param {{conversationId: string, userId: string, deliveredSeq?: number, readSeq?: number}} frame */
+  #receipt({ conversationId, userId, ...positions }) {
+    const { deliveredSeq = 0, readSeq = 0 } = positions;
+    if (userId === this.#userId) {
+      this.#know(conversationId, { deliveredSeq, readSeq });
+      return;
+    }
+    const ledger = this.#model.ledgers.get(conversationId);
+    if (!ledger) return;
+    receive(this.#model.factsOf(conversationId), userId, { deliveredSeq, readSeq });
+    this.#keep(ledger);
+  }
+
+  // ---- catching up ----
+
+  // Asks what changed and pulls it, again if asked for meanwhile. The cursor moves last: were it stored
+  // before the entries, a crash in between would hide them from every later `changes`.
+  /** @param {Session | null} session */
+  #catchUp(session) {
+    if (!session || session !== this.#session) return Promise.resolve();
+    session.again = true;
+    session.catching ??= this.#catchUpAll(session).finally(() => (session.catching = null));
+    return session.catching;
+  }
+
+  /** @param {Session} session */
+  async #catchUpAll(session) {
+    for (let failures = 0; session === this.#session && session.again; ) {
+      session.again = false;
+      try {
+        await this.#round(session);
+        failures = 0;
+      } catch (thrown) {
+        if (session !== this.#session) return;
+        const error = /** @type {any} */ (thrown);
+        if (!error.retryable) {
+          this.#log(`could not catch up: ${error.message}`);
+          continue;
+        }
+        session.again = true;
+        await this.#sleep(fullJitter(this.#random, failures++, this.#timing));
+      }
+    }
+    void this.#attend(session);
+  }
+
+  /** @param {Session} session */
+  async #round(session) {
+    const asked = this.#model.syncCursor ?? 0;
+    const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
+    const changes = await this.#changes(asked);
+    if (session !== this.#session) return;
+    if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
+      this.#startOver(session);
+      return;
+    }
+    const { conversations, heads = [], syncCursor } = changes;
+    for (const line of conversations) this.#describe(line).see(line.lastSeq);
+    for (const { conversationId, committedMaxSeq } of heads) this.#model.ledger(conversationId).see(committedMaxSeq);
+    await this.#pulls.all([...this.#model.ledgers.values()].filter((ledger) => ledger.hasGap));
+    if (session !== this.#session) return;
+    await this.#commit({ syncCursor });
+    this.#model.syncCursor = syncCursor;
+  }
+
+  /** @param {number} syncCursor */
+  async #changes(syncCursor) {
+    const changes = await this.#connection.request("changes", { syncCursor });
+    const conversations = [...changes.conversations];
+    for (let { cursor } = changes; cursor; ) {
+      const page = await this.#connection.request("conversations", { cursor });
+      conversations.push(...page.conversations);
+      cursor = page.cursor;
+    }
+    return { ...changes, conversations };
+  }
+
+  // Whether the server knows less of a conversation than we held when we asked, or something else.
+  /**
+   * @param {{conversations: any[], full: boolean}} changes
+   * @param {Map<string, number>} held
+   */
+  #contradicts({ conversations, full }, held) {
+    const listed = new Set(conversations.map(({ conversationId }) => conversationId));
+    const missing = full && [...held].some(([conversationId, seq]) => seq > 0 && !listed.has(conversationId));
+    return (
+      missing ||
+      conversations.some(({ conversationId, lastSeq, lastMessage }) => {
+        const same = lastMessage && this.#model.ledgers.get(conversationId)?.get(lastMessage.seq);
+        return lastSeq < (held.get(conversationId) ?? 0) || (same && same.serverTime !== lastMessage.serverTime);
+      })
+    );
+  }
+
+  // The server was restored, or begun anew: what is held here is of another world. What the user wrote
+  // and is not answered yet stays.
+  /** @param {Session} session */
+  #startOver(session) {
+    this.#log("the server's conversations are not those held here any more: starting over");
+    for (const entry of this.#outbox.all()) {
+      const peer = this.#model.facts.get(entry.address.conversationId ?? "")?.peer;
+      if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
+      else if (entry.action === "send" && peer) entry.address = { to: peer }; // it may have to be made anew
+    }
+    this.#model.forget();
+    this.#pulls.start();
+    this.#watermarks.start();
+    void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf) });
+    this.#changed();
+    session.again = true;
+  }
+
+  // Nobody waits for ten thousand entries to read the last ten.
+  /** @param {Ledger} ledger */
+  #startLate(ledger) {
+    const { clearedSeq } = this.#model.factsOf(ledger.conversationId);
+    if (ledger.maxContiguousSeq > 0 || ledger.maxSeenSeq - clearedSeq <= this.#limits.late) return;
+    ledger.startAfter(Math.max(ledger.maxSeenSeq - this.#limits.end, clearedSeq));
+    this.#rosters.invalidate(ledger.conversationId); // an event that is passed over may have changed it
+  }
+
+  /**
+   * @param {Ledger} ledger
+   * @param {any} page
+   */
+  #takePage(ledger, page) {
+    if (page.firstSeq !== undefined) this.#rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
+    this.#take(ledger, page.messages, () => ledger.page(page));
+  }
+
+  // Lets a ledger take something in, stores and shows the outcome. `arrived` may hold more than became
+  // showable: an own message above a gap is committed all the same and need not be sent again.
+  /**
+   * @param {Ledger} ledger
+   * @param {Message[]} arrived
+   * @param {() => Message[]} takeIn
+   */
+  #take(ledger, arrived, takeIn) {
+    const { conversationId, maxContiguousSeq: before } = ledger;
+    const changed = takeIn();
+    this.#learn(conversationId, changed);
+    if (changed.length > 0 || ledger.maxContiguousSeq > before) void this.#commit({ messages: changed, conversations: [this.#model.record(ledger)] });
+    for (const { senderId, clientMsgId, seq, serverTime } of arrived) {
+      const entry = senderId === this.#userId ? this.#outbox.get(clientMsgId) : undefined;
+      if (entry) this.#sent(entry, { conversationId, seq, serverTime });
+    }
+    for (const entry of this.#outbox.all()) {
+      if (entry.state === "sent" && entry.conversationId === conversationId) this.#forgetShown(entry, ledger);
+    }
+    this.#watermarks.note(conversationId);
+    this.#changed();
+    this.#outbox.pump();
+  }
+
+  // Takes in what entries tell of the conversation itself.
+  /**
+   * @param {string} conversationId
+   * @param {Message[]} entries
+   */
+  #learn(conversationId, entries) {
+    const facts = this.#model.factsOf(conversationId);
+    for (const entry of entries) {
+      const { senderId } = entry;
+      if (isSingle(conversationId) && senderId && senderId !== this.#userId) this.#model.setPeer(conversationId, senderId);
+      const { roster, joined } = apply(facts, entry, this.#userId);
+      if (roster) this.#rosters.invalidate(conversationId);
+      if (joined) void this.#catchUp(this.#session);
+      if (roster && this.#isOnScreen(conversationId)) void this.#attend(this.#session);
+    }
+  }
+
+  // From here on the ledger's own row stands for the entry.
+  /**
+   * @param {Entry} entry
+   * @param {Ledger} ledger
+   */
+  #forgetShown(entry, ledger) {
+    if ((entry.seq ?? Infinity) <= ledger.maxContiguousSeq) this.#outbox.delete(entry.clientMsgId);
+  }
+
+  // ---- the conversation on screen ----
+
+  // Gets what only people who look at a conversation need: who is in it, and how far the others are. What
+  // fails is asked for again with the next catch-up.
+  /** @param {Session | null} session */
+  async #attend(session) {
+    if (!session || session !== this.#session) return;
+    const conversationIds = new Set([...this.#onScreen].map((key) => this.#model.currentKey(key)));
+    await Promise.all([...conversationIds].map((conversationId) => this.#attendTo(conversationId)));
+  }
+
+  /** @param {string} conversationId */
+  async #attendTo(conversationId) {
+    const facts = this.#model.facts.get(conversationId);
+    if (!facts || facts.leftSeq > 0 || isSystem(conversationId)) return;
+    try {
+      if (isGroup(conversationId)) await this.#rosters.refresh(conversationId);
+      await this.#lookUpReceipts(conversationId, facts);
+    } catch (thrown) {
+      const error = /** @type {any} */ (thrown);
+      if (!error.retryable) this.#log(`cannot look up ${conversationId}: ${error.message}`);
+    }
+  }
+
+  // Receipts are pushed once. What was pushed while we were away is looked up for the last own message.
+  /**
+   * @param {string} conversationId
+   * @param {Facts} facts
+   */
+  async #lookUpReceipts(conversationId, facts) {
+    if (facts.memberCount > RECEIPTS_MAX_MEMBERS || facts.peer === this.#userId) return;
+    const last = this.#model.messages(conversationId).findLast(({ mine, seq, kind, recalled }) => mine && seq !== null && kind !== "event" && !recalled);
+    if (!last || last.seq === null || last.receipt === "read") return;
+    const { seq } = last;
+    const { delivered, read } = await this.receipts(conversationId, seq);
+    if (this.#model.factsOf(conversationId) !== facts) return;
+    for (const userId of delivered) receive(facts, userId, { deliveredSeq: seq });
+    for (const userId of read) receive(facts, userId, { readSeq: seq });
+    this.#keep(this.#model.ledger(conversationId));
+  }
+
+  /** @param {string} conversationId */
+  #isOnScreen(conversationId) {
+    return [...this.#onScreen].some((key) => this.#model.currentKey(key) === conversationId);
+  }
+
+  // ---- the outbox ----
+
+  /**
+   * @param {Entry} entry
+   * @param {any} result
+   */
+  #answered(entry, result) {
+    if (entry.action === "createGroup") {
+      this.#describe(result);
+      this.#sent(entry, { conversationId: result.conversationId, seq: 1 }); // a group begins with its making
+    } else this.#sent(entry, result);
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {{conversationId: string, seq: number, serverTime?: number}} result
+   */
+  #sent(entry, { conversationId, seq, serverTime }) {
+    if (entry.address.to !== undefined) this.#model.setPeer(conversationId, entry.address.to);
+    const ledger = this.#model.ledger(conversationId);
+    ledger.see(seq);
+    if (entry.state === "sent") return;
+    Object.assign(entry, { state: "sent", conversationId, seq, serverTime });
+    const waiting = entry.action === "createGroup" ? this.#nameGroup(entry.clientMsgId, conversationId) : [];
+    this.#forgetShown(entry, ledger);
+    void this.#commit({ outboxDelete: [entry.clientMsgId], outboxPut: waiting.map(recordOf), conversations: [this.#model.record(ledger)] });
+    this.#pulls.mind(ledger, this.#timing.ownWaitMs);
+    this.#changed();
+  }
+
+  // Gives what was meant for a group that was still to be made its address.
+  /**
+   * @param {string} clientMsgId
+   * @param {string} conversationId
+   */
+  #nameGroup(clientMsgId, conversationId) {
+    this.#model.created.set(clientMsgId, conversationId);
+    if (this.#onScreen.has(NEW_KEY + clientMsgId)) void this.#attend(this.#session);
+    const waiting = this.#waitingFor(clientMsgId);
+    for (const entry of waiting) entry.address = { conversationId };
+    return waiting;
+  }
+
+  // What is meant for a group that is still to be made.
+  /** @param {string} clientMsgId */
+  #waitingFor(clientMsgId) {
+    return this.#outbox.all().filter(({ address }) => address.group === clientMsgId);
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {any} error
+   */
+  #refused(entry, error) {
+    const waiting = this.#waitingFor(entry.clientMsgId);
+    this.#fail(entry, error);
+    for (const other of waiting) this.#fail(other, { code: "NOT_FOUND", message: "the group could not be made" });
+    void this.#commit({ outboxPut: [entry, ...waiting].map(recordOf) });
+    this.#changed();
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {{code: string, message: string}} error
+   */
+  #fail(entry, { code, message }) {
+    Object.assign(entry, { state: "failed", error: `${code}: ${message}` });
+  }
+
+  // ---- what is known of a conversation besides its entries ----
+
+  /** @param {any} line of the user's list */
+  #describe(line) {
+    const ledger = this.#model.ledger(line.conversationId);
+    const facts = this.#model.factsOf(line.conversationId);
+    describe(facts, line);
+    this.#model.notePeer(line.conversationId);
+    if (facts.leftSeq > 0) this.#rosters.forget(line.conversationId);
+    this.#keep(ledger);
+    return ledger;
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {{deliveredSeq?: number, readSeq?: number, clearedSeq?: number}} positions
+   */
+  #know(conversationId, positions) {
+    const ledger = this.#model.ledgers.get(conversationId);
+    if (!ledger) return;
+    know(this.#model.factsOf(conversationId), positions);
+    this.#keep(ledger);
+  }
+
+  // How far we are beyond what the server knows. That only our own entries have arrived tells nobody
+  // anything.
+  /** @param {string} conversationId */
+  #untold(conversationId) {
+    const ledger = this.#model.ledgers.get(conversationId);
+    if (!ledger) return {};
+    const { told, readSeq, clearedSeq } = this.#model.factsOf(conversationId);
+    const fromOthers = ledger.messages.findLast(({ seq, senderId }) => seq <= told.deliveredSeq || senderId !== this.#userId);
+    return {
+      ...(fromOthers && fromOthers.seq > told.deliveredSeq && { deliveredSeq: ledger.maxContiguousSeq }),
+      ...(readSeq > told.readSeq && { readSeq }),
+      ...(clearedSeq > told.clearedSeq && { clearedSeq }),
+    };
+  }
+
+  /** @param {Ledger} ledger */
+  #keep(ledger) {
+    void this.#commit({ conversations: [this.#model.record(ledger)] });
+    this.#changed();
+  }
+
+  // ---- small things ----
+
+  // One write after the other. After a failed one nothing is written any more: what is stored stays
+  // complete up to there, and a later cursor cannot pass over what is missing.
+  /**
+   * @param {StoreChange} change
+   * @param {number | null} [term] null for what any tab may write: a new entry of the outbox
+   */
+  #commit(change, term = this.#term) {
+    this.#writes = this.#writes.then(async () => {
+      await this.#write(change, term);
+      if (!this.#halted) this.#hooks.kept(change);
+    });
+    return this.#writes;
+  }
+
+  /**
+   * @param {StoreChange} change
+   * @param {number | null} term
+   */
+  async #write(change, term) {
+    if (this.#model.status.storeError || (this.#halted && term !== null)) return;
+    try {
+      await this.#store.commit(change, term ?? undefined);
+    } catch (thrown) {
+      const error = /** @type {Error} */ (thrown);
+      if (error instanceof FencedError) {
+        this.#hooks.fenced();
+        return;
+      }
+      this.#model.status = { ...this.#model.status, storeError: error };
+      this.#log(`could not store: ${error.message}`);
+      this.#changed();
+    }
+  }
+
+  #changed() {
+    if (!this.#halted) this.#hooks.changed();
+  }
+
+  /** @param {number} ms */
+  #sleep(ms) {
+    return new Promise((resolve) => this.#clock.setTimeout(() => resolve(undefined), ms));
+  }
+}
+
+/**
+ * @param {string} url
+ * @param {string} deviceId
+ */
+function endpoint(url, deviceId) {
+  const target = new URL(url);
+  target.searchParams.set("device", deviceId);
+  return target.href;
+}
+
+/** @param {string} conversationId */
+function isSingle(conversationId) {
+  return conversationId.startsWith("single:");
+}
+
+/** @param {string} conversationId */
+function isGroup(conversationId) {
+  return conversationId.startsWith("group:");
+}
+
+/** @param {string} conversationId */
+function isSystem(conversationId) {
+  return conversationId.startsWith("system:");
+}

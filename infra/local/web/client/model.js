@@ -1,0 +1,372 @@
+// What a device knows, as one tab holds it: what the ledgers, the lists and the outbox say, and how that
+// reads for people. In the tab that leads the engine changes it; in the others what the leader tells does.
+// No I/O, no time.
+
+import { newFacts, unreadIn } from "./facts.js";
+import { Ledger } from "./ledger.js";
+import { recordOf } from "./outbox.js";
+import { may } from "./rights.js";
+import { rowsOf } from "./rows.js";
+
+/**
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Row, Saved, Status } from "./types.js"
+ */
+
+/** Begins the key of a single conversation that the server has not named yet. */
+export const TO_KEY = "to:";
+/** Begins the key of a group that the server has not named yet. */
+export const NEW_KEY = "new:";
+
+export class Model {
+  /** @type {Map<string, Ledger>} */
+  ledgers = new Map();
+  /** @type {Map<string, Facts>} What else is known of a conversation, see facts.js. */
+  facts = new Map();
+  /** @type {Map<string, Entry>} The outbox, by clientMsgId, oldest first. */
+  entries = new Map();
+  /** @type {Map<string, Member[]>} The members of the groups that were looked at. */
+  rosters = new Map();
+  /** @type {Map<string, string>} The conversationId by the clientMsgId of the createGroup. */
+  created = new Map();
+  /** @type {number | null} */
+  syncCursor = null;
+  /** @type {Status} */
+  status = { state: "connecting", detail: "", storeError: null };
+
+  /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
+  #peers = new Map();
+  #userId;
+
+  /** @param {string} userId */
+  constructor(userId) {
+    this.#userId = userId;
+  }
+
+  /**
+   * Takes what a store has.
+   * @param {Saved} saved
+   */
+  load({ syncCursor, conversations, messages, outbox }) {
+    this.syncCursor = syncCursor;
+    const byConversation = groupByConversation(messages);
+    for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
+      this.ledgers.set(conversationId, new Ledger(conversationId, { baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) }));
+      this.facts.set(conversationId, { ...newFacts(), ...facts });
+      this.notePeer(conversationId);
+    }
+    for (const entry of [...outbox].sort((a, b) => a.order - b.order)) {
+      if (!this.#holds(entry)) this.entries.set(entry.clientMsgId, { ...entry, busy: null, failures: 0, stored: true });
+    }
+  }
+
+  /**
+   * What a store would have to give to load, as of now.
+   * @returns {Saved}
+   */
+  dump() {
+    return {
+      syncCursor: this.syncCursor,
+      conversations: [...this.ledgers.values()].map((ledger) => this.record(ledger)),
+      messages: [...this.ledgers.values()].flatMap(({ messages }) => messages),
+      outbox: [...this.entries.values()].filter(({ state }) => state !== "sent").map(recordOf),
+    };
+  }
+
+  /** Forgets all but the outbox. */
+  forget() {
+    for (const known of [this.ledgers, this.facts, this.#peers]) known.clear();
+    this.syncCursor = null;
+  }
+
+  /**
+   * All of it, for another tab.
+   * @returns {Picture}
+   */
+  picture() {
+    return { saved: this.dump(), entries: [...this.entries.values()].map(shownOf), rosters: [...this.rosters], created: [...this.created], status: this.status };
+  }
+
+  /**
+   * Makes a model of what another tab told.
+   * @param {string} userId
+   * @param {Picture} picture
+   */
+  static of(userId, { saved, entries, rosters, created, status }) {
+    const model = new Model(userId);
+    model.load({ ...saved, outbox: [] });
+    model.apply({ messages: [], conversations: [], entriesPut: entries, entriesDelete: [], rosters, created, status });
+    return model;
+  }
+
+  /**
+   * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
+   * goes wrong where something is told twice.
+   * @param {Delta} delta
+   */
+  apply({ forget = false, messages, conversations, entriesPut, entriesDelete, rosters, created, status }) {
+    if (forget) this.forget();
+    const byConversation = groupByConversation(messages);
+    for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
+      this.ledger(conversationId).adopt({ baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) ?? [] });
+      this.facts.set(conversationId, { ...newFacts(), ...facts });
+      this.notePeer(conversationId);
+    }
+    for (const entry of entriesPut) this.entries.set(entry.clientMsgId, { ...entry, busy: null, failures: 0, stored: true });
+    for (const clientMsgId of entriesDelete) this.entries.delete(clientMsgId);
+    for (const [conversationId, members] of rosters) {
+      if (members) this.rosters.set(conversationId, members);
+      else this.rosters.delete(conversationId);
+    }
+    for (const [clientMsgId, conversationId] of created) this.created.set(clientMsgId, conversationId);
+    this.status = status;
+  }
+
+  /**
+   * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
+   * @param {Model} earlier
+   */
+  inherit(earlier) {
+    for (const [clientMsgId, conversationId] of earlier.created) this.created.set(clientMsgId, conversationId);
+    for (const [conversationId, members] of earlier.rosters) this.rosters.set(conversationId, members);
+    for (const entry of earlier.entries.values()) {
+      if (entry.state === "failed" || this.entries.has(entry.clientMsgId) || this.#holds(entry)) continue;
+      if (entry.state === "sent") this.ledger(/** @type {string} */ (entry.conversationId)).see(entry.seq ?? 0);
+      this.entries.set(entry.clientMsgId, { ...entry, busy: null, failures: 0, stored: false });
+    }
+  }
+
+  // ---- what is there ----
+
+  /**
+   * @param {string} userId
+   * @returns {ConversationKey}
+   */
+  keyFor(userId) {
+    return this.#peers.get(userId) ?? TO_KEY + userId;
+  }
+
+  /**
+   * @param {ConversationKey} key
+   * @returns {ConversationKey}
+   */
+  currentKey(key) {
+    if (key.startsWith(TO_KEY)) return this.keyFor(key.slice(TO_KEY.length));
+    if (key.startsWith(NEW_KEY)) return this.created.get(key.slice(NEW_KEY.length)) ?? key;
+    return key;
+  }
+
+  /**
+   * The key of the conversation that an outbox entry is for.
+   * @param {Entry} entry
+   */
+  keyOf({ clientMsgId, conversationId, action, address }) {
+    const known = conversationId ?? address.conversationId;
+    if (known) return known;
+    if (address.to !== undefined) return this.keyFor(address.to);
+    return this.currentKey(NEW_KEY + (action === "createGroup" ? clientMsgId : address.group));
+  }
+
+  /**
+   * The outbox's entries for a conversation.
+   * @param {ConversationKey} key a current one
+   */
+  entriesOf(key) {
+    return [...this.entries.values()].filter((entry) => this.keyOf(entry) === key);
+  }
+
+  /** @returns {Conversation[]} */
+  conversations() {
+    const keys = new Set(this.ledgers.keys());
+    for (const entry of this.entries.values()) keys.add(this.keyOf(entry));
+    return [...keys].map((key) => this.#summary(key)).sort((a, b) => b.time - a.time);
+  }
+
+  /** @param {ConversationKey} key */
+  conversation(key) {
+    return this.#summary(this.currentKey(key));
+  }
+
+  /**
+   * @param {ConversationKey} key
+   * @param {number} [limit]
+   * @returns {Row[]}
+   */
+  messages(key, limit = Infinity) {
+    return rowsOf(this.#view(this.currentKey(key)), limit);
+  }
+
+  /** @param {ConversationKey} key */
+  members(key) {
+    return this.rosters.get(this.currentKey(key)) ?? null;
+  }
+
+  /**
+   * @param {ConversationKey} key
+   * @param {string} action
+   * @param {string} [target]
+   */
+  may(key, action, target) {
+    const { closed, role } = this.conversation(key);
+    return closed === null && may(role, action, target);
+  }
+
+  // ---- what the engine changes ----
+
+  /**
+   * The ledger of a conversation, a new one if nothing is known of it.
+   * @param {string} conversationId
+   */
+  ledger(conversationId) {
+    let ledger = this.ledgers.get(conversationId);
+    if (!ledger) {
+      ledger = new Ledger(conversationId);
+      this.ledgers.set(conversationId, ledger);
+      this.facts.set(conversationId, newFacts());
+    }
+    return ledger;
+  }
+
+  /**
+   * The facts of a conversation that has a ledger.
+   * @param {string} conversationId
+   */
+  factsOf(conversationId) {
+    return /** @type {Facts} */ (this.facts.get(conversationId));
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {string} userId
+   */
+  setPeer(conversationId, userId) {
+    this.ledger(conversationId);
+    this.factsOf(conversationId).peer = userId;
+    this.notePeer(conversationId);
+  }
+
+  /** @param {string} conversationId */
+  notePeer(conversationId) {
+    const { peer } = this.factsOf(conversationId);
+    if (peer) this.#peers.set(peer, conversationId);
+  }
+
+  /** @param {Ledger} ledger */
+  hasEarlier(ledger) {
+    return ledger.baseSeq > this.factsOf(ledger.conversationId).clearedSeq;
+  }
+
+  /**
+   * What is stored of a conversation besides its messages.
+   * @param {Ledger} ledger
+   * @returns {ConversationRecord}
+   */
+  record({ conversationId, baseSeq, maxContiguousSeq }) {
+    return structuredClone({ conversationId, baseSeq, maxContiguousSeq, ...this.factsOf(conversationId) });
+  }
+
+  // Whether a message of ours is in its ledger already. What ended between the message and the removal of
+  // its entry from the outbox would otherwise show it twice.
+  /** @param {Entry} entry */
+  #holds(entry) {
+    if (entry.action !== "send") return false;
+    const messages = this.ledgers.get(this.keyOf(entry))?.messages ?? [];
+    return messages.some(({ clientMsgId, senderId }) => clientMsgId === entry.clientMsgId && senderId === this.#userId);
+  }
+
+  // ---- rows for people ----
+
+  /** @param {ConversationKey} key */
+  #view(key) {
+    return {
+      ledger: this.ledgers.get(key) ?? null,
+      facts: this.facts.get(key) ?? newFacts(),
+      entries: this.entriesOf(key),
+      userId: this.#userId,
+      roster: this.rosters.get(key) ?? null,
+    };
+  }
+
+  /**
+   * @param {ConversationKey} key
+   * @returns {Conversation}
+   */
+  #summary(key) {
+    const view = this.#view(key);
+    const { ledger, facts } = view;
+    const last = rowsOf(view, 1)[0] ?? null;
+    const making = view.entries.find(({ action }) => action === "createGroup");
+    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
+    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
+    return {
+      key,
+      kind,
+      peer,
+      title: (kind === "single" && peer !== null ? this.#peerTitle(peer) : (facts.title ?? making?.fields.title)) || key,
+      memberCount: facts.memberCount,
+      closed: closedFor(key, kind, view, making),
+      role: kind === "group" ? this.#roleIn(view) : null,
+      earlier: ledger !== null && this.hasEarlier(ledger),
+      unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId),
+      last,
+      time: last?.time ?? facts.updatedAt,
+    };
+  }
+
+  /** @param {{facts: Facts, roster: Member[] | null}} view */
+  #roleIn({ facts, roster }) {
+    const role = roster?.find(({ userId }) => userId === this.#userId)?.role;
+    return role ?? (facts.owner === this.#userId ? "owner" : "member");
+  }
+
+  /** @param {string} peer */
+  #peerTitle(peer) {
+    return peer === this.#userId ? `${peer} (notes to self)` : peer;
+  }
+}
+
+/**
+ * An outbox entry as another tab shows it.
+ * @param {Entry} entry
+ */
+function shownOf(entry) {
+  const { conversationId, seq, serverTime } = entry;
+  return { ...recordOf(entry), conversationId, seq, serverTime };
+}
+
+/**
+ * What tells the states of an entry that look different apart.
+ * @param {Entry} entry
+ */
+export function lookOf({ state, error, seq, address }) {
+  return JSON.stringify([state, error, seq, address]);
+}
+
+export { shownOf };
+
+/**
+ * @param {ConversationKey} key
+ * @param {string} kind
+ * @param {{ledger: Ledger | null, facts: Facts}} view
+ * @param {Entry} [making]
+ * @returns {Conversation["closed"]}
+ */
+function closedFor(key, kind, { ledger, facts }, making) {
+  if (kind === "system") return "system";
+  if (facts.leftSeq > 0) return "left";
+  if (facts.state === "dissolved") return "dissolved";
+  if (making?.state === "failed") return "failed";
+  return ledger === null && !making && !key.startsWith(TO_KEY) ? "unknown" : null;
+}
+
+/**
+ * @param {Message[]} messages
+ * @returns {Map<string, Message[]>}
+ */
+function groupByConversation(messages) {
+  const groups = new Map();
+  for (const message of messages) {
+    if (!groups.has(message.conversationId)) groups.set(message.conversationId, []);
+    groups.get(message.conversationId).push(message);
+  }
+  return groups;
+}

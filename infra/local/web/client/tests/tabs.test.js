@@ -1,0 +1,397 @@
+import { test } from "node:test";
+import assert from "node:assert/strict";
+import { CHANNEL_VERSION } from "../channel.js";
+import { MemoryStore } from "../store.js";
+import { seqs, setUpTabs, texts } from "./world.js";
+
+const bob = (client) => client.keyFor("bob");
+const inAll = (clients, what) => clients.every(what);
+const committed = (server) => [...server.conversations.values()].flatMap(({ entries }) => entries);
+
+test("tabs of one device share one connection, and show the same", async (t) => {
+  const { clock, server, tabs, alone } = setUpTabs(t);
+  const three = await tabs(3);
+  assert.deepEqual(three.map(({ leads }) => leads), [true, false, false]);
+  assert.equal(server.sockets.length, 1);
+  const other = await alone("bob");
+  await other.send(other.keyFor("alice"), "one");
+  await three[1].send(bob(three[1]), "two");
+  await three[2].send(bob(three[2]), "three");
+  await three[0].send(bob(three[0]), "four");
+  await clock.until(() => inAll([...three, other], (client) => client.conversations()[0]?.last?.seq === 4));
+  await clock.advance(5_000); // until all know that all is delivered
+  for (const client of three) {
+    const key = bob(client);
+    assert.deepEqual(seqs(client, key), [1, 2, 3, 4]);
+    assert.deepEqual(client.messages(key), three[0].messages(key));
+    assert.deepEqual(client.conversations(), three[0].conversations());
+  }
+  assert.equal(server.count("send"), 4);
+});
+
+test("what a follower sends is shown at once, stored before it is sent, and committed once", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [leader, follower] = await tabs(2);
+  const sending = follower.send(bob(follower), "hi");
+  assert.deepEqual(follower.messages(bob(follower)).map(({ text, state }) => [text, state]), [["hi", "sending"]]);
+  await sending;
+  await clock.until(() => inAll([leader, follower], (client) => client.messages(bob(client))[0]?.seq === 1));
+  await clock.advance(60_000);
+  assert.equal(committed(server).length, 1);
+  assert.equal(server.count("send"), 1);
+  assert.deepEqual(texts(follower, bob(follower)), ["hi"]);
+});
+
+for (const how of ["killed", "closed", "frozen", "put aside", "stalled"]) {
+  test(`a leader that is ${how} while a follower sends: the next one leads, nothing is lost or doubled`, async (t) => {
+    const { clock, server, tabs } = setUpTabs(t);
+    const [leader, second, third] = await tabs(3);
+    const ends = {
+      killed: () => leader.tab.kill(),
+      closed: () => leader.close(),
+      frozen: () => leader.tab.freeze(),
+      "put aside": () => leader.tab.putAside(),
+      stalled: () => leader.tab.stall(),
+    };
+    // One before the leader takes it, one on its way to the server, one whose answer is on its way.
+    await second.send(bob(second), "a");
+    for (const text of ["b", "c", "d"]) {
+      await third.send(bob(third), text);
+      await clock.advance(3);
+    }
+    ends[how]();
+    await second.send(bob(second), "e");
+    await clock.until(() => inAll([second, third], (client) => client.state === "online" && client.messages(bob(client)).length === 5 && client.messages(bob(client)).every(({ seq }) => seq !== null)));
+    assert.deepEqual([second.leads, third.leads].filter(Boolean).length, 1);
+    assert.deepEqual(committed(server).map(({ text }) => text).sort(), ["a", "b", "c", "d", "e"]);
+    assert.deepEqual(texts(second, bob(second)), texts(third, bob(third)));
+    assert.equal(server.sockets.length, 1);
+  });
+}
+
+test("a tab that comes back follows, and catches up", async (t) => {
+  for (const [away, back] of [["freeze", "thaw"], ["putAside", "comeBack"], ["stall", "wake"]]) {
+    const { clock, server, tabs } = setUpTabs(t);
+    const [first, second] = await tabs(2);
+    first.tab[away]();
+    await second.send(bob(second), "meanwhile");
+    await clock.until(() => second.leads && seqs(second, bob(second))[0] === 1);
+    first.tab[back]();
+    await clock.until(() => seqs(first, bob(first))[0] === 1 && first.state === "online");
+    await clock.advance(60_000);
+    assert.deepEqual([first.leads, second.leads], [false, true], away);
+    assert.equal(server.sockets.length, 1, away);
+    await first.send(bob(first), "again");
+    await clock.until(() => inAll([first, second], (client) => seqs(client, bob(client))[1] === 2));
+  }
+});
+
+test("what a leader that was robbed still wants to write is refused", async (t) => {
+  const { clock, tabs, alone } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  const other = await alone("bob");
+  first.tab.stall();
+  for (const text of ["one", "two"]) await other.send(other.keyFor("alice"), text); // wait in its socket's queue
+  await clock.until(() => second.leads && seqs(second, bob(second)).length === 2);
+  await other.edit(other.keyFor("alice"), other.messages(other.keyFor("alice"))[0], "one, edited");
+  await clock.until(() => texts(second, bob(second))[0] === "one, edited");
+  first.tab.wake(); // takes the old push in, as the leader that it is no more
+  await clock.advance(30_000);
+  assert.deepEqual(texts(first, bob(first)), ["one, edited", "two"]);
+  await second.close();
+  await clock.until(() => first.leads && first.state === "online");
+  assert.deepEqual(texts(first, bob(first)), ["one, edited", "two"], "so it is in the store");
+});
+
+test("a hidden tab does not take the lead by force", async (t) => {
+  const { clock, tabs } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  second.tab.visible = false;
+  first.tab.stall();
+  await clock.advance(120_000);
+  assert.equal(second.leads, false);
+  second.tab.visible = true;
+  await clock.until(() => second.leads && second.state === "online");
+});
+
+test("what only the leader can do has an answer, or ends in time", async (t) => {
+  const { clock, server, tabs, alone } = setUpTabs(t);
+  const [first, second] = await tabs(2, { limits: { pull: 2, late: 3, end: 2 } });
+  first.setOffline(true);
+  await clock.advance(100);
+  for (let i = 0; i < 6; i++) server.post("bob", { to: "alice" }, `m${i}`);
+  second.setOffline(false);
+  await clock.until(() => seqs(second, bob(second)).length === 2);
+  const loading = second.loadEarlier(bob(second));
+  await clock.advance(100);
+  await loading;
+  assert.deepEqual(texts(second, bob(second)), ["m2", "m3", "m4", "m5"], "the page is there when the promise resolves");
+  assert.deepEqual(texts(first, bob(first)), ["m2", "m3", "m4", "m5"]);
+
+  const group = second.createGroup("g", ["bob"]);
+  await clock.until(() => second.currentKey(group) !== group);
+  const asking = assert.rejects(second.receipts(group, 99), { name: "RequestError", code: "NOT_FOUND", retryable: false });
+  await clock.advance(100);
+  await asking;
+
+  second.tab.visible = false;
+  first.tab.stall();
+  const waiting = assert.rejects(second.receipts(group, 1), { code: "TIMEOUT", retryable: true });
+  await clock.advance(16_000);
+  await waiting;
+  void alone;
+});
+
+test("a call that the leader took with it is done by the next one", async (t) => {
+  const { clock, tabs } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  await first.send(bob(first), "hi");
+  await clock.until(() => seqs(second, bob(second))[0] === 1);
+  const asking = second.receipts(bob(second), 1);
+  await clock.advance(2);
+  first.tab.kill();
+  await clock.until(() => second.leads && second.state === "online");
+  let answer = null;
+  asking.then((receipts) => (answer = receipts));
+  await clock.until(() => answer !== null);
+  assert.deepEqual(answer, { delivered: ["alice"], read: ["alice"] });
+});
+
+test("reading, clearing, renaming and discarding in a follower", async (t) => {
+  const { clock, server, tabs, alone } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  const other = await alone("bob");
+  await other.send(other.keyFor("alice"), "read me");
+  await clock.until(() => inAll([first, second], (client) => client.conversations()[0]?.unread === 1));
+  second.markRead(bob(second));
+  assert.equal(second.conversation(bob(second)).unread, 0, "at once here");
+  await clock.until(() => first.conversation(bob(first)).unread === 0 && server.conversations.get(bob(first)).lines.get("alice").readSeq === 1);
+  second.clear(bob(second));
+  await clock.until(() => inAll([first, second], (client) => client.messages(bob(client)).length === 0));
+
+  const key = second.createGroup("old", ["bob"]);
+  await second.setTitle(key, "new");
+  await clock.until(() => inAll([first, second], (client) => client.conversation(key).title === "new" && client.messages(key).length === 2));
+  second.show(key);
+  await clock.until(() => second.members(key)?.length === 2 && first.members(key)?.length === 2);
+
+  server.refuse = (frame) => (frame.action === "send" ? { code: "FORBIDDEN", message: "no", retryable: false } : undefined);
+  const id = await second.send(key, "refused");
+  await clock.until(() => inAll([first, second], (client) => client.messages(key).at(-1).state === "failed"));
+  second.discard(id);
+  await clock.until(() => inAll([first, second], (client) => client.messages(key).every(({ state }) => state !== "failed")));
+});
+
+test("a conversation is looked at as long as one tab shows it, also after the leader", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [first, second, third] = await tabs(3);
+  const id = server.group("g", ["bob", "alice"]);
+  server.post("bob", { conversationId: id }, "hi");
+  await clock.until(() => second.conversations().length === 1);
+  const asked = () => server.count("members");
+  second.show(id);
+  await clock.until(() => inAll([first, second, third], (client) => client.members(id)?.length === 2));
+  first.tab.kill();
+  await clock.until(() => second.leads && second.state === "online");
+  await clock.advance(1_000);
+  const before = asked();
+  server.act("bob", "addMembers", { conversationId: id, members: ["carol"] });
+  await clock.until(() => third.members(id)?.length === 3);
+  assert.equal(asked(), before + 1);
+  second.tab.kill();
+  await clock.until(() => third.leads && third.state === "online");
+  await clock.advance(1_000);
+  const after = asked();
+  server.act("bob", "addMembers", { conversationId: id, members: ["dave"] });
+  await clock.advance(10_000);
+  assert.equal(asked(), after, "nobody looks any more");
+});
+
+test("a follower that is killed is not looked for any more", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [, second] = await tabs(2);
+  const id = server.group("g", ["bob", "alice"]);
+  server.post("bob", { conversationId: id }, "hi");
+  second.show(id);
+  await clock.until(() => second.members(id)?.length === 2);
+  second.tab.kill();
+  await clock.advance(10);
+  const before = server.count("members");
+  server.act("bob", "addMembers", { conversationId: id, members: ["carol"] });
+  await clock.advance(10_000);
+  assert.equal(server.count("members"), before);
+});
+
+test("closing one tab ends it alone", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [first, second, third] = await tabs(3);
+  await second.close();
+  await clock.advance(1_000);
+  assert.deepEqual([second.state, second.detail], ["offline", "closed"]);
+  await assert.rejects(second.send(bob(second), "late"), { code: "CLOSED" });
+  assert.deepEqual([first.state, third.state], ["online", "online"]);
+  await first.close();
+  await clock.until(() => third.leads && third.state === "online");
+  await third.send(bob(third), "still here");
+  await clock.until(() => seqs(third, bob(third))[0] === 1);
+  assert.equal(server.sockets.length, 1);
+});
+
+test("offline is of the device: all tabs are, and the next leader stays so", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [first, second, third] = await tabs(3);
+  third.setOffline(true);
+  await clock.until(() => inAll([first, second, third], (client) => client.state === "offline"));
+  await second.send(bob(second), "later");
+  first.tab.kill();
+  await clock.advance(60_000);
+  assert.equal(second.leads, true);
+  assert.deepEqual([second.state, third.state, server.sockets.length], ["offline", "offline", 0]);
+  third.setOffline(false);
+  await clock.until(() => inAll([second, third], (client) => client.state === "online" && seqs(client, bob(client))[0] === 1));
+});
+
+test("two devices, two users and two servers do not mix", async (t) => {
+  const { clock, server, tabs, open } = setUpTabs(t);
+  const [first] = await tabs(1);
+  const others = [
+    await open({ deviceId: "web-2", store: new MemoryStore() }),
+    await open({ userId: "alic", deviceId: "e/web", store: new MemoryStore() }),
+    await open({ url: "ws://127.0.0.1:1/other", store: new MemoryStore(), deviceId: "web-3" }),
+  ];
+  await clock.until(() => inAll(others, (client) => client.state === "online"));
+  assert.equal(inAll([first, ...others], (client) => client.leads), true);
+  assert.equal(server.sockets.length, 4);
+});
+
+test("without shared storage the tabs share all the same, and the next leader knows what the last one did", async (t) => {
+  const { clock, server, open } = setUpTabs(t);
+  const first = await open({ store: new MemoryStore() });
+  const second = await open({ store: new MemoryStore() });
+  await clock.until(() => second.state === "online");
+  await second.send(bob(second), "one");
+  await clock.until(() => seqs(second, bob(second))[0] === 1);
+  await clock.advance(1_000);
+  first.setOffline(true);
+  await clock.until(() => second.state === "offline");
+  await first.send(bob(first), "two");
+  await clock.until(() => texts(second, bob(second)).length === 2);
+  first.tab.kill();
+  await clock.advance(1_000);
+  const syncs = server.count("sync");
+  second.setOffline(false);
+  await clock.until(() => seqs(second, bob(second)).every((seq) => seq !== null));
+  assert.deepEqual(texts(second, bob(second)), ["one", "two"]);
+  assert.equal(server.asked("sync").slice(syncs).every(({ afterSeq }) => afterSeq >= 1), true, "it does not begin anew");
+});
+
+test("what is stored is shown while the leader does not answer", async (t) => {
+  const { clock, tabs, open } = setUpTabs(t);
+  const [first] = await tabs(1);
+  await first.send(bob(first), "kept");
+  await clock.until(() => seqs(first, bob(first))[0] === 1);
+  await clock.advance(100);
+  first.tab.stall();
+  const second = await open();
+  assert.equal(second.leads, false);
+  assert.deepEqual(texts(second, bob(second)), ["kept"]);
+  await second.send(bob(second), "more");
+  assert.deepEqual(texts(second, bob(second)), ["kept", "more"]);
+  await clock.until(() => second.leads && seqs(second, bob(second)).join() === "1,2");
+});
+
+test("messages that make no sense, come late or from who led before are ignored", async (t) => {
+  const { clock, browser, tabs } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  await first.send(bob(first), "fine");
+  await clock.until(() => seqs(second, bob(second))[0] === 1);
+  const stranger = browser.newTab(class {}).tabs.channel([...browser.ports][0].name);
+  const from = "stranger";
+  const v = CHANNEL_VERSION;
+  const bad = [
+    null, 5, "hello", [], {}, { v }, { v: "1", type: "lead", from, term: 9e15 }, { v, from, type: "unknown" }, { v, from: 7, type: "lead", term: 9e15 },
+    { v, from, type: "call", id: 1, method: "constructor", args: [] }, { v, from, type: "call", id: 2, method: "accept" }, { v, from, type: "call" },
+    { v, from, type: "delta", term: 1, n: 1, delta: { status: { state: "offline" } } }, { v, from, type: "picture", term: 1, n: 1, picture: {} },
+    { v, from, type: "answer", term: 1, id: 1, result: "wrong" }, { v, from, type: "lead" }, { v, from, type: "lead", term: "9" }, { v, from, type: "hello", key: 7 },
+  ];
+  for (const message of bad) stranger.postMessage(message);
+  await clock.advance(10_000);
+  assert.deepEqual([first.leads, second.leads], [true, false]);
+  assert.deepEqual([first.state, second.state], ["online", "online"]);
+  await second.send(bob(second), "still");
+  await clock.until(() => inAll([first, second], (client) => texts(client, bob(client)).join() === "fine,still" && seqs(client, bob(client))[1] === 2));
+});
+
+test("a tab of an older version gives way to a newer one, and says so", async (t) => {
+  const { clock, server, browser, tabs } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  const newer = browser.newTab(class {}).tabs.channel([...browser.ports][0].name);
+  newer.postMessage({ v: CHANNEL_VERSION + 1, from: "new", whatever: true });
+  await clock.advance(100);
+  for (const client of [first, second]) {
+    assert.deepEqual([client.state, client.detail, client.leads], ["offline", "outdated", false]);
+    await assert.rejects(client.send(bob(client), "hi"), { code: "OUTDATED", retryable: false });
+  }
+  assert.equal(server.sockets.length, 0, "the newer one connects");
+});
+
+test("a tab of a newer version makes older ones aware of it", async (t) => {
+  const { clock, browser, tabs } = setUpTabs(t);
+  await tabs(1);
+  const older = browser.newTab(class {}).tabs.channel([...browser.ports][0].name);
+  const heard = [];
+  older.onmessage = ({ data }) => heard.push(data.v);
+  older.postMessage({ v: CHANNEL_VERSION - 1, from: "old", type: "hello" });
+  await clock.advance(100);
+  assert.deepEqual(heard, [CHANNEL_VERSION]);
+});
+
+test("without locks each tab is on its own: the newer one has the device, the older one says so and can take it back", async (t) => {
+  const { clock, server, open } = setUpTabs(t);
+  const first = await open({ tabs: null });
+  await clock.until(() => first.state === "online");
+  const second = await open({ tabs: null });
+  await clock.until(() => second.state === "online");
+  server.post("bob", { to: "alice" }, "hi");
+  await clock.until(() => first.state === "offline" && seqs(second, bob(second))[0] === 1);
+  assert.equal(first.detail, "replaced");
+  await first.send(bob(first), "from the older");
+  await clock.advance(60_000);
+  assert.equal(server.count("send"), 0, "it is kept");
+  first.setOffline(false);
+  await clock.until(() => first.state === "online" && seqs(first, bob(first)).join() === "1,2");
+  await clock.advance(1_000);
+  assert.equal(second.detail, "replaced");
+  assert.equal(committed(server).length, 2);
+});
+
+test("where the browser refuses the locks, a tab is on its own", async (t) => {
+  const { clock, open, browser } = setUpTabs(t);
+  const tab = browser.newTab(class {});
+  const refused = { ...tab.tabs, locks: { request: () => Promise.reject(new DOMException("no", "SecurityError")) } };
+  const client = await open({ tabs: refused });
+  await clock.until(() => client.state === "online");
+  assert.equal(client.leads, true);
+});
+
+test("the token is asked for in the tab that leads", async (t) => {
+  const { clock, open } = setUpTabs(t);
+  const asked = [];
+  const first = await open({ token: () => (asked.push("first"), "alice") });
+  const second = await open({ token: () => (asked.push("second"), "alice") });
+  await clock.until(() => second.state === "online");
+  assert.deepEqual(asked, ["first"]);
+  first.tab.kill();
+  await clock.until(() => second.leads && second.state === "online");
+  assert.deepEqual(asked, ["first", "second"]);
+});
+
+test("events reach all tabs", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const three = await tabs(3);
+  const changes = three.map(() => 0);
+  three.forEach((client, i) => client.addEventListener("change", () => changes[i]++));
+  server.post("bob", { to: "alice" }, "hi");
+  await clock.until(() => inAll(three, (client) => seqs(client, bob(client))[0] === 1));
+  assert.equal(changes.every((count) => count > 0), true, `${changes}`);
+});
