@@ -13,9 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/shared/chat"
+	"inorder/shared/wire"
 )
 
 // Two people chat in two windows of a real browser, as the README invites to.
@@ -24,8 +31,8 @@ func TestPage(t *testing.T) {
 	cloud := startCloud(t)
 	windows := openBrowser(t)
 	aliceName, bobName := newUser("alice"), newUser("bob")
-	alice := windows(cloud.page, aliceName)
-	bob := windows(cloud.page, bobName)
+	alice := windows(cloud.page, aliceName, "")
+	bob := windows(cloud.page, bobName, "")
 
 	alice.converse(bobName)
 	alice.say("hello bob")
@@ -99,12 +106,120 @@ func TestPage(t *testing.T) {
 	bob.await("that all is sent", allSent)
 	requireSame(t, alice, bob)
 
-	t.Log("alice finds everything in a new window, which is another device")
-	again := windows(cloud.page, aliceName)
+	t.Log("alice finds everything in a window that is another device")
+	again := windows(cloud.page, aliceName, "new")
+	require.NotEqual(t, alice.text("#device"), again.text("#device"))
+	require.Equal(t, alice.text("#device"), bob.text("#device"), "a browser is one device, whoever uses it")
 	again.await("the conversation", `document.querySelector("[data-conversation]") !== null`)
 	again.click("[data-conversation]")
 	again.awaitTexts(all...)
 	requireSame(t, again, bob)
+}
+
+// Three tabs of one device against a real server: they share one connection, and go
+// on when the one that has it crashes or is frozen.
+func TestPage_TabsShareOneConnection(t *testing.T) {
+	t.Parallel()
+	cloud := startCloud(t)
+	db := dynamotest.Client(t, cloud.dynamoDB)
+	open := openBrowser(t)
+	aliceName, bobName := newUser("alice"), newUser("bob")
+	bob := mustConnect(t, cloud.stack, bobName, "phone")
+	tabs := []*window{open(cloud.page, aliceName, ""), open(cloud.page, aliceName, ""), open(cloud.page, aliceName, "")}
+	first := connections(t, db, aliceName)
+	require.Len(t, first, 1)
+	requireLeader(t, tabs, tabs[0])
+
+	t.Log("all write at once, and show the same")
+	for _, tab := range tabs {
+		tab.converse(bobName)
+	}
+	expected := 0
+	for i := range 4 {
+		for _, tab := range tabs {
+			tab.say(fmt.Sprintf("%s %d", tab.id(), i))
+			expected++
+		}
+		_, err := bob.send(t.Context(), wire.Send{To: aliceName, Text: fmt.Sprintf("bob %d", i)})
+		require.NoError(t, err)
+		expected++
+	}
+	awaitAll(t, tabs, expected)
+	require.Equal(t, first, connections(t, db, aliceName), "it is the same connection, and the only one")
+
+	t.Log("the tab that has the connection crashes while another one sends")
+	tabs[1].sayMany("crash", 20)
+	require.NoError(t, tabs[0].crash())
+	expected += 20
+	tabs = tabs[1:]
+	awaitAll(t, tabs, expected)
+	requireLeader(t, tabs, tabs[0])
+	awaitConnections(t, db, aliceName, 1)
+
+	t.Log("the next one is frozen while another one sends")
+	tabs[1].sayMany("freeze", 20)
+	tabs[0].freeze()
+	expected += 20
+	awaitAll(t, tabs[1:], expected)
+	requireLeader(t, tabs[1:], tabs[1])
+	tabs[0].thaw()
+	awaitAll(t, tabs, expected)
+	requireLeader(t, tabs, tabs[1])
+	awaitConnections(t, db, aliceName, 1)
+
+	t.Log("one tab is closed: the other goes on")
+	third := open(cloud.page, aliceName, "")
+	third.click("[data-conversation]")
+	tabs[1].click("#leave")
+	tabs[1].await("having left", `document.getElementById("welcome").checkVisibility()`)
+	tabs = []*window{tabs[0], third}
+	tabs[0].say("still here")
+	expected++
+	awaitAll(t, tabs, expected)
+
+	t.Log("a reload of all without a connection shows everything, and takes messages")
+	before := tabs[0].texts()
+	for _, tab := range tabs {
+		tab.block("*://*:*/dev/token*")
+	}
+	for _, tab := range tabs {
+		tab.do(chromedp.Reload())
+		tab.awaitTexts(before...)
+		require.NotEqual(t, "online", tab.text("#state"))
+	}
+	tabs[1].say("without a connection")
+	expected++
+	tabs[0].await("the other tab's message", `document.querySelectorAll("#messages > [data-state='sending']").length === 1`)
+	for _, tab := range tabs {
+		tab.block()
+	}
+	awaitAll(t, tabs, expected)
+	awaitConnections(t, db, aliceName, 1)
+
+	conversation := chat.SingleID(aliceName, bobName)
+	require.NoError(t, bob.sync(t.Context(), conversation))
+	require.Len(t, bob.ledger(conversation).messages, expected)
+}
+
+// awaitAll waits until all tabs show so many committed messages, and checks that
+// they are the same.
+func awaitAll(t *testing.T, tabs []*window, count int) {
+	t.Helper()
+	for _, tab := range tabs {
+		tab.awaitCount(count)
+		tab.await("that all is sent", allSent)
+	}
+	for _, tab := range tabs {
+		requireSame(t, tabs[0], tab)
+	}
+}
+
+// requireLeader checks which of the tabs has the connection.
+func requireLeader(t *testing.T, tabs []*window, leader *window) {
+	t.Helper()
+	for _, tab := range tabs {
+		tab.await(fmt.Sprintf("leading: %v", tab == leader), fmt.Sprintf(`document.getElementById("app").dataset.leads === "%v"`, tab == leader))
+	}
 }
 
 // allSent is true when every own message that is shown has been committed.
@@ -148,9 +263,9 @@ type window struct {
 }
 
 // openBrowser starts a browser that ends with the test and returns what opens a
-// window in it. Without a browser the test is skipped, except in CI, where nobody
+// window in it: device is "" for the browser's own, and "new" for another. Without a browser the test is skipped, except in CI, where nobody
 // would notice.
-func openBrowser(t *testing.T) func(page, user string) *window {
+func openBrowser(t *testing.T) func(page, user, device string) *window {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(findBrowser(t)),
@@ -173,7 +288,11 @@ func openBrowser(t *testing.T) func(page, user string) *window {
 			t.Errorf("closing the browser: %v", err)
 		}
 	})
-	return func(page, user string) *window {
+	return func(address, user, device string) *window {
+		parameters := url.Values{"user": {user}}
+		if device != "" {
+			parameters.Set("device", device)
+		}
 		w := &window{t: t, user: user}
 		if first == nil {
 			first, _ = chromedp.NewContext(allocator)
@@ -184,7 +303,7 @@ func openBrowser(t *testing.T) func(page, user string) *window {
 		// What starts the browser and the window must not be bounded: both would end
 		// with the context.
 		require.NoError(t, chromedp.Do(w.ctx))
-		w.do(chromedp.Navigate(page + "#" + url.Values{"user": {user}}.Encode()))
+		w.do(chromedp.Navigate(address + "#" + parameters.Encode()))
 		t.Cleanup(w.keepPicture)
 		w.awaitState("online")
 		return w
@@ -304,12 +423,70 @@ func (w *window) say(text string) {
 // awaitKept waits until the browser has stored a message that is still to be sent.
 func (w *window) awaitKept(text string) {
 	w.t.Helper()
-	w.await(fmt.Sprintf("%q being stored", text), fmt.Sprintf(`import("/store.js").then(async ({ IndexedDBStore }) => {
+	w.await(fmt.Sprintf("%q being stored", text), fmt.Sprintf(`import("/client/store.js").then(async ({ IndexedDBStore }) => {
 		const store = await IndexedDBStore.open(%q, document.getElementById("device").textContent);
 		const { outbox } = await store.load();
 		store.close();
 		return outbox.some(({ text }) => text === %q);
 	})`, w.user, text))
+}
+
+// id names the window's tab, to tell what it wrote.
+func (w *window) id() string {
+	return string(chromedp.FromContext(w.ctx).Target.TargetID[:6])
+}
+
+// sayMany sends messages as fast as a program can, and returns while they are on
+// their way.
+func (w *window) sayMany(text string, count int) {
+	w.t.Helper()
+	evaluate[bool](w, fmt.Sprintf(`(() => {
+		for (let i = 0; i < %d; i++) {
+			const field = document.getElementById("text");
+			field.value = %q + " " + i;
+			field.dispatchEvent(new Event("input"));
+			document.getElementById("composer").requestSubmit();
+		}
+		return true;
+	})()`, count, text))
+}
+
+// crash ends the process that runs the window. The command has no answer then.
+func (w *window) crash() error {
+	ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+	defer cancel()
+	_, err := chromedp.Call(ctx, page.Crash, cdp.Empty{})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+func (w *window) freeze() { w.setLifecycle(page.SetWebLifecycleStateStateFrozen) }
+func (w *window) thaw()   { w.setLifecycle(page.SetWebLifecycleStateStateActive) }
+
+func (w *window) setLifecycle(state page.SetWebLifecycleStateState) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	_, err := chromedp.Call(ctx, page.SetWebLifecycleState, page.SetWebLifecycleStateParams{State: state})
+	require.NoError(w.t, err)
+}
+
+// block keeps the window from loading what is at URLs like these (in the syntax of
+// URLPattern), and nothing else.
+func (w *window) block(patterns ...string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	require.NoError(w.t, err)
+	var blocked []*network.BlockPattern
+	for _, pattern := range patterns {
+		blocked = append(blocked, &network.BlockPattern{URLPattern: pattern, Block: true})
+	}
+	_, err = chromedp.Call(ctx, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: blocked})
+	require.NoError(w.t, err)
 }
 
 func (w *window) messages() []message {

@@ -4,7 +4,7 @@
 
 import { Channel } from "./channel.js";
 import { RequestError, systemClock } from "./connection.js";
-import { Engine, LIMITS, TIMING } from "./engine.js";
+import { Engine, LIMITS } from "./engine.js";
 import { raise } from "./facts.js";
 import { FOLLOWER_TIMING, Follower } from "./follower.js";
 import { Leader } from "./leader.js";
@@ -15,6 +15,7 @@ import { Election, browserTabs } from "./tabs.js";
 
 /**
  * @import { ChannelMessage } from "./channel.js"
+ * @import { Limits, Timing } from "./engine.js"
  * @import { Tabs } from "./tabs.js"
  * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, Picture, Row, Saved, Store } from "./types.js"
  */
@@ -31,6 +32,8 @@ const TAB_TIMING = Object.freeze({
   helloMs: 1_000, // for what it knows, before the store is read instead
   callMs: 15_000, // for an answer that it has to ask the server for
 });
+
+/** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
 
 /**
  * Counts text as the server does.
@@ -58,8 +61,8 @@ export function countRunes(text) {
  * @property {(message: string) => void} [log] takes what a program need not act on; console.warn
  * @property {Clock} [clock] for tests
  * @property {() => number} [random] for tests
- * @property {Partial<typeof TIMING & typeof TAB_TIMING>} [timing] in ms
- * @property {Partial<typeof LIMITS>} [limits]
+ * @property {Timing & TabTiming} [timing] in ms
+ * @property {Limits} [limits]
  */
 
 /**
@@ -464,6 +467,8 @@ export class InorderClient extends EventTarget {
    */
   #newEntry(action, address, fields, text) {
     const { deviceId } = this;
+    const { outbox: limit = LIMITS.outbox } = this.#options.limits ?? {};
+    if (this.#model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
     return newEntry({ entries: this.#model.entries.values(), deviceId, clock: this.#clock, action, address, fields, text });
   }
 

@@ -1,6 +1,8 @@
 // One device's connection to the server: it dials, matches replies to requests, pings, replaces the
 // socket before the platform's two-hour limit and comes back after a loss. It knows nothing of messages.
 
+/** @import { Clock, ConnectionState } from "./types.js" */
+
 /** API Gateway takes frames up to 32 KB; longer ones close the connection with 1009. */
 export const MAX_FRAME_BYTES = 32 * 1024;
 
@@ -19,25 +21,41 @@ export const TIMING = Object.freeze({
 // a newer connection of this very device ("replaced"), or one device too many of this user ("devices").
 const FINAL_GOODBYES = new Set(["replaced", "devices"]);
 
+/** @type {Clock} */
 export const systemClock = Object.freeze({
   now: () => Date.now(),
   setTimeout: (fn, ms) => setTimeout(fn, ms),
   clearTimeout: (timer) => clearTimeout(timer),
 });
 
-/** A delay anywhere between nothing and an exponentially growing, capped bound ("full jitter"). */
+/**
+ * A delay anywhere between nothing and an exponentially growing, capped bound ("full jitter").
+ * @param {() => number} random
+ * @param {number} attempt
+ * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
+ */
 export function fullJitter(random, attempt, { backoffBaseMs, backoffCapMs }) {
   return random() * Math.min(backoffCapMs, backoffBaseMs * 2 ** Math.min(attempt, 30));
 }
 
-/** The pause before asking again: as long as the server asked for, up to the cap, and the jitter on top. */
+/**
+ * The pause before asking again: as long as the server asked for, up to the cap, and the jitter on top.
+ * @param {{details?: any}} error
+ * @param {() => number} random
+ * @param {number} attempt
+ * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
+ */
 export function pauseAfter(error, random, attempt, timing) {
   const asked = error.details?.retryAfterMs;
   return (asked > 0 ? Math.min(asked, timing.backoffCapMs) : 0) + fullJitter(random, attempt, timing);
 }
 
-/** A request that got no result. With retryable, asking again may help. */
+/**
+ * A request that got no result. Its code is one of the protocol's, or one of the client's own (see the
+ * README); with retryable, asking again may help. field names what is wrong, details may say more.
+ */
 export class RequestError extends Error {
+  /** @param {{code: string, message?: string, retryable?: boolean, field?: string, details?: any}} error */
   constructor({ code, message, retryable = false, field, details }) {
     super(message || code);
     this.name = "RequestError";
@@ -48,8 +66,22 @@ export class RequestError extends Error {
   }
 }
 
+/**
+ * @typedef {object} ConnectionHooks
+ * @property {() => Promise<WebSocket>} open gives a new socket; an error with `permanent` ends the attempts
+ * @property {() => void} onOpen
+ * @property {(frame: any) => void} onPush
+ * @property {() => void} onBeat after each answered ping
+ * @property {() => void} onState
+ */
+
+/** @typedef {{resolve: (result: any) => void, reject: (error: RequestError) => void, timer: any}} Pending */
+
 export class Connection {
-  /** "offline": not wanted. "connecting": wanted, not there (yet). "online": open. */
+  /**
+   * "offline": not wanted. "connecting": wanted, not there (yet). "online": open.
+   * @type {ConnectionState}
+   */
   state = "offline";
   /** Why it is so, for people; often empty. */
   detail = "";
@@ -60,18 +92,25 @@ export class Connection {
   #timing;
   #log;
   #wanted = false;
+  /** @type {WebSocket | null} */
   #socket = null;
   #turn = 0; // grows with every dial and drop; what belongs to an older turn is void
   #attempt = 0;
   #nextId = 1;
+  /** @type {Map<string, Pending>} */
   #pending = new Map();
+  /** @type {Set<any>} */
   #timers = new Set(); // everything that must not outlive the current turn
   #heardAt = 0;
   #probing = false;
 
   /**
-   * hooks.open() gives a new WebSocket (a promise; an error with `permanent` ends the attempts);
-   * hooks.onOpen(), hooks.onPush(frame), hooks.onBeat() (after each answered ping), hooks.onState().
+   * @param {object} parts
+   * @param {ConnectionHooks} parts.hooks
+   * @param {Clock} [parts.clock]
+   * @param {() => number} [parts.random]
+   * @param {Partial<Record<keyof typeof TIMING, number>>} [parts.timing] in ms
+   * @param {(message: string) => void} [parts.log]
    */
   constructor({ hooks, clock = systemClock, random = Math.random, timing = {}, log = console.warn }) {
     this.#hooks = hooks;
@@ -105,9 +144,13 @@ export class Connection {
    * Sends a request and gives its result, or rejects with a RequestError: the server's own, TIMEOUT,
    * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried
    * out all the same.
+   * @param {string} action
+   * @param {object} [fields]
+   * @returns {Promise<any>}
    */
   request(action, fields = {}) {
-    if (this.state !== "online") return Promise.reject(disconnected());
+    const socket = this.#socket;
+    if (this.state !== "online" || !socket) return Promise.reject(disconnected());
     const id = `r${this.#nextId++}`;
     const frame = JSON.stringify({ action, id, ...fields });
     if (new TextEncoder().encode(frame).length > MAX_FRAME_BYTES) {
@@ -117,7 +160,7 @@ export class Connection {
       const askedAt = this.#clock.now();
       const timer = this.#after(this.#timing.requestTimeoutMs, () => this.#timedOut(id, action, askedAt));
       this.#pending.set(id, { resolve, reject, timer });
-      this.#socket.send(frame);
+      socket.send(frame);
     });
   }
 
@@ -129,8 +172,9 @@ export class Connection {
     let socket;
     try {
       socket = await this.#hooks.open();
-    } catch (error) {
+    } catch (thrown) {
       if (turn !== this.#turn) return;
+      const error = /** @type {any} */ (thrown);
       if (error.permanent) this.stop(error.message);
       else this.#lost(error.message);
       return;
@@ -170,7 +214,8 @@ export class Connection {
     try {
       await this.request("ping");
       return turn === this.#turn;
-    } catch (error) {
+    } catch (thrown) {
+      const error = /** @type {RequestError} */ (thrown);
       if (turn === this.#turn && error.code === "TIMEOUT" && this.#silentFor(this.#timing.requestTimeoutMs)) {
         this.#lost("the server stopped answering");
       }
@@ -180,15 +225,22 @@ export class Connection {
     }
   }
 
+  /** @param {number} ms */
   #silentFor(ms) {
     return this.#clock.now() - this.#heardAt >= ms;
   }
 
+  /**
+   * @param {string} id
+   * @param {string} action
+   * @param {number} askedAt
+   */
   #timedOut(id, action, askedAt) {
     this.#settle(id, (pending) => pending.reject(new RequestError({ code: "TIMEOUT", message: `no answer to ${action}`, retryable: true })));
     if (action !== "ping" && this.#heardAt <= askedAt) this.#probe();
   }
 
+  /** @param {string} data */
   #receive(data) {
     this.#heardAt = this.#clock.now();
     let frame;
@@ -204,6 +256,7 @@ export class Connection {
     else this.#pushed(frame);
   }
 
+  /** @param {any} frame */
   #answered({ id, type, result, error }) {
     this.#settle(id, (pending) => {
       if (type === "reply") pending.resolve(result);
@@ -213,6 +266,7 @@ export class Connection {
 
   // API Gateway's own error frames, such as {"message": "Internal server error"}, do not say which
   // request they answer. Every request here may be repeated, so all that wait are told to.
+  /** @param {any} frame */
   #failedSomewhere(frame) {
     const message = frame.error?.message ?? frame.message;
     for (const id of [...this.#pending.keys()]) {
@@ -221,23 +275,30 @@ export class Connection {
   }
 
   // One frame that cannot be digested must not stop the ones behind it.
+  /** @param {any} frame */
   #pushed(frame) {
     try {
       this.#hooks.onPush(frame);
     } catch (error) {
-      this.#log(`ignored a push of type ${frame?.type}: ${error.message}`);
+      this.#log(`ignored a push of type ${frame?.type}: ${error}`);
     }
   }
 
+  /** @param {string} reason */
   #goodbye(reason) {
     if (FINAL_GOODBYES.has(reason)) this.stop(reason);
     else this.#again(reason);
   }
 
+  /** @param {string} detail */
   #again(detail) {
     this.#lost(detail, this.#attempt === 0);
   }
 
+  /**
+   * @param {string} detail
+   * @param {boolean} [atOnce]
+   */
   #lost(detail, atOnce = false) {
     this.#drop();
     const delay = atOnce ? 0 : fullJitter(this.#random, this.#attempt, this.#timing);
@@ -260,6 +321,10 @@ export class Connection {
     for (const id of [...this.#pending.keys()]) this.#settle(id, (pending) => pending.reject(disconnected()));
   }
 
+  /**
+   * @param {string} id
+   * @param {(pending: Pending) => void} how
+   */
   #settle(id, how) {
     const pending = this.#pending.get(id);
     if (!pending) return; // a late or repeated answer
@@ -269,6 +334,10 @@ export class Connection {
     how(pending);
   }
 
+  /**
+   * @param {number} ms
+   * @param {() => void} fn
+   */
   #after(ms, fn) {
     const timer = this.#clock.setTimeout(() => {
       this.#timers.delete(timer);
@@ -283,6 +352,10 @@ export class Connection {
     this.#timers.clear();
   }
 
+  /**
+   * @param {ConnectionState} state
+   * @param {string} [detail]
+   */
   #setState(state, detail = "") {
     this.state = state;
     this.detail = detail;

@@ -30,7 +30,11 @@ export const LIMITS = Object.freeze({
   pull: 100, // entries in a page
   late: 300, // a conversation that is new to this device and longer than this begins with its end ...
   end: 100, // ... of so many entries
+  outbox: 1_000, // entries that wait for an answer
 });
+
+/** @typedef {Partial<Record<keyof typeof TIMING, number>>} Timing in ms */
+/** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
 
 /**
  * What belongs to one connection: when the next one comes, the work of the last is void.
@@ -80,12 +84,12 @@ export class Engine {
    * @param {string} parts.userId
    * @param {string} parts.deviceId
    * @param {() => Promise<string> | string} parts.token gives a JWT for each connect; an error with `permanent` stops
-   * @param {typeof WebSocket} parts.WebSocket
+   * @param {typeof globalThis.WebSocket} parts.WebSocket
    * @param {Clock} [parts.clock]
    * @param {() => number} [parts.random]
    * @param {(message: string) => void} [parts.log]
-   * @param {Partial<typeof TIMING>} [parts.timing]
-   * @param {Partial<typeof LIMITS>} [parts.limits]
+   * @param {Timing} [parts.timing]
+   * @param {Limits} [parts.limits]
    */
   constructor({ model, store, term, hooks, url, userId, deviceId, token, WebSocket, clock = systemClock, random = Math.random, log = console.warn, timing = {}, limits = {} }) {
     this.#model = model;

@@ -2,7 +2,17 @@
 // Two sources tell of it: the lines of `changes` and `conversations`, which hold it all as of a seq,
 // and the events in the ledger, each of which changes a little. The newer one wins.
 
-/** Nothing known yet. */
+/**
+ * @import { Ledger } from "./ledger.js"
+ * @import { Facts, Message } from "./types.js"
+ */
+
+/** @typedef {{readSeq?: number, deliveredSeq?: number, clearedSeq?: number}} OwnPositions */
+
+/**
+ * Nothing known yet.
+ * @returns {Facts}
+ */
 export function newFacts() {
   return {
     asOf: 0, // the seq that kind to leftSeq stand for
@@ -22,7 +32,11 @@ export function newFacts() {
   };
 }
 
-/** Takes a line of the user's list. */
+/**
+ * Takes a line of the user's list.
+ * @param {Facts} facts
+ * @param {any} line
+ */
 export function describe(facts, line) {
   if (line.lastSeq >= facts.asOf) {
     const { lastSeq: asOf, kind, title = null, state = "active", owner = null, memberCount = 0, leftSeq = 0 } = line;
@@ -38,6 +52,9 @@ export function describe(facts, line) {
 /**
  * Takes an entry that became showable. Tells whether it changed the roster, and whether it made us a
  * member: then there is more to know than it says.
+ * @param {Facts} facts
+ * @param {Pick<Message, "seq" | "senderId" | "serverTime" | "event">} entry
+ * @param {string} userId
  */
 export function apply(facts, { seq, senderId, serverTime, event }, userId) {
   facts.updatedAt = Math.max(facts.updatedAt, serverTime ?? 0);
@@ -57,10 +74,15 @@ export function apply(facts, { seq, senderId, serverTime, event }, userId) {
   return news;
 }
 
-/** Raises some of readSeq, deliveredSeq and clearedSeq; none ever falls. Tells whether one rose. */
+/**
+ * Raises some of readSeq, deliveredSeq and clearedSeq; none ever falls. Tells whether one rose.
+ * @param {{readSeq: number, deliveredSeq: number, clearedSeq: number}} facts
+ * @param {OwnPositions} positions
+ */
 export function raise(facts, positions) {
   let rose = false;
-  for (const [name, seq] of Object.entries(positions)) {
+  for (const [key, seq] of Object.entries(positions)) {
+    const name = /** @type {keyof OwnPositions} */ (key);
     if (!(seq > facts[name])) continue;
     facts[name] = seq;
     rose = true;
@@ -68,20 +90,34 @@ export function raise(facts, positions) {
   return rose;
 }
 
-/** As raise, for positions that the server told. */
+/**
+ * As raise, for positions that the server told.
+ * @param {Facts} facts
+ * @param {OwnPositions} positions
+ */
 export function know(facts, positions) {
   const rose = raise(facts, positions);
   raise(facts.told, positions);
   return rose;
 }
 
-/** Takes how far another user is. */
+/**
+ * Takes how far another user is.
+ * @param {Facts} facts
+ * @param {string} userId
+ * @param {{deliveredSeq?: number, readSeq?: number}} positions
+ */
 export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
   const old = facts.receipts[userId] ?? { deliveredSeq: 0, readSeq: 0 };
   facts.receipts[userId] = { deliveredSeq: Math.max(old.deliveredSeq, deliveredSeq, readSeq), readSeq: Math.max(old.readSeq, readSeq) };
 }
 
-/** How many entries are unread: what others wrote, and all that is known to be there but not held. */
+/**
+ * How many entries are unread: what others wrote, and all that is known to be there but not held.
+ * @param {Facts} facts
+ * @param {Ledger} ledger
+ * @param {string} userId
+ */
 export function unreadIn({ readSeq, clearedSeq }, ledger, userId) {
   const floor = Math.max(readSeq, clearedSeq);
   let count = Math.max(0, ledger.baseSeq - floor);

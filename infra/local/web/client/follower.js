@@ -44,7 +44,7 @@ export class Follower {
    * @param {ConversationKey | null} parts.key what is on screen
    * @param {() => boolean} parts.isVisible
    * @param {Clock} parts.clock
-   * @param {typeof FOLLOWER_TIMING} parts.timing
+   * @param {Record<keyof typeof FOLLOWER_TIMING, number>} parts.timing
    * @param {FollowerHooks} parts.hooks
    */
   constructor({ channel, term, key, isVisible, clock, timing, hooks }) {
@@ -93,7 +93,7 @@ export class Follower {
     if (term > this.#term || (type === "lead" && this.#n === null)) this.#follow(term);
     if (type === "picture") this.#take(message);
     else if (type === "delta") this.#hear(message);
-    else if (type === "answer") this.#hooks.answer(message.id, message);
+    else if (type === "answer") this.#hooks.answer(message.id, { result: message.result, error: message.error });
     else if (type === "pong" && n !== this.#n) this.#hello(); // such as after a pause
   }
 

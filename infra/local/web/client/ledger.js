@@ -1,11 +1,22 @@
 // What one device holds of one conversation: a gapless run of entries from baseSeq up to
 // maxContiguousSeq, and a bounded buffer of entries that arrived early. Pure: no I/O, no time.
 
+/** @import { LedgerEvent, Message } from "./types.js" */
+
 const BUFFER_LIMIT = 500;
 
+/** @typedef {{messages: Message[], nextSeq: number, committedMaxSeq: number, skipped?: number[] | null, firstSeq?: number}} SyncPage */
+
+/** @typedef {Message & {event: LedgerEvent}} RevisionMessage one that recalls or edits another */
+
 export class Ledger {
-  /** The shown entries in seq order, each as the recalls and edits that are held leave it. */
+  /**
+   * The shown entries in seq order, each as the recalls and edits that are held leave it.
+   * @type {Message[]}
+   */
   messages;
+  /** How many pulls of it failed in a row. */
+  failures = 0;
   /** The entries up to here were not asked for yet; 0 once everything was. */
   baseSeq;
   /** Every seq from baseSeq up to here is either in messages or known not to be ours to see. */
@@ -13,10 +24,16 @@ export class Ledger {
   /** The highest seq that anyone has told us was committed. */
   maxSeenSeq;
 
+  /** @type {Map<number, Message>} */
   #early = new Map();
   #earlyLimit;
-  #revisions = new Map(); // seq → seqs of the held events that recall or edit it, whether it is held or not
+  /** @type {Map<number, number[]>} The seqs of the held events that recall or edit a seq, whether it is held or not. */
+  #revisions = new Map();
 
+  /**
+   * @param {string} conversationId
+   * @param {{baseSeq?: number, maxContiguousSeq?: number, messages?: Message[], earlyLimit?: number}} [held]
+   */
   constructor(conversationId, { baseSeq = 0, maxContiguousSeq = 0, messages = [], earlyLimit = BUFFER_LIMIT } = {}) {
     this.conversationId = conversationId;
     this.baseSeq = baseSeq;
@@ -37,17 +54,27 @@ export class Ledger {
     return this.#early.size;
   }
 
-  /** The entry with this seq, if it is held and shown. */
+  /**
+   * The entry with this seq, if it is held and shown.
+   * @param {number} seq
+   * @returns {Message | undefined}
+   */
   get(seq) {
     return this.messages[this.#indexOf(seq)];
   }
 
-  /** Takes note that seq is committed. */
+  /**
+   * Takes note that seq is committed.
+   * @param {number} seq
+   */
   see(seq) {
     if (Number.isSafeInteger(seq) && seq > this.maxSeenSeq) this.maxSeenSeq = seq;
   }
 
-  /** Lets a ledger that holds nothing yet begin after seq; history brings what is before. */
+  /**
+   * Lets a ledger that holds nothing yet begin after seq; history brings what is before.
+   * @param {number} seq
+   */
   startAfter(seq) {
     if (this.maxContiguousSeq > 0 || seq <= 0) return;
     this.baseSeq = seq;
@@ -59,6 +86,8 @@ export class Ledger {
   /**
    * Takes pushed entries, in any order and with repeats. Returns the entries that are new or changed
    * in messages.
+   * @param {Message[]} messages
+   * @param {number} committedMaxSeq
    */
   push(messages, committedMaxSeq) {
     this.see(committedMaxSeq);
@@ -75,6 +104,7 @@ export class Ledger {
    * Takes a sync page that was asked for from maxContiguousSeq, or from a value it had before. The
    * page is the authority on its range: a seq up to nextSeq that it lacks is not ours to see, whatever
    * a push said. Returns the entries that are new or changed in messages.
+   * @param {SyncPage} page
    */
   page({ messages, nextSeq, committedMaxSeq }) {
     const from = this.maxContiguousSeq;
@@ -89,6 +119,8 @@ export class Ledger {
   /**
    * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or
    * changed in messages; none if the page does not end where this ledger begins (any more).
+   * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page
+   * @param {number} beforeSeq
    */
   earlier({ messages, nextBeforeSeq, hasMore }, beforeSeq) {
     if (beforeSeq !== this.baseSeq + 1) return [];
@@ -102,6 +134,7 @@ export class Ledger {
    * The server says there is no more, in answer to a question asked when maxSeenSeq was seenWhenAsked.
    * A higher number heard before the question was then not for us (such as the head of a group that
    * we left), and waiting for it would never end. Held entries prove the opposite and are kept.
+   * @param {number} seenWhenAsked
    */
   settle(seenWhenAsked) {
     if (this.maxSeenSeq === seenWhenAsked && this.#early.size === 0) this.maxSeenSeq = this.maxContiguousSeq;
@@ -147,28 +180,36 @@ export class Ledger {
     for (const seq of [...this.#early.keys()].sort((a, b) => b - a).slice(0, excess)) this.#early.delete(seq);
   }
 
+  /** @param {Message[]} fresh */
   #admit(fresh) {
     this.messages.push(...fresh);
     return this.#revised(fresh);
   }
 
   // Applies the revisions that the fresh entries are, or that were waiting for them.
+  /** @param {Message[]} fresh */
   #revised(fresh) {
     const changed = new Set(fresh.map(({ seq }) => seq));
     for (const message of fresh) this.#noteRevision(message);
     for (const message of fresh) this.#revise(targetOf(message) ?? message.seq, changed);
-    return [...changed].map((seq) => this.get(seq));
+    return [...changed].map((seq) => /** @type {Message} */ (this.get(seq)));
   }
 
+  /** @param {Message} message */
   #noteRevision(message) {
     const target = targetOf(message);
     if (target === null) return;
-    if (!this.#revisions.has(target)) this.#revisions.set(target, []);
-    this.#revisions.get(target).push(message.seq);
+    const events = this.#revisions.get(target);
+    if (events) events.push(message.seq);
+    else this.#revisions.set(target, [message.seq]);
   }
 
+  /**
+   * @param {number} seq
+   * @param {Set<number>} changed
+   */
   #revise(seq, changed) {
-    const events = (this.#revisions.get(seq) ?? []).map((event) => this.get(event));
+    const events = (this.#revisions.get(seq) ?? []).map((event) => /** @type {RevisionMessage} */ (this.get(event)));
     const target = this.get(seq);
     if (target) this.#replace(events.reduce(revise, target), changed);
     // What was recalled is gone from the events of its edits too.
@@ -178,6 +219,10 @@ export class Ledger {
     }
   }
 
+  /**
+   * @param {Message} message
+   * @param {Set<number>} changed
+   */
   #replace(message, changed) {
     const index = this.#indexOf(message.seq);
     if (this.messages[index] === message) return;
@@ -185,6 +230,7 @@ export class Ledger {
     changed.add(message.seq);
   }
 
+  /** @param {number} seq */
   #indexOf(seq) {
     let low = 0;
     let high = this.messages.length - 1;
@@ -198,30 +244,59 @@ export class Ledger {
   }
 }
 
-/** Tells whether an entry is shown by what it does to another, not as a row of its own. */
+/**
+ * Tells whether a sync page says of each seq after the one it was asked for, up to its nextSeq, where it
+ * is: a page that does not is not to be believed, as what it leaves out would be lost for ever.
+ * @param {SyncPage} page
+ * @param {number} afterSeq
+ */
+export function accountsForAll({ messages, nextSeq, skipped, firstSeq = 0 }, afterSeq) {
+  const told = new Set(messages.map(({ seq }) => seq).concat(skipped ?? []));
+  for (let seq = Math.max(afterSeq + 1, firstSeq); seq <= nextSeq; seq++) {
+    if (!told.has(seq)) return false;
+  }
+  return true;
+}
+
+/**
+ * Tells whether an entry is shown by what it does to another, not as a row of its own.
+ * @param {Message} message
+ */
 export function isRevision(message) {
   return targetOf(message) !== null;
 }
 
+/** @param {Message} message */
 function targetOf({ event }) {
-  return event?.kind === "recall" || event?.kind === "edit" ? event.targetSeq : null;
+  return event?.kind === "recall" || event?.kind === "edit" ? (event.targetSeq ?? null) : null;
 }
 
 // The target as the event leaves it. It may already carry the revision, because sync and history give
 // entries as they are now: versions decide, and a recall is final. An edit that lost its content was
 // recalled since.
+/**
+ * @param {Message} target
+ * @param {RevisionMessage} revision
+ * @returns {Message}
+ */
 function revise(target, { event, status, text, data }) {
   if (event.targetMessageId && event.targetMessageId !== target.messageId) return target;
-  const newer = event.version > target.version;
-  if (event.kind === "recall") return newer ? { ...withoutContent(target), version: event.version } : withoutContent(target);
+  const { version = 0 } = event;
+  const newer = version > target.version;
+  if (event.kind === "recall") return newer ? { ...withoutContent(target), version } : withoutContent(target);
   if (status === "recalled") return withoutContent(target);
-  return newer && target.status !== "recalled" ? { ...target, text, data, version: event.version } : target;
+  return newer && target.status !== "recalled" ? { ...target, text, data, version } : target;
 }
 
+/**
+ * @param {Message} message
+ * @returns {Message}
+ */
 function withoutContent(message) {
   return message.status === "recalled" ? message : { ...message, status: "recalled", text: null, data: null };
 }
 
+/** @param {Message[]} messages */
 function bySeq(messages) {
   return [...messages].sort((a, b) => a.seq - b.seq);
 }

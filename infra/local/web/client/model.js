@@ -17,6 +17,8 @@ export const TO_KEY = "to:";
 /** Begins the key of a group that the server has not named yet. */
 export const NEW_KEY = "new:";
 
+const IDLE = { busy: null, failures: 0, stored: true }; // an entry that nothing is under way for
+
 export class Model {
   /** @type {Map<string, Ledger>} */
   ledgers = new Map();
@@ -54,8 +56,9 @@ export class Model {
       this.facts.set(conversationId, { ...newFacts(), ...facts });
       this.notePeer(conversationId);
     }
-    for (const entry of [...outbox].sort((a, b) => a.order - b.order)) {
-      if (!this.#holds(entry)) this.entries.set(entry.clientMsgId, { ...entry, busy: null, failures: 0, stored: true });
+    for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
+      const entry = { ...record, ...IDLE };
+      if (!this.#holds(entry)) this.entries.set(entry.clientMsgId, entry);
     }
   }
 
@@ -111,7 +114,7 @@ export class Model {
       this.facts.set(conversationId, { ...newFacts(), ...facts });
       this.notePeer(conversationId);
     }
-    for (const entry of entriesPut) this.entries.set(entry.clientMsgId, { ...entry, busy: null, failures: 0, stored: true });
+    for (const entry of entriesPut) this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
     for (const clientMsgId of entriesDelete) this.entries.delete(clientMsgId);
     for (const [conversationId, members] of rosters) {
       if (members) this.rosters.set(conversationId, members);
@@ -131,7 +134,7 @@ export class Model {
     for (const entry of earlier.entries.values()) {
       if (entry.state === "failed" || this.entries.has(entry.clientMsgId) || this.#holds(entry)) continue;
       if (entry.state === "sent") this.ledger(/** @type {string} */ (entry.conversationId)).see(entry.seq ?? 0);
-      this.entries.set(entry.clientMsgId, { ...entry, busy: null, failures: 0, stored: false });
+      this.entries.set(entry.clientMsgId, { ...entry, ...IDLE, stored: false });
     }
   }
 
@@ -328,7 +331,7 @@ export class Model {
  * An outbox entry as another tab shows it.
  * @param {Entry} entry
  */
-function shownOf(entry) {
+export function shownOf(entry) {
   const { conversationId, seq, serverTime } = entry;
   return { ...recordOf(entry), conversationId, seq, serverTime };
 }
@@ -340,8 +343,6 @@ function shownOf(entry) {
 export function lookOf({ state, error, seq, address }) {
   return JSON.stringify([state, error, seq, address]);
 }
-
-export { shownOf };
 
 /**
  * @param {ConversationKey} key

@@ -156,7 +156,7 @@ export class Outbox {
 
   /** @param {number} ms */
   #sleep(ms) {
-    return new Promise((resolve) => this.#clock.setTimeout(resolve, ms));
+    return new Promise((resolve) => this.#clock.setTimeout(() => resolve(undefined), ms));
   }
 }
 

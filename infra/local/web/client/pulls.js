@@ -1,8 +1,24 @@
 // Fetches what a conversation lacks: one pull of a conversation at a time, a few conversations at once.
 
 import { RequestError, fullJitter } from "./connection.js";
+import { accountsForAll } from "./ledger.js";
+
+/**
+ * @import { Ledger } from "./ledger.js"
+ * @import { Clock } from "./types.js"
+ */
 
 const AT_ONCE = 4;
+
+/**
+ * @typedef {object} PullHooks
+ * @property {(ledger: Ledger) => void} begin called before each pull
+ * @property {(action: string, fields: object) => Promise<any>} request
+ * @property {(ledger: Ledger, page: any) => void} page takes a page in
+ * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
+ */
+
+/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection */
 
 export class Pulls {
   #hooks;
@@ -11,12 +27,17 @@ export class Pulls {
   #timing;
   #limit;
   #log;
-  #turn = null; // {pulls, waits} of this connection
+  /** @type {Turn | null} */
+  #turn = null;
 
   /**
-   * hooks.begin(ledger) is called before each pull; hooks.request(action, fields); hooks.page(ledger,
-   * page) takes a page in; hooks.isCurrent(ledger) tells whether the ledger is still in use. limit is
-   * how many entries to ask for at a time.
+   * @param {object} parts
+   * @param {PullHooks} parts.hooks
+   * @param {Clock} parts.clock
+   * @param {() => number} parts.random
+   * @param {{backoffBaseMs: number, backoffCapMs: number, gapWaitMs: number}} parts.timing
+   * @param {number} parts.limit how many entries to ask for at a time
+   * @param {(message: string) => void} parts.log
    */
   constructor({ hooks, clock, random, timing, limit, log }) {
     this.#hooks = hooks;
@@ -38,10 +59,15 @@ export class Pulls {
     this.#turn = null;
   }
 
-  /** Pulls these; one that fails does not keep the others from being pulled. Rejects with the first error. */
+  /**
+   * Pulls these; one that fails does not keep the others from being pulled. Rejects with the first error.
+   * @param {Ledger[]} ledgers
+   */
   async all(ledgers) {
     const turn = this.#turn;
+    if (!turn) return;
     const queue = [...ledgers];
+    /** @type {unknown} */
     let failed = null;
     const work = async () => {
       for (let ledger; turn === this.#turn && (ledger = queue.shift()); ) {
@@ -52,7 +78,11 @@ export class Pulls {
     if (failed) throw failed;
   }
 
-  /** Makes sure that a gap is pulled after a wait, unless pushes close it first. */
+  /**
+   * Makes sure that a gap is pulled after a wait, unless pushes close it first.
+   * @param {Ledger} ledger
+   * @param {number} waitMs
+   */
   mind(ledger, waitMs) {
     const turn = this.#turn;
     if (!turn || turn.pulls.has(ledger)) return;
@@ -71,12 +101,17 @@ export class Pulls {
     turn.waits.set(ledger, { timer, due });
   }
 
+  /** @param {Ledger} ledger */
   #patience(ledger) {
-    const failures = ledger.failures ?? 0;
+    const { failures } = ledger;
     return this.#timing.gapWaitMs + (failures === 0 ? 0 : fullJitter(this.#random, failures, this.#timing));
   }
 
   // Who asks while a conversation is being pulled shares the pull.
+  /**
+   * @param {Turn} turn
+   * @param {Ledger} ledger
+   */
   #pull(turn, ledger) {
     let pull = turn.pulls.get(ledger);
     if (!pull) {
@@ -88,12 +123,17 @@ export class Pulls {
 
   // Rejects with what is retryable. A refusal (we were removed, say) is final: it must not keep the
   // cursor from moving on.
+  /**
+   * @param {Turn} turn
+   * @param {Ledger} ledger
+   */
   async #pullOnce(turn, ledger) {
     this.#hooks.begin(ledger);
     try {
       await this.#pages(turn, ledger);
-    } catch (error) {
-      ledger.failures = (ledger.failures ?? 0) + 1;
+    } catch (thrown) {
+      const error = /** @type {any} */ (thrown);
+      ledger.failures++;
       if (error.retryable) throw error;
       this.#log(`cannot sync ${ledger.conversationId}: ${error.message}`);
       ledger.settle(ledger.maxSeenSeq);
@@ -105,6 +145,10 @@ export class Pulls {
   }
 
   // Syncs until the server says that there is no more.
+  /**
+   * @param {Turn} turn
+   * @param {Ledger} ledger
+   */
   async #pages(turn, ledger) {
     const isCurrent = () => turn === this.#turn && this.#hooks.isCurrent(ledger);
     while (isCurrent()) {
@@ -112,11 +156,12 @@ export class Pulls {
       const seenWhenAsked = ledger.maxSeenSeq;
       const page = await this.#hooks.request("sync", { conversationId: ledger.conversationId, afterSeq, limit: this.#limit });
       if (!isCurrent()) return;
+      if (!accountsForAll(page, afterSeq)) throw new RequestError({ code: "PROTOCOL", message: `sync leaves out seqs after ${afterSeq}`, retryable: true });
       this.#hooks.page(ledger, page);
       if (page.nextSeq >= page.committedMaxSeq) {
         ledger.settle(seenWhenAsked);
         const stuck = ledger.hasGap && ledger.maxSeenSeq === seenWhenAsked;
-        ledger.failures = stuck ? (ledger.failures ?? 0) + 1 : 0;
+        ledger.failures = stuck ? ledger.failures + 1 : 0;
         return;
       }
       if (page.nextSeq <= afterSeq) throw new RequestError({ code: "BUSY", message: "sync did not move", retryable: true });

@@ -7,12 +7,15 @@ export const ROLES = ["owner", "admin", "member"];
  * Whether a member with this role may do the action: "send", "leave", "add", "remove", "setTitle",
  * "setRole", "dissolve" or "recall" (another's message). For remove and recall, target is the role of
  * the member concerned, or of a sender who is a member no more "member".
+ * @param {string | null} role
+ * @param {string} action
+ * @param {string} [target]
  */
 export function may(role, action, target = "member") {
   switch (action) {
     case "send":
     case "leave":
-      return ROLES.includes(role);
+      return role !== null && ROLES.includes(role);
     case "add":
     case "setTitle":
       return role === "owner" || role === "admin";

@@ -2,28 +2,47 @@
 
 import { isRevision } from "./ledger.js";
 
+/**
+ * @import { Ledger } from "./ledger.js"
+ * @import { Entry, Facts, LedgerEvent, Member, Message, Quote, Revision, Row } from "./types.js"
+ */
+
+/**
+ * entries are the outbox's for this conversation, roster is null while it is unknown.
+ * @typedef {{ledger: Ledger | null, facts: Facts, entries: Entry[], userId: string, roster: Member[] | null}} View
+ */
+
 /** Up to so many members, each hears how far the others are. */
 export const RECEIPTS_MAX_MEMBERS = 20;
 
 const REVISIONS = new Set(["recall", "edit"]);
 
-/** Whether an outbox entry changes a message, and so has no row of its own. */
+/**
+ * Whether an outbox entry changes a message, and so has no row of its own.
+ * @param {Entry} entry
+ */
 export function revises({ action }) {
   return REVISIONS.has(action);
 }
 
 /**
- * The last `limit` rows in order, those without a seq at the end. view is {ledger, facts, entries,
- * userId, roster}: entries are the outbox's for this conversation, roster is null while it is unknown.
+ * The last `limit` rows in order, those without a seq at the end.
+ * @param {View} view
+ * @param {number} [limit]
+ * @returns {Row[]}
  */
 export function rowsOf(view, limit = Infinity) {
   const own = view.entries.filter((entry) => !revises(entry)).map((entry) => ownRow(view, entry));
   const numbered = own.filter((row) => row.seq !== null);
   const rows = shown(view, limit).concat(numbered);
-  if (numbered.length > 0) rows.sort((a, b) => a.seq - b.seq);
+  if (numbered.length > 0) rows.sort((a, b) => Number(a.seq) - Number(b.seq));
   return rows.concat(own.filter((row) => row.seq === null)).slice(-limit);
 }
 
+/**
+ * @param {View} view
+ * @param {number} limit
+ */
 function shown(view, limit) {
   const messages = view.ledger?.messages ?? [];
   const rows = [];
@@ -33,12 +52,17 @@ function shown(view, limit) {
   return rows.reverse();
 }
 
+/**
+ * @param {View} view
+ * @param {Message} message
+ * @returns {Row}
+ */
 function row(view, message) {
   const { seq, messageId, clientMsgId, senderId, messageType, version, serverTime } = message;
   const mine = senderId === view.userId;
   const revision = revisionOf(view, seq);
   const recalled = message.status === "recalled";
-  const rewritten = revision?.action === "edit" && revision.state !== "failed" && !recalled;
+  const rewritten = revision?.action === "edit" && revision.state !== "failed" && !recalled ? revision : null;
   return {
     seq,
     messageId,
@@ -46,12 +70,12 @@ function row(view, message) {
     senderId,
     mine,
     kind: messageType,
-    text: (rewritten ? revision.text : message.text) ?? "",
-    data: (rewritten ? revision.data : message.data) ?? null,
+    text: (rewritten ?? message).text ?? "",
+    data: (rewritten ?? message).data ?? null,
     event: message.event ?? null,
     quote: quoteOf(view, message.replyTo),
     recalled,
-    edited: !recalled && (version > 1 || rewritten),
+    edited: !recalled && (version > 1 || rewritten !== null),
     revision,
     time: serverTime,
     state: mine ? "sent" : null,
@@ -60,10 +84,15 @@ function row(view, message) {
   };
 }
 
+/**
+ * @param {View} view
+ * @param {Entry} entry
+ * @returns {Row}
+ */
 function ownRow(view, entry) {
   const { userId } = view;
   return {
-    seq: entry.state === "sent" ? entry.seq : null,
+    seq: entry.state === "sent" ? (entry.seq ?? null) : null,
     messageId: null,
     clientMsgId: entry.clientMsgId,
     senderId: userId,
@@ -84,6 +113,11 @@ function ownRow(view, entry) {
 }
 
 // The event that a change of a group will be once it is committed.
+/**
+ * @param {Entry} entry
+ * @param {string} userId
+ * @returns {LedgerEvent | null}
+ */
 function eventOf({ action, fields }, userId) {
   switch (action) {
     case "createGroup":
@@ -106,6 +140,11 @@ function eventOf({ action, fields }, userId) {
 }
 
 // What the user last asked to do to a message and is not seen in it yet.
+/**
+ * @param {View} view
+ * @param {number} seq
+ * @returns {Revision | null}
+ */
 function revisionOf({ entries }, seq) {
   const entry = entries.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
   if (!entry) return null;
@@ -113,16 +152,24 @@ function revisionOf({ entries }, seq) {
   return { clientMsgId, action: /** @type {Revision["action"]} */ (action), state, text, data: fields.data ?? null, error };
 }
 
+/**
+ * @param {View} view
+ * @param {{seq: number, messageId: string} | null | undefined} replyTo
+ * @returns {Quote | null}
+ */
 function quoteOf({ ledger, facts }, replyTo) {
   if (!replyTo) return null;
   const target = replyTo.seq > facts.clearedSeq ? ledger?.get(replyTo.seq) : undefined;
-  if (target?.messageId !== replyTo.messageId) return { seq: replyTo.seq, senderId: null, kind: null, text: "", recalled: false };
-  return { seq: target.seq, senderId: target.senderId, kind: target.messageType, text: target.text ?? "", recalled: target.status === "recalled" };
+  if (!target || target.messageId !== replyTo.messageId) return { seq: replyTo.seq, senderId: null, kind: null, text: "", recalled: false };
+  return { seq: target.seq, senderId: target.senderId ?? null, kind: target.messageType, text: target.text ?? "", recalled: target.status === "recalled" };
 }
 
 /**
  * How far the others are with an own message: receipt is "read" or "delivered" once that holds for all
  * of them, readBy who has read it, and audience how many they are. Who joined later does not count.
+ * @param {View} view
+ * @param {Message | null} message
+ * @returns {Pick<Row, "receipt" | "readBy" | "audience">}
  */
 function receiptsOf({ facts, userId, roster }, message) {
   const none = { receipt: null, readBy: [], audience: 0 };
@@ -132,6 +179,7 @@ function receiptsOf({ facts, userId, roster }, message) {
   const others = (facts.peer !== null ? [facts.peer] : (known ?? Object.keys(facts.receipts))).filter((id) => id !== userId);
   const audience = facts.peer === null && !known ? Math.max(facts.memberCount - 1, others.length) : others.length;
   if (audience === 0) return none;
+  /** @param {"readSeq" | "deliveredSeq"} name */
   const reached = (name) => others.filter((id) => facts.receipts[id]?.[name] >= message.seq);
   const readBy = reached("readSeq");
   if (readBy.length === audience) return { receipt: "read", readBy, audience };

@@ -3,17 +3,35 @@
 
 import { pauseAfter } from "./connection.js";
 
+/**
+ * @import { OwnPositions } from "./facts.js"
+ * @import { Clock } from "./types.js"
+ */
+
+/**
+ * @typedef {object} WatermarkHooks
+ * @property {(conversationId: string) => OwnPositions} wanted what the server does not know yet
+ * @property {() => Promise<void>} settled resolves when all that came is stored
+ * @property {(action: string, fields: object) => Promise<any>} request
+ * @property {(conversationId: string, positions: OwnPositions) => void} told takes what the server answered
+ */
+
+/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions}} TellState of a conversation, on one connection */
+
 export class Watermarks {
   #hooks;
   #clock;
   #random;
   #timing;
-  #states = null; // conversationId → {timer, busy, asked}, of this connection
+  /** @type {Map<string, TellState> | null} */
+  #states = null;
 
   /**
-   * hooks.wanted(conversationId) gives {deliveredSeq, readSeq, clearedSeq}, 0 for what the server
-   * knows; hooks.settled() resolves when all that came is stored; hooks.request(action, fields);
-   * hooks.told(conversationId, positions) takes what the server answered.
+   * @param {object} parts
+   * @param {WatermarkHooks} parts.hooks
+   * @param {Clock} parts.clock
+   * @param {() => number} parts.random
+   * @param {{backoffBaseMs: number, backoffCapMs: number, tellWaitMs: number}} parts.timing
    */
   constructor({ hooks, clock, random, timing }) {
     this.#hooks = hooks;
@@ -34,14 +52,22 @@ export class Watermarks {
     this.#states = null;
   }
 
-  /** Something may have changed in a conversation. */
+  /**
+   * Something may have changed in a conversation.
+   * @param {string} conversationId
+   */
   note(conversationId) {
     if (!this.#states) return;
-    if (!this.#states.has(conversationId)) this.#states.set(conversationId, { timer: null, busy: false, failures: 0, asked: {} });
-    const state = this.#states.get(conversationId);
+    const state = this.#states.get(conversationId) ?? { timer: null, busy: false, failures: 0, asked: {} };
+    this.#states.set(conversationId, state);
     if (state.timer === null && !state.busy && this.#due(conversationId, state)) this.#wait(conversationId, state, this.#timing.tellWaitMs);
   }
 
+  /**
+   * @param {string} conversationId
+   * @param {TellState} state
+   * @param {number} ms
+   */
   #wait(conversationId, state, ms) {
     state.timer = this.#clock.setTimeout(() => {
       state.timer = null;
@@ -51,11 +77,20 @@ export class Watermarks {
 
   // What was asked for once on this connection is not asked again: the server may know better, and
   // answer with less.
+  /**
+   * @param {string} conversationId
+   * @param {TellState} state
+   * @returns {OwnPositions | null}
+   */
   #due(conversationId, { asked }) {
-    const due = Object.entries(this.#hooks.wanted(conversationId)).filter(([name, seq]) => seq > (asked[name] ?? 0));
+    const due = Object.entries(this.#hooks.wanted(conversationId)).filter(([name, seq]) => seq > (asked[/** @type {keyof OwnPositions} */ (name)] ?? 0));
     return due.length > 0 ? Object.fromEntries(due) : null;
   }
 
+  /**
+   * @param {string} conversationId
+   * @param {TellState} state
+   */
   async #tell(conversationId, state) {
     const states = this.#states;
     const due = this.#due(conversationId, state);
@@ -68,7 +103,8 @@ export class Watermarks {
       await this.#ask(conversationId, due);
       state.failures = 0;
       Object.assign(state.asked, due);
-    } catch (error) {
+    } catch (thrown) {
+      const error = /** @type {any} */ (thrown);
       if (error.retryable) pause = pauseAfter(error, this.#random, state.failures++, this.#timing);
       else Object.assign(state.asked, due);
     } finally {
@@ -77,6 +113,10 @@ export class Watermarks {
     if (states === this.#states && this.#due(conversationId, state)) this.#wait(conversationId, state, this.#timing.tellWaitMs + pause);
   }
 
+  /**
+   * @param {string} conversationId
+   * @param {OwnPositions} due
+   */
   async #ask(conversationId, { clearedSeq, ...positions }) {
     const { request, told } = this.#hooks;
     if (Object.keys(positions).length > 0) told(conversationId, await request("ack", { conversationId, ...positions }));

@@ -585,3 +585,49 @@ test("only the last rows are given when asked so", async (t) => {
   await bob.send(bob.keyFor("alice"), "mine");
   assert.deepEqual(bob.messages(bob.keyFor("alice"), 3).map((row) => row.text), ["4", "5", "mine"]);
 });
+
+test("a sync answer that leaves something out is asked for again", async (t) => {
+  const { clock, server, device } = setUp(t);
+  for (const text of ["one", "two", "three"]) server.post("bob", { to: "alice" }, text);
+  let lies = 2;
+  server.answer = (frame) => {
+    if (frame.action !== "sync" || lies-- <= 0) return undefined;
+    const { conversationId, messages } = { conversationId: frame.conversationId, messages: server.entries(frame.conversationId).filter(({ seq }) => seq !== 2) };
+    return { id: frame.id, type: "reply", action: "sync", result: { conversationId, messages, nextSeq: 3, committedMaxSeq: 3, hasMore: false } };
+  };
+  const alice = device("alice");
+  await alice.start();
+  await clock.until(() => alice.messages(withBob(alice)).length > 0);
+  assert.deepEqual(texts(alice, withBob(alice)), ["one", "two", "three"]);
+});
+
+test("an outbox that is full takes no more until something was answered", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const alice = await online("alice", { limits: { outbox: 2 } });
+  alice.setOffline(true);
+  await alice.send(withBob(alice), "one");
+  await alice.send(withBob(alice), "two");
+  await assert.rejects(alice.send(withBob(alice), "three"), { code: "OUTBOX_FULL", retryable: true });
+  assert.throws(() => alice.createGroup("g", []), { code: "OUTBOX_FULL" });
+  alice.setOffline(false);
+  await clock.until(() => seqs(alice, withBob(alice)).join() === "1,2");
+  await clock.advance(5_000);
+  await alice.send(withBob(alice), "three");
+  await clock.until(() => server.count("send") === 3);
+});
+
+test("what is no text is sent, shown and edited with its data", async (t) => {
+  const { clock, online } = setUp(t);
+  const alice = await online("alice");
+  const bob = await online("bob");
+  await alice.send(withBob(alice), { type: "image", data: { objectKey: "k1" } });
+  const shown = (client, key) => client.messages(key).map(({ kind, text, data }) => ({ kind, text, data }));
+  assert.deepEqual(shown(alice, withBob(alice)), [{ kind: "image", text: "", data: { objectKey: "k1" } }], "at once");
+  await clock.until(() => bob.messages(bob.keyFor("alice")).length === 1);
+  assert.deepEqual(shown(bob, bob.keyFor("alice")), [{ kind: "image", text: "", data: { objectKey: "k1" } }]);
+  await clock.advance(5_000);
+  await alice.edit(withBob(alice), alice.messages(withBob(alice))[0], { data: { objectKey: "k2" } });
+  assert.equal(alice.messages(withBob(alice))[0].data.objectKey, "k2", "at once");
+  await clock.until(() => bob.messages(bob.keyFor("alice"))[0].data.objectKey === "k2");
+  await assert.rejects(alice.send(withBob(alice), { type: "text", text: " " }), RangeError);
+});

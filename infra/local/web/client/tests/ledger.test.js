@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { Ledger } from "../ledger.js";
+import { Ledger, accountsForAll } from "../ledger.js";
 
 const m = (seq, extra = {}) => ({ seq, messageId: `id-${seq}`, text: `t${seq}`, status: "normal", version: 1, ...extra });
 const seqs = (ledger) => ledger.messages.map((message) => message.seq);
@@ -130,4 +130,15 @@ test("an event that comes before its target waits for it, also over a reload", (
     assert.deepEqual(changedSeqs(late.earlier({ messages: [m(2), m(3)], nextBeforeSeq: 2, hasMore: true }, 6)), [2, 3]);
     assert.deepEqual([late.get(2).status, late.get(3).text], ["recalled", "new"]);
   }
+});
+
+test("a sync page is believed if it accounts for each seq that it passes", () => {
+  const page = { messages: [m(3), m(5)], skipped: [4], nextSeq: 5, committedMaxSeq: 9 };
+  assert.equal(accountsForAll(page, 2), true);
+  assert.equal(accountsForAll(page, 3), true);
+  assert.equal(accountsForAll(page, 1), false, "2 is left out");
+  assert.equal(accountsForAll({ ...page, firstSeq: 3 }, 0), true, "what is before firstSeq is not for us");
+  assert.equal(accountsForAll({ ...page, skipped: null }, 2), false, "4 is left out");
+  assert.equal(accountsForAll({ ...page, nextSeq: 6 }, 2), false, "6 is left out");
+  assert.equal(accountsForAll({ messages: [], nextSeq: 9, firstSeq: 10, committedMaxSeq: 9 }, 2), true);
 });

@@ -172,12 +172,12 @@ export class FakeServer {
     ping: () => ({ serverTime: this.#clock.now() }),
 
     send: (caller, frame) => {
-      const { to, conversationId, messageType, text, replyTo } = frame;
-      const content = { to, messageType, text, replyTo };
+      const { to, conversationId, messageType, text, data, replyTo } = frame;
+      const content = { to, messageType, text, data, replyTo };
       return this.#once(caller, frame, content, () => {
         const conversation = to === undefined ? this.#writable(caller, conversationId) : this.#single(caller.userId, to);
         if (replyTo) this.#target(caller, conversation, replyTo);
-        return this.#append(conversation, by(caller, frame), { messageType, text, replyTo });
+        return this.#append(conversation, by(caller, frame), { messageType, text, data, replyTo });
       });
     },
 
@@ -282,8 +282,8 @@ export class FakeServer {
     },
 
     edit: (caller, frame) => {
-      const { conversationId, seq, messageId, version, text } = frame;
-      const done = this.#once(caller, frame, { seq, messageId, version, text }, () => {
+      const { conversationId, seq, messageId, version, text, data } = frame;
+      const done = this.#once(caller, frame, { seq, messageId, version, text, data }, () => {
         const conversation = this.#writable(caller, conversationId);
         const target = this.#target(caller, conversation, { seq, messageId });
         if (target.senderId !== caller.userId) refuse("FORBIDDEN", "this message is not yours to edit");
@@ -292,8 +292,8 @@ export class FakeServer {
         }
         this.#inTime(target, "edited");
         const event = { kind: "edit", targetSeq: seq, targetMessageId: messageId, version: version + 1 };
-        this.#revise(conversation, seq, { text, version: event.version });
-        return this.#append(conversation, by(caller, frame), { messageType: "event", text, event });
+        this.#revise(conversation, seq, { text, data, version: event.version });
+        return this.#append(conversation, by(caller, frame), { messageType: "event", text, data, event });
       });
       return { ...done, version: version + 1 };
     },

@@ -1,0 +1,285 @@
+import type { Limits, Timing } from "./engine.js";
+import type { Tabs } from "./tabs.js";
+import type { Clock, Content, Conversation, ConversationKey, ConnectionState, Member, Row, Store } from "./types.js";
+/**
+ * @import { ChannelMessage } from "./channel.js"
+ * @import { Limits, Timing } from "./engine.js"
+ * @import { Tabs } from "./tabs.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, Picture, Row, Saved, Store } from "./types.js"
+ */
+/** The most text one message holds, counted in code points as the server counts runes. */
+export declare const MAX_TEXT_RUNES = 4000;
+/** The longest title of a group, counted in the same way. */
+export declare const MAX_TITLE_RUNES = 100;
+/** How long a tab waits for the one that leads, in ms. */
+declare const TAB_TIMING: Readonly<{
+    beatMs: 2000;
+    silentBeats: 4;
+    helloMs: 1000;
+    callMs: 15000;
+}>;
+export type TabTiming = Partial<Record<keyof typeof TAB_TIMING, number>>;
+/** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
+/**
+ * Counts text as the server does.
+ * @param {string} text
+ */
+export declare function countRunes(text: string): number;
+export type Options = {
+    /**
+     * the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1
+     */
+    url: string;
+    /**
+     * the token's sub
+     */
+    userId: string;
+    /**
+     * 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
+     * share a connection
+     */
+    deviceId: string;
+    /**
+     * gives a JWT. It is called before each connect, in the tab that
+     * leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
+     * setOffline(false).
+     */
+    token: () => Promise<string> | string;
+    /**
+     * IndexedDB, or memory where the browser offers none
+     */
+    store?: Store;
+    /**
+     * how tabs find each other; null for a tab that is alone
+     */
+    tabs?: Tabs | null;
+    WebSocket?: typeof globalThis.WebSocket;
+    /**
+     * takes what a program need not act on; console.warn
+     */
+    log?: (message: string) => void;
+    /**
+     * for tests
+     */
+    clock?: Clock;
+    /**
+     * for tests
+     */
+    random?: () => number;
+    /**
+     * in ms
+     */
+    timing?: Timing & TabTiming;
+    limits?: Limits;
+};
+/**
+ * Who this device is and where the server is.
+ * @typedef {object} Options
+ * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1
+ * @property {string} userId the token's sub
+ * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
+ *   share a connection
+ * @property {() => Promise<string> | string} token gives a JWT. It is called before each connect, in the tab that
+ *   leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
+ *   setOffline(false).
+ * @property {Store} [store] IndexedDB, or memory where the browser offers none
+ * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
+ * @property {typeof globalThis.WebSocket} [WebSocket]
+ * @property {(message: string) => void} [log] takes what a program need not act on; console.warn
+ * @property {Clock} [clock] for tests
+ * @property {() => number} [random] for tests
+ * @property {Timing & TabTiming} [timing] in ms
+ * @property {Limits} [limits]
+ */
+/**
+ * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
+ * connection and one store. Resolves once there is something to show, which needs no connection; where
+ * the browser gives no storage, storeError of the result says so, and all is kept in memory.
+ * @param {Options} options
+ * @returns {Promise<InorderClient>}
+ */
+export declare function open(options: Options): Promise<InorderClient>;
+/**
+ * One device of one user, as a tab holds it. See open.
+ *
+ * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox and
+ * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
+ * and if it is refused, messages shows it.
+ *
+ * Emits "change" whenever anything shown may have changed. Reading is synchronous and cheap enough to be
+ * done anew after each.
+ */
+export declare class InorderClient extends EventTarget {
+    #private;
+    userId: string;
+    deviceId: string;
+    /**
+     * Makes one that does nothing before start; open is what programs use.
+     * @param {Options & {store: Store}} options
+     */
+    constructor(options: Options & {
+        store: Store;
+    });
+    /** @returns {ConnectionState} */
+    get state(): ConnectionState;
+    /**
+     * Why the state is so, for people. When the server sent this device away for good it is the goodbye's
+     * reason: "replaced" by a newer connection of this device, or one of too many "devices". "outdated" says
+     * that a newer version of this code runs in another tab, and this one has to be reloaded; "closed" that
+     * close was called.
+     */
+    get detail(): string;
+    /** The error that ended persistence, or null. From then on everything lives in memory only. */
+    get storeError(): Error | null;
+    /** Whether this tab has the device's connection. */
+    get leads(): boolean;
+    /** Begins; open does it. */
+    start(): Promise<void>;
+    /**
+     * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
+     * them leads from here on. The outbox stays.
+     */
+    close(): Promise<void>;
+    /**
+     * Drops the device's connection and stays away, or comes back; for all of its tabs.
+     * @param {boolean} offline
+     */
+    setOffline(offline: boolean): void;
+    /** Tries to connect now if it waits to: the network is back. */
+    retryNow(): void;
+    /**
+     * The key of the conversation with a user, known to the server or not.
+     * @param {string} userId
+     * @returns {ConversationKey}
+     */
+    keyFor(userId: string): ConversationKey;
+    /**
+     * The key a conversation has now; it changes when the server names the conversation.
+     * @param {ConversationKey} key
+     */
+    currentKey(key: ConversationKey): string;
+    /** The conversations, most recent first. */
+    conversations(): Conversation[];
+    /**
+     * One conversation as in conversations, also for a key that nothing was sent to yet.
+     * @param {ConversationKey} key
+     */
+    conversation(key: ConversationKey): Conversation;
+    /**
+     * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
+     * @param {ConversationKey} key
+     * @param {number} [limit]
+     */
+    messages(key: ConversationKey, limit?: number): Row[];
+    /**
+     * The members of a group, or null while unknown; show makes them known.
+     * @param {ConversationKey} key
+     */
+    members(key: ConversationKey): Member[] | null;
+    /**
+     * Whether we may do something in a group, as far as is known; see may in rights.js.
+     * @param {ConversationKey} key
+     * @param {string} action
+     * @param {string} [target]
+     */
+    may(key: ConversationKey, action: string, target?: string): boolean;
+    /**
+     * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
+     * stored. A RangeError says what is wrong with the text.
+     * @param {ConversationKey} key
+     * @param {string | Content} content a text, or what else it is
+     * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
+     */
+    send(key: ConversationKey, content: string | Content, { replyTo }?: {
+        replyTo?: Pick<Row, "seq" | "messageId"> | null;
+    }): Promise<string>;
+    /**
+     * Makes a group of us and the members, and gives its key at once. A RangeError says what is wrong with
+     * the title.
+     * @param {string} title
+     * @param {string[]} members
+     * @returns {ConversationKey}
+     */
+    createGroup(title: string, members: string[]): ConversationKey;
+    /**
+     * @param {ConversationKey} key
+     * @param {string[]} members
+     */
+    addMembers(key: ConversationKey, members: string[]): Promise<string>;
+    /**
+     * @param {ConversationKey} key
+     * @param {string[]} members
+     */
+    removeMembers(key: ConversationKey, members: string[]): Promise<string>;
+    /** @param {ConversationKey} key */
+    leave(key: ConversationKey): Promise<string>;
+    /**
+     * @param {ConversationKey} key
+     * @param {string} userId
+     * @param {import("./types.js").Role} role
+     */
+    setRole(key: ConversationKey, userId: string, role: import("./types.js").Role): Promise<string>;
+    /**
+     * Renames a group. A RangeError says what is wrong with the title.
+     * @param {ConversationKey} key
+     * @param {string} title
+     */
+    setTitle(key: ConversationKey, title: string): Promise<string>;
+    /** @param {ConversationKey} key */
+    dissolve(key: ConversationKey): Promise<string>;
+    /**
+     * Takes a message back, given its row.
+     * @param {ConversationKey} key
+     * @param {Pick<Row, "seq" | "messageId">} row
+     */
+    recall(key: ConversationKey, { seq, messageId }: Pick<Row, "seq" | "messageId">): Promise<string>;
+    /**
+     * Gives an own message another content, given its row. A RangeError says what is wrong with the text.
+     * @param {ConversationKey} key
+     * @param {Pick<Row, "seq" | "messageId">} row
+     * @param {string | Omit<Content, "type">} content
+     */
+    edit(key: ConversationKey, { seq, messageId }: Pick<Row, "seq" | "messageId">, content: string | Omit<Content, "type">): Promise<string>;
+    /**
+     * Forgets what was refused, and with a group that could not be made what was meant for it.
+     * @param {string} clientMsgId
+     */
+    discard(clientMsgId: string): void;
+    /**
+     * Says which conversation is on screen in this tab, or null: more is kept up to date of that one.
+     * @param {ConversationKey | null} key
+     */
+    show(key: ConversationKey | null): void;
+    /**
+     * Notes that the user has seen everything shown in a conversation.
+     * @param {ConversationKey} key
+     */
+    markRead(key: ConversationKey): void;
+    /**
+     * Hides everything shown in a conversation, for this user on all devices.
+     * @param {ConversationKey} key
+     */
+    clear(key: ConversationKey): void;
+    /**
+     * Loads a page of what is before the first entry held. Rejects with a RequestError.
+     * @param {ConversationKey} key
+     * @returns {Promise<void>}
+     */
+    loadEarlier(key: ConversationKey): Promise<void>;
+    /**
+     * Who has received and who has read a message. Rejects with a RequestError.
+     * @param {ConversationKey} key
+     * @param {number} seq
+     * @returns {Promise<{delivered: string[], read: string[]}>}
+     */
+    receipts(key: ConversationKey, seq: number): Promise<{
+        delivered: string[];
+        read: string[];
+    }>;
+    /**
+     * For open.
+     * @param {Error | null} error
+     */
+    noteStoreError(error: Error | null): void;
+}
+export {};

@@ -1,0 +1,67 @@
+import type { Ledger } from "./ledger.js";
+import type { Facts, Message } from "./types.js";
+export type OwnPositions = {
+    readSeq?: number;
+    deliveredSeq?: number;
+    clearedSeq?: number;
+};
+/**
+ * @import { Ledger } from "./ledger.js"
+ * @import { Facts, Message } from "./types.js"
+ */
+/** @typedef {{readSeq?: number, deliveredSeq?: number, clearedSeq?: number}} OwnPositions */
+/**
+ * Nothing known yet.
+ * @returns {Facts}
+ */
+export declare function newFacts(): Facts;
+/**
+ * Takes a line of the user's list.
+ * @param {Facts} facts
+ * @param {any} line
+ */
+export declare function describe(facts: Facts, line: any): void;
+/**
+ * Takes an entry that became showable. Tells whether it changed the roster, and whether it made us a
+ * member: then there is more to know than it says.
+ * @param {Facts} facts
+ * @param {Pick<Message, "seq" | "senderId" | "serverTime" | "event">} entry
+ * @param {string} userId
+ */
+export declare function apply(facts: Facts, { seq, senderId, serverTime, event }: Pick<Message, "seq" | "senderId" | "serverTime" | "event">, userId: string): {
+    roster: boolean;
+    joined: boolean;
+};
+/**
+ * Raises some of readSeq, deliveredSeq and clearedSeq; none ever falls. Tells whether one rose.
+ * @param {{readSeq: number, deliveredSeq: number, clearedSeq: number}} facts
+ * @param {OwnPositions} positions
+ */
+export declare function raise(facts: {
+    readSeq: number;
+    deliveredSeq: number;
+    clearedSeq: number;
+}, positions: OwnPositions): boolean;
+/**
+ * As raise, for positions that the server told.
+ * @param {Facts} facts
+ * @param {OwnPositions} positions
+ */
+export declare function know(facts: Facts, positions: OwnPositions): boolean;
+/**
+ * Takes how far another user is.
+ * @param {Facts} facts
+ * @param {string} userId
+ * @param {{deliveredSeq?: number, readSeq?: number}} positions
+ */
+export declare function receive(facts: Facts, userId: string, { deliveredSeq, readSeq }: {
+    deliveredSeq?: number;
+    readSeq?: number;
+}): void;
+/**
+ * How many entries are unread: what others wrote, and all that is known to be there but not held.
+ * @param {Facts} facts
+ * @param {Ledger} ledger
+ * @param {string} userId
+ */
+export declare function unreadIn({ readSeq, clearedSeq }: Facts, ledger: Ledger, userId: string): number;

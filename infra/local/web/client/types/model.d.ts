@@ -1,0 +1,148 @@
+import { Ledger } from "./ledger.js";
+import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Picture, Row, Saved, Status } from "./types.js";
+/**
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Row, Saved, Status } from "./types.js"
+ */
+/** Begins the key of a single conversation that the server has not named yet. */
+export declare const TO_KEY = "to:";
+/** Begins the key of a group that the server has not named yet. */
+export declare const NEW_KEY = "new:";
+export declare class Model {
+    #private;
+    /** @type {Map<string, Ledger>} */
+    ledgers: Map<string, Ledger>;
+    /** @type {Map<string, Facts>} What else is known of a conversation, see facts.js. */
+    facts: Map<string, Facts>;
+    /** @type {Map<string, Entry>} The outbox, by clientMsgId, oldest first. */
+    entries: Map<string, Entry>;
+    /** @type {Map<string, Member[]>} The members of the groups that were looked at. */
+    rosters: Map<string, Member[]>;
+    /** @type {Map<string, string>} The conversationId by the clientMsgId of the createGroup. */
+    created: Map<string, string>;
+    /** @type {number | null} */
+    syncCursor: number | null;
+    /** @type {Status} */
+    status: Status;
+    /** @param {string} userId */
+    constructor(userId: string);
+    /**
+     * Takes what a store has.
+     * @param {Saved} saved
+     */
+    load({ syncCursor, conversations, messages, outbox }: Saved): void;
+    /**
+     * What a store would have to give to load, as of now.
+     * @returns {Saved}
+     */
+    dump(): Saved;
+    /** Forgets all but the outbox. */
+    forget(): void;
+    /**
+     * All of it, for another tab.
+     * @returns {Picture}
+     */
+    picture(): Picture;
+    /**
+     * Makes a model of what another tab told.
+     * @param {string} userId
+     * @param {Picture} picture
+     */
+    static of(userId: string, { saved, entries, rosters, created, status }: Picture): Model;
+    /**
+     * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
+     * goes wrong where something is told twice.
+     * @param {Delta} delta
+     */
+    apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status }: Delta): void;
+    /**
+     * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
+     * @param {Model} earlier
+     */
+    inherit(earlier: Model): void;
+    /**
+     * @param {string} userId
+     * @returns {ConversationKey}
+     */
+    keyFor(userId: string): ConversationKey;
+    /**
+     * @param {ConversationKey} key
+     * @returns {ConversationKey}
+     */
+    currentKey(key: ConversationKey): ConversationKey;
+    /**
+     * The key of the conversation that an outbox entry is for.
+     * @param {Entry} entry
+     */
+    keyOf({ clientMsgId, conversationId, action, address }: Entry): string;
+    /**
+     * The outbox's entries for a conversation.
+     * @param {ConversationKey} key a current one
+     */
+    entriesOf(key: ConversationKey): Entry[];
+    /** @returns {Conversation[]} */
+    conversations(): Conversation[];
+    /** @param {ConversationKey} key */
+    conversation(key: ConversationKey): Conversation;
+    /**
+     * @param {ConversationKey} key
+     * @param {number} [limit]
+     * @returns {Row[]}
+     */
+    messages(key: ConversationKey, limit?: number): Row[];
+    /** @param {ConversationKey} key */
+    members(key: ConversationKey): Member[] | null;
+    /**
+     * @param {ConversationKey} key
+     * @param {string} action
+     * @param {string} [target]
+     */
+    may(key: ConversationKey, action: string, target?: string): boolean;
+    /**
+     * The ledger of a conversation, a new one if nothing is known of it.
+     * @param {string} conversationId
+     */
+    ledger(conversationId: string): Ledger;
+    /**
+     * The facts of a conversation that has a ledger.
+     * @param {string} conversationId
+     */
+    factsOf(conversationId: string): Facts;
+    /**
+     * @param {string} conversationId
+     * @param {string} userId
+     */
+    setPeer(conversationId: string, userId: string): void;
+    /** @param {string} conversationId */
+    notePeer(conversationId: string): void;
+    /** @param {Ledger} ledger */
+    hasEarlier(ledger: Ledger): boolean;
+    /**
+     * What is stored of a conversation besides its messages.
+     * @param {Ledger} ledger
+     * @returns {ConversationRecord}
+     */
+    record({ conversationId, baseSeq, maxContiguousSeq }: Ledger): ConversationRecord;
+}
+/**
+ * An outbox entry as another tab shows it.
+ * @param {Entry} entry
+ */
+export declare function shownOf(entry: Entry): {
+    clientMsgId: string;
+    order: number;
+    action: string;
+    address: import("./types.js").Address;
+    fields: Record<string, any>;
+    text: string | null;
+    clientTime: number;
+    state: import("./types.js").EntryState;
+    error: string | null;
+    conversationId: string | undefined;
+    seq: number | undefined;
+    serverTime: number | undefined;
+};
+/**
+ * What tells the states of an entry that look different apart.
+ * @param {Entry} entry
+ */
+export declare function lookOf({ state, error, seq, address }: Entry): string;

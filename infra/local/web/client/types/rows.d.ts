@@ -1,0 +1,31 @@
+import type { Ledger } from "./ledger.js";
+import type { Entry, Facts, Member, Row } from "./types.js";
+export type View = {
+    ledger: Ledger | null;
+    facts: Facts;
+    entries: Entry[];
+    userId: string;
+    roster: Member[] | null;
+};
+/**
+ * @import { Ledger } from "./ledger.js"
+ * @import { Entry, Facts, LedgerEvent, Member, Message, Quote, Revision, Row } from "./types.js"
+ */
+/**
+ * entries are the outbox's for this conversation, roster is null while it is unknown.
+ * @typedef {{ledger: Ledger | null, facts: Facts, entries: Entry[], userId: string, roster: Member[] | null}} View
+ */
+/** Up to so many members, each hears how far the others are. */
+export declare const RECEIPTS_MAX_MEMBERS = 20;
+/**
+ * Whether an outbox entry changes a message, and so has no row of its own.
+ * @param {Entry} entry
+ */
+export declare function revises({ action }: Entry): boolean;
+/**
+ * The last `limit` rows in order, those without a seq at the end.
+ * @param {View} view
+ * @param {number} [limit]
+ * @returns {Row[]}
+ */
+export declare function rowsOf(view: View, limit?: number): Row[];
