@@ -81,8 +81,7 @@ export async function open(options) {
     store = new MemoryStore();
     storeError = /** @type {Error} */ (error);
   }
-  const client = new InorderClient({ ...options, store });
-  client.noteStoreError(storeError);
+  const client = new InorderClient({ ...options, store, storeError });
   await client.start();
   return client;
 }
@@ -107,7 +106,7 @@ export class InorderClient extends EventTarget {
   /** @type {Model} */
   #model;
   /** @type {Error | null} */
-  #storeError = null;
+  #storeError;
   #tabId = randomId();
   /** @type {Election | null} */
   #election = null;
@@ -139,15 +138,16 @@ export class InorderClient extends EventTarget {
 
   /**
    * Makes one that does nothing before start; open is what programs use.
-   * @param {Options & {store: Store}} options
+   * @param {Options & {store: Store, storeError?: Error | null}} options
    */
   constructor(options) {
     super();
-    const { userId, deviceId, store, tabs = browserTabs(), clock = systemClock, log = (message) => console.warn(message), timing = {} } = options;
+    const { userId, deviceId, store, storeError = null, tabs = browserTabs(), clock = systemClock, log = (message) => console.warn(message), timing = {} } = options;
     this.userId = userId;
     this.deviceId = deviceId;
     this.#options = options;
     this.#store = store;
+    this.#storeError = storeError;
     this.#tabs = tabs;
     this.#clock = clock;
     this.#log = log;
@@ -172,7 +172,8 @@ export class InorderClient extends EventTarget {
 
   /** The error that ended persistence, or null. From then on everything lives in memory only. */
   get storeError() {
-    return this.#model.status.storeError ?? this.#storeError;
+    const { storeError } = this.#model.status;
+    return storeError ? Object.assign(new Error(storeError.message), { name: storeError.name }) : this.#storeError;
   }
 
   /** Whether this tab has the device's connection. */
@@ -428,14 +429,6 @@ export class InorderClient extends EventTarget {
     return this.#call("receipts", [this.currentKey(key), seq], this.#timing.callMs);
   }
 
-  /**
-   * For open.
-   * @param {Error | null} error
-   */
-  noteStoreError(error) {
-    this.#storeError = error;
-  }
-
   // ---- the outbox ----
 
   /**
@@ -628,7 +621,7 @@ export class InorderClient extends EventTarget {
       name: this.#name,
       hooks: { won: () => void this.#lead(), lost: () => this.#stepDown(), failed: (error) => this.#alone(error) },
     });
-    await this.#showPresence(tabs);
+    await this.#showPresence(tabs, turn);
     if (turn !== this.#turn) return;
     this.#follow();
     this.#election.join();
@@ -779,8 +772,8 @@ export class InorderClient extends EventTarget {
     this.#turn++;
     this.#retire();
     const { state, detail } = this.#model.status;
-    const status = this.#tabs ? { state: state === "offline" ? state : /** @type {const} */ ("connecting"), detail } : { state: /** @type {const} */ ("offline"), detail: "replaced" };
-    this.#model.status = { ...this.#model.status, ...status };
+    const wanted = this.#tabs ? state !== "offline" || detail === "replaced" : false; // it was that other tab that replaced us
+    this.#model.status = { ...this.#model.status, state: wanted ? "connecting" : "offline", detail: this.#tabs ? (wanted ? "" : detail) : "replaced" };
     if (this.#tabs) {
       this.#follow();
       this.#election?.join();
@@ -836,13 +829,17 @@ export class InorderClient extends EventTarget {
   }
 
   // Holds a lock as long as this tab takes part, so that its leader notices when it is gone.
-  /** @param {Tabs} tabs */
-  #showPresence({ locks }) {
+  /**
+   * @param {Tabs} tabs
+   * @param {number} turn
+   */
+  #showPresence({ locks }, turn) {
     return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
       const held = () =>
         new Promise((/** @type {(value?: undefined) => void} */ release) => {
-          this.#absent = release;
           resolve();
+          if (turn === this.#turn) this.#absent = release;
+          else release(); // put aside meanwhile
         });
       locks.request(this.#presenceOf(this.#tabId), held).catch(() => resolve()); // the election tells what is wrong
     });

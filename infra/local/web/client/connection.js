@@ -68,7 +68,7 @@ export class RequestError extends Error {
 
 /**
  * @typedef {object} ConnectionHooks
- * @property {() => Promise<WebSocket>} open gives a new socket; an error with `permanent` ends the attempts
+ * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
  * @property {() => void} onBeat after each answered ping
@@ -171,7 +171,7 @@ export class Connection {
     this.#after(this.#timing.dialTimeoutMs, () => this.#lost("the server did not answer"));
     let socket;
     try {
-      socket = await this.#hooks.open();
+      socket = await this.#hooks.open(() => turn === this.#turn);
     } catch (thrown) {
       if (turn !== this.#turn) return;
       const error = /** @type {any} */ (thrown);

@@ -108,7 +108,12 @@ export class Engine {
       log,
       timing,
       hooks: {
-        open: async () => new WebSocket(endpoint(url, deviceId), ["inorder.v1", `bearer.${await token()}`]),
+        open: async (isWanted) => {
+          const jwt = await token();
+          await this.#commit({}); // tells whether another tab leads by now: its connection must not be replaced
+          if (this.#halted || !isWanted()) throw new Error("not wanted any more");
+          return new WebSocket(endpoint(url, deviceId), ["inorder.v1", `bearer.${jwt}`]);
+        },
         onOpen: () => this.#arrived(),
         onPush: (frame) => this.#pushed(frame),
         onBeat: () => void this.#catchUp(this.#session), // the last push into a quiet conversation may be lost
@@ -157,6 +162,7 @@ export class Engine {
     const { state, detail } = this.#model.status;
     if (state === "offline") this.#connection.stop(detail);
     else this.#connection.start();
+    if (this.#model.answered.length > 0) void this.#commit({ outboxDelete: this.#model.answered });
     for (const entry of this.#outbox.all()) {
       if (!entry.stored && entry.state === "sending") void this.#outbox.keep(entry);
     }
@@ -190,6 +196,10 @@ export class Engine {
    * @param {Entry} entry
    */
   async accept(entry) {
+    if (this.#model.holds(entry)) {
+      await this.#commit({ outboxDelete: [entry.clientMsgId] }); // it was sent by whoever led before
+      return;
+    }
     const added = this.#outbox.add(entry);
     this.#changed();
     await added;
@@ -281,6 +291,7 @@ export class Engine {
     if (this.#halted) return;
     const { state, detail } = this.#connection;
     this.#model.status = { ...this.#model.status, state, detail };
+    if (detail === "replaced") void this.#commit({}); // tells whether it was another tab, which claimed the store before
     this.#changed();
   }
 
@@ -706,7 +717,7 @@ export class Engine {
         this.#hooks.fenced();
         return;
       }
-      this.#model.status = { ...this.#model.status, storeError: error };
+      this.#model.status = { ...this.#model.status, storeError: { name: error.name, message: error.message } };
       this.#log(`could not store: ${error.message}`);
       this.#changed();
     }

@@ -87,10 +87,11 @@ export class Leader {
   changed() {
     if (this.#scheduled || this.#tabs.size === 0) return;
     this.#scheduled = true;
-    void this.#hooks.settled().then(() => {
+    const flush = () => {
       this.#scheduled = false;
       if (!this.#closed.signal.aborted) this.#flush();
-    });
+    };
+    this.#hooks.settled().then(flush).catch((error) => this.#log(`could not tell the other tabs: ${error}`));
   }
 
   /** @param {ChannelMessage} message */

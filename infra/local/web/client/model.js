@@ -30,6 +30,8 @@ export class Model {
   rosters = new Map();
   /** @type {Map<string, string>} The conversationId by the clientMsgId of the createGroup. */
   created = new Map();
+  /** @type {string[]} Entries that load found in the outbox and, answered, in a ledger. */
+  answered = [];
   /** @type {number | null} */
   syncCursor = null;
   /** @type {Status} */
@@ -58,7 +60,8 @@ export class Model {
     }
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
       const entry = { ...record, ...IDLE };
-      if (!this.#holds(entry)) this.entries.set(entry.clientMsgId, entry);
+      if (this.holds(entry)) this.answered.push(entry.clientMsgId);
+      else this.entries.set(entry.clientMsgId, entry);
     }
   }
 
@@ -132,7 +135,7 @@ export class Model {
     for (const [clientMsgId, conversationId] of earlier.created) this.created.set(clientMsgId, conversationId);
     for (const [conversationId, members] of earlier.rosters) this.rosters.set(conversationId, members);
     for (const entry of earlier.entries.values()) {
-      if (entry.state === "failed" || this.entries.has(entry.clientMsgId) || this.#holds(entry)) continue;
+      if (entry.state === "failed" || this.entries.has(entry.clientMsgId) || this.holds(entry)) continue;
       if (entry.state === "sent") this.ledger(/** @type {string} */ (entry.conversationId)).see(entry.seq ?? 0);
       this.entries.set(entry.clientMsgId, { ...entry, ...IDLE, stored: false });
     }
@@ -267,11 +270,12 @@ export class Model {
     return structuredClone({ conversationId, baseSeq, maxContiguousSeq, ...this.factsOf(conversationId) });
   }
 
-  // Whether a message of ours is in its ledger already. What ended between the message and the removal of
-  // its entry from the outbox would otherwise show it twice.
-  /** @param {Entry} entry */
-  #holds(entry) {
-    if (entry.action !== "send") return false;
+  /**
+   * Whether what an entry asks for is in the ledger already: who led before may have ended between the
+   * message and the removal of its entry from the outbox.
+   * @param {Entry} entry
+   */
+  holds(entry) {
     const messages = this.ledgers.get(this.keyOf(entry))?.messages ?? [];
     return messages.some(({ clientMsgId, senderId }) => clientMsgId === entry.clientMsgId && senderId === this.#userId);
   }

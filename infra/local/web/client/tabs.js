@@ -19,8 +19,8 @@
  * @returns {Tabs | null}
  */
 export function browserTabs(scope = globalThis) {
-  const { BroadcastChannel, document, navigator } = scope;
-  if (!navigator?.locks || !BroadcastChannel) return null;
+  const { BroadcastChannel, addEventListener, document, navigator } = scope;
+  if (!navigator?.locks || !BroadcastChannel || !addEventListener) return null;
   return {
     locks: navigator.locks,
     channel: (name) => new BroadcastChannel(name),

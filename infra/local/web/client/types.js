@@ -106,7 +106,7 @@
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
- * @property {Error | null} storeError
+ * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 
 /** @typedef {{deliveredSeq: number, readSeq: number}} Positions */

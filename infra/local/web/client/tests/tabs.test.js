@@ -2,6 +2,8 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { CHANNEL_VERSION } from "../channel.js";
 import { MemoryStore } from "../store.js";
+import { SharedStore } from "./browser.js";
+import { seededRandom } from "./clock.js";
 import { seqs, setUpTabs, texts } from "./world.js";
 
 const bob = (client) => client.keyFor("bob");
@@ -103,6 +105,20 @@ test("what a leader that was robbed still wants to write is refused", async (t) 
   assert.deepEqual(texts(first, bob(first)), ["one, edited", "two"], "so it is in the store");
 });
 
+test("a leader that stalls while it connects does not throw out the next one when it wakes", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  server.cutAll();
+  await clock.advance(1); // it waits to dial again
+  first.tab.stall();
+  await clock.until(() => second.leads && second.state === "online");
+  const [socket] = server.sockets;
+  first.tab.wake();
+  await clock.advance(30_000);
+  assert.deepEqual(server.sockets, [socket]);
+  assert.deepEqual([first.leads, second.leads, first.state, second.state], [false, true, "online", "online"]);
+});
+
 test("a hidden tab does not take the lead by force", async (t) => {
   const { clock, tabs } = setUpTabs(t);
   const [first, second] = await tabs(2);
@@ -115,7 +131,7 @@ test("a hidden tab does not take the lead by force", async (t) => {
 });
 
 test("what only the leader can do has an answer, or ends in time", async (t) => {
-  const { clock, server, tabs, alone } = setUpTabs(t);
+  const { clock, server, tabs } = setUpTabs(t);
   const [first, second] = await tabs(2, { limits: { pull: 2, late: 3, end: 2 } });
   first.setOffline(true);
   await clock.advance(100);
@@ -139,7 +155,6 @@ test("what only the leader can do has an answer, or ends in time", async (t) => 
   const waiting = assert.rejects(second.receipts(group, 1), { code: "TIMEOUT", retryable: true });
   await clock.advance(16_000);
   await waiting;
-  void alone;
 });
 
 test("a call that the leader took with it is done by the next one", async (t) => {
@@ -395,3 +410,126 @@ test("events reach all tabs", async (t) => {
   await clock.until(() => inAll(three, (client) => seqs(client, bob(client))[0] === 1));
   assert.equal(changes.every((count) => count > 0), true, `${changes}`);
 });
+
+test("a storage error of the leader is known in all tabs, which go on in memory", async (t) => {
+  const store = new SharedStore();
+  const commit = store.commit.bind(store);
+  const { clock, tabs } = setUpTabs(t, { store });
+  const [first, second] = await tabs(2);
+  store.commit = async (change, term) => {
+    if (term !== undefined) throw new DOMException("the disk is full", "QuotaExceededError");
+    return commit(change);
+  };
+  await second.send(bob(second), "hi");
+  await clock.until(() => inAll([first, second], (client) => client.storeError?.name === "QuotaExceededError" && seqs(client, bob(client))[0] === 1));
+});
+
+test("what the last leader had answered, but not taken out of the outbox, is neither shown twice nor sent again", async (t) => {
+  const store = new SharedStore();
+  const { clock, server, tabs, open } = setUpTabs(t, { store });
+  const [first] = await tabs(1);
+  const commit = store.commit.bind(store);
+  store.commit = ({ outboxDelete, ...change }, term) => commit(change, term); // as if it had ended before
+  await first.send(bob(first), "hi");
+  await clock.until(() => seqs(first, bob(first))[0] === 1);
+  await clock.advance(1_000);
+  first.tab.kill();
+  assert.equal((await store.load()).outbox.length, 1);
+  store.commit = commit;
+  const second = await open();
+  assert.deepEqual(texts(second, bob(second)), ["hi"]);
+  await clock.until(() => second.state === "online");
+  await clock.advance(5_000);
+  assert.equal(server.count("send"), 1);
+  assert.equal((await store.load()).outbox.length, 0);
+});
+
+test("a tab that is frozen while it joins, and frozen and thawed again and again, is not in its own way", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  for (let i = 0; i < 5; i++) {
+    second.tab.freeze();
+    second.tab.thaw();
+    second.tab.freeze();
+    await clock.advance(i);
+    second.tab.thaw();
+    await clock.advance(i);
+  }
+  await first.send(bob(first), "hi");
+  await clock.until(() => seqs(second, bob(second))[0] === 1 && second.state === "online");
+  first.tab.kill();
+  await clock.until(() => second.leads && second.state === "online");
+  assert.equal(server.sockets.length, 1);
+});
+
+const SEEDS = Number(process.env.SEEDS ?? 12); // more are for a search
+
+// Tabs come, go, crash, freeze and stall, and the network fails, at random: in the end all tabs and the
+// other user agree, and what any tab was told to be stored is there once.
+for (let seed = 1; seed <= SEEDS; seed++) {
+  test(`tabs converge, whatever happens to them (seed ${seed})`, async (t) => {
+    const random = seededRandom(seed);
+    const pick = (list) => list[Math.floor(random() * list.length)];
+    const { clock, server, open, alone } = setUpTabs(t);
+    const other = await alone("bob");
+    const running = [await open(), await open()];
+    const away = [];
+    const accepted = [];
+    const leave = (client) => running.splice(running.indexOf(client), 1);
+    const acts = {
+      open: async () => running.length + away.length < 5 && running.push(await open()),
+      send: async () => {
+        const client = pick(running);
+        if (!client) return;
+        const text = `m${Math.floor(random() * 1e9)}`;
+        client.send(client.keyFor("bob"), text).then(
+          () => accepted.push(text),
+          () => {}, // the tab was closed meanwhile
+        );
+        await clock.advance(random() * 20);
+      },
+      theirs: () => other.send(other.keyFor("alice"), `t${Math.floor(random() * 1e9)}`),
+      edit: async () => {
+        const client = pick(running);
+        const row = client?.messages(client.keyFor("bob")).findLast(({ mine, seq, kind }) => mine && seq !== null && kind === "text");
+        if (row) client.edit(client.keyFor("bob"), row, `${row.text}+`).catch(() => {});
+      },
+      kill: () => running.length > 1 && leave(pick(running)).map((client) => client.tab.kill()),
+      close: () => running.length > 1 && leave(pick(running)).map((client) => client.close()),
+      stop: () => {
+        if (running.length + away.length < 2 || running.length === 0) return;
+        const [client] = leave(pick(running));
+        const [stop, back] = pick([["freeze", "thaw"], ["stall", "wake"], ["putAside", "comeBack"]]);
+        client.tab[stop]();
+        away.push({ client, back });
+      },
+      back: () => {
+        if (away.length === 0) return;
+        const [{ client, back }] = away.splice(Math.floor(random() * away.length), 1);
+        client.tab[back]();
+        running.push(client);
+      },
+      cut: () => server.cutAll(),
+    };
+    const names = ["open", "send", "send", "send", "send", "theirs", "edit", "kill", "close", "stop", "back", "back", "cut"];
+    for (let i = 0; i < 200; i++) {
+      await acts[pick(names)]();
+      await clock.advance(random() < 0.1 ? 15_000 : random() * 200);
+    }
+    while (away.length > 0) acts.back();
+    while (running.length < 2) running.push(await open());
+    await clock.until(() => inAll(running, (client) => client.state === "online" && client.messages(client.keyFor("bob")).every(({ seq, state, revision }) => seq !== null && state !== "sending" && revision?.state !== "sending")), 120_000);
+    await clock.advance(30_000);
+    const first = running[0];
+    for (const client of running) assert.deepEqual(client.messages(client.keyFor("bob")), first.messages(first.keyFor("bob")));
+    const shown = (client, key) => client.messages(key).map(({ seq, text, edited }) => ({ seq, text, edited }));
+    const ours = shown(first, first.keyFor("bob"));
+    assert.deepEqual(shown(other, other.keyFor("alice")), ours);
+    const original = ours.map(({ text }) => text.replace(/\++$/, ""));
+    for (const text of accepted) assert.equal(original.filter((one) => one === text).length, 1, `${text} is there once`);
+    assert.equal(new Set(original).size, original.length, "nothing is there twice");
+    assert.equal(running.filter(({ leads }) => leads).length, 1);
+    assert.equal(server.sockets.filter(({ userId }) => userId === "alice").length, 1);
+    assert.ok(accepted.length > 10, `${accepted.length}`);
+  });
+}

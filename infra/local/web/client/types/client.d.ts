@@ -115,10 +115,11 @@ export declare class InorderClient extends EventTarget {
     deviceId: string;
     /**
      * Makes one that does nothing before start; open is what programs use.
-     * @param {Options & {store: Store}} options
+     * @param {Options & {store: Store, storeError?: Error | null}} options
      */
     constructor(options: Options & {
         store: Store;
+        storeError?: Error | null;
     });
     /** @returns {ConnectionState} */
     get state(): ConnectionState;
@@ -276,10 +277,5 @@ export declare class InorderClient extends EventTarget {
         delivered: string[];
         read: string[];
     }>;
-    /**
-     * For open.
-     * @param {Error | null} error
-     */
-    noteStoreError(error: Error | null): void;
 }
 export {};

@@ -44,9 +44,9 @@ export declare class RequestError extends Error {
 }
 export type ConnectionHooks = {
     /**
-     * gives a new socket; an error with `permanent` ends the attempts
+     * gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
      */
-    open: () => Promise<WebSocket>;
+    open: (isWanted: () => boolean) => Promise<WebSocket>;
     onOpen: () => void;
     onPush: (frame: any) => void;
     /**
@@ -62,7 +62,7 @@ export type Pending = {
 };
 /**
  * @typedef {object} ConnectionHooks
- * @property {() => Promise<WebSocket>} open gives a new socket; an error with `permanent` ends the attempts
+ * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
  * @property {() => void} onBeat after each answered ping

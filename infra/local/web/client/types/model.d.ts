@@ -19,6 +19,8 @@ export declare class Model {
     rosters: Map<string, Member[]>;
     /** @type {Map<string, string>} The conversationId by the clientMsgId of the createGroup. */
     created: Map<string, string>;
+    /** @type {string[]} Entries that load found in the outbox and, answered, in a ledger. */
+    answered: string[];
     /** @type {number | null} */
     syncCursor: number | null;
     /** @type {Status} */
@@ -122,6 +124,12 @@ export declare class Model {
      * @returns {ConversationRecord}
      */
     record({ conversationId, baseSeq, maxContiguousSeq }: Ledger): ConversationRecord;
+    /**
+     * Whether what an entry asks for is in the ledger already: who led before may have ended between the
+     * message and the removal of its entry from the outbox.
+     * @param {Entry} entry
+     */
+    holds(entry: Entry): boolean;
 }
 /**
  * An outbox entry as another tab shows it.

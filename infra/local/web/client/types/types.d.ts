@@ -133,7 +133,13 @@ export type Member = {
 export type Status = {
     state: ConnectionState;
     detail: string;
-    storeError: Error | null;
+    /**
+     * not an Error, which not every browser lets tabs exchange
+     */
+    storeError: {
+        name: string;
+        message: string;
+    } | null;
 };
 export type Positions = {
     deliveredSeq: number;
@@ -340,7 +346,7 @@ export type Clock = {
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
- * @property {Error | null} storeError
+ * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 /** @typedef {{deliveredSeq: number, readSeq: number}} Positions */
 /**
