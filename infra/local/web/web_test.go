@@ -150,7 +150,7 @@ func find(t *testing.T, names ...string) string {
 func TestClientModulesInNode(t *testing.T) {
 	t.Parallel()
 	node := find(t, "node")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it takes seconds where nothing else runs
 	defer cancel()
 	output, err := exec.CommandContext(ctx, node, "--test").CombinedOutput()
 	require.NoError(t, err, "node --test (Node 20 or newer):\n%s", output)

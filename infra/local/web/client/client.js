@@ -674,6 +674,7 @@ export class InorderClient extends EventTarget {
     model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", storeError: this.#store.shared ? null : storeError };
     this.#model = model;
     this.#filled = true;
+    /** @type {Engine} */
     const engine = new Engine({
       ...this.#options,
       WebSocket: this.#options.WebSocket ?? globalThis.WebSocket,
@@ -687,7 +688,7 @@ export class InorderClient extends EventTarget {
           this.#changed();
         },
         kept: (change) => this.#leader?.kept(change),
-        fenced: () => this.#stepDown(),
+        fenced: () => engine === this.#engine && this.#stepDown(),
       },
     });
     this.#engine = engine;
@@ -706,7 +707,7 @@ export class InorderClient extends EventTarget {
             this.#shownElsewhere = keys;
             this.#attend();
           },
-          superseded: () => this.#stepDown(),
+          superseded: () => engine === this.#engine && this.#stepDown(),
         },
       });
     }
@@ -768,8 +769,7 @@ export class InorderClient extends EventTarget {
 
   // Another tab leads now: by force, or because this one was away for too long.
   #stepDown() {
-    if (!this.#engine) return;
-    this.#turn++;
+    this.#turn++; // also if it was just about to lead
     this.#retire();
     const { state, detail } = this.#model.status;
     const wanted = this.#tabs ? state !== "offline" || detail === "replaced" : false; // it was that other tab that replaced us

@@ -174,7 +174,7 @@ class FakeTab {
 
   wake() {
     this.#state = "running";
-    for (const fn of this.#waiting.splice(0)) fn();
+    for (const fn of this.#waiting.splice(0)) this.clock.setTimeout(fn, 0); // one task after the other
   }
 
   thaw() {

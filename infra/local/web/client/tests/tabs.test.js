@@ -172,6 +172,53 @@ test("a call that the leader took with it is done by the next one", async (t) =>
   assert.deepEqual(answer, { delivered: ["alice"], read: ["alice"] });
 });
 
+test("a follower's call is done by the next leader, and keys and groups that it made stay good", async (t) => {
+  const { clock, tabs } = setUpTabs(t);
+  const [first, second, third] = await tabs(3);
+  const key = third.createGroup("g", ["bob"]);
+  await clock.until(() => inAll([first, second, third], (client) => client.currentKey(key) !== key && client.messages(key)[0]?.seq === 1));
+  let answer = null;
+  third.receipts(key, 1).then((receipts) => (answer = receipts));
+  await clock.advance(2); // the first has asked the server
+  first.tab.kill();
+  await clock.until(() => answer !== null, 14_000);
+  assert.deepEqual(answer, { delivered: ["alice"], read: ["alice"] });
+  assert.equal(second.leads, true);
+  for (const client of [second, third]) assert.equal(client.currentKey(key), client.conversations()[0].key);
+});
+
+test("what a tab was told to be stored is sent, even if all tabs crash", async (t) => {
+  const { clock, server, tabs, open } = setUpTabs(t);
+  const [first, second] = await tabs(2);
+  first.tab.stall(); // it hears nothing of it
+  await second.send(bob(second), "kept");
+  first.tab.kill();
+  second.tab.kill();
+  const third = await open();
+  await clock.until(() => seqs(third, bob(third))[0] === 1);
+  assert.equal(committed(server).length, 1);
+});
+
+test("a tab that is robbed while it begins to lead does not", async (t) => {
+  const store = new SharedStore();
+  const { clock, server, tabs } = setUpTabs(t, { store });
+  const [first, second, third] = await tabs(3);
+  const load = store.load.bind(store);
+  let go = null;
+  store.load = () => new Promise((resolve) => (go = () => resolve(load())));
+  third.tab.visible = false;
+  first.tab.kill();
+  await clock.until(() => go !== null);
+  const late = go;
+  store.load = load;
+  third.tab.visible = true;
+  await clock.until(() => third.leads && third.state === "online");
+  late();
+  await clock.advance(30_000);
+  assert.deepEqual([second.leads, third.leads, second.state, third.state], [false, true, "online", "online"]);
+  assert.equal(server.sockets.length, 1);
+});
+
 test("reading, clearing, renaming and discarding in a follower", async (t) => {
   const { clock, server, tabs, alone } = setUpTabs(t);
   const [first, second] = await tabs(2);
@@ -378,6 +425,22 @@ test("without locks each tab is on its own: the newer one has the device, the ol
   await clock.advance(1_000);
   assert.equal(second.detail, "replaced");
   assert.equal(committed(server).length, 2);
+});
+
+test("without locks, one that waits to connect does not throw out a newer one", async (t) => {
+  const { clock, server, open } = setUpTabs(t);
+  const first = await open({ tabs: null, timing: { backoffBaseMs: 60_000, backoffCapMs: 60_000 } });
+  await clock.until(() => first.state === "online");
+  await clock.advance(10_000);
+  server.admit = () => false;
+  server.cutAll();
+  await clock.advance(1_000);
+  assert.equal(first.state, "connecting");
+  server.admit = () => true;
+  const second = await open({ tabs: null });
+  await clock.until(() => second.state === "online");
+  await clock.advance(120_000);
+  assert.deepEqual([first.state, first.detail, second.state], ["offline", "replaced", "online"]);
 });
 
 test("where the browser refuses the locks, a tab is on its own", async (t) => {
