@@ -95,8 +95,16 @@ class FakeTab {
     this.document = new EventTarget();
     this.clock = {
       now: () => clock.now(),
-      setTimeout: (fn, ms) => clock.setTimeout(() => this.run(fn), ms),
-      clearTimeout: (timer) => clock.clearTimeout(timer),
+      setTimeout: (fn, ms) => {
+        const timer = { cleared: false, id: clock.setTimeout(() => this.run(() => timer.cleared || fn()), ms) };
+        return timer;
+      },
+      // Also one that is due, and waits for a frozen tab to come back.
+      clearTimeout: (timer) => {
+        if (!timer) return;
+        timer.cleared = true;
+        clock.clearTimeout(timer.id);
+      },
     };
     this.WebSocket = class extends WebSocket {
       #on = {};
