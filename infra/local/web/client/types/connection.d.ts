@@ -25,6 +25,19 @@ export declare function fullJitter(random: () => number, attempt: number, { back
     backoffCapMs: number;
 }): number;
 /**
+ * The pause before asking again: as long as the server asked for, up to the cap, and the jitter on top.
+ * @param {{details?: any}} error
+ * @param {() => number} random
+ * @param {number} attempt
+ * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
+ */
+export declare function pauseAfter(error: {
+    details?: any;
+}, random: () => number, attempt: number, timing: {
+    backoffBaseMs: number;
+    backoffCapMs: number;
+}): number;
+/**
  * A request that got no result. Its code is one of the protocol's, or one of the client's own (see the
  * README); with retryable, asking again may help. field names what is wrong, details may say more.
  */
