@@ -253,8 +253,8 @@ func TestErrors_CodeThatDoesNotCompile(t *testing.T) {
 	require.NoError(t, os.WriteFile(code, []byte(strings.Replace(string(text), "lambda.Start(echo)", "lambda.Start(ecco)", 1)), 0o600))
 	got := runToEnd(t, options{env: append(emptyHome(t), engine(t))}, "-addr", "127.0.0.1:0", "-template", app)
 	got.requireError(t)
-	require.Regexp(t, `building CrashFunction, EchoFunction, LateFunction, StuckFunction: \S+ does not compile:\n`+
-		`\S+main\.go:26:16: undefined: ecco`, got.errorLines())
+	require.Regexp(t, `building CrashFunction, EchoFunction, LateFunction, StuckFunction, TickFunction: \S+ does not compile:\n`+
+		`\S+main\.go:31:16: undefined: ecco`, got.errorLines())
 }
 
 func TestErrors_NoEngine(t *testing.T) {

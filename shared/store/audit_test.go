@@ -567,6 +567,33 @@ func TestAudit_ASampleOfALargeLedger(t *testing.T) {
 	}
 }
 
+// Small samples come to every conversation sooner or later.
+func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	b := newBulk(c)
+	want := map[string]bool{}
+	for range 50 {
+		want[b.conversation(1)] = true
+	}
+	b.flush()
+	for i := range len(want) {
+		c.delete(c.tables.Idempotency, recordKey(fmt.Sprintf("v%d", i+1), "c1"))
+	}
+	got := map[string]bool{}
+	s := c.store(nil)
+	for tries := 0; len(got) < len(want); tries++ {
+		require.Less(t, tries, 200)
+		r, err := s.AuditSample(t.Context(), 10)
+		require.NoError(t, err)
+		require.LessOrEqual(t, r.Conversations, 10)
+		for _, v := range r.Violations {
+			got[v.ConversationID] = true
+		}
+	}
+	require.Equal(t, want, got)
+}
+
 // All is done in as many invocations as it takes.
 func TestAudit_GoesOnWhereTheTimeWasUp(t *testing.T) {
 	t.Parallel()
