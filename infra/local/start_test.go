@@ -65,7 +65,8 @@ func TestServe_Dev(t *testing.T) {
 		want             string
 	}{
 		{"page", "", "", 200, "<title>Inorder</title>"},
-		{"script of the page", "client.js", "", 200, "InorderClient"},
+		{"script of the page", "page.js", "", 200, "client/index.js"},
+		{"client of the page", "client/index.js", "", 200, "export"},
 		{"where the page connects", "config.json", "", 200, c.socket},
 		{"keys", "dev/jwks.json", "", 200, `"keys":[{"kty":"EC"`},
 		{"token", "dev/token?user=alice", "", 200, `"token":"ey`},
