@@ -1,15 +1,20 @@
 package integration_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,13 +41,46 @@ const (
 	ofTheAPI          = "@connections"
 )
 
+var (
+	policiesDeny = flag.Bool("policies.deny", false,
+		"take each permission away in turn and want something to fail; about a quarter of an hour")
+	policiesDenied = flag.String("policies.denied", "",
+		"take this `function/action/table` away from TestPoliciesAllowWhatTheFunctionsDo, which then has to fail")
+)
+
+func (p permission) String() string { return p.function + "/" + p.action + "/" + p.table }
+
+// No permission is spare: whichever is missing, something fails that a user or an
+// operator would see. A denial fails a test, so each runs in a process of its own.
+func TestPolicies_EachPermissionIsNeeded(t *testing.T) {
+	if !*policiesDeny {
+		t.Skip("it takes long: run it with -policies.deny")
+	}
+	needLocal(t)
+	granted := slices.SortedFunc(maps.Keys(grantedIn(t, "../template.yaml")), func(a, b permission) int {
+		return cmp.Compare(a.String(), b.String())
+	})
+	for i, p := range granted {
+		t.Run(p.String(), func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestPoliciesAllowWhatTheFunctionsDo$", "-test.timeout=45s", "-policies.denied="+p.String())
+			cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+			start := time.Now()
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err, "%s is spare: without it all goes well", p)
+			// What waits in vain is stopped by the time-out.
+			require.Regexp(t, "(?m)^(--- FAIL: TestPoliciesAllow|panic: test timed out)", string(out[:min(len(out), 5000)]))
+			fmt.Fprintf(os.Stderr, "%d of %d: %s is needed (%.0f s)\n", i+1, len(granted), p, time.Since(start).Seconds())
+		})
+	}
+}
+
 // TestPoliciesAllowWhatTheFunctionsDo runs every action behind a proxy that notes
 // which function asks for what, and compares that with the policies in the
 // template: the local cloud enforces none, and AWS would refuse what is missing.
 func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	t.Parallel()
 	granted := grantedIn(t, "../template.yaml")
-	seen := &watchman{used: map[permission]bool{}}
+	seen := &watchman{used: map[permission]bool{}, denied: *policiesDenied}
 	connections, toGateway := seen.watchConnections(t)
 	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-param", "AuditRepair=on")
 	gateway, err := url.Parse(c.page)
@@ -57,6 +95,9 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 		require.Eventually(t, func() bool { return seen.saw(late) }, patience, time.Millisecond)
 	}
 
+	if *policiesDenied != "" {
+		return // what is asked for is as ever; something else should have failed
+	}
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for p := range seen.used {
@@ -122,9 +163,10 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 	return granted
 }
 
-// watchman notes who asks DynamoDB for what.
+// watchman notes who asks DynamoDB for what, and denies one permission.
 type watchman struct {
 	client *dynamodb.Client
+	denied string
 	mu     sync.Mutex
 	used   map[permission]bool
 }
@@ -141,7 +183,13 @@ func (w *watchman) watch(t *testing.T) (endpoint string) {
 		if err != nil {
 			return // the caller is gone
 		}
-		w.note(r, body)
+		if !w.allows(r, body) {
+			denial := failure(http.StatusBadRequest, "AccessDeniedException", "")
+			maps.Copy(rw.Header(), denial.header)
+			rw.WriteHeader(denial.status)
+			_, _ = rw.Write(denial.body)
+			return
+		}
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		proxy.ServeHTTP(rw, r)
 	}))
@@ -157,9 +205,15 @@ func (w *watchman) watchConnections(t *testing.T) (endpoint string, to chan<- *u
 	passOn := sync.OnceValue(func() http.Handler { return httputil.NewSingleHostReverseProxy(<-target) })
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if function := appID.FindStringSubmatch(r.Header.Get("User-Agent")); function != nil {
+			p := permission{function[1], manageConnections, ofTheAPI}
 			w.mu.Lock()
-			w.used[permission{function[1], manageConnections, ofTheAPI}] = true
+			w.used[p] = true
 			w.mu.Unlock()
+			if p.String() == w.denied {
+				rw.Header().Set("X-Amzn-ErrorType", "ForbiddenException")
+				rw.WriteHeader(http.StatusForbidden)
+				return
+			}
 		}
 		passOn().ServeHTTP(rw, r)
 	}))
@@ -175,10 +229,11 @@ func (w *watchman) saw(p permission) bool {
 
 var appID = regexp.MustCompile(`app/(\w+)`)
 
-func (w *watchman) note(r *http.Request, body []byte) {
+// allows notes a request.
+func (w *watchman) allows(r *http.Request, body []byte) bool {
 	function := appID.FindStringSubmatch(r.Header.Get("User-Agent"))
 	if function == nil {
-		return // the local cloud itself
+		return true // the local cloud itself
 	}
 	operation := operationOf(r)
 	var request struct {
@@ -187,12 +242,15 @@ func (w *watchman) note(r *http.Request, body []byte) {
 		TransactItems []map[string]struct{ TableName string }
 	}
 	if json.Unmarshal(body, &request) != nil {
-		return
+		return true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	allowed := true
 	use := func(action, table string) {
-		w.used[permission{function[1], action, strings.TrimPrefix(table, "inorder-")}] = true
+		p := permission{function[1], action, strings.TrimPrefix(table, "inorder-")}
+		w.used[p] = true
+		allowed = allowed && p.String() != w.denied
 	}
 	if request.TableName != "" {
 		use(operation, request.TableName)
@@ -211,6 +269,7 @@ func (w *watchman) note(r *http.Request, body []byte) {
 			use(action, on.TableName)
 		}
 	}
+	return allowed
 }
 
 // outlived lets each function with a route see a request of a connection whose
@@ -241,6 +300,12 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		t.Helper()
 		require.NoError(t, d.do(ctx, action, request, into), action)
 	}
+	refused := func(d *device, action string, request any, code chat.Code) {
+		t.Helper()
+		var r *refusal
+		require.ErrorAs(t, d.do(ctx, action, request, nil), &r, action)
+		require.Equal(t, code, r.frame.Code, action)
+	}
 	ann, bob := mustConnect(t, s, newUser("ann"), "phone"), mustConnect(t, s, newUser("bob"), "phone")
 	cy := newUser("cy")
 	say := func(d *device, to wire.Send) wire.Sent {
@@ -259,22 +324,26 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	for range 3 { // one that the writer, or the reader, finds gone
 		say(ann, wire.Send{To: bob.user})
 	}
-	require.Error(t, ann.do(ctx, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, nil))
+	refused(ann, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, chat.NotFound)
 	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": single.ConversationID, "seq": 3})
 	require.NoError(t, err)
 	_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(t, db, "Messages")), Key: key})
 	require.NoError(t, err)
 	require.NoError(t, bob.sync(ctx, single.ConversationID))
 	gone := wire.Send{ConversationID: single.ConversationID, MessageType: chat.TypeText, Text: "hi", ClientMsgID: "y", ReplyTo: &chat.ReplyTo{Seq: 3, MessageID: "gone"}}
-	require.Error(t, bob.do(ctx, wire.ActionSend, gone, nil))
+	refused(bob, wire.ActionSend, gone, chat.NotFound)
 	do(bob, wire.ActionHistory, map[string]any{"conversationId": single.ConversationID}, nil)
+	listener := listen(t, s, ann.user, "laptop")
 	do(bob, wire.ActionAck, map[string]any{"conversationId": single.ConversationID, "readSeq": 2}, nil)
+	require.NoError(t, listener.await(ctx, "a receipt", func() bool {
+		return slices.ContainsFunc(listener.heard, func(p push) bool { return p.Type == wire.TypeReceipt })
+	}))
 	do(bob, wire.ActionReceipts, map[string]any{"conversationId": single.ConversationID, "seq": 1}, nil)
 
 	target := say(ann, wire.Send{To: bob.user})
 	do(ann, wire.ActionEdit, wire.Edit{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID, Version: 1, Text: "ho", ClientMsgID: "e"}, nil)
 	do(ann, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID, ClientMsgID: "r"}, nil)
-	require.Error(t, ann.do(ctx, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: 99, MessageID: "none", ClientMsgID: "r2"}, nil))
+	refused(ann, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: 99, MessageID: "none", ClientMsgID: "r2"}, chat.NotFound)
 	do(bob, wire.ActionClear, map[string]any{"conversationId": single.ConversationID, "throughSeq": 1}, nil)
 
 	var group wire.Created
@@ -299,7 +368,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	do(ann, wire.ActionRecall, wire.Recall{ConversationID: id, Seq: theirs.Seq, MessageID: theirs.MessageID, ClientMsgID: "r3"}, nil)
 	do(ann, wire.ActionMembers, map[string]any{"conversationId": id}, nil)
 	change(ann, wire.ActionLeave, nil)
-	require.Error(t, ann.do(ctx, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, nil))
+	refused(ann, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, chat.NotFound)
 	change(bob, wire.ActionDissolve, nil)
 
 	do(bob, wire.ActionConversations, nil, nil)
@@ -322,7 +391,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	order.ClientMsgID, order.Recipients = newUser("p"), []string{ann.user, bob.user}
 	mustPublish(t, s, order)
 	_, err = publish(ctx, t, s, publication{Key: newUser("none"), ClientMsgID: newUser("p"), Text: "hi"})
-	require.Error(t, err)
+	require.ErrorContains(t, err, string(chat.NotFound))
 	require.NoError(t, ann.awaitNews(ctx, first))
 
 	// A head that was repaired with a margin: what the fan-out's Query lacks.
@@ -345,6 +414,15 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	})
 	require.NoError(t, err)
 	again := mustConnect(t, s, bob.user, "phone") // replaces
+	require.NoError(t, bob.await(ctx, "the goodbye", func() bool { return len(bob.goodbyes) > 0 }))
 	require.NoError(t, again.awaitNews(ctx, say(ann, wire.Send{To: bob.user})))
 	again.close()
+	// Both are forgotten: the one that was gone, and the one that said so.
+	require.Eventually(t, func() bool {
+		out, err := db.GetItem(ctx, &dynamodb.GetItemInput{
+			TableName: aws.String(tableName(t, db, "Connections")), ConsistentRead: aws.Bool(true),
+			Key: map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: bob.user}},
+		})
+		return err == nil && out.Item["conns"] == nil
+	}, patience, 10*time.Millisecond)
 }
