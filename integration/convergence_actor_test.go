@@ -28,6 +28,7 @@ type actor struct {
 	store        *watchedStore
 	client       *client.Client
 	writes       int
+	absent       bool        // it goes offline before the end
 	replaced     int         // times that a ghost of the device took over
 	sent         []wire.Sent // its own answered messages
 
@@ -128,8 +129,14 @@ func lastSeq(messages []chat.Message) int64 {
 	return messages[len(messages)-1].Seq
 }
 
+// live acts. Some go offline before the others are through, to miss the end.
 func (a *actor) live(ctx context.Context) error {
-	for range *convergenceSteps {
+	steps := *convergenceSteps
+	if a.rng.IntN(3) == 0 {
+		a.absent, steps = true, steps-a.rng.IntN(steps/2+1)
+		defer a.stop()
+	}
+	for range steps {
 		if err := pause(ctx, a.rng); err != nil {
 			return err
 		}
@@ -221,6 +228,26 @@ func (a *actor) crash(ctx context.Context) error {
 	a.store.endAfter(-1)
 	a.start()
 	return err
+}
+
+// comeBack is what a device does that missed the end: while it catches up, it
+// crashes, and only then it has the time it needs.
+func (a *actor) comeBack() {
+	if !a.absent {
+		return
+	}
+	a.store.endAfter(a.rng.IntN(8))
+	a.start()
+	a.await(a.String()+" does not come back", func() string {
+		state, err := a.client.State()
+		if state == client.Online || state == client.Ended || a.store.ended() {
+			return ""
+		}
+		return fmt.Sprintf("it is %s: %v", state, err)
+	})
+	a.stop()
+	a.store.endAfter(-1)
+	a.start()
 }
 
 // someTime lets the others do some things meanwhile.
@@ -457,6 +484,12 @@ func (s *watchedStore) endAfter(commits int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = commits
+}
+
+func (s *watchedStore) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left == 0
 }
 
 func (s *watchedStore) close() error {

@@ -226,6 +226,9 @@ func (o *ordeal) suffer() {
 		everyone.Go(func() error { return w.live(ctx) })
 	}
 	require.NoError(o.t, everyone.Wait())
+	for _, a := range o.actors {
+		a.comeBack()
+	}
 }
 
 // strike lets happen what no proxy can do, and audits meanwhile, until stop.
