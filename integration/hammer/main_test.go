@@ -159,8 +159,7 @@ func TestCtrlCOfTheProcess(t *testing.T) {
 		}
 		hammer := exec.Command(self, args...)
 		hammer.Env = append(os.Environ(), asHammer+"=1")
-		var stdout bytes.Buffer
-		var stderr syncBuffer
+		var stdout, stderr syncBuffer
 		hammer.Stdout, hammer.Stderr = &stdout, &stderr
 		require.NoError(t, hammer.Start())
 		ended := make(chan error, 1)
@@ -174,7 +173,7 @@ func TestCtrlCOfTheProcess(t *testing.T) {
 			continue
 		}
 		var names map[string]any
-		require.NoError(t, json.Unmarshal(stdout.Bytes(), &names))
+		require.NoError(t, json.Unmarshal([]byte(stdout.String()), &names))
 		for _, name := range []string{
 			"sendsPerSecond", "acksPerSecond", "ackMs", "deliverMs", "duplicatesFiltered", "gapsFilled", "missing", "frames", "priceUSD",
 		} {
