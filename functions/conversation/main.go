@@ -25,9 +25,6 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		if s.Closed, err = store.ClosedFromEnv(os.Getenv); err != nil {
-			return nil, err
-		}
 		p, err := push.Open(ctx)
 		return route.Serve(log, p, route.Limited(rate, time.Now, p, handler{groups: s}.actions())), err
 	})

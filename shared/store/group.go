@@ -37,7 +37,7 @@ func (s *Store) event(r Request, conversationID string, e chat.Event) chat.Messa
 // Beside the errors of Append it refuses with BadRequest a bad title, members
 // named twice or the caller among them, and with Limit more than
 // chat.MaxRosterChange users in all, or than a group may have; and with Forbidden
-// any group where the Store is Closed.
+// any group where the Store is closed.
 func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Line, Receipt, error) {
 	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {
@@ -63,10 +63,10 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 	return line, receipt, nil
 }
 
-// create commits what a user asks to create. Where the Store is Closed that is
+// create commits what a user asks to create. Where the Store is closed that is
 // only what was created before it was.
 func (s *Store) create(ctx context.Context, w write) (Receipt, error) {
-	if !s.Closed {
+	if !s.closed {
 		return s.commit(ctx, w)
 	}
 	if err := w.message.Validate(); err != nil {

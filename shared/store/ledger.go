@@ -33,7 +33,7 @@ type Receipt struct {
 // but seq, messageId, serverTime, version and status, which are made here.
 //
 // With to, the message goes to the single conversation of the sender and that
-// user, which its first message creates, unless the Store is Closed; without, to
+// user, which its first message creates, unless the Store is closed; without, to
 // m.ConversationID.
 //
 // Append returns only after the commit, or with the first result if this
@@ -41,7 +41,7 @@ type Receipt struct {
 // the right to send since. Errors the caller can show are of type *chat.Error:
 // what Message.Validate refuses, NotFound for a conversation that does not exist
 // or that the sender is no member of, Forbidden for a system conversation or to
-// create one where the Store is Closed, Dissolved, IdempotencyConflict, and Busy
+// create one where the Store is closed, Dissolved, IdempotencyConflict, and Busy
 // when contention outlasted the context's deadline (the message may then be
 // committed or not, and the same clientMsgId finds out). Any other error is a
 // fault.
@@ -54,7 +54,7 @@ func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt,
 	}
 	m = s.stamp(m)
 	w := write{message: m, to: to}
-	if to != "" && !s.Closed {
+	if to != "" && !s.closed {
 		w.create = singleOf(m.ConversationID, m.SenderID, to)
 	}
 	if m.ReplyTo != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // OpenSingle opens the single conversation of two users, for the product's own
-// side: it asks for no one's right, and does so where the Store is Closed. The two
+// side: it asks for no one's right, and does so where the Store is closed. The two
 // may be one and the same, for notes to oneself. Its first message is the event
 // that both joined.
 //
@@ -49,7 +49,7 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 }
 
 // OpenGroup makes a group as CreateGroup does, in the name of r.UserID, for the
-// product's own side: it does so where the Store is Closed.
+// product's own side: it does so where the Store is closed.
 func (s *Store) OpenGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Receipt, error) {
 	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
@@ -14,8 +15,7 @@ func TestOpenSingle(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
-	s.Closed = true
+	s := store.New(dynamodb.New(c.options(w)), c.tables, store.WithClosed(true))
 	opened := must(t)(s.OpenSingle(t.Context(), "ann", "bob"))
 	calls, n := w.since(0)
 	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls)
@@ -96,8 +96,7 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	require.NoError(t, err)
 
 	w := &wire{}
-	s := c.store(w)
-	s.Closed = true
+	s := store.New(dynamodb.New(c.options(w)), c.tables, store.WithClosed(true))
 	for name, to := range map[string]string{"one who writes": "old2", "nobody": "no-such-user", "oneself": "ann"} {
 		_, err := s.Append(t.Context(), text("ann", to, "hi"), to)
 		e := refused(t, chat.Forbidden, err, name)
@@ -129,15 +128,4 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	byProduct := must(t)(s.OpenGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g3"}, "Trip", []string{"bob"}, chat.VisibleAll))
 	require.Equal(t, "ann", c.head(byProduct.ConversationID).Owner)
 	require.Equal(t, 2, c.head(byProduct.ConversationID).MemberCount)
-}
-
-func TestClosedFromEnv(t *testing.T) {
-	t.Parallel()
-	for mode, want := range map[string]bool{"open": false, "closed": true} {
-		got, err := store.ClosedFromEnv(func(string) string { return mode })
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	_, err := store.ClosedFromEnv(func(string) string { return "" })
-	require.ErrorContains(t, err, "DIRECT_MESSAGES")
 }

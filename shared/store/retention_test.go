@@ -92,7 +92,16 @@ func TestOptionsFromEnv(t *testing.T) {
 	_, err = s.AddMembers(t.Context(), store.Request{UserID: "alice", ClientMsgID: "a"}, line.Conversation.ConversationID, []string{"d"})
 	require.Equal(t, 3, refused(t, chat.Limit, err).Details["max"])
 
+	s, err = open(map[string]string{"DIRECT_MESSAGES": "closed"})
+	require.NoError(t, err)
+	_, err = s.Append(t.Context(), text("ann", "m", "hi"), "zoe")
+	refused(t, chat.Forbidden, err)
+	s, err = open(map[string]string{"DIRECT_MESSAGES": "open"})
+	require.NoError(t, err)
+	send(t, s, "ann", "zoe", "m")
+
 	for name, values := range map[string][]string{
+		"DIRECT_MESSAGES":   {"Closed", "on"},
 		"RETENTION_DAYS":    {"-1", "x", "1.5", "1d", "36501", " 1"},
 		"MAX_GROUP_MEMBERS": {"1", "1001", "x"},
 	} {

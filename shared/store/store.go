@@ -61,11 +61,6 @@ func TablesFromEnv(getenv func(string) string) (Tables, error) {
 
 // Store reads and writes the tables. It is safe for concurrent use.
 type Store struct {
-	// Closed says that users create no conversations: Append and CreateGroup refuse
-	// to, and OpenSingle, OpenGroup and Publish are for the product's own side. It
-	// is set before the first use.
-	Closed bool
-
 	db     *dynamodb.Client
 	tables Tables
 	now    func() time.Time
@@ -74,6 +69,7 @@ type Store struct {
 
 	retention  time.Duration // 0: messages are kept
 	maxMembers int           // of a group
+	closed     bool          // users create no conversations
 }
 
 // Option is a choice that New leaves open.
@@ -89,6 +85,13 @@ func WithRetention(age time.Duration) Option {
 // are larger already stay as they are and take no one in.
 func WithMaxGroupMembers(n int) Option {
 	return func(s *Store) { s.maxMembers = n }
+}
+
+// WithClosed makes the Store closed: users create no conversations. Append and
+// CreateGroup refuse to, and OpenSingle, OpenGroup and Publish are for the
+// product's own side.
+func WithClosed(closed bool) Option {
+	return func(s *Store) { s.closed = closed }
 }
 
 // New makes a Store on a client.
@@ -128,8 +131,9 @@ const day = 24 * time.Hour
 const maxRetentionDays = 36500
 
 // OptionsFromEnv reads RETENTION_DAYS, where 0 and nothing mean that messages are
-// kept for ever, and MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is
-// the default. The error names the variable that is wrong.
+// kept for ever; MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is the
+// default; and DIRECT_MESSAGES, open, which is the default, or closed. The error
+// names the variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
 	if err != nil {
@@ -139,7 +143,11 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Option{WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members)}, nil
+	closed, err := closedFrom(getenv)
+	if err != nil {
+		return nil, err
+	}
+	return []Option{WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed)}, nil
 }
 
 func numberFrom(getenv func(string) string, name string, otherwise, least, most int) (int, error) {
@@ -154,15 +162,16 @@ func numberFrom(getenv func(string) string, name string, otherwise, least, most 
 	return n, nil
 }
 
-// ClosedFromEnv reads Closed from the variable DIRECT_MESSAGES: open or closed.
-func ClosedFromEnv(getenv func(string) string) (bool, error) {
+// closedFrom reads DIRECT_MESSAGES. It has no default beside not being set at all:
+// what is misspelled must not open what was to be closed.
+func closedFrom(getenv func(string) string) (bool, error) {
 	switch mode := getenv("DIRECT_MESSAGES"); mode {
-	case "open":
+	case "", "open":
 		return false, nil
 	case "closed":
 		return true, nil
 	default:
-		return false, fmt.Errorf("the environment variable DIRECT_MESSAGES is %q; template.yaml sets it to open or closed", mode)
+		return false, fmt.Errorf("the environment variable DIRECT_MESSAGES is %q; it is open or closed", mode)
 	}
 }
 
