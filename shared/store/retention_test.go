@@ -95,7 +95,7 @@ func TestOptionsFromEnv(t *testing.T) {
 	s, err = open(map[string]string{"DIRECT_MESSAGES": "closed"})
 	require.NoError(t, err)
 	_, err = s.Append(t.Context(), text("ann", "m", "hi"), "zoe")
-	refused(t, chat.Forbidden, err)
+	_ = refused(t, chat.Forbidden, err)
 	s, err = open(map[string]string{"DIRECT_MESSAGES": "open"})
 	require.NoError(t, err)
 	send(t, s, "ann", "zoe", "m")
