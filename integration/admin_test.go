@@ -317,3 +317,30 @@ func TestAdmin_RaisesHeads(t *testing.T) {
 		require.Regexp(t, "-all|-margin", refused.stderr)
 	}
 }
+
+func TestAdmin_FillSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	needLocal(t)
+	all := []string{"fill"}
+	for _, table := range []string{"Conversations", "Messages", "Idempotency", "Members", "Inboxes"} {
+		all = append(all, "-from", table+"=inorder-"+table)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no tables":            {[]string{"fill"}, 1, `-from \w+=… is missing`},
+		"one of them":          {[]string{"fill", "-from", "Messages=x"}, 1, `-from \w+=… is missing`},
+		"no table of ours":     {[]string{"fill", "-from", "Connections=x"}, 2, "want Conversations, Messages"},
+		"no name":              {[]string{"fill", "-from", "Messages="}, 2, "want Conversations, Messages"},
+		"the stack's own":      {all, 1, "is to be filled from itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := operate(t, shared, tc.args...)
+			require.Equal(t, tc.code, o.code, o.stderr)
+			require.Regexp(t, tc.want, o.stderr)
+		})
+	}
+}

@@ -53,7 +53,7 @@ type session struct {
 func commands() []command {
 	return []command{
 		listCommand(), showCommand(), ledgerCommand(), rosterCommand(), findCommand(),
-		exportCommand(), replayCommand(), eraseCommand(), raiseCommand(), createCommand(), createGroupCommand(),
+		exportCommand(), replayCommand(), eraseCommand(), raiseCommand(), fillCommand(), createCommand(), createGroupCommand(),
 	}
 }
 

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+
+	"inorder/shared/store"
+)
+
+func fillCommand() command {
+	return command{
+		name: "fill", about: "copies restored tables into an empty stack",
+		help: `Copies the items of five tables, such as DynamoDB has restored to an earlier time, into
+the empty tables of the stack: -from Conversations=NAME -from Messages=NAME
+-from Idempotency=NAME -from Members=NAME -from Inboxes=NAME. Afterwards, raise the heads.
+
+Without -yes it only counts.`,
+		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
+			var from store.Tables
+			fields := map[string]*string{
+				"Conversations": &from.Conversations, "Messages": &from.Messages, "Idempotency": &from.Idempotency,
+				"Members": &from.Members, "Inboxes": &from.Inboxes,
+			}
+			flags.Func("from", "a table of the template and the `table=name` to copy into it; five times", func(v string) error {
+				table, name, _ := strings.Cut(v, "=")
+				field := fields[table]
+				if field == nil || name == "" {
+					return fmt.Errorf("%q: want Conversations, Messages, Idempotency, Members or Inboxes, and after a = the name of a table", v)
+				}
+				*field = name
+				return nil
+			})
+			again := flags.Bool("again", false, "overwrite what is there, after a run that broke off")
+			yes := flags.Bool("yes", false, "do it")
+			return func(ctx context.Context, s *session, _ []string) error {
+				for table, name := range fields {
+					if *name == "" {
+						return fmt.Errorf("-from %s=… is missing: say which table to copy into it", table)
+					}
+				}
+				return s.fill(ctx, from, *yes, *again)
+			}
+		},
+	}
+}
+
+func (s *session) fill(ctx context.Context, from store.Tables, yes, again bool) error {
+	progress := s.progress()
+	done, err := s.store.Fill(ctx, from, yes, again, func(f store.Filled) {
+		progress("%d roster items, %d inbox lines, %d idempotency records, %d heads, %d messages",
+			f.Members, f.Inboxes, f.Idempotency, f.Conversations, f.Messages)
+	})
+	if err != nil {
+		return err
+	}
+	if s.asJSON {
+		return s.emit(struct {
+			DryRun bool `json:"dryRun"`
+			store.Filled
+		}{!yes, done})
+	}
+	verb := "copied"
+	if !yes {
+		verb = "would copy"
+	}
+	say(s.out, "%s %d roster items, %d inbox lines, %d idempotency records, %d heads and %d messages\n",
+		verb, done.Members, done.Inboxes, done.Idempotency, done.Conversations, done.Messages)
+	if !yes {
+		s.note("nothing was changed; do it with -yes")
+		return nil
+	}
+	s.note("now raise the heads: raise -all -margin …")
+	return nil
+}

@@ -1,0 +1,98 @@
+package store_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/dynamo"
+	"inorder/shared/store"
+)
+
+// restored gives tables in the same database, as DynamoDB restores into new ones.
+func (c *cloud) restored() store.Tables {
+	c.t.Helper()
+	stack, err := theStack()
+	require.NoError(c.t, err)
+	rename := func(name string) string { return strings.Replace(name, "inorder-", "restored-", 1) }
+	tables := slices.Clone(stack.Tables)
+	for i, table := range tables {
+		copied := *table
+		copied.Name = rename(table.Name)
+		tables[i] = &copied
+	}
+	require.NoError(c.t, dynamo.CreateTables(c.t.Context(), c.db, tables))
+	return store.Tables{
+		Conversations: rename(c.tables.Conversations), Messages: rename(c.tables.Messages), Idempotency: rename(c.tables.Idempotency),
+		Members: rename(c.tables.Members), Inboxes: rename(c.tables.Inboxes), Connections: rename(c.tables.Connections),
+	}
+}
+
+func TestFill(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	from := c.restored()
+	old := store.New(c.db, from)
+	single, _ := lively(t, old)
+	send(t, old, "zoe", "zoe", "note")
+	s := c.store(nil)
+
+	counted, err := s.Fill(t.Context(), from, false, false, func(store.Filled) {})
+	require.NoError(t, err)
+	require.Zero(t, c.count(c.tables.Messages), "a dry run copies nothing")
+	var last store.Filled
+	done, err := s.Fill(t.Context(), from, true, false, func(f store.Filled) { last = f })
+	require.NoError(t, err)
+	require.Equal(t, counted, done)
+	require.Equal(t, done, last)
+	for table, copied := range map[[2]string]int64{
+		{from.Conversations, c.tables.Conversations}: done.Conversations,
+		{from.Messages, c.tables.Messages}:           done.Messages,
+		{from.Idempotency, c.tables.Idempotency}:     done.Idempotency,
+		{from.Members, c.tables.Members}:             done.Members,
+		{from.Inboxes, c.tables.Inboxes}:             done.Inboxes,
+	} {
+		require.Equal(t, c.scan(table[0]), c.scan(table[1]), table[1])
+		require.Len(t, c.scan(table[1]), int(copied), table[1])
+		require.Positive(t, copied, table[1])
+	}
+	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	require.NoError(t, err)
+	require.Empty(t, report.Violations)
+	require.Equal(t, int64(13), send(t, s, "alice", "bob", "goes on").Seq)
+
+	_, err = s.Fill(t.Context(), from, true, false, func(store.Filled) {})
+	require.ErrorContains(t, err, "is not empty")
+	_, err = s.Fill(t.Context(), from, true, true, func(store.Filled) {})
+	require.NoError(t, err)
+	require.Equal(t, int64(12), c.head(single).LastSeq, "as it was restored")
+	_, err = s.Fill(t.Context(), c.tables, true, true, func(store.Filled) {})
+	require.ErrorContains(t, err, "from itself")
+}
+
+// What DynamoDB does not take at once is offered again.
+func TestFill_UnprocessedItems(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	from := c.restored()
+	old := store.New(c.db, from)
+	for i := range 40 {
+		send(t, old, "alice", "bob", string(rune('A'+i)))
+	}
+	w := &wire{}
+	refusals := 3
+	w.set(func(op string, _ int) fault {
+		if op == "BatchWriteItem" && refusals > 0 {
+			refusals--
+			return throttled
+		}
+		return none
+	})
+	done, err := c.store(w).Fill(t.Context(), from, true, false, func(store.Filled) {})
+	require.NoError(t, err)
+	require.Zero(t, refusals)
+	require.Equal(t, int64(40), done.Messages)
+	require.Equal(t, c.scan(from.Messages), c.scan(c.tables.Messages))
+}
