@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
@@ -30,6 +31,7 @@ import (
 //   - What was answered when could have happened one after the other.
 func (o *ordeal) judge() {
 	ledgers := map[string][]chat.Message{}
+	defer o.tell(ledgers)
 	for _, where := range o.places {
 		ledgers[where.id] = o.ledgerOf(where.id)
 		o.checkLedger(where, ledgers[where.id])
@@ -58,6 +60,31 @@ func (o *ordeal) judge() {
 	}
 	for _, where := range o.places {
 		o.log.requireLinearizable(o.t, where.id, ledgers[where.id])
+	}
+}
+
+// tell logs the ledgers of a run that failed: each entry, who wrote it, and from when
+// to when it was under way, in ms of the run.
+func (o *ordeal) tell(ledgers map[string][]chat.Message) {
+	if !o.t.Failed() {
+		return
+	}
+	for place, ledger := range ledgers {
+		var b strings.Builder
+		for _, m := range ledger {
+			fmt.Fprintf(&b, "%4d %s %q", m.Seq, m.SenderID, m.ClientMsgID)
+			if m.Event != nil {
+				fmt.Fprintf(&b, " %+v", *m.Event)
+			}
+			if w := o.log.writes[writeKey(m.SenderID, m.ClientMsgID)]; w != nil {
+				fmt.Fprintf(&b, " %d to %d", w.call/1e6, w.ret/1e6)
+				if w.refusal != nil {
+					fmt.Fprintf(&b, ", refused: %v", w.refusal)
+				}
+			}
+			b.WriteByte('\n')
+		}
+		o.t.Logf("%s:\n%s", place, &b)
 	}
 }
 
@@ -197,16 +224,20 @@ func (o *ordeal) checkWrites(ledgers map[string][]chat.Message) {
 }
 
 // mayBoth reports whether a write may have been refused and be there: two copies of
-// one request were under way, and one was refused because the guest was out, the
-// user had cleared the target, or the clock of its process said that it was too
-// late; the other came through, before or after.
+// one request were under way, and one was refused because of what held at that
+// moment, while the other waited and came through before or after. The guest was
+// out, or had been removed already, or an admin was none just then; the user had
+// cleared the target; the clock of the copy's process said that it was too late.
 func (w *written) mayBoth(m chat.Message) bool {
 	revises := m.Event != nil && m.Event.TargetSeq != 0
+	ofRoster := m.Event != nil && m.Event.Kind == chat.EventMembers
 	switch chat.CodeOf(w.refusal) {
 	case chat.NotFound:
 		return m.SenderID == guest || revises
 	case chat.TooLate:
 		return revises
+	case chat.BadRequest, chat.Forbidden:
+		return ofRoster
 	}
 	return false
 }
