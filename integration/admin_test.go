@@ -330,11 +330,11 @@ func TestAdmin_FillSaysWhatIsMissing(t *testing.T) {
 		code int
 		want string
 	}{
-		"no tables":            {[]string{"fill"}, 1, `-from \w+=… is missing`},
-		"one of them":          {[]string{"fill", "-from", "Messages=x"}, 1, `-from \w+=… is missing`},
-		"no table of ours":     {[]string{"fill", "-from", "Connections=x"}, 2, "want Conversations, Messages"},
-		"no name":              {[]string{"fill", "-from", "Messages="}, 2, "want Conversations, Messages"},
-		"the stack's own":      {all, 1, "is to be filled from itself"},
+		"no tables":        {[]string{"fill"}, 1, `-from \w+=… is missing`},
+		"one of them":      {[]string{"fill", "-from", "Messages=x"}, 1, `-from \w+=… is missing`},
+		"no table of ours": {[]string{"fill", "-from", "Connections=x"}, 2, "want Conversations, Messages"},
+		"no name":          {[]string{"fill", "-from", "Messages="}, 2, "want Conversations, Messages"},
+		"the stack's own":  {all, 1, "is to be filled from itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
