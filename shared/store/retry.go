@@ -39,6 +39,11 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 // pace waits between attempts, by two measures it takes: how long transactions
 // take here, for what is a long wait on one machine is a stampede on another; and
 // how large a crowd is writing, for which the only sign is how often one collides.
+//
+// Who has just committed goes on at once, and often wins again. To wait first, so
+// that others come in between, was measured with 64 writers: it shortens the slowest
+// of 4,000 sends from 3.1–4.1 s to 1.8–2.8 s and costs a fifth to a quarter of all
+// sends a second.
 type pace struct {
 	mu      sync.Mutex
 	latency time.Duration // moving average, 0 until one was seen
