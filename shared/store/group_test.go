@@ -873,3 +873,31 @@ func TestG3G4_GroupChangesFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 		})
 	}
 }
+
+// A change is refused for what its own first attempt did, whose answer got lost and
+// whose transaction is still being applied: the refusal waits for that to end.
+func TestG3_ARefusalWaitsForTheRequestsOwnFirstAttempt(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g"}, "All", []string{"bob"}, chat.VisibleAll)
+	require.NoError(t, err)
+	applying := 0
+	w.set(func(op string, n int) fault {
+		switch {
+		case op == "TransactWriteItems" && n == 1:
+			return unanswered
+		case op == "TransactGetItems" && n > 2 && applying < 3: // the first two read head and self
+			applying++
+			return conflicting
+		}
+		return none
+	})
+	got, err := s.AddMembers(t.Context(), store.Request{UserID: "ann", ClientMsgID: "add"}, line.Conversation.ConversationID, []string{"cy"})
+	require.NoError(t, err)
+	require.Equal(t, int64(2), got.Seq)
+	require.False(t, got.Duplicate, "it is this request that did it")
+	require.Equal(t, 3, applying)
+	require.Equal(t, int64(2), c.head(line.Conversation.ConversationID).LastSeq)
+}

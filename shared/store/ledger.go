@@ -364,6 +364,10 @@ func (e *settledError) Error() string {
 
 // refuse gives the refusal, unless this message was committed by an earlier
 // request: then its sender gets that result, whatever has changed since.
+//
+// What is refused may be refused for what the earlier request did itself, seen
+// while its transaction is being applied. A plain read may then not show the
+// record yet; a serialisable one waits for it.
 func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error) (Receipt, error) {
 	if settled, ok := errors.AsType[*settledError](refusal); ok {
 		// It may be this very message, whose first attempt's answer got lost.
@@ -376,13 +380,18 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		}
 		return Receipt{}, refusal
 	}
-	var record idempotencyRecord
-	found, err := s.get(ctx, s.tables.Idempotency, item{"dedupeKey": str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))}, &record)
+	out, err := s.transactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
+		TableName: &s.tables.Idempotency, Key: item{"dedupeKey": str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
+	}}})
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
 	}
-	if !found {
+	if out.Responses[0].Item == nil {
 		return Receipt{}, refusal
+	}
+	var record idempotencyRecord
+	if err := unmarshal(out.Responses[0].Item, &record); err != nil {
+		return Receipt{}, err
 	}
 	receipt, err := w.first(record)
 	if err != nil {

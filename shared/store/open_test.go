@@ -107,7 +107,7 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g2"}, "Trip", []string{"bob"}, chat.VisibleAll)
 	require.Equal(t, chat.Forbidden, chat.CodeOf(err))
 	calls, _ := w.since(n)
-	require.Equal(t, []string{"GetItem"}, calls, "it asks whether that was made before, and writes nothing")
+	require.Equal(t, []string{"TransactGetItems"}, calls, "it asks whether that was made before, and writes nothing")
 	require.Equal(t, 2, c.count(c.tables.Conversations))
 
 	// What there is goes on, and what was answered before is answered so again.

@@ -471,7 +471,7 @@ func (s *Store) transactGet(ctx context.Context, gets []types.TransactGetItem) (
 		if err == nil {
 			return out, nil
 		}
-		if _, canceled := errors.AsType[*types.TransactionCanceledException](err); !canceled {
+		if _, canceled := errors.AsType[*types.TransactionCanceledException](err); !canceled && !isConflict(err) {
 			return nil, err
 		}
 		if s.pace.wait(ctx, attempt, false) != nil {
