@@ -567,9 +567,9 @@ func between(from int64, prev *messageItem, seq int64) chat.Range {
 // missing reports the seqs of a gap between two messages, if they should be
 // there. It is next nil for the end of the ledger, and prev nil for its start.
 //
-// What retention takes is the start of a ledger: later messages expire later. So
-// a gap is its work if there is no message before it, or one that has expired, or
-// one from before there was retention.
+// What retention takes is mostly the start of a ledger, as later messages expire
+// later. But each keeps the lifetime it was sent with: after those from before
+// there was retention, or from when it was longer, a gap is its work too.
 func (a *audit) missing(ctx context.Context, head auditHead, prev, next *messageItem, gap chat.Range) error {
 	if gap.From > gap.To || prev == nil && next != nil || prev != nil && a.retained(head, prev, next) {
 		return nil
@@ -592,16 +592,23 @@ func (a *audit) missing(ctx context.Context, head auditHead, prev, next *message
 }
 
 // retained reports whether retention can have taken what is after prev, up to next
-// or to the end.
+// or to the end: whether a message sent as early as prev would have expired, with
+// the lifetime of one of the two.
 func (a *audit) retained(head auditHead, prev, next *messageItem) bool {
-	switch {
-	case prev.ExpiresAt != 0:
-		return prev.ExpiresAt <= a.s.now().Add(expirySlack).Unix()
-	case next != nil:
-		return next.ExpiresAt != 0
-	default:
-		return a.s.retention > 0 && a.outlived(head, a.s.retention)
+	if next == nil && a.s.retention > 0 && a.outlived(head, a.s.retention) {
+		return true
 	}
+	soon := a.s.now().Add(expirySlack)
+	for _, m := range []*messageItem{prev, next} {
+		if m == nil || m.ExpiresAt == 0 {
+			continue
+		}
+		lifetime := time.Unix(m.ExpiresAt, 0).Sub(time.UnixMilli(m.ServerTime))
+		if !time.UnixMilli(prev.ServerTime).Add(lifetime).After(soon) {
+			return true
+		}
+	}
+	return false
 }
 
 // outlived reports whether even the last message is older than this.

@@ -370,6 +370,7 @@ func TestAudit_Retention(t *testing.T) {
 	t.Parallel()
 	const long = 100 * 24 * time.Hour
 	for name, tc := range map[string]struct {
+		age     map[int64]time.Duration // since they were sent; the others now
 		expires map[int64]time.Duration // from now; the others never
 		gone    []int64
 		want    []int64 // the seqs at which a hole is
@@ -378,7 +379,22 @@ func TestAudit_Retention(t *testing.T) {
 		"some of the expired are":          {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: -time.Hour, 4: -time.Hour}, gone: []int64{2, 3}},
 		"the last of the expired is":       {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: long, 4: long}, gone: []int64{2}},
 		"neighbours by seconds":            {expires: map[int64]time.Duration{1: time.Second, 2: time.Second, 3: long}, gone: []int64{2}},
-		"there was no retention before":    {expires: map[int64]time.Duration{5: long, 6: long}, gone: []int64{3, 4}},
+		"there was no retention before": {
+			age:     map[int64]time.Duration{1: 2 * long, 2: 2 * long, 5: long / 2, 6: long / 2},
+			expires: map[int64]time.Duration{5: long / 2, 6: long / 2}, gone: []int64{3, 4},
+		},
+		"there was none, and none has expired": {
+			age:     map[int64]time.Duration{1: long / 2, 2: long / 2},
+			expires: map[int64]time.Duration{5: long, 6: long}, gone: []int64{3, 4}, want: []int64{3},
+		},
+		"retention was longer before": {
+			age:     map[int64]time.Duration{1: long, 2: long, 5: long / 4, 6: long / 4},
+			expires: map[int64]time.Duration{1: long, 2: long, 5: long / 4, 6: long / 4}, gone: []int64{3, 4},
+		},
+		"it was longer, and what is shorter has not expired": {
+			age:     map[int64]time.Duration{1: long / 4, 2: long / 4, 5: long / 8, 6: long / 8},
+			expires: map[int64]time.Duration{1: long, 2: long, 5: long / 2, 6: long / 2}, gone: []int64{3, 4}, want: []int64{3},
+		},
 		"among those that never expire":    {gone: []int64{1, 3}, want: []int64{3}},
 		"among those that do not yet":      {expires: map[int64]time.Duration{1: long, 2: long, 3: long, 4: long}, gone: []int64{2, 3}, want: []int64{2}},
 		"among those after retention went": {expires: map[int64]time.Duration{1: -time.Hour, 2: long}, gone: []int64{3, 5}, want: []int64{3, 5}},
@@ -390,6 +406,9 @@ func TestAudit_Retention(t *testing.T) {
 			var id string
 			for i := range 6 {
 				id = send(t, s, "alice", "bob", fmt.Sprint(i)).ConversationID
+			}
+			for seq, age := range tc.age {
+				c.age(id, seq, age)
 			}
 			for seq, in := range tc.expires {
 				c.set(c.tables.Messages, entryKey(id, seq), values{"expiresAt": time.Now().Add(in).Unix()})
@@ -434,13 +453,18 @@ func TestAudit_Retention(t *testing.T) {
 			for _, seq := range tc.gone {
 				c.delete(c.tables.Messages, entryKey(id, seq))
 			}
-			s := store.New(dynamodb.New(c.options(nil)), c.tables, store.WithRetention(tc.retention))
-			r, err := s.AuditConversation(t.Context(), id)
-			require.NoError(t, err)
 			for i := range tc.want {
 				tc.want[i].id = id
 			}
-			require.Equal(t, tc.want, found(r))
+			// What comes before the end may be from when retention was longer.
+			for _, expires := range []any{nil, time.Now().Add(long).Unix()} {
+				if !slices.Contains(tc.gone, 1) {
+					c.set(c.tables.Messages, entryKey(id, 1), values{"expiresAt": expires})
+				}
+				r, err := c.retaining(nil, tc.retention).AuditConversation(t.Context(), id)
+				require.NoError(t, err)
+				require.Equal(t, tc.want, found(r))
+			}
 		})
 	}
 }
