@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -375,10 +376,10 @@ func TestAudit_Retention(t *testing.T) {
 		gone    []int64
 		want    []int64 // the seqs at which a hole is
 	}{
-		"the start is gone":                {gone: []int64{1, 2, 3}},
-		"some of the expired are":          {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: -time.Hour, 4: -time.Hour}, gone: []int64{2, 3}},
-		"the last of the expired is":       {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: long, 4: long}, gone: []int64{2}},
-		"neighbours by seconds":            {expires: map[int64]time.Duration{1: time.Second, 2: time.Second, 3: long}, gone: []int64{2}},
+		"the start is gone":          {gone: []int64{1, 2, 3}},
+		"some of the expired are":    {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: -time.Hour, 4: -time.Hour}, gone: []int64{2, 3}},
+		"the last of the expired is": {expires: map[int64]time.Duration{1: -time.Hour, 2: -time.Hour, 3: long, 4: long}, gone: []int64{2}},
+		"neighbours by seconds":      {expires: map[int64]time.Duration{1: time.Second, 2: time.Second, 3: long}, gone: []int64{2}},
 		"there was no retention before": {
 			age:     map[int64]time.Duration{1: 2 * long, 2: 2 * long, 5: long / 2, 6: long / 2},
 			expires: map[int64]time.Duration{5: long / 2, 6: long / 2}, gone: []int64{3, 4},
@@ -920,6 +921,43 @@ func TestRepairHead_IsConditional(t *testing.T) {
 	r, err := s.RepairHead(t.Context(), single, 1)
 	require.NoError(t, err)
 	require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 11, MaxSeq: 12, After: 13}, r)
+}
+
+// A repair whose answer gets lost is made once, and says so.
+func TestRepairHead_LostAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		lastSeq int64 // of the head, of a ledger of 12
+		repair  func(*store.Store, context.Context, string, int64) (store.Repair, error)
+		margin  int64
+	}{
+		"of what is behind":              {7, (*store.Store).RepairHead, 0},
+		"of what is behind, by a margin": {7, (*store.Store).RepairHead, 5},
+		"of what is not behind":          {12, (*store.Store).RaiseHead, 5},
+		"of either":                      {7, (*store.Store).RaiseHead, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			id := sendN(t, c.store(nil), 12)
+			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": tc.lastSeq})
+			w := &wire{}
+			options := c.options(w)
+			options.Retryer = retry.NewStandard() // which makes the same call again
+			s := store.New(dynamodb.New(options), c.tables)
+			w.set(func(op string, n int) fault {
+				if op == "UpdateItem" && n == 1 {
+					return unanswered
+				}
+				return none
+			})
+			r, err := tc.repair(s, t.Context(), id, tc.margin)
+			require.NoError(t, err)
+			want := store.Repair{ConversationID: id, Changed: true, Before: tc.lastSeq, MaxSeq: 12, After: 12 + tc.margin}
+			require.Equal(t, want, r)
+			require.Equal(t, want.After, c.head(id).LastSeq)
+		})
+	}
 }
 
 // Tables were restored to an earlier time: no head is behind its ledger, but a

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -54,10 +55,15 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 	}
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
+	var repair Repair
 	for attempt := 1; ; attempt++ {
-		repair, err := s.tryRaise(ctx, conversationID, margin, onlyBehind)
-		if err == nil || !conditionFailed(err) && !isConflict(err) {
-			return repair, err
+		var err error
+		repair, err = s.tryRaise(ctx, repair, conversationID, margin, onlyBehind)
+		if err == nil {
+			return repair, nil
+		}
+		if !conditionFailed(err) && !isConflict(err) {
+			return Repair{}, err
 		}
 		if s.pace.wait(ctx, attempt, false) != nil {
 			return Repair{}, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "conversation %s is being written to; try again", conversationID), err)
@@ -65,14 +71,20 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 	}
 }
 
-func (s *Store) tryRaise(ctx context.Context, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
-	var head chat.Conversation
+// tryRaise gives, beside the error of its write, what it tried; the next try finds
+// by that whether it was carried out and only the answer got lost.
+func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
+	var head auditHead
 	found, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
 	if err != nil {
 		return Repair{}, err
 	}
 	if !found {
 		return Repair{}, chat.FieldErrorf(chat.NotFound, "conversationId", "there is no head of %s", conversationID)
+	}
+	if tried.wasMade(head) {
+		tried.Changed = true
+		return tried, nil
 	}
 	last, err := s.lastEntry(ctx, conversationID)
 	if err != nil {
@@ -82,7 +94,7 @@ func (s *Store) tryRaise(ctx context.Context, conversationID string, margin int6
 	if last != nil {
 		r.MaxSeq = last.Seq
 	}
-	top := max(r.MaxSeq, head.LastSeq)
+	top := r.top()
 	if onlyBehind && r.MaxSeq <= head.LastSeq || top+margin == head.LastSeq {
 		return r, nil
 	}
@@ -107,10 +119,23 @@ func (s *Store) tryRaise(ctx context.Context, conversationID string, margin int6
 		ExpressionAttributeValues: values,
 	})
 	if err != nil {
-		return Repair{}, fmt.Errorf("raising the head of %s: %w", conversationID, err)
+		return r, fmt.Errorf("raising the head of %s: %w", conversationID, err)
 	}
 	r.Changed = true
 	return r, nil
+}
+
+// top is the highest seq that was given out before the repair.
+func (r Repair) top() int64 { return max(r.Before, r.MaxSeq) }
+
+// wasMade reports whether a repair that was tried is what the head shows: its
+// margin, or, without one, a head that is not behind any more.
+func (r Repair) wasMade(head auditHead) bool {
+	if r.After == r.Before {
+		return false // nothing was tried
+	}
+	return head.LastSeq >= r.After &&
+		(r.After == r.top() || slices.Contains(head.Skipped, chat.Range{From: r.top() + 1, To: r.After}))
 }
 
 // awaitApplied waits until the newest seqs through last are applied as a whole.
