@@ -39,7 +39,7 @@ func read(records []events.DynamoDBEventRecord) (found []*conversation, back []c
 		if ch.newSeq < ch.oldSeq {
 			back = append(back, ch)
 		}
-		if ch.newSeq <= ch.oldSeq {
+		if ch.newSeq <= ch.oldSeq || ch.copied() {
 			continue // deleted, or changed in something else than its ledger
 		}
 		c := byID[ch.conversationID]
@@ -67,6 +67,11 @@ type change struct {
 	oldMembers             int64
 	updatedAt              int64 // ms, of the new image; 0 if it has none
 }
+
+// copied reports whether the head was put there by a restore: one that its first
+// message makes has the seq 1. Its devices ask anew, and its whole ledger must not
+// be read.
+func (ch change) copied() bool { return ch.oldSeq == 0 && ch.newSeq > 1 }
 
 func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	var ch change

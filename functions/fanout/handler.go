@@ -286,8 +286,7 @@ func framesOf(encoder *push.Encoder, m *mail) ([][]byte, error) {
 }
 
 // settle forgets the connections that turned out to be gone, or whose token has
-// expired. Failures here and
-// in the push are logged only: a push is a hint.
+// expired. Failures here and in the push are logged only: a push is a hint.
 func (h handler) settle(ctx context.Context, recipients []recipient, outcomes []push.Outcome) tally {
 	var t tally
 	over := map[string][]store.Connection{}

@@ -306,6 +306,7 @@ func TestRanges(t *testing.T) {
 		"repeated":              {batchOf(record("1", "group:a", 4, 5), record("2", "group:a", 5, 6), record("1", "group:a", 4, 5)).Records, map[string]chat.Range{"group:a": {From: 5, To: 6}}},
 		"nothing":               {nil, map[string]chat.Range{}},
 		"a change of the title": {batchOf(record("1", "group:a", 4, 4)).Records, map[string]chat.Range{}},
+		"a head of a restore":   {batchOf(record("1", "group:a", 0, 100_000), record("2", "group:a", 100_000, 110_000)).Records, map[string]chat.Range{"group:a": {From: 100_001, To: 110_000}}},
 		"a head set back":       {batchOf(record("1", "group:a", 4, 3)).Records, map[string]chat.Range{}},
 		"a deletion": {[]events.DynamoDBEventRecord{{EventName: "REMOVE", Change: events.DynamoDBStreamRecord{
 			SequenceNumber: "1", OldImage: head("group:a", 4, 1),
@@ -632,7 +633,7 @@ func TestTheLineTellsAges(t *testing.T) {
 	_, log := w.handle(t, batchOf(
 		aged(record("1", "group:a", 0, 1), now-3000, now-3100),
 		aged(record("2", "group:a", 1, 2), now-1000, now-1100),
-		aged(record("3", "group:b", 0, 5), now-2000, now-2100),
+		aged(record("3", "group:b", 1, 5), now-2000, now-2100),
 	))
 	require.Contains(t, log, `"StreamAge":3000`, "of the oldest record")
 	require.Contains(t, log, `"CommitToPush":[1100,2100]`, "of each conversation's newest entry")
@@ -656,11 +657,11 @@ func TestInvariants(t *testing.T) {
 		record events.DynamoDBEventRecord
 		want   string
 	}{
-		"hold":                    {func([]chat.Message) {}, record("1", "group:a", 0, 3), ""},
+		"hold":                    {func([]chat.Message) {}, record("1", "group:a", 1, 3), ""},
 		"a head went back":        {func([]chat.Message) {}, record("1", "group:a", 3, 2), `"conversationId":"group:a","seq":2,"before":3,"InvariantSeqWentBack":1`},
-		"two entries with a seq":  {func(e []chat.Message) { e[2].Seq = 2 }, record("1", "group:a", 0, 3), `"seq":2,"messageId":"01K3","InvariantDuplicateSeq":1`},
-		"two for a clientMsgId":   {func(e []chat.Message) { e[2].ClientMsgID = e[0].ClientMsgID }, record("1", "group:a", 0, 3), `"messageId":"01K3","other":"01K1","InvariantIdempotency":1`},
-		"one each of two senders": {func(e []chat.Message) { e[2].ClientMsgID, e[2].SenderID = e[0].ClientMsgID, "bob" }, record("1", "group:a", 0, 3), ""},
+		"two entries with a seq":  {func(e []chat.Message) { e[2].Seq = 2 }, record("1", "group:a", 1, 3), `"seq":2,"messageId":"01K3","InvariantDuplicateSeq":1`},
+		"two for a clientMsgId":   {func(e []chat.Message) { e[2].ClientMsgID = e[1].ClientMsgID }, record("1", "group:a", 1, 3), `"messageId":"01K3","other":"01K2","InvariantIdempotency":1`},
+		"one each of two senders": {func(e []chat.Message) { e[2].ClientMsgID, e[2].SenderID = e[1].ClientMsgID, "bob" }, record("1", "group:a", 1, 3), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,15 +21,24 @@ type Filled struct {
 	Messages      int64 `json:"messages"`
 }
 
+// syncHeadJump is by how much Fill raises sync heads: by more than a user can have
+// heard of between the time of the restored tables and now.
+const syncHeadJump = 1 << 32
+
 // Fill copies all items of other tables, such as restored ones, into the tables of
 // this store, which nobody may use meanwhile; connections are left out, as devices
 // connect anew. Without act it only counts. Tables that are not empty are refused,
 // unless again is true: then what has the same key is overwritten, which a run
 // that broke off may be repeated with.
 //
+// Sync heads jump, so that every device is told everything once. The number that a
+// device has heard of is above that of its restored sync head, and would not
+// always be when the device comes: what was told under the numbers between would
+// pass it by.
+//
 // It takes a read of each item, half a unit per 4 KB, and a write, a unit per KB.
-// The rosters come before the heads and the messages after them: the fan-out,
-// which hears of every head, then finds its roster and no messages to push.
+// The fan-out, which hears of every head, passes over heads that appear with more
+// than a first message.
 func (s *Store) Fill(ctx context.Context, from Tables, act, again bool, progress func(Filled)) (Filled, error) {
 	var done Filled
 	steps := []struct {
@@ -82,6 +91,11 @@ func (s *Store) copyTable(ctx context.Context, from, to string, act bool, copied
 		}
 		for items := page.Items; len(items) > 0; {
 			n := min(len(items), batchWriteMax)
+			for _, in := range items[:n] {
+				if err := jump(in); err != nil {
+					return err
+				}
+			}
 			if act {
 				if err := s.putAll(ctx, to, items[:n]); err != nil {
 					return err
@@ -91,6 +105,21 @@ func (s *Store) copyTable(ctx context.Context, from, to string, act bool, copied
 			items = items[n:]
 		}
 	}
+	return nil
+}
+
+// jump raises an item that is a sync head, and its floor with it.
+func jump(in item) error {
+	id, _ := in["conversationId"].(*types.AttributeValueMemberS)
+	if id == nil || id.Value != syncHeadKey || in["v"] == nil { // without v it has told of nothing yet
+		return nil
+	}
+	var head syncHead
+	if err := unmarshal(in, &head); err != nil {
+		return err
+	}
+	in["v"], in["floor"] = num(head.V+syncHeadJump), num(head.V+syncHeadJump)
+	in["at"] = &types.AttributeValueMemberM{Value: item{}}
 	return nil
 }
 
