@@ -259,13 +259,14 @@ func (s *Store) AuditSample(ctx context.Context, messages int) (AuditReport, err
 	return a.report, nil
 }
 
-// sampler picks items of a table at random: a random segment of a Scan in many
-// segments. DynamoDB divides by the hash of the partition key, so a segment's
-// items have nothing else in common.
+// sampler picks items of a table at random: the first of a random segment of a Scan
+// in many segments. DynamoDB divides by the hash of the partition key, so a
+// segment's items have nothing else in common. The number of segments varies: with
+// a fixed one, what is not among the first of its segment would never be picked.
 type sampler struct {
 	s        *Store
 	table    string
-	segments int32 // into how many the table is divided: as many as leave few items in each
+	segments int32 // the most into which the table is divided: as many as leave few items in each
 }
 
 const (
@@ -285,11 +286,12 @@ const (
 // halves the number of segments until one has something, and remembers that.
 func (p *sampler) pick(ctx context.Context) ([]item, error) {
 	for {
+		total := p.segments - rand.Int32N(max(1, p.segments/2)) //nolint:gosec // a sample is no secret
 		out, err := p.s.db.Scan(ctx, &dynamodb.ScanInput{
 			TableName:     &p.table,
 			Limit:         aws.Int32(perPick),
-			Segment:       aws.Int32(rand.Int32N(p.segments)), //nolint:gosec // a sample is no secret
-			TotalSegments: aws.Int32(p.segments),
+			Segment:       aws.Int32(rand.Int32N(total)), //nolint:gosec // a sample is no secret
+			TotalSegments: &total,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("sampling %s: %w", p.table, err)

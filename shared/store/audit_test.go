@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -617,6 +618,36 @@ func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
 		}
 	}
 	require.Equal(t, want, got)
+}
+
+// Of a table of a million conversations, too, each can be picked: not only those that
+// a Scan of a segment begins with.
+func TestAudit_SamplesAreFromEverywhereInALargeTable(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	const all, fixed = 1_000_000, 1 << 16
+	first := func(segment, segments int) int { return (segment*all + segments - 1) / segments }
+	passedOver := 0 // picks that a division into a fixed number of segments never gives
+	w := &wire{edit: func(op string, request, answer []byte) []byte {
+		var scan struct {
+			TableName                     string
+			Limit, Segment, TotalSegments int
+		}
+		if op != "Scan" || json.Unmarshal(request, &scan) != nil || scan.TableName != c.tables.Conversations {
+			return answer
+		}
+		var items []string
+		for i := first(scan.Segment, scan.TotalSegments); i < first(scan.Segment+1, scan.TotalSegments) && len(items) < scan.Limit; i++ {
+			items = append(items, fmt.Sprintf(`{"conversationId":{"S":"group:%d"}}`, i))
+			if i >= first(i*fixed/all, fixed)+scan.Limit {
+				passedOver++
+			}
+		}
+		return fmt.Appendf(nil, `{"Count":%d,"ScannedCount":%[1]d,"Items":[%s]}`, len(items), strings.Join(items, ","))
+	}}
+	_, err := c.store(w).AuditSample(t.Context(), 100)
+	require.NoError(t, err)
+	require.Positive(t, passedOver)
 }
 
 // All is done in as many invocations as it takes.
