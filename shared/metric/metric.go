@@ -28,16 +28,16 @@ type Name string
 
 // What requests tell.
 const (
-	Sends                Name = "Sends"                // messages that send and publish were asked to write
+	Sends                Name = "Sends"                // requests to write a message, or, of publish, to open a conversation
 	SendSuccess          Name = "SendSuccess"          // of these, those that were answered with a receipt
 	SendFailures         Name = "SendFailures"         // of these, those that failed on the server's side: BUSY, INTERNAL
 	SendLatency          Name = "SendLatency"          // ms, from the request's arrival in the function to its receipt or error
-	IdempotencyHits      Name = "IdempotencyHits"      // entries that an earlier request with the same clientMsgId had written
+	IdempotencyHits      Name = "IdempotencyHits"      // requests to write an entry that found it done, as a rule by an earlier one with their clientMsgId
 	TransactionAttempts  Name = "TransactionAttempts"  // transactions to write an entry; one is the least
 	TransactionConflicts Name = "TransactionConflicts" // of these, those that another writer came before
 	SyncCalls            Name = "SyncCalls"            // pages that sync answered
 	SyncEntries          Name = "SyncEntries"          // entries in them
-	SkippedSeqs          Name = "SkippedSeqs"          // seqs in them that no entry has any more
+	SkippedSeqs          Name = "SkippedSeqs"          // seqs that they list because no entry has them any more; long runs, told by firstSeq, are not in it
 	GapsResolved         Name = "GapsResolved"         // entries that a Query did not show yet and a serialisable read did
 )
 

@@ -37,7 +37,9 @@ const erased = "erased"
 // and the next version: ledgers stay dense, every device passes it, and a retry of
 // the user's does not send it again. Events of edits lose the text they carry, and
 // everything the user sent the device it came from. The lines in rosters and
-// inboxes stay, for without them the conversations of others would not be whole.
+// inboxes stay, for without them the conversations of others would not be whole. So
+// do the idempotency records of messages that retention has deleted, with their
+// fingerprints, for recordGrace: nothing leads to them any more.
 //
 // Each write is conditional on the version that was read, so it never undoes an
 // edit: it reads again and takes the edit's content too. What is blank already is
