@@ -66,12 +66,13 @@ type change struct {
 	oldVersion, newVersion int64
 	oldMembers             int64
 	updatedAt              int64 // ms, of the new image; 0 if it has none
+	created                bool  // there was no head before
 }
 
 // copied reports whether the head was put there by a restore: one that its first
 // message makes has the seq 1. Its devices ask anew, and its whole ledger must not
 // be read.
-func (ch change) copied() bool { return ch.oldSeq == 0 && ch.newSeq > 1 }
+func (ch change) copied() bool { return ch.created && ch.newSeq > 1 }
 
 func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	var ch change
@@ -92,6 +93,7 @@ func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	}
 	ch.updatedAt, _ = number(r.Change.NewImage, "updatedAt") // nothing but a figure depends on it
 	if r.Change.OldImage == nil {
+		ch.created = true
 		return ch, nil
 	}
 	if ch.oldSeq, ch.oldVersion, err = headOf(r.Change.OldImage); err != nil {

@@ -249,6 +249,13 @@ func record(sequenceNumber, id string, from, to int64) events.DynamoDBEventRecor
 	return r
 }
 
+// changed is record for a head that was there, whatever its seq.
+func changed(sequenceNumber, id string, from, to int64) events.DynamoDBEventRecord {
+	r := record(sequenceNumber, id, from, to)
+	r.EventName, r.Change.OldImage = "MODIFY", head(id, from, 1)
+	return r
+}
+
 func batchOf(records ...events.DynamoDBEventRecord) events.DynamoDBEvent {
 	return events.DynamoDBEvent{Records: records}
 }
@@ -307,6 +314,7 @@ func TestRanges(t *testing.T) {
 		"nothing":               {nil, map[string]chat.Range{}},
 		"a change of the title": {batchOf(record("1", "group:a", 4, 4)).Records, map[string]chat.Range{}},
 		"a head of a restore":   {batchOf(record("1", "group:a", 0, 100_000), record("2", "group:a", 100_000, 110_000)).Records, map[string]chat.Range{"group:a": {From: 100_001, To: 110_000}}},
+		"a head of a repair":    {[]events.DynamoDBEventRecord{changed("1", "group:a", 0, 3)}, map[string]chat.Range{"group:a": {From: 1, To: 3}}},
 		"a head set back":       {batchOf(record("1", "group:a", 4, 3)).Records, map[string]chat.Range{}},
 		"a deletion": {[]events.DynamoDBEventRecord{{EventName: "REMOVE", Change: events.DynamoDBStreamRecord{
 			SequenceNumber: "1", OldImage: head("group:a", 4, 1),
