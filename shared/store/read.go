@@ -253,7 +253,11 @@ func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d
 		out.through = r.To + 1
 	}
 	for queries := 0; r.From <= r.To && len(out.messages) < limit && queries < maxQueries; queries++ {
-		known, covered, err := s.query(ctx, conversationID, r, d, min(queryPage, limit-len(out.messages)))
+		want := min(queryPage, limit-len(out.messages))
+		if queries > 0 && len(out.messages) == 0 {
+			want = queryPage // what expired is passed in whole pages, whatever the limit
+		}
+		known, covered, err := s.query(ctx, conversationID, r, d, want)
 		if err != nil {
 			return stretch{}, err
 		}

@@ -181,6 +181,19 @@ func TestRetention_WhatExpiredIsHiddenBeforeItIsDeleted(t *testing.T) {
 	require.Equal(t, 2, pages, "a page reads at most 1,000 of them")
 	calls, _ := w.since(0)
 	require.NotContains(t, calls, "TransactGetItems", "nothing is missing")
+
+	// A small page costs no more than a large one.
+	w = &wire{}
+	page, err := c.store(w).Sync(t.Context(), "bob", id, 300, 1, frame)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1201}, seqs(page.Messages))
+	require.Equal(t, int64(1201), page.NextSeq)
+	calls, _ = w.since(0)
+	require.LessOrEqual(t, len(calls), 2+20)
+	history, err := c.store(nil).History(t.Context(), "bob", id, 1201, 1, frame)
+	require.NoError(t, err)
+	require.Empty(t, history.Messages)
+	require.Less(t, history.NextBeforeSeq, int64(300))
 }
 
 // A message being committed is found even where everything before it is gone.
