@@ -234,17 +234,46 @@ func TestEraseUser_MeetsAnEdit(t *testing.T) {
 		}
 		return none
 	})
-	_, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	done, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	m := ledger(t, other, "bob", sent.ConversationID)[0]
 	require.Equal(t, [3]any{"", chat.Recalled, int64(3)}, [3]any{m.Text, m.Status, m.Version}, "after the edit")
+	require.Equal(t, [2]int64{1, 1}, [2]int64{done.Messages, done.Edits}, "the event of the edit came after")
 	w.set(nil)
 	again, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
-	require.Equal(t, [2]int64{0, 1}, [2]int64{again.Messages, again.Edits}, "the event of the edit came after")
+	require.Equal(t, [2]int64{0, 0}, [2]int64{again.Messages, again.Edits})
+	report, err := s.AuditConversation(t.Context(), sent.ConversationID)
+	require.NoError(t, err)
+	require.Empty(t, report.Violations)
 	for _, raw := range c.scan(c.tables.Messages) {
 		require.NotContains(t, raw, "newer")
 	}
+}
+
+// The event of an edit that a Query does not show yet (D4) is found by the message.
+func TestEraseUser_MeetsAnEditThatIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	plain := c.store(nil)
+	sent := send(t, plain, "alice", "bob", "1")
+	edit(t, plain, sent, "2", 1)
+	edit(t, plain, sent, "3", 2)
+	s := c.store(&wire{edit: hides(func(seq int64) bool { return seq == 3 })})
+	done, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	require.NoError(t, err)
+	require.Equal(t, [2]int64{1, 2}, [2]int64{done.Messages, done.Edits})
+	for _, m := range ledger(t, plain, "bob", sent.ConversationID) {
+		require.Empty(t, m.Text, m.Seq)
+	}
+}
+
+func edit(t *testing.T, s *store.Store, sent store.Receipt, body string, version int64) {
+	t.Helper()
+	_, err := s.Edit(t.Context(), store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: "edit-" + body},
+		store.Target{ConversationID: sent.ConversationID, Seq: sent.Seq, MessageID: sent.MessageID},
+		store.Edited{Version: version, Text: body}, store.NoWindow)
+	require.NoError(t, err)
 }
 
 // What broke off goes on where it was, and leaves nothing out.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -42,9 +44,9 @@ const erased = "erased"
 // fingerprints, for recordGrace: nothing leads to them any more.
 //
 // Each write is conditional on the version that was read, so it never undoes an
-// edit: it reads again and takes the edit's content too. What is blank already is
-// passed over, so it may be repeated at will, and has to be if the user goes on
-// writing meanwhile. progress is called after each page.
+// edit: it reads again and takes the edit's content too, and that of its event.
+// What is blank already is passed over, so it may be repeated at will, and has to
+// be if the user goes on writing meanwhile. progress is called after each page.
 func (s *Store) EraseUser(ctx context.Context, userID, after string, act bool, progress func(Erasure)) (Erasure, error) {
 	e := eraser{s: s, userID: userID, act: act, progress: progress}
 	e.done.After = after
@@ -74,11 +76,13 @@ type eraser struct {
 	act      bool
 	done     Erasure
 	progress func(Erasure)
+	edits    map[int64]bool // the seqs of the events of edits that were met in this conversation
 }
 
 // conversation goes through a ledger from its end: the event of an edit is blanked
 // before the message it is about, as a recall leaves no content in an event.
 func (e *eraser) conversation(ctx context.Context, id string) error {
+	e.edits = map[int64]bool{}
 	in := &dynamodb.QueryInput{
 		TableName:              &e.s.tables.Messages,
 		KeyConditionExpression: aws.String("conversationId = :c"),
@@ -119,7 +123,13 @@ func (e *eraser) message(ctx context.Context, m messageItem) error {
 	if !e.act {
 		return nil
 	}
+	if m.Event != nil {
+		e.edits[m.Seq] = true
+	}
 	for attempt := 1; ; attempt++ {
+		if err := e.newerEdits(ctx, m); err != nil {
+			return err
+		}
 		err := e.blank(ctx, m)
 		if err == nil || !conditionFailed(err) && !isConflict(err) {
 			return err
@@ -133,6 +143,24 @@ func (e *eraser) message(ctx context.Context, m messageItem) error {
 		}
 		m = *in
 	}
+}
+
+// newerEdits blanks the events of a message's edits that the ledger did not show:
+// they came after its end was read, or were being written.
+func (e *eraser) newerEdits(ctx context.Context, m messageItem) error {
+	seqs := slices.DeleteFunc(slices.Clone(m.Edits), func(seq int64) bool { return e.edits[seq] })
+	events := map[int64]messageItem{}
+	if _, err := e.s.lookUp(ctx, m.ConversationID, seqs, events); err != nil {
+		return err
+	}
+	for _, seq := range slices.Sorted(maps.Keys(events)) {
+		if event := events[seq]; !event.blank() {
+			if err := e.message(ctx, event); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (e *eraser) count(m messageItem) {
