@@ -9,8 +9,8 @@ import (
 
 // Defaults and limits of ReceiveMessage (SQS API reference).
 const (
-	defaultHide = 30 * time.Second
-	maxHide     = 12 * time.Hour
+	defaultHide = 30        // seconds
+	maxHide     = 12 * 3600 // seconds
 	maxReceive  = 10
 )
 
@@ -47,17 +47,17 @@ func Handler(queues map[string]*Queue) http.Handler {
 				n = *request.MaxNumberOfMessages
 			}
 			if request.VisibilityTimeout != nil {
-				hide = time.Duration(*request.VisibilityTimeout) * time.Second
+				hide = *request.VisibilityTimeout
 			}
 			if n < 1 || n > maxReceive || hide < 0 || hide > maxHide {
 				refuse(w, "InvalidParameterValue", "MaxNumberOfMessages is from 1 to 10 and VisibilityTimeout from 0 to 43200")
 				return
 			}
-			messages, err := q.receive(n, hide)
+			messages, err := q.receive(n, time.Duration(hide)*time.Second)
 			answer(w, map[string]any{"Messages": messages}, err)
 		case "ChangeMessageVisibility":
-			if request.VisibilityTimeout == nil || *request.VisibilityTimeout < 0 {
-				refuse(w, "InvalidParameterValue", "VisibilityTimeout is missing")
+			if request.VisibilityTimeout == nil || *request.VisibilityTimeout < 0 || *request.VisibilityTimeout > maxHide {
+				refuse(w, "InvalidParameterValue", "VisibilityTimeout is missing, or not from 0 to 43200")
 				return
 			}
 			q.hide(request.ReceiptHandle, time.Duration(*request.VisibilityTimeout)*time.Second)

@@ -1,9 +1,10 @@
 // Package queue is the part of SQS that an operator needs for dead letters: to
-// receive messages, to give them back and to delete them. The messages of a queue are the lines of a
-// file, which a person can read, too.
+// receive messages, to give them back and to delete them. The messages of a queue
+// are the lines of a file, which a person can read, too.
 //
-// What differs from SQS: messages are kept without end, they come in order, and
-// which are invisible is forgotten with the process.
+// What differs from SQS: messages are kept without end, they come in order, nobody
+// waits for them (WaitTimeSeconds), and which are invisible is forgotten with the
+// process.
 package queue
 
 import (
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -63,13 +65,18 @@ func (q *Queue) receive(n int, hide time.Duration) ([]message, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := q.now()
+	maps.DeleteFunc(q.hidden, func(_ string, until time.Time) bool { return !now.Before(until) })
 	found := []message{}
 	for _, line := range lines {
 		handle := handleOf(line)
-		if len(found) == n || q.now().Before(q.hidden[handle]) {
+		if _, hidden := q.hidden[handle]; hidden {
 			continue
 		}
-		q.hidden[handle] = q.now().Add(hide)
+		if len(found) == n {
+			break
+		}
+		q.hidden[handle] = now.Add(hide)
 		sum := md5.Sum(line) //nolint:gosec // as SQS does
 		found = append(found, message{MessageID: handle, ReceiptHandle: handle, MD5OfBody: hex.EncodeToString(sum[:]), Body: string(line)})
 	}
@@ -91,7 +98,11 @@ func (q *Queue) remove(handle string) error {
 	if err != nil {
 		return err
 	}
+	count := len(lines)
 	rest := slices.DeleteFunc(lines, func(line []byte) bool { return handleOf(line) == handle })
+	if len(rest) == count {
+		return nil
+	}
 	var content []byte
 	for _, line := range rest {
 		content = append(append(content, line...), '\n')

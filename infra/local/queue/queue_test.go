@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -54,6 +55,8 @@ func TestQueue(t *testing.T) {
 	t.Parallel()
 	q, client := open(t)
 	require.Empty(t, receive(t, client, 10, 60), "there is no file yet")
+	_, err := client.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: aws.String(url), ReceiptHandle: aws.String("none")})
+	require.NoError(t, err, "what is not there is deleted")
 	for i := range 12 {
 		require.NoError(t, q.Send(t.Context(), fmt.Appendf(nil, `{"n":%d}`, i)))
 	}
@@ -88,6 +91,14 @@ func TestHandler_Refuses(t *testing.T) {
 	require.ErrorContains(t, err, "QueueDoesNotExist")
 	_, err = client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String(url), MaxNumberOfMessages: 11})
 	require.ErrorContains(t, err, "InvalidParameterValue")
+	for _, hide := range []int32{-1, 43201, math.MaxInt32} {
+		_, err = client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String(url), VisibilityTimeout: hide})
+		require.ErrorContains(t, err, "InvalidParameterValue")
+		_, err = client.ChangeMessageVisibility(t.Context(), &sqs.ChangeMessageVisibilityInput{
+			QueueUrl: aws.String(url), ReceiptHandle: aws.String("x"), VisibilityTimeout: hide,
+		})
+		require.ErrorContains(t, err, "InvalidParameterValue")
+	}
 	_, err = client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: aws.String(url), MessageBody: aws.String("x")})
 	require.ErrorContains(t, err, "ChangeMessageVisibility and DeleteMessage, not SendMessage")
 
