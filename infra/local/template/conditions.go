@@ -29,6 +29,15 @@ func (e *evaluation) readConditions() {
 	}
 }
 
+// conditionName reads the attribute Condition of a resource or an output: as it
+// stands, for a condition may be called No, which is no boolean here.
+func (e *evaluation) conditionName(n *yaml.Node) string {
+	if _, ok := e.filled(n); !ok {
+		return ""
+	}
+	return n.Value
+}
+
 // condition gives the value of a condition that n uses; ok is false if that failed.
 func (e *evaluation) condition(n *yaml.Node, name string) (value, ok bool) {
 	c := e.conditions[name]

@@ -71,7 +71,7 @@ func (e *evaluation) readResource(key, n *yaml.Node) {
 		e.fail(key, "a logical id has letters and digits only")
 	}
 	if c := child(n, "Condition"); c != nil {
-		r.condition = e.text(c)
+		r.condition = e.conditionName(c)
 	}
 	e.resources[r.id] = r
 	e.order = append(e.order, r.id)

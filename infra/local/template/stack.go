@@ -440,7 +440,7 @@ func (e *evaluation) outputs() map[string]string {
 		}
 		o.only(set("Condition Description Export Value"), "an output")
 		if c := child(n, "Condition"); c != nil {
-			if value, _ := e.condition(c, e.text(c)); !value {
+			if value, _ := e.condition(c, e.conditionName(c)); !value {
 				continue
 			}
 		}

@@ -338,13 +338,16 @@ Conditions:
   Or: !Or [!Condition PA, !Condition QA]
   And: !And [!Condition PA, Condition: QA]
   Neither: !Not [Fn::Or: [Condition: PA, Condition: QA]]
+  No: !Equals [x, y]
 Resources:
   Topic: {Type: AWS::SNS::Topic}
+  Left: {Type: AWS::SQS::Queue, Condition: No}
 Outputs:
   Or: {Condition: Or, Value: x}
   And: {Condition: And, Value: x}
   Neither: {Condition: Neither, Value: x}
   Nested: {Value: !If [And, both, !If [Or, one, none]]}
+  Left: {Condition: No, Value: x}
 `
 	for _, tt := range []struct {
 		p, q string
@@ -358,6 +361,7 @@ Outputs:
 		stack, err := template.Load(write(t, text), template.Options{Parameters: map[string]string{"P": tt.p, "Q": tt.q}})
 		require.NoError(t, err)
 		require.Equal(t, tt.want, stack.Outputs)
+		require.Empty(t, stack.Queues)
 	}
 }
 
