@@ -13,12 +13,12 @@ import (
 	"os/exec"
 	"regexp"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/local/child"
 	"inorder/shared/wire"
 )
 
@@ -79,10 +79,14 @@ func startMoto(t *testing.T) (endpoint string) {
 		}
 		t.Skip(help)
 	}
-	cmd := exec.Command(program, "-H", "127.0.0.1", "-p", "0")
-	stderr, err := cmd.StderrPipe()
+	reaper, err := child.StartReaper()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { require.NoError(t, reaper.Close()) })
+	cmd := exec.Command(program, "-H", "127.0.0.1", "-p", "0")
+	stderr, in := io.Pipe()
+	cmd.Stderr = in
+	moto, err := reaper.Start(cmd)
+	require.NoError(t, err)
 	found := make(chan string, 1)
 	read := make(chan struct{})
 	go func() {
@@ -94,16 +98,16 @@ func startMoto(t *testing.T) (endpoint string) {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+		moto.Stop(endTimeout)
+		_ = in.Close()
 		<-read
-		_ = cmd.Wait() // by the signal
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {
 	case endpoint = <-found:
 		return endpoint
-	case <-read:
+	case <-moto.Done():
 		require.FailNow(t, "moto ended before it served")
 	case <-ctx.Done():
 		require.FailNow(t, "moto does not serve")

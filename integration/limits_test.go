@@ -31,7 +31,9 @@ import (
 func TestLimits_AFloodIsRefusedAndHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	const burst, sockets, outstanding = 20, 4, 4
-	c := startCloud(t, "-param", "WritesPerSecond=2", "-param", "WriteBurst="+strconv.Itoa(burst))
+	// So few a second that a slow machine cannot help being too fast; the burst is
+	// what the others live on.
+	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst="+strconv.Itoa(burst))
 	alice, bob := mustConnect(t, c.stack, newUser("alice"), "phone"), listen(t, c.stack, newUser("bob"), "phone")
 	quiet, other := mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
 
@@ -170,12 +172,11 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 	}
 	bob := newUser("bob")
 	sender := dialClient(t, c.stack, newUser("carol"))
-	for i := range burst + 3 {
+	for i := 0; i < burst+3 || sender.Stats().Resent == 0; i++ { // until some were throttled
 		sent, err := sender.Send(t.Context(), client.Draft{To: bob, Text: text(0, i)})
 		require.NoError(t, err)
 		require.Equal(t, int64(i+1), sent.Seq)
 	}
-	require.Positive(t, sender.Stats().Resent, "some of them were throttled")
 
 	token, err := c.token(t.Context(), bob, nil)
 	require.NoError(t, err)
@@ -367,7 +368,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("of who asks for something, which is not done", func(t *testing.T) {
 		t.Parallel()
-		d, _ := expiringDevice(t, c.stack, newUser("alice"))
+		d, expires := expiringDevice(t, c.stack, newUser("alice"))
 		bob, acked, id := newUser("bob"), 0, ""
 		for {
 			var sent wire.Sent
@@ -385,7 +386,11 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		d.tokens = nil
 		require.NoError(t, d.reconnect(t.Context()))
 		require.NoError(t, d.sync(t.Context(), id))
-		requireDense(t, d.messages(id), acked)
+		// The fan-out, pushing an earlier message, may have ended the connection at the
+		// moment of the expiry, and before the last one that was still right was answered.
+		messages := d.messages(id)
+		requireDense(t, messages, min(max(len(messages), acked), acked+1))
+		require.Less(t, messages[len(messages)-1].ServerTime, expires.Add(time.Second).UnixMilli(), "nothing was written after that")
 	})
 
 	t.Run("of who only listens, at the next message", func(t *testing.T) {
@@ -416,7 +421,9 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		require.NoError(t, laptop.awaitNews(t.Context(), sent)) // the fan-out has no more to do
 		bob, expires := expiringDevice(t, c.stack, laptop.user)
 		<-time.After(time.Until(expires))
+		bob.mu.Lock()
 		require.Empty(t, bob.goodbyes, "nobody has looked yet")
+		bob.mu.Unlock()
 		must[wire.Acked](t, alice, wire.ActionAck, wire.Ack{ConversationID: sent.ConversationID, ReadSeq: &sent.Seq})
 		require.NoError(t, bob.awaitExpired(t.Context()))
 	})

@@ -377,7 +377,8 @@ func (w *window) await(what, condition string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			require.FailNow(w.t, "the page does not get there", "%s's window waits for %s (%v)", w.user, what, err)
+			shown, _ := tryEvaluate[string](w, `document.getElementById("app").dataset.connection + "\n" + document.body.innerText`)
+			require.FailNow(w.t, "the page does not get there", "%s's window %s waits for %s (%v) and shows: %s", w.user, w.id(), what, err, shown)
 		}
 	}
 }

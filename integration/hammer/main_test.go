@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// figuresOfTheMoment begin with the second, which is not always the first one on a
+// machine that has much to do.
+var figuresOfTheMoment = regexp.MustCompile(`(?m)^ *\d+ s  `)
+
 func TestWrongUse(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -111,7 +115,7 @@ func TestARunOnALocalCloud(t *testing.T) {
 	require.Positive(t, s.DynamoDB.ReadUnits)
 	require.Greater(t, s.Frames, 2*s.Sends)
 	require.InDelta(t, s.Price.Total, s.Price.DynamoDB+s.Price.WebSocket, 1e-12)
-	require.Regexp(t, regexp.MustCompile(`(?m)^ +1 s  \d+ sends/s  \d+ acks/s  ack [\d./]+  deliver [\d./]+ ms p50/p99/p999  [\d.]+ tx/send`), stderr.String())
+	require.Regexp(t, regexp.MustCompile(`(?m)^ +\d+ s  \d+ sends/s  \d+ acks/s  ack [\d./]+  deliver [\d./]+ ms p50/p99/p999  [\d.]+ tx/send`), stderr.String())
 }
 
 func TestCtrlCEndsWithTheSummary(t *testing.T) {
@@ -131,7 +135,7 @@ func TestCtrlCEndsWithTheSummary(t *testing.T) {
 		}
 		ended <- s
 	}()
-	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "   1 s  ") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return figuresOfTheMoment.MatchString(stderr.String()) }, time.Minute, 10*time.Millisecond)
 	interrupt()
 	s := <-ended
 	require.Empty(t, s.FirstError)
@@ -164,7 +168,7 @@ func TestCtrlCOfTheProcess(t *testing.T) {
 		require.NoError(t, hammer.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- hammer.Wait() }()
-		require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "   1 s  ") }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return figuresOfTheMoment.MatchString(stderr.String()) }, time.Minute, 10*time.Millisecond)
 		require.Empty(t, stdout.String(), "figures of the moment are no result")
 		require.NoError(t, hammer.Process.Signal(os.Interrupt))
 		require.NoError(t, <-ended, "%s", &stderr)
@@ -212,7 +216,7 @@ func TestABadDay(t *testing.T) {
 		}
 		ended <- s
 	}()
-	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "   1 s  ") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return figuresOfTheMoment.MatchString(stderr.String()) }, time.Minute, 10*time.Millisecond)
 	plan.On()
 	require.Eventually(t, func() bool {
 		return plan.Counts()[fault.PushDrop] > 5 && plan.Counts()[fault.PushRepeat] > 5
