@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,6 +230,8 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	}, 2*time.Minute, 20*time.Millisecond)
 
 	again := operate(t, c.stack, "replay", "-yes")
+	letter, err := os.ReadFile(letters[0])
+	require.NoError(t, err)
 	require.Equal(t, 1, again.code)
 	require.Contains(t, again.stdout, "the fan-out failed again on")
 	require.Contains(t, again.stderr, "stay in the queue")
@@ -241,6 +246,14 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	content, err := os.ReadFile(letters[0])
 	require.NoError(t, err)
 	require.Empty(t, content, "a letter that was replayed is gone")
+
+	// One whose end the stream does not reach is not replayed in part.
+	cut := regexp.MustCompile(`"endSequenceNumber":"\d+"`).ReplaceAll(letter, []byte(`"endSequenceNumber":"99999999999999999999999"`))
+	require.NotEqual(t, letter, cut)
+	require.NoError(t, os.WriteFile(letters[0], cut, 0o600))
+	partial := operate(t, c.stack, "replay", "-yes")
+	require.Equal(t, 1, partial.code)
+	require.Regexp(t, `failed +RetryAttemptsExhausted .* and not those up to 99999`, partial.stdout)
 
 	// One whose changes the stream has no more.
 	now := time.Now().UTC().Format(time.RFC3339)
@@ -273,6 +286,14 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 	require.Contains(t, dry.stderr, "-yes")
 	require.Equal(t, 1, operate(t, c.stack, "show", chat.SingleID(a, b)).code, "not yet")
 
+	would := decoded[map[string]any](t, operate(t, c.stack, "create", "-json", a, b).must(t))
+	require.Equal(t, []map[string]any{{"dryRun": true, "between": []any{a, b}}}, would)
+	would = decoded[map[string]any](t, operate(t, c.stack, "create-group", "-json", "-title", "T", "-owner", a, b).must(t))
+	require.Equal(t, []map[string]any{{"dryRun": true, "group": map[string]any{
+		"title": "T", "owner": a, "members": []any{b}, "visibility": "all",
+	}}}, would)
+	require.Contains(t, operate(t, c.stack, "create", a, "").stderr, "between", "nor is what cannot be")
+
 	for range 2 { // it may be repeated
 		created := decoded[wire.Sent](t, operate(t, c.stack, "create", "-yes", "-json", a, b).must(t))
 		require.Equal(t, chat.SingleID(a, b), created[0].ConversationID)
@@ -299,6 +320,8 @@ func TestAdmin_RaisesHeads(t *testing.T) {
 
 	require.Equal(t, "would raise 2 heads by 500\n", operate(t, c.stack, "raise", "-all", "-margin", "500").must(t))
 	require.Equal(t, "would raise the head of "+first+", now at 4, by 500\n", operate(t, c.stack, "raise", "-conversation", first, "-margin", "500").must(t))
+	require.JSONEq(t, `{"dryRun": true, "conversationId": "`+first+`", "before": 4, "margin": 500}`,
+		operate(t, c.stack, "raise", "-conversation", first, "-margin", "500", "-json").must(t))
 	require.Equal(t, "raised 2 heads by 500\n", operate(t, c.stack, "raise", "-all", "-margin", "500", "-yes").must(t))
 	require.Equal(t, "raised the head of "+first+" from 504 to 514\n", operate(t, c.stack, "raise", "-conversation", first, "-margin", "10", "-yes").must(t))
 
@@ -311,10 +334,63 @@ func TestAdmin_RaisesHeads(t *testing.T) {
 		messages := a.messages(id)
 		require.Equal(t, seq, messages[len(messages)-1].Seq)
 	}
-	for _, args := range [][]string{{}, {"-all"}, {"-margin", "5"}, {"-all", "-conversation", first, "-margin", "5"}, {"-all", "-margin", "-1"}} {
+	for _, args := range [][]string{{}, {"-all"}, {"-margin", "5"}, {"-all", "-conversation", first, "-margin", "5"}, {"-all", "-margin", "-1"}, {"-all", "-margin", "1000001"}} {
 		refused := operate(t, c.stack, append([]string{"raise"}, args...)...)
 		require.Equal(t, 1, refused.code, args)
 		require.Regexp(t, "-all|-margin", refused.stderr)
+	}
+}
+
+// Work that breaks off says which command does the rest: on the same stack, and no
+// more than was asked for.
+func TestAdmin_SaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	a := mustConnect(t, c.stack, newUser("o'alice"), "phone")
+	for range 3 {
+		_, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
+		require.NoError(t, err)
+	}
+	// breakOff lets the operation succeed once, and fails it then.
+	breakOff := func(operation string) {
+		var done atomic.Bool
+		db.set(func(op string, _ []byte, forward func() reply) reply {
+			if op == operation && done.Swap(true) {
+				return failure(http.StatusBadRequest, "ValidationException", "")
+			}
+			return forward()
+		})
+	}
+	goOn := func(o operated) []string {
+		db.set(nil)
+		require.Equal(t, 1, o.code, o.stdout)
+		_, command, found := strings.Cut(strings.TrimSpace(o.stderr), "go on with: ")
+		require.True(t, found, o.stderr)
+		words, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+command).Output()
+		require.NoError(t, err)
+		return strings.Split(strings.TrimSpace(string(words)), "\n")
+	}
+	breakOff("Query") // of the positions; that of a ledger fails
+	nothing := operate(t, c.stack, "erase-user", a.user)
+	require.Equal(t, 1, nothing.code)
+	require.NotContains(t, nothing.stderr, "go on", "it has not begun")
+	var queries atomic.Int64
+	db.set(func(op string, _ []byte, forward func() reply) reply {
+		if op == "Query" && queries.Add(1) > 2 { // of the positions, and of one ledger
+			return failure(http.StatusBadRequest, "ValidationException", "")
+		}
+		return forward()
+	})
+	rest := goOn(operate(t, c.stack, "erase-user", a.user))
+	require.NotContains(t, rest, "-yes", "a dry run stays one")
+	require.Regexp(t, `^would blank 2 messages .* in 2 conversations`, runAdmin(t, rest...).must(t))
+
+	breakOff("UpdateItem")
+	rest = goOn(operate(t, c.stack, "raise", "-all", "-margin", "10", "-yes"))
+	require.Equal(t, "raised 2 heads by 10\n", runAdmin(t, rest...).must(t))
+	for _, head := range decoded[chat.Conversation](t, operate(t, c.stack, "list", "-json").must(t)) {
+		require.Equal(t, int64(11), head.LastSeq, "each once")
 	}
 }
 

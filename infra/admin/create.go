@@ -20,10 +20,16 @@ func createCommand() command {
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
 			yes := flags.Bool("yes", false, "do it")
 			return func(ctx context.Context, s *session, args []string) error {
-				if !*yes {
-					return s.wouldCreate(fmt.Sprintf("%s, of %s and %s", chat.SingleID(args[0], args[1]), quote(args[0]), quote(args[1])))
+				for _, user := range args {
+					if err := chat.ValidateUserID("between", user); err != nil {
+						return err
+					}
 				}
-				return s.create(ctx, map[string]any{"between": args})
+				request := map[string]any{"between": args}
+				if !*yes {
+					return s.wouldCreate(request, fmt.Sprintf("%s, of %s and %s", chat.SingleID(args[0], args[1]), quote(args[0]), quote(args[1])))
+				}
+				return s.create(ctx, request)
 			}
 		},
 	}
@@ -43,22 +49,28 @@ func createGroupCommand() command {
 				if *owner == "" || *title == "" {
 					return errors.New("a group needs -owner and -title")
 				}
+				request := map[string]any{
+					"group": map[string]any{"owner": *owner, "title": *title, "members": args, "visibility": *visibility},
+				}
 				if !*yes {
-					return s.wouldCreate(fmt.Sprintf("the group %s of %s and %d others", quote(*title), quote(*owner), len(args)))
+					return s.wouldCreate(request, fmt.Sprintf("the group %s of %s and %d others", quote(*title), quote(*owner), len(args)))
 				}
 				if *key == "" {
 					*key = "admin:" + ulid.Make().String()
 				}
-				return s.create(ctx, map[string]any{
-					"clientMsgId": *key,
-					"group":       map[string]any{"owner": *owner, "title": *title, "members": args, "visibility": *visibility},
-				})
+				request["clientMsgId"] = *key
+				return s.create(ctx, request)
 			}
 		},
 	}
 }
 
-func (s *session) wouldCreate(what string) error {
+// wouldCreate says what a request would make.
+func (s *session) wouldCreate(request map[string]any, what string) error {
+	if s.asJSON {
+		request["dryRun"] = true
+		return s.emit(request)
+	}
 	say(s.out, "would create %s\n", what)
 	s.note("nothing was changed; do it with -yes")
 	return nil
@@ -79,7 +91,10 @@ func (s *session) create(ctx context.Context, request map[string]any) error {
 		return fmt.Errorf("the answer of PublishFunction: %w", err)
 	}
 	if s.asJSON {
-		return s.emit(sent)
+		return s.emit(struct {
+			DryRun bool `json:"dryRun"`
+			wire.Sent
+		}{false, sent})
 	}
 	verb := "created"
 	if sent.Duplicate {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
@@ -44,10 +43,14 @@ func (s *session) erase(ctx context.Context, userID, after string, yes bool) err
 		progress("%d conversations, %d messages looked at, %d with content of %s", e.Conversations, e.Scanned, e.Messages+e.Edits, quote(userID))
 	})
 	if err != nil {
-		if done.After != "" {
-			return fmt.Errorf("%w\ngo on with: erase-user -yes -after %s %s", err, done.After, userID)
+		if done.After == "" {
+			return err
 		}
-		return err
+		command := []string{"erase-user", "-after", done.After, userID}
+		if yes {
+			command = append(command, "-yes")
+		}
+		return s.goOn(err, command...)
 	}
 	if s.asJSON {
 		return s.emit(struct {

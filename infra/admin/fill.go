@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"inorder/shared/store"
@@ -35,8 +37,8 @@ Without -yes it only counts.`,
 			again := flags.Bool("again", false, "overwrite what is there, after a run that broke off")
 			yes := flags.Bool("yes", false, "do it")
 			return func(ctx context.Context, s *session, _ []string) error {
-				for table, name := range fields {
-					if *name == "" {
+				for _, table := range slices.Sorted(maps.Keys(fields)) {
+					if *fields[table] == "" {
 						return fmt.Errorf("-from %s=… is missing: say which table to copy into it", table)
 					}
 				}
@@ -53,6 +55,9 @@ func (s *session) fill(ctx context.Context, from store.Tables, yes, again bool) 
 			f.Members, f.Inboxes, f.Idempotency, f.Conversations, f.Messages)
 	})
 	if err != nil {
+		if yes && done != (store.Filled{}) {
+			return fmt.Errorf("%w\nsome of it is copied; copy all of it again with -again", err)
+		}
 		return err
 	}
 	if s.asJSON {

@@ -25,6 +25,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -45,6 +46,7 @@ type command struct {
 // session is what a command works with.
 type session struct {
 	*target
+	where  location
 	out    io.Writer
 	notes  io.Writer // progress and what is not part of the answer
 	asJSON bool
@@ -107,7 +109,7 @@ func (c command) run(ctx context.Context, args []string, stdout, stderr io.Write
 	}
 	t, err := where.find(ctx)
 	if err == nil {
-		err = act(ctx, &session{target: t, out: stdout, notes: stderr, asJSON: *asJSON}, rest)
+		err = act(ctx, &session{target: t, where: where, out: stdout, notes: stderr, asJSON: *asJSON}, rest)
 	}
 	if err != nil {
 		complain(stderr, err)

@@ -1,6 +1,12 @@
 package main
 
-import "time"
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
 
 // progressEvery is how often long work says how far it is.
 const progressEvery = time.Second
@@ -16,4 +22,23 @@ func (s *session) progress() func(format string, args ...any) {
 		last = time.Now()
 		s.note("… "+format, args...)
 	}
+}
+
+// goOn adds to an error which command does the rest of the work that broke off.
+func (s *session) goOn(err error, command ...string) error {
+	words := slices.Concat(command, s.where.flags())
+	for i, w := range words {
+		words[i] = shell(w)
+	}
+	return fmt.Errorf("%w\ngo on with: %s", err, strings.Join(words, " "))
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shell makes a word one for a shell.
+func shell(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

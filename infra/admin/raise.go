@@ -5,6 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"strconv"
+
+	"inorder/shared/store"
 )
 
 func raiseCommand() command {
@@ -26,8 +29,8 @@ Without -yes it only counts.`,
 				switch {
 				case *all == (*one != ""):
 					return errors.New("say -all, or which -conversation")
-				case *margin < 1:
-					return errors.New("-margin says how many seqs to leave out, at least 1")
+				case *margin < 1 || *margin > store.MaxRepairMargin:
+					return fmt.Errorf("-margin says how many seqs to leave out, from 1 to %d", store.MaxRepairMargin)
 				case *all:
 					return s.raiseAll(ctx, *after, *margin, *yes)
 				}
@@ -43,6 +46,14 @@ func (s *session) raise(ctx context.Context, conversationID string, margin int64
 		if err != nil {
 			return err
 		}
+		if s.asJSON {
+			return s.emit(struct {
+				DryRun         bool   `json:"dryRun"`
+				ConversationID string `json:"conversationId"`
+				Before         int64  `json:"before"`
+				Margin         int64  `json:"margin"`
+			}{true, conversationID, head.LastSeq, margin})
+		}
 		say(s.out, "would raise the head of %s, now at %d, by %d\n", conversationID, head.LastSeq, margin)
 		s.note("nothing was changed; do it with -yes")
 		return nil
@@ -52,7 +63,10 @@ func (s *session) raise(ctx context.Context, conversationID string, margin int64
 		return err
 	}
 	if s.asJSON {
-		return s.emit(r)
+		return s.emit(struct {
+			DryRun bool `json:"dryRun"`
+			store.Repair
+		}{false, r})
 	}
 	say(s.out, "raised the head of %s from %d to %d\n", r.ConversationID, r.Before, r.After)
 	return nil
@@ -60,20 +74,26 @@ func (s *session) raise(ctx context.Context, conversationID string, margin int64
 
 func (s *session) raiseAll(ctx context.Context, cursor string, margin int64, yes bool) error {
 	progress := s.progress()
-	count := 0
+	count, last := 0, cursor
+	brokeOff := func(err error) error {
+		if !yes || last == "" {
+			return err
+		}
+		err = fmt.Errorf("%w\n%d heads were raised", err, count)
+		return s.goOn(err, "raise", "-all", "-margin", strconv.FormatInt(margin, 10), "-yes", "-after", last)
+	}
 	for more := true; more; more = cursor != "" {
 		heads, next, err := s.store.Heads(ctx, cursor, pageSize)
 		if err != nil {
-			return err
+			return brokeOff(err)
 		}
 		for _, h := range heads {
 			if yes {
 				if _, err := s.store.RaiseHead(ctx, h.ConversationID, margin); err != nil {
-					return fmt.Errorf("%w\n%d heads were raised; go on with: raise -all -margin %d -yes -after %s", err, count, margin, cursor)
+					return brokeOff(err)
 				}
 			}
-			count++
-			cursor = h.ConversationID
+			count, last = count+1, h.ConversationID
 			progress("%d heads", count)
 		}
 		cursor = next

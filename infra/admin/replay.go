@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -24,6 +25,9 @@ const (
 	// hideFor is how long a letter that is being replayed is hidden from others, in
 	// seconds.
 	hideFor = 300
+
+	// giveBackTimeout bounds how long an end takes, also one by Ctrl-C.
+	giveBackTimeout = 10 * time.Second
 
 	// recordsPerInvocation is the batch size of the mapping in template.yaml.
 	recordsPerInvocation = 100
@@ -68,7 +72,7 @@ type replay struct {
 	queue      string // its URL
 	yes, raise bool
 	seen       []string           // messageIds
-	kept       []sqstypes.Message // letters that stay
+	held       []sqstypes.Message // letters that are hidden from others, and not deleted
 	left       int                // of these, those that failed or are too old
 }
 
@@ -103,8 +107,9 @@ type outcome struct {
 }
 
 func (r *replay) run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, r.giveBack(context.WithoutCancel(ctx))) }()
 	t := r.table("letter", "outcome", "condition", "from", "to", "changes", "")
+	// Also of a run that breaks off one can see what it did.
+	defer func() { err = errors.Join(err, t.flush(), r.giveBack(context.WithoutCancel(ctx))) }()
 	for {
 		letters, err := r.receive(ctx)
 		if err != nil {
@@ -115,7 +120,7 @@ func (r *replay) run(ctx context.Context) (err error) {
 		}
 		for _, m := range letters {
 			o := r.one(ctx, m)
-			if err := ctx.Err(); err != nil {
+			if err := ctx.Err(); err != nil && o.Outcome == "failed" {
 				return err
 			}
 			if o.Outcome == "failed" || o.Outcome == "tooOld" {
@@ -125,9 +130,6 @@ func (r *replay) run(ctx context.Context) (err error) {
 				return err
 			}
 		}
-	}
-	if err := t.flush(); err != nil {
-		return err
 	}
 	switch {
 	case len(r.seen) == 0:
@@ -152,19 +154,27 @@ func (r *replay) receive(ctx context.Context) ([]sqstypes.Message, error) {
 	for _, m := range fresh {
 		r.seen = append(r.seen, aws.ToString(m.MessageId))
 	}
+	r.held = append(r.held, fresh...)
 	return fresh, nil
 }
 
 // giveBack makes the letters that stay visible to the next run. It is for the end:
 // this run would receive them again and again.
 func (r *replay) giveBack(ctx context.Context) error {
-	for _, m := range r.kept {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
+	failures := 0
+	var last error
+	for _, m := range r.held {
 		_, err := r.queues.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{
 			QueueUrl: &r.queue, ReceiptHandle: m.ReceiptHandle, VisibilityTimeout: 0,
 		})
-		if err != nil {
-			return fmt.Errorf("giving a letter back to the queue, where it is hidden for %d seconds: %w", hideFor, err)
+		if _, visible := errors.AsType[*sqstypes.MessageNotInflight](err); err != nil && !visible {
+			failures, last = failures+1, err
 		}
+	}
+	if last != nil {
+		return fmt.Errorf("giving %d letters back to the queue, where they are hidden for %d seconds: %w", failures, hideFor, last)
 	}
 	return nil
 }
@@ -187,10 +197,10 @@ func (r *replay) one(ctx context.Context, m sqstypes.Message) outcome {
 	if o.Outcome == "replayed" || o.Outcome == "raised" {
 		if _, err := r.queues.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &r.queue, ReceiptHandle: m.ReceiptHandle}); err != nil {
 			o.Outcome, o.Detail = "failed", fmt.Sprintf("it was %s, and could not be deleted: %v", o.Outcome, err)
+			return o
 		}
-		return o
+		r.held = slices.DeleteFunc(r.held, func(held sqstypes.Message) bool { return held.MessageId == m.MessageId })
 	}
-	r.kept = append(r.kept, m)
 	return o
 }
 
@@ -256,7 +266,7 @@ func (r *replay) records(ctx context.Context, l letter) ([]streamtypes.Record, e
 	if len(records) == 0 {
 		return nil, errTooOld
 	}
-	return records, nil
+	return nil, fmt.Errorf("the stream has changes after %s, and not those up to %s", l.Batch.Start, l.Batch.End)
 }
 
 func gone(err error) bool {
@@ -270,7 +280,7 @@ func compare(a, b string) int {
 	x, _ := new(big.Int).SetString(a, 10)
 	y, _ := new(big.Int).SetString(b, 10)
 	if x == nil || y == nil {
-		return -1 // no numbers: read on to the end
+		return strings.Compare(a, b) // no numbers
 	}
 	return x.Cmp(y)
 }

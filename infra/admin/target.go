@@ -37,6 +37,17 @@ func (l *location) declare(flags *flag.FlagSet) {
 	flags.StringVar(&l.local, "local", "", "`URL` of a local cloud (default "+defaultLocal+")")
 }
 
+// flags are those that name the stack.
+func (l location) flags() []string {
+	switch {
+	case l.stack != "":
+		return []string{"-stack", l.stack}
+	case l.local != "":
+		return []string{"-local", l.local}
+	}
+	return nil
+}
+
 // target is a stack that was found.
 type target struct {
 	name      string
