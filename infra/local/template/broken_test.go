@@ -227,7 +227,7 @@ func TestLoad_BrokenTemplates(t *testing.T) {
   Pattern: {Type: String, Default: ab1, AllowedPattern: "[a-z]+"}
   Start: {Type: String, Default: 1ab, AllowedPattern: "[a-z]+"}
   Short: {Type: String, Default: "", MinLength: 1}
-  Long: {Type: String, Default: abc, MaxLength: 2}
+  Long: {Type: String, Default: äbc, MaxLength: 2}
   Kind: {Type: AWS::EC2::Image::Id, Default: x}
   Typo: {Type: String, Default: x, Minlength: 1}
   Many: {Type: List<Number>, Default: "1, x"}
@@ -310,6 +310,8 @@ Resources:
 			`:9: Resources.T.Properties.TimeToLiveSpecification.Enabled: want true or false, not "maybe"`,
 			":11: Resources.T.Properties.GlobalSecondaryIndexes[0].KeySchema: is required and missing",
 			":12: Resources.T.Properties.GlobalSecondaryIndexes[0].Projection.ProjectionType: is required and missing"}},
+		{name: "a queue's name", template: "Resources:\n  Q: {Type: AWS::SQS::Queue, Properties: {QueueName: ../../q}}\n", want: []string{
+			`:2: Resources.Q.Properties.QueueName: a queue's name has up to 80 letters, digits, - and _, not "../../q"`}},
 		{name: "fifo queue", template: "Resources:\n  Q: {Type: AWS::SQS::Queue, Properties: {FifoQueue: true}}\n", want: []string{
 			":2: Resources.Q.Properties.FifoQueue: Lambda gives up records to standard queues only"}},
 

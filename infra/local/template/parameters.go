@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -113,15 +114,16 @@ func (e *evaluation) checkAllowed(name string, values []string, o object) {
 	allowed := e.texts(o.get("AllowedValues"))
 	pattern := e.pattern(o.get("AllowedPattern"))
 	for _, v := range values {
+		length := utf8.RuneCountInString(v)
 		switch {
 		case len(allowed) > 0 && !slices.Contains(allowed, v):
 			e.fail(o.node, "parameter %s: %q is none of the AllowedValues %s", name, v, strings.Join(allowed, ", "))
 		case pattern != nil && !pattern.MatchString(v):
 			e.fail(o.node, "parameter %s: %q does not match AllowedPattern %s", name, v, e.text(o.get("AllowedPattern")))
-		case len(v) < minLength:
+		case length < minLength:
 			e.fail(o.node, "parameter %s: %q is shorter than MinLength %d", name, v, minLength)
-		case len(v) > maxLength:
-			e.fail(o.node, "parameter %s: its %d characters are longer than MaxLength %d", name, len(v), maxLength)
+		case length > maxLength:
+			e.fail(o.node, "parameter %s: its %d characters are longer than MaxLength %d", name, length, maxLength)
 		}
 	}
 }

@@ -417,14 +417,22 @@ func (e *evaluation) onFailure(o object) string {
 	return ""
 }
 
+// queueName is what SQS takes (API reference, "CreateQueue"). A queue is a file of
+// that name, too.
+var queueName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+
 func (e *evaluation) queue(r *resource) *Queue {
 	o := e.properties(r)
 	if o.bool("FifoQueue", false) {
 		e.fail(o.get("FifoQueue"), "Lambda gives up records to standard queues only")
 	}
+	name := e.value(r, "{name}")
+	if n := o.get("QueueName"); n != nil && name != "" && !queueName.MatchString(name) {
+		e.fail(n, "a queue's name has up to 80 letters, digits, - and _, not %q", name)
+	}
 	return &Queue{
 		LogicalID: r.id,
-		Name:      e.value(r, "{name}"),
+		Name:      name,
 		ARN:       e.value(r, r.kind.attrs["Arn"]),
 		URL:       e.value(r, r.kind.ref),
 		Line:      e.line(r),
