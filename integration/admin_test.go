@@ -352,11 +352,12 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 		_, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
 		require.NoError(t, err)
 	}
-	// breakOff lets the operation succeed once, and fails it then.
-	breakOff := func(operation string) {
-		var done atomic.Bool
-		db.set(func(op string, _ []byte, forward func() reply) reply {
-			if op == operation && done.Swap(true) {
+	// breakOff lets what the tool asks for succeed n times, and fails it then. The
+	// functions are at work too, and have no such requests.
+	breakOff := func(n int64, operation, part string) {
+		var done atomic.Int64
+		db.set(func(op string, request []byte, forward func() reply) reply {
+			if op == operation && bytes.Contains(request, []byte(part)) && done.Add(1) > n {
 				return failure(http.StatusBadRequest, "ValidationException", "")
 			}
 			return forward()
@@ -371,22 +372,17 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 		require.NoError(t, err)
 		return strings.Split(strings.TrimSpace(string(words)), "\n")
 	}
-	breakOff("Query") // of the positions; that of a ledger fails
+	const ofALedger, ofAHead = "FilterExpression", "Conversations"
+	breakOff(0, "Query", ofALedger)
 	nothing := operate(t, c.stack, "erase-user", a.user)
 	require.Equal(t, 1, nothing.code)
 	require.NotContains(t, nothing.stderr, "go on", "it has not begun")
-	var queries atomic.Int64
-	db.set(func(op string, _ []byte, forward func() reply) reply {
-		if op == "Query" && queries.Add(1) > 2 { // of the positions, and of one ledger
-			return failure(http.StatusBadRequest, "ValidationException", "")
-		}
-		return forward()
-	})
+	breakOff(1, "Query", ofALedger)
 	rest := goOn(operate(t, c.stack, "erase-user", a.user))
 	require.NotContains(t, rest, "-yes", "a dry run stays one")
 	require.Regexp(t, `^would blank 2 messages .* in 2 conversations`, runAdmin(t, rest...).must(t))
 
-	breakOff("UpdateItem")
+	breakOff(1, "UpdateItem", ofAHead)
 	rest = goOn(operate(t, c.stack, "raise", "-all", "-margin", "10", "-yes"))
 	require.Equal(t, "raised 2 heads by 10\n", runAdmin(t, rest...).must(t))
 	for _, head := range decoded[chat.Conversation](t, operate(t, c.stack, "list", "-json").must(t)) {
