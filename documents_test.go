@@ -1,0 +1,192 @@
+// Package inorder_test holds the documents to the repository that they describe.
+package inorder_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	fencedCode = regexp.MustCompile("(?ms)^```.*?^```")
+	inlineCode = regexp.MustCompile("`[^`]+`")
+	link       = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
+	heading    = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	scheme     = regexp.MustCompile(`^[a-z]+:`)
+	notAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	ourPath    = regexp.MustCompile("(?:^|[\\s`/])((?:events|functions|infra|integration|shared)/[\\w./-]*\\w)")
+	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	testFunc   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
+	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
+)
+
+// repositoryFiles are the files below this folder with one of the endings, without
+// what tools have put there.
+func repositoryFiles(t *testing.T, ending string) []string {
+	t.Helper()
+	var files []string
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != "." && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ending):
+			files = append(files, path)
+		}
+		return nil
+	}))
+	require.NotEmpty(t, files)
+	return files
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// anchors are the names by which GitHub links to a document's headings.
+func anchors(document string) []string {
+	var list []string
+	seen := map[string]int{}
+	for _, h := range heading.FindAllStringSubmatch(fencedCode.ReplaceAllString(document, ""), -1) {
+		anchor := strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")
+		again := seen[anchor]
+		seen[anchor]++
+		if again > 0 {
+			anchor += "-" + strconv.Itoa(again)
+		}
+		list = append(list, anchor)
+	}
+	return list
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, path := range repositoryFiles(t, ".md") {
+		document := read(t, path)
+		prose := inlineCode.ReplaceAllString(fencedCode.ReplaceAllString(document, ""), "")
+		for _, found := range link.FindAllStringSubmatch(prose, -1) {
+			if scheme.MatchString(found[1]) {
+				continue // elsewhere: a test must not depend on it
+			}
+			checked++
+			file, anchor, anchored := strings.Cut(found[1], "#")
+			target := path
+			if file != "" {
+				target = filepath.Join(filepath.Dir(path), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, found[1])
+				continue
+			}
+			if anchored && !slices.Contains(anchors(read(t, target)), anchor) {
+				t.Errorf("%s links to %s, but %s has no such heading", path, found[1], target)
+			}
+		}
+	}
+	require.NotZero(t, checked)
+}
+
+// Paths and tests that documents name are there. A path may be written as from the
+// top or as from the document.
+func TestDocumentsNameWhatIsThere(t *testing.T) {
+	t.Parallel()
+	var tests []string
+	for _, path := range repositoryFiles(t, "_test.go") {
+		for _, found := range testFunc.FindAllStringSubmatch(read(t, path), -1) {
+			tests = append(tests, found[1])
+		}
+	}
+	for _, path := range repositoryFiles(t, ".md") {
+		document := read(t, path)
+		for _, found := range ourPath.FindAllStringSubmatch(document, -1) {
+			_, top := os.Stat(found[1])
+			_, beside := os.Stat(filepath.Join(filepath.Dir(path), found[1]))
+			if top != nil && beside != nil {
+				t.Errorf("%s names %s, which is not there", path, found[1])
+			}
+		}
+		for _, name := range testName.FindAllString(document, -1) {
+			if !slices.ContainsFunc(tests, func(test string) bool { return strings.HasPrefix(test, name) }) {
+				t.Errorf("%s names %s, but no test begins like that", path, name)
+			}
+		}
+	}
+}
+
+// An operator finds every parameter of the template, and none that it does not have.
+func TestParametersAreDocumented(t *testing.T) {
+	t.Parallel()
+	var template struct {
+		Parameters map[string]struct {
+			Default string `yaml:"Default"`
+		} `yaml:"Parameters"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "template.yaml")), &template))
+	require.NotEmpty(t, template.Parameters)
+	operating, runbooks := read(t, "infra/README.md"), read(t, "infra/RUNBOOKS.md")
+	for name := range template.Parameters {
+		if !strings.Contains(operating+runbooks, "`"+name+"`") {
+			t.Errorf("neither infra/README.md nor infra/RUNBOOKS.md names the parameter %s", name)
+		}
+	}
+	// A table of parameters names those that there are, with their defaults.
+	rows := 0
+	for path, document := range map[string]string{"infra/README.md": operating, "infra/RUNBOOKS.md": runbooks} {
+		for _, row := range parameterRows(document) {
+			rows++
+			for i, found := range parameter.FindAllStringSubmatch(row.names, -1) {
+				declared, there := template.Parameters[found[1]]
+				if !there {
+					t.Errorf("%s: a table has the parameter %s, which template.yaml has not", path, found[1])
+					continue
+				}
+				documented := strings.Split(strings.ReplaceAll(row.defaults, "`", ""), ", ")
+				if declared.Default != "" && (i >= len(documented) || documented[i] != declared.Default) {
+					t.Errorf("%s: %s is %q by default, not as %q says", path, found[1], declared.Default, row.defaults)
+				}
+			}
+		}
+	}
+	require.NotZero(t, rows)
+	for _, path := range repositoryFiles(t, ".md") {
+		for _, found := range setting.FindAllStringSubmatch(read(t, path), -1) {
+			if _, there := template.Parameters[found[2]]; !there && found[1] == "" {
+				t.Errorf("%s sets %s, which is no parameter of template.yaml", path, found[2])
+			}
+		}
+	}
+}
+
+type parameterRow struct{ names, defaults string }
+
+// parameterRows are the rows of the tables whose first column is "parameter".
+func parameterRows(document string) []parameterRow {
+	var rows []parameterRow
+	defaults := -1
+	for line := range strings.Lines(document) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		switch {
+		case len(cells) < 4:
+			defaults = -1
+		case strings.TrimSpace(cells[1]) == "parameter":
+			defaults = slices.IndexFunc(cells, func(cell string) bool { return strings.TrimSpace(cell) == "default" })
+		case defaults > 0 && strings.Contains(cells[1], "`"):
+			rows = append(rows, parameterRow{names: cells[1], defaults: strings.TrimSpace(cells[defaults])})
+		}
+	}
+	return rows
+}
