@@ -102,6 +102,8 @@ func TestAdmin_LooksAtAConversation(t *testing.T) {
 	end := decoded[chat.Message](t, operate(t, shared, "ledger", id, "-json", "-limit", "2").must(t))
 	require.Equal(t, []int64{119, 120}, seqsOf(end))
 
+	require.Contains(t, operate(t, shared, "ledger", id, "-from", "121").stderr, "-from 121: the last seq is 120")
+
 	roster := decoded[struct {
 		UserID   string
 		Position struct{ ReadSeq, DeliveredSeq int64 }
@@ -144,6 +146,8 @@ func TestAdmin_Refuses(t *testing.T) {
 		"two stacks":              {[]string{"list", "-stack", "a", "-local", "b"}, 1, "name one"},
 		"nobody there":            {[]string{"list", "-local", "http://127.0.0.1:1"}, 1, "no local cloud answers at http://127.0.0.1:1"},
 		"an unknown conversation": {[]string{"show", "group:none", "-local", shared.page}, 1, `there is no conversation "group:none"`},
+		"a create of no one":      {[]string{"create", "a", "", "-local", shared.page}, 1, "between: a user id is missing"},
+		"a group with one twice":  {[]string{"create-group", "-owner", "a", "-title", "T", "b", "b", "-local", shared.page}, 1, "named twice"},
 		"an unknown message":      {[]string{"find", "none", "-local", shared.page}, 1, `there is no message "none"`},
 		"an unknown user":         {[]string{"list", "-user", "no one", "-local", shared.page}, 1, "no one has no conversations"},
 		"a user without a name":   {[]string{"erase-user", "", "-local", shared.page}, 1, "userId"},
@@ -173,7 +177,7 @@ func TestAdmin_EraseUser(t *testing.T) {
 	require.NoError(t, before.sync(t.Context(), id))
 
 	dry := operate(t, shared, "erase-user", a.user)
-	require.Equal(t, "would blank 4 messages and 1 edits of "+a.user+" in 1 conversations (8 messages looked at), and the device in 5\n", dry.must(t))
+	require.Equal(t, "would blank 4 messages and 1 edits of "+a.user+" in 1 conversations (8 messages looked at), and in 5 the name of the device\n", dry.must(t))
 	require.Contains(t, dry.stderr, "-yes")
 	same := mustConnect(t, shared, b.user, "tablet")
 	require.NoError(t, same.sync(t.Context(), id))
@@ -286,18 +290,18 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 	require.Contains(t, dry.stderr, "-yes")
 	require.Equal(t, 1, operate(t, c.stack, "show", chat.SingleID(a, b)).code, "not yet")
 
-	would := decoded[map[string]any](t, operate(t, c.stack, "create", "-json", a, b).must(t))
-	require.Equal(t, []map[string]any{{"dryRun": true, "between": []any{a, b}}}, would)
-	would = decoded[map[string]any](t, operate(t, c.stack, "create-group", "-json", "-title", "T", "-owner", a, b).must(t))
-	require.Equal(t, []map[string]any{{"dryRun": true, "group": map[string]any{
-		"title": "T", "owner": a, "members": []any{b}, "visibility": "all",
-	}}}, would)
+	require.Equal(t, []map[string]any{{"dryRun": true, "conversationId": chat.SingleID(a, b), "duplicate": false}},
+		decoded[map[string]any](t, operate(t, c.stack, "create", "-json", a, b).must(t)))
+	require.Contains(t, operate(t, c.stack, "list").stderr, "there are no conversations yet")
+	would := decoded[map[string]any](t, operate(t, c.stack, "create-group", "-json", "-title", "T", "-owner", a, b).must(t))
+	require.Equal(t, []map[string]any{{"dryRun": true, "owner": a, "title": "T", "members": []any{b}}}, would)
 	require.Contains(t, operate(t, c.stack, "create", a, "").stderr, "between", "nor is what cannot be")
 
 	for range 2 { // it may be repeated
 		created := decoded[wire.Sent](t, operate(t, c.stack, "create", "-yes", "-json", a, b).must(t))
 		require.Equal(t, chat.SingleID(a, b), created[0].ConversationID)
 	}
+	require.Equal(t, "there already: "+chat.SingleID(a, b)+"\n", operate(t, c.stack, "create", a, b).must(t))
 	alice := mustConnect(t, c.stack, a, "phone")
 	_, err := alice.send(t.Context(), wire.Send{To: b, Text: "now I may"})
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,16 +21,10 @@ func createCommand() command {
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
 			yes := flags.Bool("yes", false, "do it")
 			return func(ctx context.Context, s *session, args []string) error {
-				for _, user := range args {
-					if err := chat.ValidateUserID("between", user); err != nil {
-						return err
-					}
-				}
-				request := map[string]any{"between": args}
 				if !*yes {
-					return s.wouldCreate(request, fmt.Sprintf("%s, of %s and %s", chat.SingleID(args[0], args[1]), quote(args[0]), quote(args[1])))
+					return s.wouldOpen(ctx, args[0], args[1])
 				}
-				return s.create(ctx, request)
+				return s.create(ctx, map[string]any{"between": args})
 			}
 		},
 	}
@@ -49,29 +44,66 @@ func createGroupCommand() command {
 				if *owner == "" || *title == "" {
 					return errors.New("a group needs -owner and -title")
 				}
-				request := map[string]any{
-					"group": map[string]any{"owner": *owner, "title": *title, "members": args, "visibility": *visibility},
-				}
 				if !*yes {
-					return s.wouldCreate(request, fmt.Sprintf("the group %s of %s and %d others", quote(*title), quote(*owner), len(args)))
+					return s.wouldCreateGroup(*owner, *title, args)
 				}
 				if *key == "" {
 					*key = "admin:" + ulid.Make().String()
 				}
-				request["clientMsgId"] = *key
-				return s.create(ctx, request)
+				return s.create(ctx, map[string]any{
+					"clientMsgId": *key,
+					"group":       map[string]any{"owner": *owner, "title": *title, "members": args, "visibility": *visibility},
+				})
 			}
 		},
 	}
 }
 
-// wouldCreate says what a request would make.
-func (s *session) wouldCreate(request map[string]any, what string) error {
-	if s.asJSON {
-		request["dryRun"] = true
-		return s.emit(request)
+// wouldOpen says what create does with two users.
+func (s *session) wouldOpen(ctx context.Context, userID, otherID string) error {
+	for _, id := range []string{userID, otherID} {
+		if err := chat.ValidateUserID("between", id); err != nil {
+			return err
+		}
 	}
-	say(s.out, "would create %s\n", what)
+	conversationID := chat.SingleID(userID, otherID)
+	_, err := s.store.Head(ctx, conversationID)
+	if err != nil && chat.CodeOf(err) != chat.NotFound {
+		return err
+	}
+	there := err == nil
+	if s.asJSON {
+		return s.emit(struct {
+			DryRun         bool   `json:"dryRun"`
+			ConversationID string `json:"conversationId"`
+			Duplicate      bool   `json:"duplicate"`
+		}{true, conversationID, there})
+	}
+	if there {
+		say(s.out, "there already: %s\n", conversationID)
+		return nil
+	}
+	say(s.out, "would create %s, of %s and %s\n", conversationID, quote(userID), quote(otherID))
+	s.note("nothing was changed; do it with -yes")
+	return nil
+}
+
+// wouldCreateGroup says what create-group does.
+func (s *session) wouldCreateGroup(owner, title string, members []string) error {
+	if err := cmp.Or(
+		chat.ValidateUserID("owner", owner), chat.ValidateTitle("title", title), chat.ValidateMembers("members", members),
+	); err != nil {
+		return err
+	}
+	if s.asJSON {
+		return s.emit(struct {
+			DryRun  bool     `json:"dryRun"`
+			Owner   string   `json:"owner"`
+			Title   string   `json:"title"`
+			Members []string `json:"members"`
+		}{true, owner, title, members})
+	}
+	say(s.out, "would create the group %s of %s and %d more\n", quote(title), quote(owner), len(members))
 	s.note("nothing was changed; do it with -yes")
 	return nil
 }
@@ -91,10 +123,7 @@ func (s *session) create(ctx context.Context, request map[string]any) error {
 		return fmt.Errorf("the answer of PublishFunction: %w", err)
 	}
 	if s.asJSON {
-		return s.emit(struct {
-			DryRun bool `json:"dryRun"`
-			wire.Sent
-		}{false, sent})
+		return s.emit(sent)
 	}
 	verb := "created"
 	if sent.Duplicate {

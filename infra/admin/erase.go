@@ -63,7 +63,7 @@ func (s *session) erase(ctx context.Context, userID, after string, yes bool) err
 	if !yes {
 		verb = "would blank"
 	}
-	say(s.out, "%s %d messages and %d edits of %s in %d conversations (%d messages looked at), and the device in %d\n",
+	say(s.out, "%s %d messages and %d edits of %s in %d conversations (%d messages looked at), and in %d the name of the device\n",
 		verb, done.Messages, done.Edits, quote(userID), done.Conversations, done.Scanned, done.Devices)
 	if !yes {
 		s.note("nothing was changed; do it with -yes")

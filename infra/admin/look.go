@@ -52,9 +52,13 @@ func (s *session) list(ctx context.Context, limit int) error {
 			}
 		}
 		if cursor = next; next == "" {
-			return t.flush()
+			break
 		}
 	}
+	if count == 0 {
+		s.note("there are no conversations yet")
+	}
+	return t.flush()
 }
 
 func (s *session) listOf(ctx context.Context, userID string, limit int) error {
@@ -126,6 +130,9 @@ func ledgerCommand() command {
 				}
 				if *limit < 1 {
 					return fmt.Errorf("-limit %d: want at least 1", *limit)
+				}
+				if *from > head.LastSeq {
+					return fmt.Errorf("-from %d: the last seq is %d", *from, head.LastSeq)
 				}
 				r := chat.Range{From: *from, To: head.LastSeq}
 				if r.From < 1 {
