@@ -34,6 +34,8 @@ export class Leader {
   #kept = { forget: false, messages: [], conversations: new Map() };
   /** What the others were told of the rest: @type {Map<string, string>} */
   #looks = new Map();
+  /** Entries that are gone, and whether all that came until then is stored. @type {Map<string, boolean>} */
+  #gone = new Map();
   /** @type {Map<string, Member[]>} */
   #rosters = new Map();
   /** @type {Set<string>} */
@@ -185,9 +187,31 @@ export class Leader {
       this.#looks.set(entry.clientMsgId, look);
       entriesPut.push(shownOf(entry));
     }
-    const entriesDelete = [...this.#looks.keys()].filter((clientMsgId) => !entries.has(clientMsgId));
-    for (const clientMsgId of entriesDelete) this.#looks.delete(clientMsgId);
+    for (const clientMsgId of this.#gone.keys()) {
+      if (entries.has(clientMsgId)) this.#gone.delete(clientMsgId);
+    }
+    for (const clientMsgId of this.#looks.keys()) {
+      if (!entries.has(clientMsgId) && !this.#gone.has(clientMsgId)) this.#awaitSuccessor(clientMsgId);
+    }
+    const entriesDelete = [...this.#gone].filter(([, stored]) => stored).map(([clientMsgId]) => clientMsgId);
+    for (const clientMsgId of entriesDelete) {
+      this.#gone.delete(clientMsgId);
+      this.#looks.delete(clientMsgId);
+    }
     return { entriesPut, entriesDelete };
+  }
+
+  // The message that stands for an entry from now on is told once it is stored. Until then the entry is
+  // shown, or neither would be.
+  /** @param {string} clientMsgId */
+  #awaitSuccessor(clientMsgId) {
+    this.#gone.set(clientMsgId, false);
+    const stored = () => {
+      if (this.#closed.signal.aborted || !this.#gone.has(clientMsgId)) return;
+      this.#gone.set(clientMsgId, true);
+      this.#flush();
+    };
+    this.#hooks.settled().then(stored).catch((error) => this.#log(`could not tell the other tabs: ${error}`));
   }
 
   /** @returns {[string, Member[] | null][]} */

@@ -118,6 +118,9 @@ export class Model {
       this.notePeer(conversationId);
     }
     for (const entry of entriesPut) this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
+    for (const { senderId, clientMsgId } of messages) {
+      if (senderId === this.#userId && clientMsgId) this.entries.delete(clientMsgId); // the message stands for it
+    }
     for (const clientMsgId of entriesDelete) this.entries.delete(clientMsgId);
     for (const [conversationId, members] of rosters) {
       if (members) this.rosters.set(conversationId, members);

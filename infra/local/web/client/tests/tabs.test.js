@@ -71,6 +71,46 @@ for (const how of ["killed", "closed", "frozen", "put aside", "stalled"]) {
   });
 }
 
+// The server is faster than the leader's disk: it has the message before the leader has answered the tab.
+test("what is sent in any tab is shown once and without a break, however slow the leader's store is", async (t) => {
+  for (let seed = 1; seed <= 10; seed++) {
+    const random = seededRandom(seed);
+    const store = new SharedStore();
+    const { clock, server, tabs, alone } = setUpTabs(t, { store });
+    const three = await tabs(3);
+    const other = await alone("bob");
+    const commit = store.commit.bind(store);
+    store.commit = async (change, term) => {
+      if (term !== undefined) await new Promise((resolve) => clock.setTimeout(resolve, random() * 60));
+      return commit(change, term);
+    };
+    const sent = [];
+    for (const client of three) {
+      let shown = [];
+      client.addEventListener("change", () => {
+        const now = texts(client, bob(client));
+        assert.deepEqual(shown.filter((text) => !now.includes(text)), [], `seed ${seed}: it was shown already`);
+        assert.equal(new Set(now).size, now.length, `seed ${seed}: it is shown twice`);
+        shown = now;
+      });
+    }
+    for (let round = 0; round < 4; round++) {
+      for (const client of [...three, other]) {
+        const text = `${seed} ${sent.length}`;
+        sent.push(text);
+        void client.send(client.keyFor(client === other ? "alice" : "bob"), text);
+        await clock.advance(random() * 10);
+      }
+    }
+    await clock.until(() => committed(server).length === sent.length);
+    await clock.advance(20_000);
+    for (const client of three) {
+      const rows = client.messages(bob(client));
+      assert.deepEqual(rows.map(({ seq }) => seq), sent.map((_, i) => i + 1), `seed ${seed}, ${client.leads ? "the leader" : "a follower"}`);
+    }
+  }
+});
+
 test("a tab that comes back follows, and catches up", async (t) => {
   for (const [away, back] of [["freeze", "thaw"], ["putAside", "comeBack"], ["stall", "wake"]]) {
     const { clock, server, tabs } = setUpTabs(t);
