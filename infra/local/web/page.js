@@ -47,7 +47,9 @@ async function getToken(user) {
 }
 
 async function getJSON(path) {
-  const response = await fetch(path, { cache: "no-store" });
+  const response = await fetch(path, { cache: "no-store" }).catch(() => {
+    throw new Error("the server does not answer"); // the browser says no more than "Failed to fetch"
+  });
   if (response.ok) return response.json();
   const reason = (await response.text()).trim().slice(0, 200);
   const error = new Error(`${path} answered ${response.status}${reason && `: ${reason}`}`);

@@ -29,6 +29,7 @@ export function isOwnWords({ kind, text, recalled }) {
 export function previewOf(row, kind, me) {
   if (row === null) return "No messages yet";
   const body = bodyOf(row, me).replace(/\s+/g, " ");
+  if (row.state === "failed") return `Not sent: ${body}`;
   if (row.kind === "event" || kind === "system") return body;
   return row.mine ? `You: ${body}` : kind === "group" ? `${row.senderId}: ${body}` : body;
 }

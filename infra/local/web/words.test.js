@@ -47,6 +47,7 @@ test("previews and bodies", () => {
   assert.equal(previewOf(row, "single", "alice"), "two lines");
   assert.equal(previewOf(row, "group", "alice"), "bob: two lines");
   assert.equal(previewOf({ ...row, mine: true }, "group", "bob"), "You: two lines");
+  assert.equal(previewOf({ ...row, mine: true, state: "failed" }, "single", "bob"), "Not sent: two lines");
   assert.equal(previewOf({ ...row, recalled: true }, "single", "alice"), "This message was recalled.");
   assert.equal(bodyOf({ ...row, kind: "image", text: "" }, "alice"), "[image]");
 });
