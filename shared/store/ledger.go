@@ -664,7 +664,7 @@ func errNoConversation() error {
 // errClosed refuses what creates a conversation. It is the same for every user
 // named, whether there is such a user or not.
 func errClosed(field, what string) error {
-	return chat.FieldErrorf(chat.Forbidden, field, "%s is opened by the product alone; there is none that it opened", what)
+	return chat.FieldErrorf(chat.Forbidden, field, "here only the product opens %s, and it has not opened this one", what)
 }
 
 func busy(conversationID string, attempts int, cause error) error {

@@ -101,7 +101,7 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 		_, err := s.Append(t.Context(), text("ann", to, "hi"), to)
 		e := refused(t, chat.Forbidden, err, name)
 		require.Equal(t, "to", e.Field, name)
-		require.Equal(t, "a conversation with another user is opened by the product alone; there is none that it opened", e.Message, name)
+		require.Equal(t, "here only the product opens a conversation with another user, and it has not opened this one", e.Message, name)
 	}
 	_, n := w.since(0)
 	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g2"}, "Trip", []string{"bob"}, chat.VisibleAll)
