@@ -1,5 +1,5 @@
-// Package inorder_test holds the documents to the repository that they describe.
-package inorder_test
+// Package infra_test holds the documents to the repository that they describe.
+package infra_test
 
 import (
 	"io/fs"
@@ -28,6 +28,14 @@ var (
 	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
 	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
 )
+
+// TestMain goes to the root of the repository, from which all paths are.
+func TestMain(m *testing.M) {
+	if err := os.Chdir(".."); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // repositoryFiles are the files below this folder with one of the endings, without
 // what tools have put there.
