@@ -160,6 +160,9 @@ func TestPage_TabsShareOneConnection(t *testing.T) {
 	tabs[1].sayMany("freeze", 20)
 	tabs[0].freeze()
 	expected += 20
+	// It may be frozen in the midst of a write. The others can then read and write
+	// no more until the browser ends that, which Chromium does after a minute.
+	tabs[1].patience = 3 * time.Minute
 	awaitAll(t, tabs[1:], expected)
 	requireLeader(t, tabs[1:], tabs[1])
 	tabs[0].thaw()
@@ -258,14 +261,15 @@ type message struct {
 
 // window is one browser window, of one user.
 type window struct {
-	t    *testing.T
-	ctx  context.Context
-	user string
+	t        *testing.T
+	ctx      context.Context
+	user     string
+	patience time.Duration
 }
 
 // openBrowser starts a browser that ends with the test and returns what opens a
-// window in it: device is "" for the browser's own, and "new" for another. Without a browser the test is skipped, except in CI, where nobody
-// would notice.
+// window in it: device is "" for the browser's own, and "new" for another. Without
+// a browser the test is skipped, except in CI, where nobody would notice.
 func openBrowser(t *testing.T) func(page, user, device string) *window {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
@@ -294,7 +298,7 @@ func openBrowser(t *testing.T) func(page, user, device string) *window {
 		if device != "" {
 			parameters.Set("device", device)
 		}
-		w := &window{t: t, user: user}
+		w := &window{t: t, user: user, patience: patience}
 		if first == nil {
 			first, _ = chromedp.NewContext(allocator)
 			w.ctx = first
@@ -372,7 +376,7 @@ func tryEvaluate[T any](w *window, expression string) (T, error) {
 // the functions with which the browser itself could wait.
 func (w *window) await(what, condition string) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(w.patience); ; time.Sleep(10 * time.Millisecond) {
 		holds, err := tryEvaluate[bool](w, condition)
 		if holds {
 			return
