@@ -66,14 +66,20 @@ func TestG4_KillingSendInMidFlight(t *testing.T) {
 	requireLedgerOf(t, phone.messages(conversation), sent)
 }
 
-// onceAt meddles with the next request of an operation.
+// onceAt meddles with the next request of an operation. What is asked for while it
+// does, as by a sender that has lost patience, never arrives.
 func onceAt(operation string, m meddle) meddle {
-	var done atomic.Bool
+	var begun, done atomic.Bool
 	return func(op string, request []byte, forward func() reply) reply {
-		if op == operation && done.CompareAndSwap(false, true) {
+		switch {
+		case op != operation || done.Load():
+			return forward()
+		case begun.CompareAndSwap(false, true):
+			defer done.Store(true)
 			return m(op, request, forward)
+		default:
+			return reply{status: http.StatusServiceUnavailable}
 		}
-		return forward()
 	}
 }
 
