@@ -125,7 +125,9 @@ func firstFailure(output string) (where, complaint string) {
 			where = f[1]
 		}
 	}
-	_, said, _ := strings.Cut(output, "=== RUN   "+where+"\n")
+	begin := "=== RUN   " + where + "\n" // the last of its runs is the one that failed
+	said := output[max(strings.LastIndex(output, begin), 0):]
+	said = strings.TrimPrefix(said, begin)
 	said, _, _ = strings.Cut(said, "what the local cloud had to say")
 	said, _, _ = strings.Cut(said, "\n=== RUN ")
 	return where, said
