@@ -137,34 +137,20 @@ func (h handler) publish(ctx context.Context, r request) (store.Receipt, error) 
 	})
 }
 
-// record writes the request's log line, which has none of the message. A refusal
-// is told by code and field alone: its text, which may quote the request, is for
-// the caller.
+// record writes the request's log line, which has none of the message.
 func (h handler) record(ctx context.Context, notes *metric.Notes, err error, took time.Duration) {
-	level, code := slog.LevelInfo, "OK"
 	var attrs []slog.Attr
 	if invocation, ok := lambdacontext.FromContext(ctx); ok {
 		attrs = append(attrs, slog.String("requestId", invocation.AwsRequestID))
 	}
+	var code chat.Code
+	var field string
 	if err != nil {
-		code = string(chat.CodeOf(err))
+		code = chat.CodeOf(err)
 	}
-	attrs = append(attrs, slog.String("code", code), slog.Int64("ms", took.Milliseconds()))
-	noted := notes.Attrs()
-	refused, _ := errors.AsType[*chat.Error](err)
-	switch {
-	case err == nil:
-	case chat.Code(code) == chat.Internal:
-		level = slog.LevelError
-		attrs = append(attrs, slog.Any("err", err))
-	case chat.Code(code) == chat.Busy:
-		level = slog.LevelWarn
-		attrs = append(attrs, slog.Any("err", err))
-	default:
-		noted = notes.Metrics()
-		if refused.Field != "" {
-			attrs = append(attrs, slog.String("field", refused.Field))
-		}
+	if refused, ok := errors.AsType[*chat.Error](err); ok {
+		field = refused.Field
 	}
-	h.log.LogAttrs(ctx, level, "publish", append(attrs, noted...)...)
+	level, outcome := notes.Outcome(err, code, field, took)
+	h.log.LogAttrs(ctx, level, "publish", append(attrs, outcome...)...)
 }

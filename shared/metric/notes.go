@@ -3,6 +3,7 @@ package metric
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,34 @@ func (n *Notes) Metrics() []slog.Attr {
 		}
 	}
 	return metrics
+}
+
+// Outcome gives the level of a request's log line and what it says of how the
+// request ended: at error level what an operator has to look into, at warn level
+// what may become that. code and field are what the caller is told of err. What was
+// refused is told by these two alone and by metrics, for the caller may have put
+// anything into what it named.
+func (n *Notes) Outcome(err error, code chat.Code, field string, took time.Duration) (slog.Level, []slog.Attr) {
+	level, said, noted := slog.LevelInfo, "OK", n.Attrs()
+	var more []slog.Attr
+	if err != nil {
+		said = string(code)
+	}
+	switch {
+	case err == nil:
+	case code == chat.Internal:
+		level = slog.LevelError
+		more = append(more, slog.Any("err", err))
+	case code == chat.Busy:
+		level = slog.LevelWarn
+		more = append(more, slog.Any("err", err))
+	default:
+		noted = n.Metrics()
+		if field != "" {
+			more = append(more, slog.String("field", field))
+		}
+	}
+	return level, slices.Concat([]slog.Attr{slog.String("code", said), slog.Int64("ms", took.Milliseconds())}, more, noted)
 }
 
 // Conversation is the field that says which conversation a line is about.

@@ -215,11 +215,8 @@ func clip(s string) string {
 	return s[:cut] + "…"
 }
 
-// record writes a request's log line: at error level what an operator has to
-// look into, at warn level what may become that. What was refused is told by code
-// and field alone, for the client may have put anything into what it named.
+// record writes a request's log line.
 func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *metric.Notes, err error, took time.Duration) {
-	level, code := slog.LevelInfo, "OK"
 	attrs := []slog.Attr{
 		slog.String("requestId", c.RequestID),
 		slog.String("connectionId", c.ConnectionID),
@@ -227,24 +224,10 @@ func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *m
 		slog.String("deviceId", c.DeviceID),
 		slog.String("action", r.action),
 	}
-	noted := notes.Attrs()
+	var told wire.Error
 	if err != nil {
-		code = string(refusal(err, "").Code)
+		told = refusal(err, "")
 	}
-	attrs = append(attrs, slog.String("code", code), slog.Int64("ms", took.Milliseconds()))
-	switch {
-	case err == nil:
-	case chat.Code(code) == chat.Internal:
-		level = slog.LevelError
-		attrs = append(attrs, slog.Any("err", err))
-	case chat.Code(code) == chat.Busy:
-		level = slog.LevelWarn
-		attrs = append(attrs, slog.Any("err", err))
-	default:
-		noted = notes.Metrics()
-		if field := refusal(err, "").Field; field != "" {
-			attrs = append(attrs, slog.String("field", field))
-		}
-	}
-	log.LogAttrs(ctx, level, "request", append(attrs, noted...)...)
+	level, outcome := notes.Outcome(err, told.Code, told.Field, took)
+	log.LogAttrs(ctx, level, "request", append(attrs, outcome...)...)
 }

@@ -49,13 +49,13 @@ func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []ch
 // left out. Unlike Entries it takes what is being written at this moment for
 // missing.
 func (s *Store) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
-	items, err := s.entryItems(ctx, conversationID, r, ascending, int32(limit)) //nolint:gosec // bounded by the caller
+	out, err := s.queryRange(ctx, conversationID, r, ascending, limit)
 	if err != nil {
 		return nil, chat.Range{}, err
 	}
 	var messages []chat.Message
 	left := chat.Range{From: r.To + 1, To: r.To}
-	for _, in := range items {
+	for _, in := range out.Items {
 		m, err := unmarshalMessage(in)
 		if err != nil {
 			return nil, chat.Range{}, err
@@ -104,26 +104,18 @@ func (in inboxItem) position() Position {
 // PositionsOf gives a user's positions in all conversations, by conversation id: at
 // most limit after the cursor, and the next cursor, "" after the last.
 func (s *Store) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
-	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:                 &s.tables.Inboxes,
-		KeyConditionExpression:    aws.String("userId = :u AND conversationId > :c"),
-		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, syncHeadKey))},
-		ConsistentRead:            aws.Bool(true),
-		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the caller
-	})
+	items, next, err := s.inboxPage(ctx, userID, cursor, limit)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the inbox of %s: %w", userID, err)
+		return nil, "", err
 	}
-	for _, in := range out.Items {
+	for _, in := range items {
 		var line inboxItem
 		if err := unmarshal(in, &line); err != nil {
 			return nil, "", err
 		}
 		positions = append(positions, line.position())
 	}
-	var last inboxItem
-	err = unmarshal(out.LastEvaluatedKey, &last)
-	return positions, last.ConversationID, err
+	return positions, next, nil
 }
 
 // byMessageID is the index of the Messages table.

@@ -439,30 +439,12 @@ func (s *Store) lastEntry(ctx context.Context, conversationID string) (*messageI
 // entryNext reads the first message of a range, in reading order; nil if there
 // is none.
 func (s *Store) entryNext(ctx context.Context, conversationID string, r chat.Range, d direction) (*messageItem, error) {
-	items, err := s.entryItems(ctx, conversationID, r, d, 1)
-	if err != nil || len(items) == 0 {
+	out, err := s.queryRange(ctx, conversationID, r, d, 1)
+	if err != nil || len(out.Items) == 0 {
 		return nil, err
 	}
-	m, err := unmarshalMessage(items[0])
+	m, err := unmarshalMessage(out.Items[0])
 	return &m, err
-}
-
-// entryItems reads at most limit messages of a range, expired ones too.
-func (s *Store) entryItems(ctx context.Context, conversationID string, r chat.Range, d direction, limit int32) ([]item, error) {
-	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:              &s.tables.Messages,
-		KeyConditionExpression: aws.String("conversationId = :c AND seq BETWEEN :from AND :to"),
-		ExpressionAttributeValues: item{
-			":c": str(conversationID), ":from": num(r.From), ":to": num(r.To),
-		},
-		ConsistentRead:   aws.Bool(true),
-		ScanIndexForward: aws.Bool(bool(d)),
-		Limit:            &limit,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading messages %d to %d of %s: %w", r.From, r.To, conversationID, err)
-	}
-	return out.Items, nil
 }
 
 // again reads items serialisably; nil for those that are not there.
@@ -522,12 +504,12 @@ func (a *audit) ledger(ctx context.Context, head auditHead, r chat.Range, top in
 			a.report.Unfinished = append(a.report.Unfinished, id)
 			return nil
 		}
-		items, err := a.s.entryItems(ctx, id, r, ascending, auditPage)
+		out, err := a.s.queryRange(ctx, id, r, ascending, auditPage)
 		if err != nil {
 			return err
 		}
-		entries := make([]messageItem, len(items))
-		for i, in := range items {
+		entries := make([]messageItem, len(out.Items))
+		for i, in := range out.Items {
 			if entries[i], err = unmarshalMessage(in); err != nil {
 				return err
 			}

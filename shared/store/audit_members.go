@@ -91,15 +91,7 @@ func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[s
 	if err != nil {
 		return nil, err
 	}
-	lines := make(map[string]inboxItem, len(items))
-	for _, in := range items {
-		var line inboxItem
-		if err := unmarshal(in, &line); err != nil {
-			return nil, err
-		}
-		lines[line.UserID] = line
-	}
-	return lines, nil
+	return linesByUser(items)
 }
 
 // ahead names a position of a line above top, "" if there is none.

@@ -437,6 +437,10 @@ func (s *Store) inboxesOf(ctx context.Context, conversationID string, userIDs []
 	if err != nil {
 		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), conversationID, err)
 	}
+	return linesByUser(items)
+}
+
+func linesByUser(items []item) (map[string]inboxItem, error) {
 	lines := make(map[string]inboxItem, len(items))
 	for _, in := range items {
 		var line inboxItem

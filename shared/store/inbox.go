@@ -273,25 +273,33 @@ func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat
 // List gives the user's conversations by id, at most limit from the cursor on,
 // and the cursor of the next page, "" after the last.
 func (s *Store) List(ctx context.Context, userID, cursor string, limit int) (lines []Line, next string, err error) {
+	items, next, err := s.inboxPage(ctx, userID, cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	lines, err = s.lines(ctx, items)
+	if err != nil {
+		return nil, "", err
+	}
+	return lines, next, nil
+}
+
+// inboxPage reads at most limit inbox items of a user from the cursor on, without
+// the sync head, and gives the cursor of the next page, "" after the last.
+func (s *Store) inboxPage(ctx context.Context, userID, cursor string, limit int) (items []item, next string, err error) {
 	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
 		TableName:                 &s.tables.Inboxes,
 		KeyConditionExpression:    aws.String("userId = :u AND conversationId > :c"),
 		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, syncHeadKey))},
 		ConsistentRead:            aws.Bool(true),
-		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the caller
+		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the callers
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the inbox of %s: %w", userID, err)
 	}
-	lines, err = s.lines(ctx, out.Items)
-	if err != nil {
-		return nil, "", err
-	}
 	var last inboxItem
-	if err := unmarshal(out.LastEvaluatedKey, &last); err != nil {
-		return nil, "", err
-	}
-	return lines, last.ConversationID, nil
+	err = unmarshal(out.LastEvaluatedKey, &last)
+	return out.Items, last.ConversationID, err
 }
 
 // lines completes inbox items to lines, ordered by conversation id.

@@ -350,18 +350,9 @@ func rest(r chat.Range, seq int64, d direction) chat.Range {
 // message not yet (DynamoDB Developer Guide, "Isolation levels"). So what the
 // Query lacked is looked up by TransactGetItems, which is serialisable.
 func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, d direction, limit int) (map[int64]messageItem, chat.Range, error) {
-	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:              &s.tables.Messages,
-		KeyConditionExpression: aws.String("conversationId = :c AND seq BETWEEN :from AND :to"),
-		ExpressionAttributeValues: item{
-			":c": str(conversationID), ":from": num(r.From), ":to": num(r.To),
-		},
-		ConsistentRead:   aws.Bool(true),
-		ScanIndexForward: aws.Bool(bool(d)),
-		Limit:            aws.Int32(int32(limit)), //nolint:gosec // at most queryPage
-	})
+	out, err := s.queryRange(ctx, conversationID, r, d, limit)
 	if err != nil {
-		return nil, chat.Range{}, fmt.Errorf("reading messages %d to %d of %s: %w", r.From, r.To, conversationID, err)
+		return nil, chat.Range{}, err
 	}
 	known := make(map[int64]messageItem, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
@@ -382,6 +373,25 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 		covered = cut(covered, last, d)
 	}
 	return known, covered, s.resolve(ctx, conversationID, missingIn(covered, seen), known)
+}
+
+// queryRange reads at most limit messages of a range, expired ones too, as one page
+// of a Query has them: strongly consistent, and no proof of what it lacks.
+func (s *Store) queryRange(ctx context.Context, conversationID string, r chat.Range, d direction, limit int) (*dynamodb.QueryOutput, error) {
+	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
+		TableName:              &s.tables.Messages,
+		KeyConditionExpression: aws.String("conversationId = :c AND seq BETWEEN :from AND :to"),
+		ExpressionAttributeValues: item{
+			":c": str(conversationID), ":from": num(r.From), ":to": num(r.To),
+		},
+		ConsistentRead:   aws.Bool(true),
+		ScanIndexForward: aws.Bool(bool(d)),
+		Limit:            aws.Int32(int32(limit)), //nolint:gosec // bounded by the callers
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading messages %d to %d of %s: %w", r.From, r.To, conversationID, err)
+	}
+	return out, nil
 }
 
 // missingIn gives the seqs of r that were not seen, descending.
