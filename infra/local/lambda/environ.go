@@ -47,15 +47,6 @@ func environ(fn Function, region, runtimeAPI string, started time.Time) []string
 	return list
 }
 
-// newRequestID returns a UUID of version 4, the form of Lambda's request ids.
-func newRequestID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
 // newTraceID returns an X-Ray tracing header of a trace that is not sampled.
 func newTraceID(now time.Time) string {
 	return fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", now.Unix(), randomHex(12), randomHex(8))

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"inorder/infra/local/child"
 )
 
@@ -76,7 +78,7 @@ type invocation struct {
 
 func newInvocation(payload []byte) *invocation {
 	return &invocation{
-		id:      newRequestID(),
+		id:      uuid.NewString(), // the form of Lambda's request ids
 		traceID: newTraceID(time.Now()),
 		payload: payload,
 		answer:  make(chan *result, 1),

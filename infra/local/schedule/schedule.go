@@ -8,12 +8,13 @@ package schedule
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Schedule says which function is invoked how often.
@@ -123,7 +124,7 @@ type event struct {
 
 func (cfg Config) event(s Schedule, at time.Time) ([]byte, error) {
 	e := event{
-		Version: "0", ID: newUUID(), DetailType: "Scheduled Event", Source: "aws.events",
+		Version: "0", ID: uuid.NewString(), DetailType: "Scheduled Event", Source: "aws.events",
 		Account: cfg.AccountID, Time: at.UTC().Truncate(time.Second), Region: cfg.Region,
 		Resources: []string{s.ARN}, Detail: struct{}{},
 	}
@@ -135,14 +136,6 @@ func (cfg Config) event(s Schedule, at time.Time) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the event: %w", err)
 	}
 	return data, nil
-}
-
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // machine is the clock of this machine.

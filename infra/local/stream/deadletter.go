@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Why a batch was given up.
@@ -57,7 +58,7 @@ func (p *Poller) deadLetterRecord(shard, condition string, j *job) ([]byte, erro
 	d := deadLetter{
 		RequestContext: requestContext{
 			// The invoker does not tell the ids of its requests.
-			RequestID:              newUUID(),
+			RequestID:              uuid.NewString(),
 			FunctionARN:            p.m.FunctionARN,
 			Condition:              condition,
 			ApproximateInvokeCount: j.invocations,
@@ -82,14 +83,6 @@ func (p *Poller) deadLetterRecord(shard, condition string, j *job) ([]byte, erro
 		return nil, fmt.Errorf("encoding a dead-letter record: %w", err)
 	}
 	return data, nil
-}
-
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	b[6] = b[6]&0x0f | 0x40
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // FileDeadLetter returns a function for [Config.DeadLetter] that appends each
