@@ -109,6 +109,8 @@ func TestG3G4_FailedNotAppliedAndFailedYetApplied(t *testing.T) {
 		"failed, yet applied":               {unanswered, 1},
 		"failed, not applied, three times":  {dropped, 3},
 		"failed, yet applied, then dropped": {unanswered, 3},
+		"503 from before DynamoDB":          {gateway503, 1},
+		"504 from before DynamoDB":          {gateway504, 1},
 	} {
 		for _, first := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, first message %v", name, first), func(t *testing.T) {

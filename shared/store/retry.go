@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
 const (
@@ -160,6 +162,9 @@ func mayRetry(err error) bool {
 	}
 	if isThrottle(err) || api.ErrorFault() == smithy.FaultServer {
 		return true
+	}
+	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.HTTPStatusCode() >= http.StatusInternalServerError {
+		return true // also from what stands before DynamoDB and sends no error document
 	}
 	switch api.ErrorCode() {
 	case "InternalServerError", "ServiceUnavailable", "TransactionInProgressException", "TransactionConflictException":

@@ -91,6 +91,8 @@ const (
 	conflicting       // refused: a transaction is at work on the item
 	throttled         // refused: too many requests
 	hanging           // nothing comes until the caller gives up
+	gateway503        // 503 without an error document, not applied
+	gateway504        // 504 without an error document, yet applied
 )
 
 const (
@@ -122,9 +124,11 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	case conflicting:
-		return refusing(r, conflictAnswer), nil
+		return refusing(r, http.StatusBadRequest, conflictAnswer), nil
 	case throttled:
-		return refusing(r, throttleAnswer), nil
+		return refusing(r, http.StatusBadRequest, throttleAnswer), nil
+	case gateway503:
+		return refusing(r, http.StatusServiceUnavailable, ""), nil
 	}
 	request, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -140,8 +144,11 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f == unanswered {
+	switch f {
+	case unanswered:
 		return nil, errWire
+	case gateway504:
+		return refusing(r, http.StatusGatewayTimeout, ""), nil
 	}
 	if w.edit != nil {
 		answer = w.edit(op, request, answer)
@@ -152,9 +159,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func refusing(r *http.Request, answer string) *http.Response {
+func refusing(r *http.Request, status int, answer string) *http.Response {
 	return &http.Response{
-		StatusCode: http.StatusBadRequest, Request: r, Body: io.NopCloser(strings.NewReader(answer)),
+		StatusCode: status, Request: r, Body: io.NopCloser(strings.NewReader(answer)),
 		Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
 	}
 }
