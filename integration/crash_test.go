@@ -1,9 +1,12 @@
 package integration_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -47,14 +50,20 @@ func TestG4_KillingSendInMidFlight(t *testing.T) {
 		},
 	} {
 		for round := range 5 {
-			db.set(onceAt("TransactWriteItems", killAt))
 			id := name + strconv.Itoa(round)
+			f := &firstSend{clientMsgID: id, meddle: killAt, done: make(chan struct{})}
+			db.set(f.serve)
 			s := wire.Send{To: bob, ClientMsgID: id, MessageType: chat.TypeText, Text: id}
 			err := phone.do(t.Context(), wire.ActionSend, s, nil)
 			require.ErrorIs(t, err, errPlatform, id)
 			result, err := phone.send(t.Context(), s)
 			require.NoError(t, err, id)
-			require.Equal(t, name == "after the commit", result.Duplicate, id)
+			if name == "after the commit" {
+				require.Equal(t, f.killed(), result.MessageID, id)
+				require.True(t, result.Duplicate, id)
+			} else {
+				require.NotEqual(t, f.killed(), result.MessageID, id)
+			}
 			again, err := phone.send(t.Context(), s)
 			require.NoError(t, err, id)
 			result.Duplicate = true
@@ -66,21 +75,53 @@ func TestG4_KillingSendInMidFlight(t *testing.T) {
 	requireLedgerOf(t, phone.messages(conversation), sent)
 }
 
-// onceAt meddles with the next request of an operation. What is asked for while it
-// does, as by a sender that has lost patience, never arrives.
-func onceAt(operation string, m meddle) meddle {
-	var begun, done atomic.Bool
-	return func(op string, request []byte, forward func() reply) reply {
-		switch {
-		case op != operation || done.Load():
-			return forward()
-		case begun.CompareAndSwap(false, true):
-			defer done.Store(true)
-			return m(op, request, forward)
-		default:
-			return reply{status: http.StatusServiceUnavailable}
-		}
+// messageIDOfItem finds the message's id in a transaction, where it is in the ledger's
+// entry and in the idempotency record.
+var messageIDOfItem = regexp.MustCompile(`"messageId":\{"S":"([^"]+)"\}`)
+
+// firstSend meddles with the first transaction that has a clientMsgId. Each request
+// has a messageId of its own, and by it what else the same request asks for, as a
+// sender does that loses patience while it is being killed, is held up until it is
+// dead and never arrives.
+type firstSend struct {
+	clientMsgID string
+	meddle      meddle
+
+	mu        sync.Mutex
+	messageID string
+	done      chan struct{} // closed once the first one is answered
+}
+
+func (f *firstSend) serve(operation string, request []byte, forward func() reply) reply {
+	if operation != "TransactWriteItems" || !bytes.Contains(request, []byte(`"`+f.clientMsgID+`"`)) {
+		return forward()
 	}
+	messageID := messageIDOfItem.FindSubmatch(request)
+	if messageID == nil {
+		return failure(http.StatusBadRequest, "ValidationException", "")
+	}
+	f.mu.Lock()
+	first := f.messageID == ""
+	f.messageID = cmp.Or(f.messageID, string(messageID[1]))
+	same := f.messageID == string(messageID[1])
+	f.mu.Unlock()
+	switch {
+	case first:
+		defer close(f.done)
+		return f.meddle(operation, request, forward)
+	case same:
+		<-f.done
+		return reply{status: http.StatusServiceUnavailable}
+	default:
+		return forward()
+	}
+}
+
+// killed is the messageId of the request that was meddled with.
+func (f *firstSend) killed() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.messageID
 }
 
 // requireLedgerOf checks that a ledger is these messages, each once and as it was
