@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,6 +226,45 @@ func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
 	for _, d := range []*device{phone, laptop} {
 		require.NoError(t, d.awaitPushed(t.Context(), conversation, 3, 4))
 	}
+}
+
+// A request to DynamoDB that is never answered, as over a connection that has died
+// without a word, holds up its function for the three seconds after which it is made
+// again, and not until the function's time is up.
+func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	alice, bob := newUser("alice"), newUser("bob")
+	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	conversation := exchangeMessages(t, a, b, 1)
+	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
+
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	hangOnce := func(operation string) {
+		var hung atomic.Bool
+		db.set(func(op string, _ []byte, forward func() reply) reply {
+			if op == operation && hung.CompareAndSwap(false, true) {
+				<-over
+			}
+			return forward()
+		})
+	}
+	hangOnce("TransactWriteItems")
+	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "late"})
+	require.NoError(t, err)
+	require.False(t, sent.Duplicate, "the function asked again, not the device")
+	require.NoError(t, b.awaitPushed(t.Context(), conversation, sent.Seq))
+
+	hangOnce("Query") // of the fan-out
+	sent, err = a.send(t.Context(), wire.Send{To: bob, Text: "later"})
+	require.NoError(t, err)
+	require.NoError(t, b.awaitPushed(t.Context(), conversation, sent.Seq))
+
+	hangOnce("Query")
+	_, err = b.syncPage(t.Context(), conversation, 0)
+	require.NoError(t, err)
 }
 
 // A device that is connected and never reads fills the buffers on its way until

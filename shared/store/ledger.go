@@ -425,7 +425,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 	if err != nil {
 		return outcome{err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	start := time.Now()
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// attemptTimeout bounds one transaction, so that one connection that hangs
-	// does not use up the time in which another would answer.
-	attemptTimeout = 3 * time.Second
+	// requestTimeout bounds one request to DynamoDB, so that one connection that
+	// hangs does not use up the time in which another would answer.
+	requestTimeout = 3 * time.Second
 
 	// defaultBudget is the time for a write whose context has no deadline.
 	defaultBudget = 8 * time.Second

@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"time"
 
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -108,7 +109,7 @@ func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 
 // Open makes a Store from the environment: the SDK's own variables say which
 // endpoint and credentials, TablesFromEnv which tables, and OptionsFromEnv the
-// rest.
+// rest. A request that DynamoDB does not answer within 3 s is made again.
 func Open(ctx context.Context) (*Store, error) {
 	tables, err := TablesFromEnv(os.Getenv)
 	if err != nil {
@@ -122,7 +123,10 @@ func Open(ctx context.Context) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the AWS configuration: %w", err)
 	}
-	return New(dynamodb.NewFromConfig(cfg), tables, options...), nil
+	return New(dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
+		// The SDK by itself waits for an answer as long as the function may run.
+		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout)
+	}), tables, options...), nil
 }
 
 const day = 24 * time.Hour
