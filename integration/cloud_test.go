@@ -60,6 +60,7 @@ func startCloud(tb testing.TB, args ...string) *localCloud {
 func startCloudIn(tb testing.TB, env []string, args ...string) *localCloud {
 	tb.Helper()
 	needLocal(tb)
+	require.NoError(tb, dependOnTheProduct())
 	c, err := launch(tb.Context(), env, args...)
 	require.NoError(tb, err)
 	tb.Cleanup(func() {

@@ -122,6 +122,7 @@ func connect(ctx context.Context, s stack, user, name string) (*device, error) {
 // mustConnect is connect for a test, with a device that ends with it.
 func mustConnect(tb testing.TB, s stack, user, name string) *device {
 	tb.Helper()
+	require.NoError(tb, dependOnTheProduct())
 	d, err := connect(tb.Context(), s, user, name)
 	require.NoError(tb, err)
 	tb.Cleanup(func() {

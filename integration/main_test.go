@@ -19,8 +19,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
+	"inorder/infra/local/build/buildtest"
 	"inorder/infra/local/child"
 )
 
@@ -29,6 +31,11 @@ var shared stack
 
 // localProgram is the local cloud, built; "" where tests cannot have their own.
 var localProgram string
+
+// dependOnTheProduct keeps go test from repeating a result of another product.
+var dependOnTheProduct = sync.OnceValue(func() error {
+	return buildtest.Sources("../functions", "../shared", "../infra")
+})
 
 func TestMain(m *testing.M) {
 	child.RunReaper()

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/build/buildtest"
 )
 
 const (
@@ -53,6 +55,7 @@ type options struct {
 // left of it.
 func launch(t *testing.T, o options, args ...string) *local {
 	t.Helper()
+	require.NoError(t, buildtest.Sources(".", "../../functions", "../../shared"))
 	c := &local{t: t, mark: "mark-" + rand.Text(), stdout: newTranscript(), stderr: newTranscript(), done: make(chan struct{})}
 	if slices.Contains(args, smallApp) {
 		args = append(args, "-param", "Mark="+c.mark) // a function's environment is the template's

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/local/build/buildtest"
 	"inorder/infra/local/child"
 	"inorder/integration/fault"
 )
@@ -90,8 +91,25 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// startCloud starts a local cloud that ends with the test.
+func startCloud(t *testing.T, flags ...string) *localCloud {
+	t.Helper()
+	dependOnTheProduct(t)
+	c, err := startLocalCloud(t.Context(), nil, flags...)
+	require.NoError(t, err)
+	t.Cleanup(c.stop)
+	return c
+}
+
+// dependOnTheProduct keeps go test from repeating a result of another product.
+func dependOnTheProduct(t *testing.T) {
+	t.Helper()
+	require.NoError(t, buildtest.Sources("../../functions", "../../shared", "../../infra"))
+}
+
 func TestARunOnALocalCloud(t *testing.T) {
 	t.Parallel()
+	dependOnTheProduct(t)
 	var stdout bytes.Buffer
 	var stderr syncBuffer
 	code := run([]string{"-local", "-users", "5", "-devices", "2", "-conversations", "2", "-rate", "40", "-for", "2s", "-json"}, &stdout, &stderr)
@@ -120,9 +138,7 @@ func TestARunOnALocalCloud(t *testing.T) {
 
 func TestCtrlCEndsWithTheSummary(t *testing.T) {
 	t.Parallel()
-	c, err := startLocalCloud(t.Context(), nil)
-	require.NoError(t, err)
-	t.Cleanup(c.stop)
+	c := startCloud(t)
 	o, err := parse([]string{"-url", c.socket, "-tokens", c.tokens, "-users", "3", "-for", "0"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	var stderr syncBuffer
@@ -151,9 +167,7 @@ func TestCtrlCEndsWithTheSummary(t *testing.T) {
 // The process itself: a signal, what is on stdout, and the exit code.
 func TestCtrlCOfTheProcess(t *testing.T) {
 	t.Parallel()
-	c, err := startLocalCloud(t.Context(), nil)
-	require.NoError(t, err)
-	t.Cleanup(c.stop)
+	c := startCloud(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, form := range []string{"-json", ""} {
@@ -196,9 +210,7 @@ func TestABadDay(t *testing.T) {
 	posts, err := fault.NewConnections(plan)
 	require.NoError(t, err)
 	t.Cleanup(posts.Close)
-	c, err := startLocalCloud(t.Context(), nil, "-connections-endpoint", posts.URL())
-	require.NoError(t, err)
-	t.Cleanup(c.stop)
+	c := startCloud(t, "-connections-endpoint", posts.URL())
 	require.NoError(t, posts.SetTarget(c.page))
 	sockets, err := fault.NewSockets(plan, c.socket)
 	require.NoError(t, err)

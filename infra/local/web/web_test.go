@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/local/build/buildtest"
 	"inorder/infra/local/web"
 )
 
@@ -150,6 +151,7 @@ func find(t *testing.T, names ...string) string {
 func TestClientModulesInNode(t *testing.T) {
 	t.Parallel()
 	node := find(t, "node")
+	require.NoError(t, buildtest.Sources("."))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it takes seconds where nothing else runs
 	defer cancel()
 	output, err := exec.CommandContext(ctx, node, "--test").CombinedOutput()
