@@ -368,22 +368,28 @@ func (d *device) exchange(ctx context.Context, id string, frame []byte) (answer,
 	}
 }
 
-// send sends a message until it is answered: again, with the same clientMsgId
-// and after a growing, random while, when it was BUSY or the answer got lost.
+// send sends a message, patiently and with the same clientMsgId, until it is answered.
 func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 	s.ClientMsgID = cmp.Or(s.ClientMsgID, rand.Text())
 	s.MessageType = cmp.Or(s.MessageType, chat.TypeText)
+	var sent wire.Sent
+	err := patiently(ctx, func() error { return d.do(ctx, wire.ActionSend, s, &sent) })
+	return sent, err
+}
+
+// patiently makes a request again, after a growing, random while, when it was BUSY or
+// the answer got lost.
+func patiently(ctx context.Context, request func() error) error {
 	for attempt := 0; ; attempt++ {
-		var sent wire.Sent
-		err := d.do(ctx, wire.ActionSend, s, &sent)
+		err := request()
 		if err == nil || !mayRetry(err) || attempt == 20 {
-			return sent, err
+			return err
 		}
 		timer := time.NewTimer(mathrand.N(20 * time.Millisecond << min(attempt, 6)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return sent, err
+			return err
 		case <-timer.C:
 		}
 	}
