@@ -1,8 +1,8 @@
-// Package schedule invokes functions at regular intervals: it does locally what
-// an EventBridge rule or EventBridge Scheduler does in the cloud, for rates.
+// Package schedule invokes functions by the clock: it does locally what an
+// EventBridge rule or EventBridge Scheduler does in the cloud, for rate and cron.
 //
-// The event is theirs ("Scheduled Event"). What differs: the first invocation
-// comes one interval after the start of the local cloud, which forgets when the
+// The event is theirs ("Scheduled Event"). What differs: the first invocation of a
+// rate comes one interval after the start of the local cloud, which forgets when the
 // one before was; and one that fails is logged and not repeated.
 package schedule
 
@@ -15,14 +15,17 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"inorder/infra/local/cron"
 )
 
-// Schedule says which function is invoked how often.
+// Schedule says which function is invoked when.
 type Schedule struct {
-	Name     string // for the log
-	Function string // given to the [Invoker]
-	ARN      string // of the rule or schedule
-	Every    time.Duration
+	Name     string        // for the log
+	Function string        // given to the [Invoker]
+	ARN      string        // of the rule or schedule
+	Every    time.Duration // the interval of a rate; without meaning if there is a Cron
+	Cron     *cron.Expression
 	// Input is what the function gets; nil for the event.
 	Input []byte
 	// Scheduler tells the event of EventBridge Scheduler from that of a rule.
@@ -66,27 +69,64 @@ func Run(ctx context.Context, cfg Config, schedules ...Schedule) {
 	all.Wait()
 }
 
+// first is when the function is invoked first after now; the zero time for never.
+func (s Schedule) first(now time.Time) time.Time {
+	if s.Cron != nil {
+		return s.Cron.Next(now)
+	}
+	return now.Add(s.Every)
+}
+
+// due is the last planned time up to now, and the next; planned is one of them. All
+// that were between are left out, and the next is counted from what was planned, so
+// that a rate does not drift.
+func (s Schedule) due(planned, now time.Time) (last, next time.Time) {
+	if s.Cron != nil {
+		return s.Cron.Last(now), s.Cron.Next(now)
+	}
+	last = planned.Add(now.Sub(planned).Truncate(s.Every))
+	return last, last.Add(s.Every)
+}
+
+// look is the longest wait without a look at the clock. Timers stand still while the
+// machine sleeps, and the clock may be set. It is a minute because EventBridge means
+// no second by its minutes ("Creating a scheduled rule" in its user guide).
+const look = time.Minute
+
 // keep invokes the function by one schedule. An invocation that takes longer than
 // the interval does not hold up the next, as in the cloud.
 func (cfg Config) keep(ctx context.Context, s Schedule) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	next := cfg.Clock.Now().Add(s.Every)
-	for {
+	now := cfg.now()
+	next := s.first(now)
+	for !next.IsZero() {
 		select {
 		case <-ctx.Done():
 			return
-		case <-cfg.Clock.After(next.Sub(cfg.Clock.Now())):
+		case <-cfg.Clock.After(min(next.Sub(now), look)):
 		}
-		at := next
-		// Counted from the planned time, so that it does not drift; what was missed
-		// while the machine slept is not made up for.
-		for next = next.Add(s.Every); !next.After(cfg.Clock.Now()); next = next.Add(s.Every) {
-			at = next
+		before := now
+		now = cfg.now()
+		if !next.After(now) {
+			var at time.Time
+			at, next = s.due(next, now)
+			running.Go(func() { cfg.invoke(ctx, s, at) })
+			continue
 		}
-		running.Go(func() { cfg.invoke(ctx, s, at) })
+		// Had the clock been set back, it would be silent until it is again what it was.
+		// A little is a correction, after which nothing is to run twice.
+		if now.Before(before.Add(-look)) {
+			if again := s.first(now); again.Before(next) {
+				next = again
+			}
+		}
 	}
+	cfg.Log.Warn("the schedule has no time that is yet to come", "schedule", s.Name, "function", s.Function)
 }
+
+// now is by the wall clock: the monotonic one stands still while the machine sleeps.
+func (cfg Config) now() time.Time { return cfg.Clock.Now().Round(0) }
 
 func (cfg Config) invoke(ctx context.Context, s Schedule, at time.Time) {
 	log := cfg.Log.With("schedule", s.Name, "function", s.Function)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"inorder/infra/local/cron"
 	"inorder/infra/local/schedule"
 )
 
@@ -46,12 +47,27 @@ func (c *clock) After(d time.Duration) <-chan time.Time {
 	return fire
 }
 
-// pass lets a wait end, and late more time pass than that.
-func (c *clock) pass(w wait, late time.Duration) {
+// pass lets waits of the same length end, and late more time pass than that; a clock
+// that is set back has less than none pass.
+func (c *clock) pass(late time.Duration, waits ...wait) {
 	c.mu.Lock()
-	c.now = c.now.Add(w.d + late)
+	c.now = c.now.Add(waits[0].d + late)
 	c.mu.Unlock()
-	w.fire <- c.now
+	for _, w := range waits {
+		w.fire <- c.now
+	}
+}
+
+// advance lets d pass, in the waits of one schedule.
+func (c *clock) advance(t *testing.T, d time.Duration) {
+	t.Helper()
+	for d > 0 {
+		w := <-c.waits
+		require.LessOrEqual(t, w.d, time.Minute, "longer than it goes without a look at the clock")
+		c.pass(0, w)
+		d -= w.d
+	}
+	require.Zero(t, d)
 }
 
 type call struct {
@@ -99,12 +115,12 @@ func TestRun_ARule(t *testing.T) {
 	t.Parallel()
 	arn := "arn:aws:events:eu-west-1:123456789012:rule/inorder-Daily"
 	c, i, _ := run(t, nil, schedule.Schedule{Name: "Daily", Function: "F", ARN: arn, Every: 24 * time.Hour})
-	w := <-c.waits
-	require.Equal(t, 24*time.Hour, w.d)
-	require.Empty(t, i.calls, "not at the start")
 	ids := map[string]bool{}
 	for day := 30; day <= 32; day++ {
-		c.pass(w, 0)
+		c.advance(t, 24*time.Hour-time.Minute)
+		w := <-c.waits
+		require.Empty(t, i.calls, "neither at the start nor in between")
+		c.pass(0, w)
 		got := <-i.calls
 		i.answers <- nil
 		require.Equal(t, "F", got.function)
@@ -117,8 +133,6 @@ func TestRun_ARule(t *testing.T) {
 			Version: "0", DetailType: "Scheduled Event", Source: "aws.events", AccountID: "123456789012",
 			Time: time.Date(2026, 11, day, 11, 5, 0, 0, time.UTC), Region: "eu-west-1", Resources: []string{arn}, Detail: json.RawMessage("{}"),
 		}, e)
-		w = <-c.waits
-		require.Equal(t, 24*time.Hour, w.d)
 	}
 	require.Len(t, ids, 3)
 }
@@ -126,7 +140,7 @@ func TestRun_ARule(t *testing.T) {
 func TestRun_Scheduler(t *testing.T) {
 	t.Parallel()
 	c, i, _ := run(t, nil, schedule.Schedule{Function: "F", ARN: "arn", Every: time.Minute, Scheduler: true})
-	c.pass(<-c.waits, 0)
+	c.pass(0, <-c.waits)
 	var e struct{ Source, Detail string }
 	require.NoError(t, json.Unmarshal([]byte((<-i.calls).payload), &e))
 	require.Equal(t, "aws.scheduler", e.Source)
@@ -138,11 +152,11 @@ func TestRun_Scheduler(t *testing.T) {
 func TestRun_KeepsItsTimes(t *testing.T) {
 	t.Parallel()
 	c, i, stop := run(t, nil, schedule.Schedule{Function: "F", Every: time.Minute, Input: []byte(`{"all": true}`)})
-	c.pass(<-c.waits, 10*time.Second)
+	c.pass(10*time.Second, <-c.waits)
 	require.Equal(t, call{"F", `{"all": true}`}, <-i.calls)
 	w := <-c.waits
 	require.Equal(t, 50*time.Second, w.d)
-	c.pass(w, 5*time.Minute+20*time.Second)
+	c.pass(5*time.Minute+20*time.Second, w)
 	<-i.calls // the first is still under way
 	w = <-c.waits
 	require.Equal(t, 40*time.Second, w.d)
@@ -153,13 +167,113 @@ func TestRun_KeepsItsTimes(t *testing.T) {
 func TestRun_Several(t *testing.T) {
 	t.Parallel()
 	c, i, _ := run(t, nil, schedule.Schedule{Function: "F", Every: time.Minute}, schedule.Schedule{Function: "G", Every: time.Hour})
-	waits := map[time.Duration]wait{}
-	for range 2 {
-		w := <-c.waits
-		waits[w.d] = w
+	c.pass(59*time.Minute, <-c.waits, <-c.waits)
+	require.ElementsMatch(t, []string{"F", "G"}, []string{(<-i.calls).function, (<-i.calls).function})
+}
+
+func expression(t *testing.T, text string) *cron.Expression {
+	t.Helper()
+	e, err := cron.Parse(text)
+	require.NoError(t, err)
+	return e
+}
+
+// at is the time of the event that the next call has.
+func (i invoker) at(t *testing.T) string {
+	t.Helper()
+	call := <-i.calls
+	i.answers <- nil
+	var e events.EventBridgeEvent
+	require.NoError(t, json.Unmarshal([]byte(call.payload), &e))
+	return e.Time.Format(time.TimeOnly)
+}
+
+// The clock stands at 11:05:00.25.
+func TestRun_Cron(t *testing.T) {
+	t.Parallel()
+	c, i, _ := run(t, nil, schedule.Schedule{Function: "F", Cron: expression(t, "0/15 11-12 * * ? *")})
+	c.advance(t, 9*time.Minute)
+	require.Empty(t, i.calls)
+	c.advance(t, 59*time.Second+750*time.Millisecond)
+	require.Equal(t, "11:15:00", i.at(t))
+	for _, want := range []string{"11:30:00", "11:45:00", "12:00:00"} {
+		c.advance(t, 15*time.Minute)
+		require.Equal(t, want, i.at(t))
 	}
-	c.pass(waits[time.Hour], 0)
+}
+
+// What was missed while the machine slept is made up for once, with the event of the
+// last time; then all is as it was.
+func TestRun_AfterSleep(t *testing.T) {
+	t.Parallel()
+	const years = 50 * 365 * 24 * time.Hour
+	for name, tt := range map[string]struct {
+		schedule   schedule.Schedule
+		slept      time.Duration // after the first wait
+		last, next string
+		until      time.Duration // the next
+	}{
+		"cron":            {schedule.Schedule{Cron: expression(t, "0/15 * * * ? *")}, 8 * time.Hour, "19:00:00", "19:15:00", 9*time.Minute - 250*time.Millisecond},
+		"rate":            {schedule.Schedule{Every: 15 * time.Minute}, 8 * time.Hour, "19:05:00", "19:20:00", 14 * time.Minute},
+		"cron, for years": {schedule.Schedule{Cron: expression(t, "* * * * ? *")}, years, "11:06:00", "11:07:00", time.Minute},
+		"rate, for years": {schedule.Schedule{Every: time.Minute}, years, "11:06:00", "11:07:00", time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, i, stop := run(t, nil, tt.schedule)
+			c.pass(tt.slept, <-c.waits)
+			require.Equal(t, tt.last, i.at(t))
+			c.advance(t, tt.until)
+			require.Equal(t, tt.next, i.at(t))
+			stop()
+			require.Empty(t, i.calls)
+		})
+	}
+}
+
+// A clock that is set back does not keep a schedule silent until it is again what it
+// was. One that is corrected by a little does not make it run twice.
+func TestRun_ClockSetBack(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		schedule schedule.Schedule
+		first    time.Duration // until it runs
+		back     time.Duration // from then
+		until    time.Duration // it runs again
+		next     string
+	}{
+		"cron":           {schedule.Schedule{Cron: expression(t, "0/2 * * * ? *")}, time.Minute - 250*time.Millisecond, 2 * time.Hour, 2 * time.Minute, "09:08:00"},
+		"rate":           {schedule.Schedule{Every: 2 * time.Minute}, 2 * time.Minute, 2 * time.Hour, 2 * time.Minute, "09:09:00"},
+		"cron, a little": {schedule.Schedule{Cron: expression(t, "0/2 * * * ? *")}, time.Minute - 250*time.Millisecond, time.Second, 2*time.Minute + time.Second, "11:08:00"},
+		"rate, a little": {schedule.Schedule{Every: 2 * time.Minute}, 2 * time.Minute, time.Second, 2*time.Minute + time.Second, "11:09:00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, i, stop := run(t, nil, tt.schedule)
+			c.advance(t, tt.first)
+			i.at(t)
+			w := <-c.waits
+			c.pass(-w.d-tt.back, w)
+			c.advance(t, tt.until)
+			require.Equal(t, tt.next, i.at(t))
+			stop()
+			require.Empty(t, i.calls)
+		})
+	}
+}
+
+// A cron expression without a time that is yet to come ends at once, not those beside it.
+func TestRun_Never(t *testing.T) {
+	t.Parallel()
+	log := make(lines, 10)
+	c, i, stop := run(t, slog.New(slog.NewJSONHandler(log, nil)),
+		schedule.Schedule{Name: "Over", Function: "F", Cron: expression(t, "15 10 ? * 6L 2002-2005")},
+		schedule.Schedule{Name: "Often", Function: "G", Every: time.Minute})
+	require.Contains(t, <-log, `"level":"WARN","msg":"the schedule has no time that is yet to come","schedule":"Over","function":"F"`)
+	c.advance(t, time.Minute)
 	require.Equal(t, "G", (<-i.calls).function)
+	stop()
+	require.Empty(t, log)
 }
 
 // lines hands over each line that is written.
@@ -175,7 +289,7 @@ func TestRun_LogsFailures(t *testing.T) {
 	log := make(lines, 10)
 	c, i, stop := run(t, slog.New(slog.NewJSONHandler(log, nil)), schedule.Schedule{Name: "Often", Function: "F", Every: time.Minute})
 	fire := func(answer error) {
-		c.pass(<-c.waits, 0)
+		c.pass(0, <-c.waits)
 		<-i.calls
 		i.answers <- answer
 	}
