@@ -414,7 +414,8 @@ func (c *cloud) startSchedules(ctx context.Context, functions *lambda.Service, o
 				input = []byte(s.Input)
 			}
 			schedules = append(schedules, schedule.Schedule{
-				Name: s.LogicalID, Function: f.LogicalID, ARN: s.ARN, Every: s.Every, Input: input, Scheduler: s.Scheduler,
+				Name: s.LogicalID, Function: f.LogicalID, ARN: s.ARN,
+				Every: s.Every, Cron: s.Cron, Input: input, Scheduler: s.Scheduler,
 			})
 		}
 	}

@@ -337,14 +337,22 @@ Resources:
 			`:20: Resources.F.Properties.Events.E.Properties.DestinationConfig.OnFailure.Destination: "arn:aws:dynamodb:us-east-1:000000000000:table/inorder-T" is not the ARN of a queue of this template`}},
 
 		// schedules
-		{name: "cron", template: schedule("Schedule", "Schedule: 'cron(0 3 * * ? *)'"), want: []string{
-			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not cron(0 3 * * ? *)"}},
+		{name: "cron of Unix", template: schedule("Schedule", "Schedule: cron(0 3 * * *)"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: cron(0 3 * * *): want six fields, minutes hours day-of-month month day-of-week year, as in cron(0 3 * * ? *), not 5"}},
+		{name: "cron without ?", template: schedule("Schedule", "Schedule: cron(0 3 * * MON *)"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: cron(0 3 * * MON *): want ? for either day-of-month or day-of-week, as in cron(0 3 * * ? *) or cron(0 3 ? * MON-FRI *), not * and MON"}},
+		{name: "cron at no hour", template: schedule("ScheduleV2", "ScheduleExpression: 'cron(0 24 * * ? *)'"), want: []string{
+			`:9: Resources.F.Properties.Events.E.Properties.ScheduleExpression: cron(0 24 * * ? *): hours: want 0 to 23, not "24"`}},
+		{name: "cron elsewhere", template: schedule("ScheduleV2", "ScheduleExpression: 'cron(0 3 * * ? *)', ScheduleExpressionTimezone: Asia/Kathmandu"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.ScheduleExpressionTimezone: the local cloud runs cron schedules in UTC, not in Asia/Kathmandu"}},
+		{name: "cron after a space", template: schedule("Schedule", "Schedule: ' cron(0 3 * * ? *)'"), want: []string{
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour), rate(2 days) or cron(0 3 * * ? *), not  cron(0 3 * * ? *)"}},
 		{name: "at", template: schedule("ScheduleV2", "ScheduleExpression: at(2030-01-01T00:00:00)"), want: []string{
-			":9: Resources.F.Properties.Events.E.Properties.ScheduleExpression: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not at(2030-01-01T00:00:00)"}},
+			":9: Resources.F.Properties.Events.E.Properties.ScheduleExpression: the local cloud runs schedules such as rate(5 minutes), rate(1 hour), rate(2 days) or cron(0 3 * * ? *), not at(2030-01-01T00:00:00)"}},
 		{name: "rate of nothing", template: schedule("Schedule", "Schedule: rate(0 minutes)"), want: []string{
-			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not rate(0 minutes)"}},
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour), rate(2 days) or cron(0 3 * * ? *), not rate(0 minutes)"}},
 		{name: "rate in seconds", template: schedule("Schedule", "Schedule: rate(5 seconds)"), want: []string{
-			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not rate(5 seconds)"}},
+			":9: Resources.F.Properties.Events.E.Properties.Schedule: the local cloud runs schedules such as rate(5 minutes), rate(1 hour), rate(2 days) or cron(0 3 * * ? *), not rate(5 seconds)"}},
 		{name: "singular and plural", template: schedule("Schedule", "Schedule: rate(1 days)"), want: []string{
 			":9: Resources.F.Properties.Events.E.Properties.Schedule: EventBridge wants rate(1 day), and the plural for more than 1, not rate(1 days)"}},
 		{name: "an age", template: schedule("Schedule", "Schedule: rate(99999999999999999999 days)"), want: []string{

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"inorder/infra/local/cron"
 )
 
 // Schedule invokes a function again and again: a Schedule or ScheduleV2 event of
@@ -14,9 +16,10 @@ import (
 type Schedule struct {
 	LogicalID string // of the rule or schedule that SAM makes of the event
 	ARN       string
-	Every     time.Duration
-	Input     string // JSON that the function gets instead of the event, "" for that
-	Scheduler bool   // of EventBridge Scheduler (ScheduleV2), not of an EventBridge rule
+	Every     time.Duration    // the interval of a rate, 0 if there is a Cron
+	Cron      *cron.Expression // nil for a rate
+	Input     string           // JSON that the function gets instead of the event, "" for that
+	Scheduler bool             // of EventBridge Scheduler (ScheduleV2), not of an EventBridge rule
 	Line      int
 }
 
@@ -37,10 +40,11 @@ var scheduleEvents = map[string]scheduleEvent{
 	"Schedule": {typeRule, "Schedule", set(`Enabled Input Schedule State
 
 		DeadLetterConfig Description Name RetryPolicy`)},
-	"ScheduleV2": {typeSchedule, "ScheduleExpression", set(`Input ScheduleExpression State
+	"ScheduleV2": {typeSchedule, "ScheduleExpression", set(`Input ScheduleExpression
+		ScheduleExpressionTimezone State
 
 		DeadLetterConfig Description FlexibleTimeWindow GroupName KmsKeyArn Name OmitName
-		PermissionsBoundary RetryPolicy RoleArn ScheduleExpressionTimezone`)},
+		PermissionsBoundary RetryPolicy RoleArn`)},
 }
 
 // addSchedule reads a Schedule or ScheduleV2 event.
@@ -58,10 +62,13 @@ func (e *evaluation) addSchedule(f *Function, name, typ string, o object) {
 	}
 	s := Schedule{
 		LogicalID: f.LogicalID + name,
-		Every:     e.rate(props.need(kind.expression), typ),
 		Input:     props.text("Input"),
 		Scheduler: typ == "ScheduleV2",
 		Line:      props.line(),
+	}
+	s.Every, s.Cron = e.times(props.need(kind.expression), typ)
+	if zone := props.text("ScheduleExpressionTimezone"); s.Cron != nil && zone != "" && zone != "UTC" {
+		e.fail(props.get("ScheduleExpressionTimezone"), "the local cloud runs cron schedules in UTC, not in %s", zone)
 	}
 	if s.Input != "" && !json.Valid([]byte(s.Input)) {
 		e.fail(props.get("Input"), "the input of a function is JSON")
@@ -85,32 +92,42 @@ func (e *evaluation) enabled(o object) bool {
 	}
 }
 
-var rate = regexp.MustCompile(`^rate\(([1-9][0-9]*) (minute|hour|day)(s?)\)$`)
+var (
+	rateForm = regexp.MustCompile(`^rate\(([1-9][0-9]*) (minute|hour|day)(s?)\)$`)
+	cronForm = regexp.MustCompile(`^cron\((.*)\)$`)
+)
 
-// rate reads a schedule expression (EventBridge user guide, "Rate expressions"). A
-// rule of EventBridge wants the singular for 1 and else the plural; its Scheduler
-// takes both.
-func (e *evaluation) rate(n *yaml.Node, typ string) time.Duration {
+// times reads a schedule expression ("Rate expressions" and "Cron expressions" in the
+// EventBridge user guide). A rule of EventBridge wants the singular for 1 and else the
+// plural; its Scheduler takes both.
+func (e *evaluation) times(n *yaml.Node, typ string) (time.Duration, *cron.Expression) {
 	s, ok := e.filled(n)
 	if !ok {
-		return 0
+		return 0, nil
 	}
-	m := rate.FindStringSubmatch(s)
+	if m := cronForm.FindStringSubmatch(s); m != nil {
+		expression, err := cron.Parse(m[1])
+		if err != nil {
+			e.fail(n, "%s: %v", s, err)
+		}
+		return 0, expression
+	}
+	m := rateForm.FindStringSubmatch(s)
 	if m == nil {
-		e.fail(n, "the local cloud runs schedules such as rate(5 minutes), rate(1 hour) or rate(2 days), not %s", s)
-		return 0
+		e.fail(n, "the local cloud runs schedules such as rate(5 minutes), rate(1 hour), rate(2 days) or cron(0 3 * * ? *), not %s", s)
+		return 0, nil
 	}
 	if typ == "Schedule" && (m[1] == "1") != (m[3] == "") {
 		e.fail(n, "EventBridge wants rate(1 %s), and the plural for more than 1, not %s", m[2], s)
-		return 0
+		return 0, nil
 	}
 	count, err := strconv.Atoi(m[1])
 	unit := map[string]time.Duration{"minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}[m[2]]
 	if err != nil || count > maxScheduleDays*int(24*time.Hour/unit) {
 		e.fail(n, "%s is longer than %d days", s, maxScheduleDays)
-		return 0
+		return 0, nil
 	}
-	return time.Duration(count) * unit
+	return time.Duration(count) * unit, nil
 }
 
 // maxScheduleDays keeps a rate within time.Duration, which is 292 years.

@@ -44,7 +44,7 @@ type Stack struct {
 	Outputs                 map[string]string
 
 	// Ignored names, in the template's order, what was accepted and has no effect
-	// here, with the reason: for example a schedule, which nothing triggers locally.
+	// here, with the reason: for example a schedule that is switched off.
 	Ignored []string
 }
 

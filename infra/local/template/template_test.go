@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/local/cron"
 	"inorder/infra/local/template"
 )
 
@@ -298,6 +299,12 @@ Resources:
         Later:
           Type: ScheduleV2
           Properties: {ScheduleExpression: rate(1 days), FlexibleTimeWindow: {Mode: "OFF"}, ScheduleExpressionTimezone: UTC}
+        Nightly:
+          Type: Schedule
+          Properties: {Schedule: "cron(0 3 ? * MON-FRI *)"}
+        NightlyToo:
+          Type: ScheduleV2
+          Properties: {ScheduleExpression: "cron(0 3 L * ? *)", ScheduleExpressionTimezone: UTC}
         LaterOff:
           Type: ScheduleV2
           Properties: {ScheduleExpression: at(2030-01-01T00:00:00), State: DISABLED}
@@ -313,7 +320,19 @@ Outputs:
 		LogicalID: "FLater", ARN: "arn:aws:scheduler:us-east-1:000000000000:schedule/default/inorder-FLater", Every: 24 * time.Hour, Scheduler: true, Line: 27,
 	}
 	often := template.Schedule{LogicalID: "FOften", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FOften", Every: 5 * time.Minute, Line: 16}
-	require.Equal(t, []template.Schedule{hourly, later, often}, stack.Function("F").Schedules)
+	expression := func(text string) *cron.Expression {
+		e, err := cron.Parse(text)
+		require.NoError(t, err)
+		return e
+	}
+	nightly := template.Schedule{
+		LogicalID: "FNightly", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FNightly", Cron: expression("0 3 ? * MON-FRI *"), Line: 30,
+	}
+	nightlyToo := template.Schedule{
+		LogicalID: "FNightlyToo", ARN: "arn:aws:scheduler:us-east-1:000000000000:schedule/default/inorder-FNightlyToo",
+		Cron: expression("0 3 L * ? *"), Scheduler: true, Line: 33,
+	}
+	require.Equal(t, []template.Schedule{hourly, later, nightly, nightlyToo, often}, stack.Function("F").Schedules)
 	require.Equal(t, hourly.ARN, stack.Outputs["Rule"])
 	off := []string{
 		"Resources.F.Properties.Events.Off.Properties: the schedule is switched off",
@@ -323,7 +342,7 @@ Outputs:
 
 	stack, err = template.Load(write(t, text), template.Options{Parameters: map[string]string{"How": "never"}})
 	require.NoError(t, err)
-	require.Equal(t, []template.Schedule{hourly, later}, stack.Function("F").Schedules)
+	require.Equal(t, []template.Schedule{hourly, later, nightly, nightlyToo}, stack.Function("F").Schedules)
 }
 
 func TestLoad_Conditions(t *testing.T) {
