@@ -160,8 +160,9 @@ func TestPage_TabsShareOneConnection(t *testing.T) {
 	tabs[1].sayMany("freeze", 20)
 	tabs[0].freeze()
 	expected += 20
-	// It may be frozen in the midst of a write. The others can then read and write
-	// no more until the browser ends that, which Chromium does after a minute.
+	// It may be frozen between the check of its term and what it writes. The others can
+	// then read and write no more until the browser ends that, which Chromium does after
+	// a minute.
 	tabs[1].patience = 3 * time.Minute
 	awaitAll(t, tabs[1:], expected)
 	requireLeader(t, tabs[1:], tabs[1])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/build/buildtest"
 	"inorder/infra/local/web"
@@ -232,6 +234,56 @@ const checkStoreInPage = `
 		newer.close();
 		return "kept";
 	})`
+
+// A tab that stands still right after a write, here in a request that it waits for, holds up no other.
+func TestIndexedDBStore_ATabThatStandsStillInChromium(t *testing.T) {
+	t.Parallel()
+	browser := find(t, "chromium", "chromium-browser", "google-chrome")
+	still, written := make(chan struct{}), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Handler(web.Config{WebSocketURL: webSocketURL}))
+	mux.HandleFunc("GET /still", func(w http.ResponseWriter, r *http.Request) {
+		close(still)
+		select {
+		case <-written:
+		case <-r.Context().Done():
+		}
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+
+	const write = `import("/client/store.js")
+		.then(({ IndexedDBStore }) => IndexedDBStore.open("alice", "web"))
+		.then(async (store) => {
+			const done = store.commit({ outboxPut: [{ clientMsgId: %q }] });
+			%s
+			await done;
+			return (await store.load()).outbox.map(({ clientMsgId }) => clientMsgId).join();
+		})`
+	const stand = `const request = new XMLHttpRequest(); request.open("GET", "/still", false); request.send();`
+	first := openPage(t, browser, server.URL)
+	second, cancel := chromedp.NewContext(first)
+	t.Cleanup(cancel)
+	require.NoError(t, chromedp.Do(second, chromedp.Navigate(server.URL)))
+	var group errgroup.Group
+	group.Go(func() error {
+		stored, err := chromedp.Run(first, chromedp.Evaluate[string](fmt.Sprintf(write, "a", stand), chromedp.EvalAwaitPromise))
+		if err == nil && stored != "a,b" {
+			err = fmt.Errorf("the first tab found %q stored", stored)
+		}
+		return err
+	})
+	select {
+	case <-still:
+	case <-first.Done():
+		require.FailNow(t, "the first tab does not get as far")
+	}
+	stored, err := chromedp.Run(second, chromedp.Evaluate[string](fmt.Sprintf(write, "b", ""), chromedp.EvalAwaitPromise))
+	close(written)
+	require.NoError(t, err)
+	require.Equal(t, "a,b", stored)
+	require.NoError(t, group.Wait())
+}
 
 func openPage(t *testing.T, browser, url string) context.Context {
 	t.Helper()

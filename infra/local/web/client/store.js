@@ -119,6 +119,7 @@ export class IndexedDBStore {
     last.onsuccess = () => {
       term = Math.max(last.result ?? 0, atLeast) + 1;
       meta.put(term, "term");
+      tx.commit();
     };
     await done;
     return term;
@@ -198,6 +199,8 @@ export class IndexedDBStore {
   }
 }
 
+// The transaction is told that nothing more follows. It would find out once this tab has heard that all is
+// written, which a tab that is frozen in between does not, and until then no other tab could write.
 /**
  * @param {IDBTransaction} tx
  * @param {StoreChange} change
@@ -212,6 +215,7 @@ function write(tx, { forget = false, messages = [], conversations = [], syncCurs
   if (syncCursor !== undefined) tx.objectStore("meta").put(syncCursor, "syncCursor");
   for (const entry of outboxPut) tx.objectStore("outbox").put(entry);
   for (const clientMsgId of outboxDelete) tx.objectStore("outbox").delete(clientMsgId);
+  tx.commit();
 }
 
 // A user id may hold any printable character; encoding keeps "a/b" + "c" apart from "a" + "b/c".
