@@ -5,7 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,10 +52,17 @@ func operate(t *testing.T, s stack, args ...string) operated {
 
 func runAdmin(t *testing.T, args ...string) operated {
 	t.Helper()
+	return runAdminIn(t, nil, args...)
+}
+
+// runAdminIn is runAdmin with more variables in the environment.
+func runAdminIn(t *testing.T, env []string, args ...string) operated {
+	t.Helper()
 	needLocal(t)
 	program, err := adminProgram()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env = append(os.Environ(), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -127,6 +139,43 @@ func TestAdmin_LooksAtAConversation(t *testing.T) {
 	head, rest, _ := strings.Cut(string(written), "\n")
 	require.Equal(t, heads, decoded[chat.Conversation](t, head))
 	require.Equal(t, entries, decoded[chat.Message](t, rest), "every message as devices have it, by seq")
+}
+
+// LocalStack and DynamoDB Local have tables of their own for each access key, or
+// account: the tool comes with the one that the local cloud passes on.
+func TestAdmin_ComesWithTheAccessKeyOfTheLocalCloud(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	target, err := url.Parse(db.endpoint)
+	require.NoError(t, err)
+	const key = "111111111111"
+	ofTheKey := httputil.NewSingleHostReverseProxy(target)
+	ofTheKey.ErrorLog = log.New(io.Discard, "", 0) // polls that the local cloud gives up when it ends
+	accounts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && !strings.Contains(r.Header.Get("Authorization"), "Credential="+key+"/") {
+			answer := failure(http.StatusBadRequest, "ResourceNotFoundException", "")
+			w.WriteHeader(answer.status)
+			_, _ = w.Write(answer.body) // the caller may be gone
+			return
+		}
+		ofTheKey.ServeHTTP(w, r)
+	}))
+	t.Cleanup(accounts.Close)
+	env := func(key string) []string {
+		return []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=test", "AWS_SESSION_TOKEN="}
+	}
+	c := startCloudIn(t, env(key), "-dynamodb-endpoint", accounts.URL)
+	a := mustConnect(t, c.stack, newUser("alice"), "phone")
+	sent, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
+	require.NoError(t, err)
+
+	list := []string{"list", "-local", c.page}
+	require.Contains(t, runAdminIn(t, env(key), list...).must(t), sent.ConversationID)
+	for _, other := range []string{"", "222222222222"} {
+		refused := runAdminIn(t, env(other), list...)
+		require.Equal(t, 1, refused.code)
+		require.Contains(t, refused.stderr, "it is called with the access key "+key+"; set AWS_ACCESS_KEY_ID")
+	}
 }
 
 func TestAdmin_Refuses(t *testing.T) {

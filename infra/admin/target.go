@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 
 // defaultLocal is where a local cloud is, unless it was told otherwise.
 const defaultLocal = "http://127.0.0.1:3000"
+
+// localKey is the access key, and the secret, of all that a local cloud starts.
+const localKey = "local"
 
 // localTimeout is how long a local cloud may take to say what it runs.
 const localTimeout = 5 * time.Second
@@ -113,16 +117,30 @@ func local(ctx context.Context, base string) (*target, error) {
 		return nil, fmt.Errorf("reading what the local cloud at %s runs: %w", base, err)
 	}
 	var d struct {
-		Name, Region, DynamoDB, Endpoint string
-		Resources                        map[string]string
+		Name, Region, DynamoDB, AccessKeyID, Endpoint string
+		Resources                                     map[string]string
 	}
 	if response.StatusCode != http.StatusOK || json.Unmarshal(body, &d) != nil {
 		return nil, fmt.Errorf("what answers at %s is no local cloud: %s", base, response.Status)
 	}
-	data := aws.Config{Region: d.Region, BaseEndpoint: &d.DynamoDB, Credentials: credentials.NewStaticCredentialsProvider("local", "local", "")}
-	rest := data
-	rest.BaseEndpoint = &d.Endpoint
+	rest := aws.Config{Region: d.Region, BaseEndpoint: &d.Endpoint, Credentials: credentials.NewStaticCredentialsProvider(localKey, localKey, "")}
+	data := rest
+	data.BaseEndpoint = &d.DynamoDB
+	if d.AccessKeyID != localKey {
+		if data.Credentials, err = developers(d.AccessKeyID); err != nil {
+			return nil, fmt.Errorf("the DynamoDB of the local cloud at %s: %w", base, err)
+		}
+	}
 	return newTarget(d.Name, d.Resources, data, rest)
+}
+
+// developers gives the credentials that a local cloud passes on to a DynamoDB which
+// it did not start. With others, LocalStack and DynamoDB Local have other tables.
+func developers(accessKeyID string) (aws.CredentialsProvider, error) {
+	if os.Getenv("AWS_ACCESS_KEY_ID") != accessKeyID {
+		return nil, fmt.Errorf("it is called with the access key %s; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY here as there", accessKeyID)
+	}
+	return credentials.NewStaticCredentialsProvider(accessKeyID, os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")), nil
 }
 
 // newTarget makes the clients: data for DynamoDB and its streams, rest for Lambda

@@ -259,7 +259,7 @@ func TestWhatRuns(t *testing.T) {
 	}
 	status, body := ask(http.MethodGet, "dev/stack", "")
 	require.Equal(t, http.StatusOK, status)
-	require.JSONEq(t, `{"name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
+	require.JSONEq(t, `{"name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
 		"CrashFunction": "inorder-CrashFunction", "EchoFunction": "inorder-EchoFunction", "LateFunction": "inorder-LateFunction",
 		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things"}}`, body)
 	status, body = ask(http.MethodPost, "", "", "X-Amz-Target", "AmazonSQS.ReceiveMessage")

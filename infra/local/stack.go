@@ -13,16 +13,18 @@ const stackPath = "/dev/stack"
 // description is what a tool needs to reach the parts of the stack: the endpoints
 // of the APIs, and what CloudFormation's ListStackResources says of a deployed one.
 type description struct {
-	Name      string            `json:"name"`
-	Region    string            `json:"region"`
-	DynamoDB  string            `json:"dynamodb"`  // the endpoint of DynamoDB and its streams
-	Endpoint  string            `json:"endpoint"`  // that of Lambda and SQS
-	Resources map[string]string `json:"resources"` // tables, functions and queues: physical ids by logical ids
+	Name        string            `json:"name"`
+	Region      string            `json:"region"`
+	DynamoDB    string            `json:"dynamodb"`    // the endpoint of DynamoDB and its streams
+	AccessKeyID string            `json:"accessKeyId"` // what DynamoDB is called with; the secret is not told
+	Endpoint    string            `json:"endpoint"`    // that of Lambda and SQS
+	Resources   map[string]string `json:"resources"`   // tables, functions and queues: physical ids by logical ids
 }
 
 func (c *cloud) describe() description {
 	d := description{
-		Name: c.stack.Name, Region: c.stack.Region, DynamoDB: c.dynamoDB, Endpoint: c.base, Resources: map[string]string{},
+		Name: c.stack.Name, Region: c.stack.Region, DynamoDB: c.dynamoDB, AccessKeyID: c.awsEnv()["AWS_ACCESS_KEY_ID"],
+		Endpoint: c.base, Resources: map[string]string{},
 	}
 	for _, t := range c.stack.Tables {
 		d.Resources[t.LogicalID] = t.Name
