@@ -36,6 +36,7 @@ type fakeStreams struct {
 	generation int // of iterators
 	failures   []error
 	reads      int
+	enabledAt  time.Time // until then there is no position to be had
 }
 
 type fakeShard struct {
@@ -125,13 +126,16 @@ func (f *fakeStreams) failure() error {
 }
 
 func (f *fakeStreams) ListStreams(context.Context, *dynamodbstreams.ListStreamsInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.ListStreamsOutput, error) {
-	return &dynamodbstreams.ListStreamsOutput{}, nil
+	return &dynamodbstreams.ListStreamsOutput{Streams: []types.Stream{{StreamArn: &f.arn}}}, nil
 }
 
 func (f *fakeStreams) DescribeStream(_ context.Context, in *dynamodbstreams.DescribeStreamInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.DescribeStreamOutput, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := &types.StreamDescription{StreamArn: &f.arn, StreamStatus: types.StreamStatusEnabled, KeySchema: f.keySchema}
+	if time.Now().Before(f.enabledAt) {
+		d.StreamStatus = types.StreamStatusEnabling
+	}
 	start := 0
 	for i, s := range f.shards {
 		if in.ExclusiveStartShardId != nil && s.id == *in.ExclusiveStartShardId {
@@ -155,6 +159,9 @@ func (f *fakeStreams) DescribeStream(_ context.Context, in *dynamodbstreams.Desc
 func (f *fakeStreams) GetShardIterator(_ context.Context, in *dynamodbstreams.GetShardIteratorInput, _ ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if time.Now().Before(f.enabledAt) {
+		return nil, &types.InternalServerError{} // as LocalStack
+	}
 	s := f.shard(*in.ShardId)
 	if s == nil {
 		return nil, &types.ResourceNotFoundException{}

@@ -81,6 +81,28 @@ func TestLatestDeliversWhatComesAfterOpen(t *testing.T) {
 	})
 }
 
+// A stream of LocalStack is ENABLING for a moment after its table was made.
+func TestAStreamThatIsBeingSwitchedOnIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, position := range []string{stream.TrimHorizon, stream.Latest} {
+		t.Run(position, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene()
+				log := s.withLog()
+				s.mapping.StreamARN, s.mapping.Table, s.mapping.StartingPosition = "", "Heads", position
+				s.streams.enabledAt = time.Now().Add(500 * time.Millisecond)
+				stop := s.start(t)
+				s.streams.put("shard", time.Now(), "a")
+				elapse(10 * time.Second)
+				stop()
+				require.Equal(t, []string{"1"}, s.function.batches())
+				require.Empty(t, log.String())
+			})
+		})
+	}
+}
+
 func TestLatestRestartedBeforeItsFirstRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,6 +46,11 @@ const (
 	// when one ends.
 	shardRefresh = 10 * time.Second
 
+	// enablingTimeout is how long a new stream may take to be switched on. After
+	// it reading begins, with an error and another try if it is still too early.
+	enablingTimeout = 10 * time.Second
+	enablingPoll    = 50 * time.Millisecond
+
 	// clockSkew is how far the stream's clock may be behind ours.
 	clockSkew = time.Minute
 
@@ -214,11 +219,11 @@ func streamOf(ctx context.Context, streams Streams, table string) (string, error
 			return "", fmt.Errorf("listing the streams of table %s: %w", table, err)
 		}
 		for _, s := range out.Streams {
-			d, err := streams.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: s.StreamArn})
+			status, err := statusOf(ctx, streams, s.StreamArn)
 			if err != nil {
 				return "", fmt.Errorf("describing stream %s: %w", aws.ToString(s.StreamArn), err)
 			}
-			switch d.StreamDescription.StreamStatus {
+			switch status {
 			case types.StreamStatusEnabled, types.StreamStatusEnabling:
 				return aws.ToString(s.StreamArn), nil
 			}
@@ -227,6 +232,24 @@ func streamOf(ctx context.Context, streams Streams, table string) (string, error
 			return "", fmt.Errorf("table %s has no stream: give it a StreamSpecification", table)
 		}
 		in.ExclusiveStartStreamArn = out.LastEvaluatedStreamArn
+	}
+}
+
+// statusOf waits while a stream is being switched on, which takes LocalStack half a
+// second: until then it has shards, but GetShardIterator is an error.
+func statusOf(ctx context.Context, streams Streams, arn *string) (types.StreamStatus, error) {
+	for deadline := time.Now().Add(enablingTimeout); ; {
+		d, err := streams.DescribeStream(ctx, &dynamodbstreams.DescribeStreamInput{StreamArn: arn})
+		if err != nil {
+			return "", err
+		}
+		status := d.StreamDescription.StreamStatus
+		if status != types.StreamStatusEnabling || time.Now().After(deadline) {
+			return status, nil
+		}
+		if !pause(ctx, enablingPoll) {
+			return "", ctx.Err()
+		}
 	}
 }
 
