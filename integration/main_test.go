@@ -47,8 +47,10 @@ func TestMain(m *testing.M) {
 // fails the whole.
 func run(m *testing.M) (code int) {
 	// The tests wait more than they compute.
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("16")
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		_ = flag.Set("test.parallel", "16")
 	}
 	if socket := os.Getenv("INORDER_WS_URL"); socket != "" {
 		tokens, err := tokenURL(socket)
