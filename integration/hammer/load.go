@@ -23,6 +23,9 @@ const (
 	// connectAtOnce bounds the handshakes under way: API Gateway takes 500 new
 	// connections a second.
 	connectAtOnce = 32
+	// createTimeout bounds the making of the conversations, in which requests are
+	// repeated: what was there for the handshakes may be gone.
+	createTimeout = 2 * time.Minute
 	// answerGrace is how long sends that are under way may take at the end.
 	answerGrace = 10 * time.Second
 	// drainTimeout bounds the time after the load in which devices catch up.
@@ -32,9 +35,10 @@ const (
 // load is one run: users, their devices and conversations, and what they do.
 type load struct {
 	options
-	run    string    // no other run has it
-	start  time.Time // of the clock in the messages
-	client *http.Client
+	run           string        // no other run has it
+	start         time.Time     // of the clock in the messages
+	createTimeout time.Duration // createTimeout, but for tests
+	client        *http.Client
 
 	figures       figures
 	conversations []*conversation
@@ -49,7 +53,10 @@ type conversation struct {
 }
 
 func newLoad(o options) *load {
-	return &load{options: o, run: "h" + strings.ToLower(rand.Text()[:10]), start: time.Now(), client: &http.Client{Timeout: dialTimeout}}
+	return &load{
+		options: o, run: "h" + strings.ToLower(rand.Text()[:10]), start: time.Now(),
+		createTimeout: createTimeout, client: &http.Client{Timeout: dialTimeout},
+	}
 }
 
 // token gets a token for a user.
@@ -127,19 +134,25 @@ func (l *load) create(ctx context.Context) error {
 			creators[d.conversation] = d
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	limited, cancel := context.WithTimeout(ctx, l.createTimeout)
+	defer cancel()
+	group, working := errgroup.WithContext(limited)
 	group.SetLimit(connectAtOnce)
 	for c, creator := range creators {
 		group.Go(func() error {
 			if len(c.users) > 2 {
-				return createGroup(ctx, creator, c)
+				return createGroup(working, creator, c)
 			}
-			sent, err := creator.send(ctx, wire.Send{To: c.users[len(c.users)-1], Text: "hello"})
+			sent, err := creator.send(working, wire.Send{To: c.users[len(c.users)-1], Text: "hello"})
 			c.id = sent.ConversationID
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
+	err := group.Wait()
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("making the conversations: %s did not answer within %s", l.socket, l.createTimeout)
+	}
+	if err != nil {
 		return fmt.Errorf("making the conversations: %w", err)
 	}
 	return nil

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -12,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/build/buildtest"
@@ -71,6 +75,34 @@ func TestNobodyThere(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitFailure, run([]string{"-url", "ws://127.0.0.1:1/v1", "-users", "2"}, &stdout, &stderr))
 	require.Contains(t, stderr.String(), "getting a token")
+}
+
+// A server that takes connections and answers nothing, as one that is about to go.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/dev/token" {
+			_, _ = w.Write([]byte(`{"token": "t"}`))
+			return
+		}
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return // its client went away
+		}
+		<-conn.CloseRead(r.Context()).Done()
+	}))
+	t.Cleanup(server.Close)
+	for _, users := range []string{"2", "3"} {
+		o, err := parse([]string{"-users", users, "-url", "ws" + strings.TrimPrefix(server.URL, "http") + "/v1"}, io.Discard)
+		require.NoError(t, err)
+		l := newLoad(o)
+		l.createTimeout = 50 * time.Millisecond
+		ctx, hangUp := context.WithCancel(t.Context())
+		done, err := l.prepare(ctx)
+		hangUp()
+		done()
+		require.EqualError(t, err, "making the conversations: "+o.socket+" did not answer within 50ms")
+	}
 }
 
 // syncBuffer is written by a run and read by its test.
