@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,12 +84,20 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 		return nil, err
 	}
 	c.onClose(func(context.Context) { _ = reaper.Close() })
+	built, release, removed, err := claimFolder(ctx, c.stack.File)
+	if err != nil {
+		return nil, err
+	}
+	c.onClose(func(context.Context) { release() })
+	if removed > 0 {
+		out.step("removed what was built for %d templates that are gone or long unused", removed)
+	}
 
 	// Compiling and the database take turns on nothing: do both at once.
 	var executables map[string]string
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		executables, err = c.build(starting, out)
+		executables, err = c.build(starting, built, out)
 		return err
 	})
 	group.Go(func() error { return c.startDynamoDB(starting, cfg, dir, reaper, out) })
@@ -225,23 +231,10 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 	return issuer.New(cmp.Or(c.stack.Parameters["JwtIssuer"], c.base+"/"), audience)
 }
 
-// build compiles the functions into the user's cache, in a folder for this
-// template, where the next start finds them up to date.
-func (c *cloud) build(ctx context.Context, out *console) (map[string]string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return nil, fmt.Errorf("finding a place for the built functions: %w", err)
-	}
-	path, err := filepath.Abs(c.stack.File)
-	if err != nil {
-		return nil, fmt.Errorf("finding %s: %w", c.stack.File, err)
-	}
-	id := sha256.Sum256([]byte(path))
-	dir := filepath.Join(cache, "inorder", "build", hex.EncodeToString(id[:8]))
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("making a place for the built functions: %w", err)
-	}
-	unlock, err := awaitLock(ctx, filepath.Join(dir, ".lock"), func() {
+// build compiles the functions into their folder. What is there is up to date after
+// a moment.
+func (c *cloud) build(ctx context.Context, folder string, out *console) (map[string]string, error) {
+	unlock, err := awaitLock(ctx, filepath.Join(folder, buildLock), func() {
 		out.step("waiting for another local cloud that builds the same functions")
 	})
 	if err != nil {
@@ -250,7 +243,7 @@ func (c *cloud) build(ctx context.Context, out *console) (map[string]string, err
 	defer unlock()
 	out.step("building %d functions", len(c.stack.Functions))
 	return build.Functions(ctx, c.stack, build.Options{
-		OutDir: dir,
+		OutDir: folder,
 		Progress: func(function string, took time.Duration, done, total int) {
 			out.step("built %s (%d of %d, %.1f s)", shortName(function), done, total, took.Seconds())
 		},

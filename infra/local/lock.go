@@ -15,11 +15,25 @@ const lockCheck = 50 * time.Millisecond
 // tryLock takes the file at path for this process, or tells that another one has
 // it. The lock ends with the process, however it ends.
 func tryLock(path string) (unlock func(), free bool, err error) {
+	return flock(path, syscall.LOCK_EX)
+}
+
+// shareLock takes the file at path together with others that share it. It fails
+// where one process has it alone.
+func shareLock(path string) (unlock func(), err error) {
+	unlock, free, err := flock(path, syscall.LOCK_SH)
+	if err == nil && !free {
+		err = fmt.Errorf("%s is locked by another process", path)
+	}
+	return unlock, err
+}
+
+func flock(path string, how int) (unlock func(), free bool, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("opening a lock: %w", err)
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if err == nil {
 		return func() { _ = f.Close() }, true, nil
 	}
