@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -137,11 +138,15 @@ func (m *meter) ask(r *http.Request) error {
 	return nil
 }
 
+// again finds the attempts of the SDK after its first, as the header counts them: an
+// answer got lost, as on a machine that does too much. The product asked once.
+var again = regexp.MustCompile(`^attempt=([2-9]|\d\d)`)
+
 // read takes in what an answer says was consumed.
 func (m *meter) read(resp *http.Response) error {
 	operation := operationOf(resp.Request)
 	writes, ok := metered[operation]
-	if !ok {
+	if !ok || again.MatchString(resp.Request.Header.Get("Amz-Sdk-Request")) {
 		return nil
 	}
 	body, err := io.ReadAll(resp.Body)
