@@ -229,12 +229,14 @@ func thing(id string) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: id}}
 }
 
-// A schedule really invokes its function. No schedule of the cloud is shorter than
-// a minute, so this takes one.
-func TestASchedule(t *testing.T) {
+// Schedules really invoke their function. None of the cloud is shorter than a
+// minute, so this takes one.
+func TestSchedules(t *testing.T) {
 	t.Parallel()
 	c := startApp(t)
-	c.awaitLog(`^tick       \| tick of aws\.events \[arn:aws:events:us-east-1:000000000000:rule/inorder-TickFunctionEveryMinute\]$`)
+	for _, rule := range []string{"AtTheMinute", "EveryMinute"} {
+		c.awaitLog(`^tick       \| tick of aws\.events \[arn:aws:events:us-east-1:000000000000:rule/inorder-TickFunction` + rule + `\]$`)
+	}
 }
 
 // Tools on this machine learn what runs, and reach its dead letters; nobody else.
