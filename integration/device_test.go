@@ -264,10 +264,12 @@ func (d *device) learn(conversationID string, m chat.Message) {
 		d.violated("a message of conversation %q, seq %d, messageId %q in an update of %s", m.ConversationID, m.Seq, m.MessageID, conversationID)
 	}
 	known, ok := l.messages[m.Seq]
-	if ok && (known.MessageID != m.MessageID || known.Text != m.Text || known.SenderID != m.SenderID) {
-		d.violated("seq %d of %s is %s and also %s", m.Seq, conversationID, known.MessageID, m.MessageID)
+	if ok && (known.MessageID != m.MessageID || known.SenderID != m.SenderID || known.Version == m.Version && known.Text != m.Text) {
+		d.violated("seq %d of %s is %+v and also %+v", m.Seq, conversationID, known, m)
 	}
-	l.messages[m.Seq] = m
+	if m.Version >= known.Version { // a push may bring what it was before an edit
+		l.messages[m.Seq] = m
+	}
 }
 
 func (d *device) ledger(conversationID string) *ledger {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -300,10 +301,14 @@ func TestTheOldestOfTooManyDevicesGoes(t *testing.T) {
 	}
 }
 
+// requireDismissed waits for the end of a device's socket, and checks that it was told
+// why. Several functions that find the reason at the same time all tell it.
 func requireDismissed(t *testing.T, d *device, reason string) {
 	t.Helper()
 	require.NoError(t, d.await(t.Context(), "the end of its socket", func() bool { return d.closeErr != nil }))
-	require.Equal(t, []string{reason}, d.goodbyes)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	require.Equal(t, []string{reason}, slices.Compact(slices.Clone(d.goodbyes)))
 	require.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(d.closeErr))
 }
 

@@ -150,9 +150,7 @@ func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, refused, 15, "not before it was told often enough")
-	require.NoError(t, d.await(t.Context(), "the goodbye", func() bool {
-		return slices.Equal(d.goodbyes, []string{wire.GoodbyeFlooding}) && d.closeErr != nil
-	}))
+	requireDismissed(t, d, wire.GoodbyeFlooding)
 	require.NoError(t, d.reconnect(t.Context()))
 	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
 }
@@ -350,13 +348,6 @@ func expiringDevice(t *testing.T, s stack, user string) (*device, time.Time) {
 	return d, expires
 }
 
-// awaitExpired waits for the goodbye, and the end.
-func (d *device) awaitExpired(ctx context.Context) error {
-	return d.await(ctx, "the goodbye to an expired token, and the end", func() bool {
-		return slices.Equal(d.goodbyes, []string{wire.GoodbyeExpired}) && d.closeErr != nil
-	})
-}
-
 func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
@@ -379,8 +370,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 			require.NoError(t, err)
 			acked, id = acked+1, sent.ConversationID
 		}
-		require.NoError(t, d.awaitExpired(t.Context()))
-		require.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(d.closeErr))
+		requireDismissed(t, d, wire.GoodbyeExpired)
 		require.Eventually(t, func() bool { return registered(t, d.user) == 0 }, patience, time.Millisecond, "$disconnect names the very entry")
 
 		d.tokens = nil
@@ -407,7 +397,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 			default:
 			}
 		}
-		require.NoError(t, bob.awaitExpired(t.Context()))
+		requireDismissed(t, bob, wire.GoodbyeExpired)
 		require.Eventually(t, func() bool { return registered(t, bob.user) == 0 }, patience, time.Millisecond)
 	})
 
@@ -425,7 +415,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		require.Empty(t, bob.goodbyes, "nobody has looked yet")
 		bob.mu.Unlock()
 		must[wire.Acked](t, alice, wire.ActionAck, wire.Ack{ConversationID: sent.ConversationID, ReadSeq: &sent.Seq})
-		require.NoError(t, bob.awaitExpired(t.Context()))
+		requireDismissed(t, bob, wire.GoodbyeExpired)
 	})
 
 	t.Run("and a client comes back with a new one", func(t *testing.T) {
