@@ -33,7 +33,7 @@ func TestBuiltFunctionsThatNobodyNeedsAreRemoved(t *testing.T) {
 	require.NoError(t, os.Chtimes(builtFor(t, own)[unused], monthAgo, monthAgo))
 
 	latest, c := run()
-	c.awaitLog(`^local +\| removed what was built for 2 templates that are gone or long unused$`)
+	c.awaitLog(`^local +\| removed built functions of templates that are gone or long unused: 2$`)
 	found := builtFor(t, own)
 	require.Len(t, found, 3)
 	for _, app := range []string{running, kept, latest} {

@@ -90,7 +90,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 	c.onClose(func(context.Context) { release() })
 	if removed > 0 {
-		out.step("removed what was built for %d templates that are gone or long unused", removed)
+		out.step("removed built functions of templates that are gone or long unused: %d", removed)
 	}
 
 	// Compiling and the database take turns on nothing: do both at once.
