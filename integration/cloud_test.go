@@ -186,11 +186,9 @@ func (c *localCloud) complaints() string {
 // killFunction is kill -9 of every process of a function, and says how many there
 // were. It returns when they have ended. name is the function's logical id.
 func (c *localCloud) killFunction(name string) (int, error) {
-	var victims family
-	for _, p := range familyOf(c.cmd.Process.Pid) {
-		if filepath.Base(p.program) == "bootstrap" && filepath.Base(filepath.Dir(p.program)) == name {
-			victims = append(victims, p)
-		}
+	victims, err := c.processesOf(name)
+	if err != nil {
+		return 0, err
 	}
 	for _, p := range victims {
 		if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -198,6 +196,32 @@ func (c *localCloud) killFunction(name string) (int, error) {
 		}
 	}
 	return len(victims), victims.awaitEnd()
+}
+
+// processesOf finds the processes of a function. It asks one thing of each process of
+// the machine: to ask all that readProcess does takes seconds where there is much else
+// to do, and a sender that is to be killed is patient for so long only.
+func (c *localCloud) processesOf(name string) (family, error) {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = proc.Close() }()
+	names, err := proc.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var found family
+	for _, pid := range names {
+		program, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
+		if err != nil || filepath.Base(program) != "bootstrap" || filepath.Base(filepath.Dir(program)) != name {
+			continue // of another program, another user or no process
+		}
+		if p, ok := readProcess(filepath.Join("/proc", pid, "stat")); ok && p.descendsFrom(c.cmd.Process.Pid) {
+			found = append(found, p)
+		}
+	}
+	return found, nil
 }
 
 // needProc skips the test where there is no /proc to find processes in.
@@ -257,6 +281,15 @@ func readProcess(stat string) (process, bool) {
 	parent, _ := strconv.Atoi(fields[1])
 	program, _ := os.Readlink(filepath.Join(filepath.Dir(stat), "exe"))
 	return process{pid: pid, parent: parent, started: fields[19], program: program}, true
+}
+
+func (p process) descendsFrom(ancestor int) bool {
+	for ok := true; ok; p, ok = readProcess(fmt.Sprintf("/proc/%d/stat", p.parent)) {
+		if p.parent == ancestor {
+			return true
+		}
+	}
+	return false
 }
 
 func (p process) runs() bool {
