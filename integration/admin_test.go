@@ -5,12 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/local/dynamo/dynamotest"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -145,12 +142,10 @@ func TestAdmin_LooksAtAConversation(t *testing.T) {
 // account: the tool comes with the one that the local cloud passes on.
 func TestAdmin_ComesWithTheAccessKeyOfTheLocalCloud(t *testing.T) {
 	t.Parallel()
-	db := startDatabase(t)
-	target, err := url.Parse(db.endpoint)
-	require.NoError(t, err)
+	needLocal(t)
 	const key = "111111111111"
-	ofTheKey := httputil.NewSingleHostReverseProxy(target)
-	ofTheKey.ErrorLog = log.New(io.Discard, "", 0) // polls that the local cloud gives up when it ends
+	_, engine := dynamotest.Start(t)
+	ofTheKey := passOn(t, engine)
 	accounts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && !strings.Contains(r.Header.Get("Authorization"), "Credential="+key+"/") {
 			answer := failure(http.StatusBadRequest, "ResourceNotFoundException", "")

@@ -120,10 +120,7 @@ func startMoto(t *testing.T) (endpoint string) {
 // serially starts a proxy that has one request under way at a time.
 func serially(t *testing.T, endpoint string) string {
 	t.Helper()
-	target, err := url.Parse(endpoint)
-	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // polls that the local cloud gives up when it ends
+	proxy := passOn(t, endpoint)
 	var one sync.Mutex
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		one.Lock()
@@ -132,4 +129,14 @@ func serially(t *testing.T, endpoint string) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// passOn gives what hands requests to a DynamoDB on.
+func passOn(t *testing.T, endpoint string) http.Handler {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // polls that the local cloud gives up when it ends
+	return proxy
 }

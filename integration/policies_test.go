@@ -182,9 +182,7 @@ func (w *watchman) watch(t *testing.T) (endpoint string) {
 	t.Helper()
 	client, engine := dynamotest.Start(t)
 	w.client = client
-	target, err := url.Parse(engine)
-	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy := passOn(t, engine)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
