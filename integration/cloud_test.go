@@ -9,11 +9,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"inorder/integration/fault"
 )
 
 const (
@@ -138,7 +138,7 @@ func (c *localCloud) stop() error {
 		return fmt.Errorf("the local cloud ended by itself: %w\n%s", c.err, c.stderr)
 	default:
 	}
-	family := familyOf(c.cmd.Process.Pid)
+	family := fault.Descendants(c.cmd.Process.Pid)
 	_ = c.cmd.Process.Signal(os.Interrupt)
 	timer := time.NewTimer(endTimeout)
 	defer timer.Stop()
@@ -152,18 +152,18 @@ func (c *localCloud) stop() error {
 	if c.err != nil {
 		return fmt.Errorf("the local cloud ended on SIGINT with %w:\n%s", c.err, c.stderr)
 	}
-	return family.awaitEnd()
+	return awaitEnd(family)
 }
 
 // kill is kill -9. It returns when nothing is left of what the local cloud
 // started; the error says what outlived it.
 func (c *localCloud) kill() error {
-	family := familyOf(c.cmd.Process.Pid)
+	family := fault.Descendants(c.cmd.Process.Pid)
 	if err := c.cmd.Process.Kill(); err != nil {
 		return fmt.Errorf("killing the local cloud: %w", err)
 	}
 	<-c.exited
-	return family.awaitEnd()
+	return awaitEnd(family)
 }
 
 func (c *localCloud) killed() bool {
@@ -186,42 +186,13 @@ func (c *localCloud) complaints() string {
 // killFunction is kill -9 of every process of a function, and says how many there
 // were. It returns when they have ended. name is the function's logical id.
 func (c *localCloud) killFunction(name string) (int, error) {
-	victims, err := c.processesOf(name)
-	if err != nil {
-		return 0, err
-	}
+	victims := fault.ProcessesOf(c.cmd.Process.Pid, name)
 	for _, p := range victims {
-		if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return 0, fmt.Errorf("killing a process of %s: %w", name, err)
 		}
 	}
-	return len(victims), victims.awaitEnd()
-}
-
-// processesOf finds the processes of a function. It asks one thing of each process of
-// the machine: to ask all that readProcess does takes seconds where there is much else
-// to do, and a sender that is to be killed is patient for so long only.
-func (c *localCloud) processesOf(name string) (family, error) {
-	proc, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = proc.Close() }()
-	names, err := proc.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	var found family
-	for _, pid := range names {
-		program, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
-		if err != nil || filepath.Base(program) != "bootstrap" || filepath.Base(filepath.Dir(program)) != name {
-			continue // of another program, another user or no process
-		}
-		if p, ok := readProcess(filepath.Join("/proc", pid, "stat")); ok && p.descendsFrom(c.cmd.Process.Pid) {
-			found = append(found, p)
-		}
-	}
-	return found, nil
+	return len(victims), awaitEnd(victims)
 }
 
 // needProc skips the test where there is no /proc to find processes in.
@@ -232,79 +203,14 @@ func needProc(tb testing.TB) {
 	}
 }
 
-// process is one that was running when it was looked for. Its start time tells
-// it from another that got its id later.
-type process struct {
-	pid, parent int
-	started     string
-	program     string
-}
-
-// family is the processes that one started, and those that these started.
-type family []process
-
-// familyOf finds the descendants of a process. It finds none without /proc.
-func familyOf(pid int) family {
-	children := map[int][]process{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, stat := range stats {
-		if p, ok := readProcess(stat); ok {
-			children[p.parent] = append(children[p.parent], p)
-		}
-	}
-	var found family
-	var add func(pid int)
-	add = func(pid int) {
-		for _, p := range children[pid] {
-			found = append(found, p)
-			add(p.pid)
-		}
-	}
-	add(pid)
-	return found
-}
-
-// readProcess reads /proc/PID/stat (man 5 proc): "pid (comm) state ppid …", in
-// which comm may hold anything and starttime is the 22nd field. A process that
-// has ended, though nobody has asked how, is none.
-func readProcess(stat string) (process, bool) {
-	content, err := os.ReadFile(stat)
-	if err != nil {
-		return process{}, false
-	}
-	end := bytes.LastIndexByte(content, ')')
-	fields := strings.Fields(string(content[end+1:]))
-	if end < 0 || len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return process{}, false
-	}
-	pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-	parent, _ := strconv.Atoi(fields[1])
-	program, _ := os.Readlink(filepath.Join(filepath.Dir(stat), "exe"))
-	return process{pid: pid, parent: parent, started: fields[19], program: program}, true
-}
-
-func (p process) descendsFrom(ancestor int) bool {
-	for ok := true; ok; p, ok = readProcess(fmt.Sprintf("/proc/%d/stat", p.parent)) {
-		if p.parent == ancestor {
-			return true
-		}
-	}
-	return false
-}
-
-func (p process) runs() bool {
-	now, ok := readProcess(fmt.Sprintf("/proc/%d/stat", p.pid))
-	return ok && now.started == p.started
-}
-
 // awaitEnd waits until none of them runs. The error names those that still do.
-func (f family) awaitEnd() error {
+func awaitEnd(processes []fault.Process) error {
 	deadline := time.Now().Add(endTimeout)
 	for {
 		var left []string
-		for _, p := range f {
-			if p.runs() {
-				left = append(left, fmt.Sprintf("%s (%d)", p.program, p.pid))
+		for _, p := range processes {
+			if p.Runs() {
+				left = append(left, fmt.Sprintf("%s (%d)", p.Program, p.PID))
 			}
 		}
 		if len(left) == 0 {
