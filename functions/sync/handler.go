@@ -15,7 +15,7 @@ import (
 type reader interface {
 	Sync(ctx context.Context, userID, conversationID string, afterSeq int64, limit, maxBytes int) (store.Page, error)
 	History(ctx context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error)
-	Changes(ctx context.Context, userID string, cursor int64, pageSize int) (store.Changed, error)
+	Changes(ctx context.Context, userID string, cursor int64, headsCursor string, pageSize int) (store.Changed, error)
 	List(ctx context.Context, userID, cursor string, limit int) (lines []store.Line, next string, err error)
 	MembersOf(ctx context.Context, userID, conversationID, cursor string, limit int) (store.MemberPage, error)
 	Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (store.ReceiptPage, error)
@@ -108,7 +108,7 @@ func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (w
 }
 
 func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conversations) (wire.ConversationsPage, error) {
-	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && !ok {
+	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && r.Cursor != store.FromStart && !ok {
 		return wire.ConversationsPage{}, chat.FieldErrorf(chat.BadRequest, "cursor", "use the cursor of an earlier answer, or none")
 	}
 	limit, err := limitOf(r.Limit, wire.DefaultListLimit, wire.MaxListLimit)
@@ -128,63 +128,71 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 	return wire.ConversationsPage{Conversations: list, Cursor: next}, err
 }
 
-// changes answers with all that changed or, where that is unknown or too much
-// for a frame, with the start of the whole list. Previews go first: a device can
-// do without them, and gets them by sync.
+// changes answers with what changed, as much of it as fits a frame, or where that
+// is unknown with the start of the whole list, which tells of the heads too.
 func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (wire.Changed, error) {
 	cursor, err := number("syncCursor", r.SyncCursor, 0)
 	if err != nil {
 		return wire.Changed{}, err
 	}
-	changed, err := h.store.Changes(ctx, c.UserID, cursor, wire.DefaultListLimit)
+	changed, err := h.store.Changes(ctx, c.UserID, cursor, r.HeadsCursor, wire.DefaultListLimit)
 	if err != nil {
 		return wire.Changed{}, err
 	}
-	list, next := conversationsOf(changed.Lines), changed.Next
-	answer := wire.Changed{Conversations: []wire.Conversation{}, Heads: headsOf(changed.Heads), SyncCursor: changed.Cursor, Full: changed.Full}
-	if !answer.Full {
-		whole, ok, err := partial(c, answer, list)
+	if !changed.Full {
+		answer, ok, err := partial(c, r, changed)
 		if ok || err != nil {
-			return whole, err
+			return answer, err
 		}
-		lines, more, err := h.store.List(ctx, c.UserID, "", wire.DefaultListLimit)
-		if err != nil {
+		if changed.Lines, changed.Next, err = h.store.List(ctx, c.UserID, "", wire.DefaultListLimit); err != nil {
 			return wire.Changed{}, err
 		}
-		list, next, answer.Full = conversationsOf(lines), more, true
 	}
-	answer.Cursor = longestCursor(list, next)
+	list := conversationsOf(changed.Lines)
+	answer := wire.Changed{
+		Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: changed.Cursor, Full: true,
+		Cursor: longestCursor(list, changed.Next),
+	}
 	room, err := roomIn(c, answer)
 	if err != nil {
 		return wire.Changed{}, err
 	}
-	if room < c.Room/2 { // hundreds of heads; the whole list tells the same
-		answer.Heads = []wire.Head{}
-		if room, err = roomIn(c, answer); err != nil {
-			return wire.Changed{}, err
-		}
+	answer.Conversations, answer.Cursor, err = cut(list, changed.Next, room)
+	if changed.Next == store.FromStart { // these are in no order that could go on
+		answer.Cursor = store.FromStart
 	}
-	answer.Conversations, answer.Cursor, err = cut(list, next, room)
 	return answer, err
 }
 
-// partial completes an answer that is not the whole list, if it fits.
-func partial(c route.Caller, answer wire.Changed, list []wire.Conversation) (wire.Changed, bool, error) {
-	room, err := roomIn(c, answer)
-	if err != nil || room < 0 {
+// partial answers with what changed, the earliest change first. What does not fit
+// comes when the device asks again: heads before lines, and of the lines all that
+// changed together.
+func partial(c route.Caller, r wire.Changes, changed store.Changed) (answer wire.Changed, ok bool, err error) {
+	list := conversationsOf(changed.Lines)
+	answer = wire.Changed{
+		Conversations: []wire.Conversation{}, Heads: headsOf(changed.Heads),
+		SyncCursor: changed.Cursor, HeadsCursor: changed.HeadsCursor, More: changed.More,
+	}
+	n, err := fittingBeside(c, answer, list)
+	if err != nil || n == len(list) {
+		answer.Conversations = list
+		return answer, true, err
+	}
+	answer.Heads, answer.HeadsCursor, answer.More = []wire.Head{}, r.HeadsCursor, true
+	if n, err = fittingBeside(c, answer, list); err != nil {
 		return wire.Changed{}, false, err
 	}
-	for _, candidate := range [][]wire.Conversation{list, withoutPreviews(list)} {
-		n, err := fitting(candidate, room)
-		if err != nil {
-			return wire.Changed{}, false, err
-		}
-		if n == len(list) {
-			answer.Conversations = candidate
-			return answer, true, nil
-		}
+	for n > 0 && n < len(list) && changed.Lines[n-1].ChangedAt == changed.Lines[n].ChangedAt {
+		n--
 	}
-	return wire.Changed{}, false, nil
+	if n <= 0 {
+		return wire.Changed{}, false, nil
+	}
+	if n < len(list) {
+		answer.SyncCursor = changed.Lines[n-1].ChangedAt
+	}
+	answer.Conversations = list[:n]
+	return answer, true, nil
 }
 
 func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (wire.MembersPage, error) {

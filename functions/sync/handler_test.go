@@ -67,7 +67,7 @@ func (f *fakeReader) filled(maxBytes int) []chat.Message {
 	}
 }
 
-func (f *fakeReader) Changes(_ context.Context, userID string, cursor int64, pageSize int) (store.Changed, error) {
+func (f *fakeReader) Changes(_ context.Context, userID string, cursor int64, headsCursor string, pageSize int) (store.Changed, error) {
 	f.asked = fmt.Sprint("changes ", userID, " ", cursor, " ", pageSize)
 	return f.changed, f.err
 }
@@ -177,7 +177,7 @@ func TestRefusals(t *testing.T) {
 		"history before 2^53":             {`"action":"history","conversationId":"group:1","beforeSeq":9007199254740992`, "beforeSeq"},
 		"history of 0":                    {`"action":"history","conversationId":"group:1","limit":0`, "limit"},
 		"history of 101":                  {`"action":"history","conversationId":"group:1","limit":101`, "limit"},
-		"conversations from no id":        {`"action":"conversations","cursor":"#"`, "cursor"},
+		"conversations from no id":        {`"action":"conversations","cursor":"x"`, "cursor"},
 		"conversations from a number":     {`"action":"conversations","cursor":1`, "cursor"},
 		"conversations of 0":              {`"action":"conversations","limit":0`, "limit"},
 		"conversations of 101":            {`"action":"conversations","limit":101`, "limit"},
@@ -397,25 +397,47 @@ func TestChanges(t *testing.T) {
 		require.Empty(t, c.Cursor)
 	})
 
-	t.Run("that fit without previews", func(t *testing.T) {
+	// at gives the lines as changed one after the other, several at a time.
+	at := func(lines []store.Line, together int) []store.Line {
+		for i := range lines {
+			lines[i].ChangedAt = int64(100 + i/together)
+		}
+		return lines
+	}
+
+	t.Run("that do not fit come when asked for again", func(t *testing.T) {
 		t.Parallel()
-		f := &fakeReader{changed: store.Changed{Lines: lines(60, wide), Cursor: 12}}
+		f := &fakeReader{changed: store.Changed{Lines: at(lines(60, wide), 8), Cursor: 120}}
 		c := result[wire.Changed](t, serve(t, f, ask))
-		require.Len(t, c.Conversations, 60)
-		require.Nil(t, c.Conversations[0].LastMessage)
+		n := len(c.Conversations)
+		require.Less(t, n, 60)
+		require.Zero(t, n%8, "what changed together is told together")
+		require.Equal(t, int64(100+n/8-1), c.SyncCursor)
+		require.True(t, c.More)
 		require.False(t, c.Full)
-		require.Empty(t, c.Cursor)
+		require.NotNil(t, c.Conversations[0].LastMessage)
 	})
 
-	t.Run("that do not fit are the start of the whole list", func(t *testing.T) {
+	t.Run("that fit no frame together are the start of the whole list", func(t *testing.T) {
 		t.Parallel()
-		f := &fakeReader{changed: store.Changed{Lines: lines(300, "hi"), Cursor: 12}, lines: lines(500, wide)}
+		f := &fakeReader{changed: store.Changed{Lines: at(lines(300, "hi"), 300), Cursor: 12}, lines: lines(500, wide)}
 		c := result[wire.Changed](t, serve(t, f, ask))
 		require.True(t, c.Full)
 		require.Equal(t, int64(12), c.SyncCursor, "the cursor is that from before the list was read")
 		require.NotEmpty(t, c.Conversations)
 		require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
 		require.Equal(t, "list alice  50", f.asked)
+	})
+
+	t.Run("begin with those that changed last", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Lines: lines(50, wide), Cursor: 12, Full: true, Next: store.FromStart}}
+		c := result[wire.Changed](t, serve(t, f, ask))
+		require.True(t, c.Full)
+		require.Less(t, len(c.Conversations), 50)
+		require.Equal(t, store.FromStart, c.Cursor, "what did not fit comes from the start, too")
+		f = &fakeReader{lines: lines(10, "hi")}
+		result[wire.ConversationsPage](t, serve(t, f, `{"action":"conversations","id":"r","cursor":"`+c.Cursor+`"}`))
 	})
 
 	t.Run("that are the whole list", func(t *testing.T) {
@@ -459,18 +481,32 @@ func TestChanges(t *testing.T) {
 
 	t.Run("with the heads of large conversations", func(t *testing.T) {
 		t.Parallel()
-		f := &fakeReader{changed: store.Changed{Heads: heads(3), Lines: lines(1, "hi"), Cursor: 12}}
+		f := &fakeReader{changed: store.Changed{Heads: heads(3), HeadsCursor: "h", Lines: lines(1, "hi"), Cursor: 12}}
 		c := result[wire.Changed](t, serve(t, f, ask))
+		require.Equal(t, "h", c.HeadsCursor)
+		require.False(t, c.More)
 		require.Len(t, c.Heads, 3)
 		require.Equal(t, wire.Head{ConversationID: heads(3)[2].ConversationID, CommittedMaxSeq: 2}, c.Heads[2])
 		require.Len(t, c.Conversations, 1)
+	})
+
+	t.Run("with heads that fit no frame beside them", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeReader{changed: store.Changed{Heads: heads(150), HeadsCursor: "new", Lines: at(lines(50, "hi"), 1), Cursor: 149}}
+		c := result[wire.Changed](t, serve(t, f, `{"action":"changes","id":"r","syncCursor":7,"headsCursor":"old"}`))
+		require.Len(t, c.Conversations, 50)
+		require.Empty(t, c.Heads)
+		require.Equal(t, "old", c.HeadsCursor, "they come when asked for again")
+		require.Equal(t, int64(149), c.SyncCursor)
+		require.True(t, c.More)
+		require.False(t, c.Full)
 	})
 
 	t.Run("with more heads than a frame are the start of the whole list", func(t *testing.T) {
 		t.Parallel()
 		for _, changed := range []store.Changed{
 			{Heads: heads(400), Cursor: 12},
-			{Heads: heads(400), Cursor: 12, Lines: lines(10, "hi"), Full: true},
+			{Cursor: 12, Lines: lines(10, "hi"), Full: true},
 		} {
 			f := &fakeReader{changed: changed, lines: lines(10, "hi")}
 			c := result[wire.Changed](t, serve(t, f, ask))

@@ -33,6 +33,17 @@ func fitting(list []wire.Conversation, room int) (int, error) {
 	return len(list), nil
 }
 
+// fittingBeside is fitting for an answer to changes; it is negative for one that
+// fits no frame by itself.
+func fittingBeside(c route.Caller, answer wire.Changed, list []wire.Conversation) (int, error) {
+	answer.SyncCursor = chat.MaxSeq
+	room, err := roomIn(c, answer)
+	if err != nil || room < 0 {
+		return -1, err
+	}
+	return fitting(list, room)
+}
+
 // cut shortens a list to what fits, and gives the cursor with which the rest
 // follows: the last conversation that stayed, or next if all did.
 func cut(list []wire.Conversation, next string, room int) ([]wire.Conversation, string, error) {
@@ -74,13 +85,4 @@ func headsOf(conversations []chat.Conversation) []wire.Head {
 		heads[i] = wire.Head{ConversationID: c.ConversationID, CommittedMaxSeq: c.LastSeq}
 	}
 	return heads
-}
-
-func withoutPreviews(list []wire.Conversation) []wire.Conversation {
-	bare := make([]wire.Conversation, len(list))
-	for i, c := range list {
-		c.LastMessage = nil
-		bare[i] = c
-	}
-	return bare
 }

@@ -279,6 +279,34 @@ func TestALongListComesInPages(t *testing.T) {
 	})
 }
 
+// More changes than one answer takes, of small and of large conversations.
+func TestG5_ChangesThatComeInSeveralAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		s.LargeAbove = 2
+		large := s.MakeGroup("large", "alice", "bob", "cy")
+		var small []string
+		for i := range 4 { // the server tells of the last four one by one, three in an answer
+			small = append(small, s.MakeGroup(fmt.Sprint(i), "alice", "bob"))
+			post(s, small[i], 1)
+		}
+		post(s, large, 1)
+		alice := online(t, config(s, "alice", "phone"))
+		require.Len(t, stored(t, alice, large), 1)
+		asked := s.Count(wire.ActionChanges)
+		s.Interfere(fakeserver.Hooks{OnPush: func(string, string) (int, time.Duration) { return 0, 0 }})
+		for _, id := range small {
+			post(s, id, 1)
+		}
+		post(s, large, 1)
+		require.NoError(t, alice.Refresh(within(t, time.Hour)))
+		for _, id := range append(small, large) {
+			require.Len(t, stored(t, alice, id), 2, id)
+		}
+		require.Equal(t, asked+2, s.Count(wire.ActionChanges))
+		require.Equal(t, 1, s.Count(wire.ActionConversations), "only to begin with")
+	})
+}
+
 func TestTheCursorIsStoredLast(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		group := s.MakeGroup("g", "alice", "bob")

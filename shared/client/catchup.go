@@ -49,32 +49,19 @@ func (c *Client) stumbled(err error) {
 	c.lastErr = err
 }
 
-// round asks what changed and pulls it. The cursor moves last.
+// round asks what changed and pulls it, until there is no more.
 func (c *Client) round(s *session) error {
 	c.mu.Lock()
-	round, cursor := c.asked, c.syncCursor
+	round := c.asked
 	c.mu.Unlock()
-	var changed wire.Changed
-	if err := s.request(s.ctx, wire.ActionChanges, wire.Changes{SyncCursor: &cursor}, &changed); err != nil {
-		return err
-	}
-	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
-		return violated("changes answered syncCursor %d", changed.SyncCursor)
-	}
-	if err := c.learn(s, changed); err != nil {
-		return err
-	}
-	if err := c.pullAll(s); err != nil {
-		return err
+	for more := true; more; {
+		var err error
+		if more, err = c.page(s); err != nil {
+			return err
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if changed.SyncCursor != c.syncCursor {
-		if err := c.commit(Batch{SyncCursor: &changed.SyncCursor}); err != nil {
-			return err
-		}
-		c.syncCursor = changed.SyncCursor
-	}
 	c.made = round
 	if c.session == s && c.state == CatchingUp {
 		c.state, c.lastErr = Online, nil
@@ -82,6 +69,41 @@ func (c *Client) round(s *session) error {
 	}
 	c.news.fire()
 	return nil
+}
+
+// page asks what changed and pulls as much of it as one answer tells. The cursors
+// move last. That of the heads is not stored: a new process is told of all heads.
+func (c *Client) page(s *session) (more bool, err error) {
+	c.mu.Lock()
+	cursor := c.syncCursor
+	ask := wire.Changes{SyncCursor: &cursor, HeadsCursor: c.headsCursor}
+	c.mu.Unlock()
+	var changed wire.Changed
+	if err := s.request(s.ctx, wire.ActionChanges, ask, &changed); err != nil {
+		return false, err
+	}
+	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
+		return false, violated("changes answered syncCursor %d", changed.SyncCursor)
+	}
+	if changed.More && changed.SyncCursor == cursor && changed.HeadsCursor == ask.HeadsCursor {
+		return false, violated("changes answered more, and the cursors it was asked with")
+	}
+	if err := c.learn(s, changed); err != nil {
+		return false, err
+	}
+	if err := c.pullAll(s); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if changed.SyncCursor != c.syncCursor {
+		if err := c.commit(Batch{SyncCursor: &changed.SyncCursor}); err != nil {
+			return false, err
+		}
+		c.syncCursor = changed.SyncCursor
+	}
+	c.headsCursor = changed.HeadsCursor
+	return changed.More, nil
 }
 
 // learn takes in what changed, the whole of a list that came in pages.

@@ -48,6 +48,7 @@ type Client struct {
 	conversations map[string]*conversation
 	buffered      int // messages in all reorder buffers
 	syncCursor    int64
+	headsCursor   string
 	outbox        map[string]*entry
 	lastOrder     int64
 	asked, made   uint64 // rounds of catching up: asked for by Refresh, and made

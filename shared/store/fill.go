@@ -108,7 +108,7 @@ func (s *Store) copyTable(ctx context.Context, from, to string, act bool, copied
 	return nil
 }
 
-// jump raises an item that is a sync head, and its floor with it.
+// jump raises an item that is a sync head, so that each device reads the whole list.
 func jump(in item) error {
 	id, _ := in["conversationId"].(*types.AttributeValueMemberS)
 	if id == nil || id.Value != syncHeadKey || in["v"] == nil { // without v it has told of nothing yet
@@ -118,8 +118,9 @@ func jump(in item) error {
 	if err := unmarshal(in, &head); err != nil {
 		return err
 	}
-	in["v"], in["floor"] = num(head.V+syncHeadJump), num(head.V+syncHeadJump)
-	in["at"] = &types.AttributeValueMemberM{Value: item{}}
+	jumped, none := num(head.V+syncHeadJump), &types.AttributeValueMemberM{Value: item{}}
+	in["v"], in["floor"], in["base"] = jumped, jumped, jumped
+	in[atField], in[longField] = none, none
 	return nil
 }
 

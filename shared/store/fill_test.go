@@ -98,7 +98,7 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 	}
 	_, err = s.Raise(t.Context(), "cy", []string{group})
 	require.NoError(t, err)
-	told, err := s.Changes(t.Context(), "bob", heard, 50)
+	told, err := s.Changes(t.Context(), "bob", heard, "", 50)
 	require.NoError(t, err)
 	require.True(t, told.Full)
 	var ids []string
@@ -106,7 +106,7 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 		ids = append(ids, line.Conversation.ConversationID)
 	}
 	require.Subset(t, ids, []string{single, group})
-	again, err := s.Changes(t.Context(), "bob", told.Cursor, 50)
+	again, err := s.Changes(t.Context(), "bob", told.Cursor, "", 50)
 	require.NoError(t, err)
 	require.False(t, again.Full, "once")
 	require.Empty(t, again.Lines)

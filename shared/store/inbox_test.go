@@ -41,7 +41,7 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 	w := &wire{}
 	s := c.store(w)
 	ids := c.lines("bob", 5)
-	start, err := s.Changes(t.Context(), "bob", 0, 50)
+	start, err := s.Changes(t.Context(), "bob", 0, "", 50)
 	require.NoError(t, err)
 	require.True(t, start.Full, "a device without a cursor gets the list")
 	require.Len(t, start.Lines, 5)
@@ -55,21 +55,21 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 	require.Equal(t, []string{"UpdateItem"}, calls)
 	raise(t, s, "bob", ids[:2])
 
-	first, err := s.Changes(t.Context(), "bob", cursor, 50)
+	first, err := s.Changes(t.Context(), "bob", cursor, "", 50)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{ids[0]: true, ids[1]: true, ids[2]: true}, conversationIDs(first.Lines))
-	second, err := s.Changes(t.Context(), "bob", first.Cursor, 50)
+	second, err := s.Changes(t.Context(), "bob", first.Cursor, "", 50)
 	require.NoError(t, err)
 	require.Empty(t, second.Lines)
 	require.Equal(t, first.Cursor, second.Cursor)
 	calls, _ = w.since(n)
-	require.Equal(t, "GetItem", calls[len(calls)-1], "nothing changed: one read")
+	require.Equal(t, "Query", calls[len(calls)-1], "nothing changed: one read")
 
 	raise(t, s, "bob", ids[:1])
-	third, err := s.Changes(t.Context(), "bob", first.Cursor, 50)
+	third, err := s.Changes(t.Context(), "bob", first.Cursor, "", 50)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{ids[0]: true}, conversationIDs(third.Lines))
-	other, err := s.Changes(t.Context(), "alice", 0, 50)
+	other, err := s.Changes(t.Context(), "alice", 0, "", 50)
 	require.NoError(t, err)
 	require.Empty(t, other.Lines)
 }
@@ -85,26 +85,30 @@ func TestChangesFallBackToTheWholeList(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.store(nil)
-	ids := c.lines("bob", 40)
+	ids := c.lines("bob", 230)
 	for _, id := range ids {
 		raise(t, s, "bob", []string{id})
 	}
-	old, err := s.Changes(t.Context(), "bob", 3, 25)
+	// Too long ago: the whole list, the latest changes first.
+	old, err := s.Changes(t.Context(), "bob", 3, "", 25)
 	require.NoError(t, err)
 	require.True(t, old.Full)
-	got := conversationIDs(old.Lines)
+	require.Len(t, old.Lines, 25)
+	require.Equal(t, ids[229], old.Lines[0].Conversation.ConversationID)
+	require.Equal(t, store.FromStart, old.Next)
+	got := map[string]bool{}
 	for next := old.Next; next != ""; {
 		var lines []store.Line
-		lines, next, err = s.List(t.Context(), "bob", next, 10)
+		lines, next, err = s.List(t.Context(), "bob", next, 100)
 		require.NoError(t, err)
 		maps.Copy(got, conversationIDs(lines))
 	}
-	require.Len(t, got, 40)
-	fresh, err := s.Changes(t.Context(), "bob", 37, 25)
+	require.Len(t, got, 230)
+	fresh, err := s.Changes(t.Context(), "bob", 227, "", 25)
 	require.NoError(t, err)
 	require.False(t, fresh.Full)
-	require.Equal(t, map[string]bool{ids[37]: true, ids[38]: true, ids[39]: true}, conversationIDs(fresh.Lines))
-	beyond, err := s.Changes(t.Context(), "bob", 1000, 25)
+	require.Equal(t, map[string]bool{ids[227]: true, ids[228]: true, ids[229]: true}, conversationIDs(fresh.Lines))
+	beyond, err := s.Changes(t.Context(), "bob", 1000, "", 25)
 	require.NoError(t, err)
 	require.True(t, beyond.Full, "a cursor of another store")
 }
@@ -125,7 +129,7 @@ func TestG5_ConcurrentRaisesLoseNoChange(t *testing.T) {
 		}
 		return nil
 	}))
-	after, err := s.Changes(t.Context(), "bob", before, 100)
+	after, err := s.Changes(t.Context(), "bob", before, "", 100)
 	require.NoError(t, err)
 	got := conversationIDs(after.Lines)
 	for _, id := range ids {
@@ -143,7 +147,7 @@ func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cursor, unheard := int64(0), map[string]bool{} // a new device
 		if rapid.Bool().Draw(rt, "known") {
-			now, err := s.Changes(t.Context(), "bob", 0, 100)
+			now, err := s.Changes(t.Context(), "bob", 0, "", 100)
 			require.NoError(rt, err)
 			cursor = now.Cursor
 		}
@@ -157,7 +161,7 @@ func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
 				}
 				continue
 			}
-			got, err := s.Changes(t.Context(), "bob", cursor, 100)
+			got, err := s.Changes(t.Context(), "bob", cursor, "", 100)
 			require.NoError(rt, err)
 			heard := conversationIDs(got.Lines)
 			for id := range unheard {

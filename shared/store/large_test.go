@@ -19,56 +19,78 @@ func headsOf(conversations []chat.Conversation) map[string]int64 {
 	return heads
 }
 
-// Of large conversations a device gets the heads, whatever its cursor is.
+// Of large conversations a device gets the heads that it does not know as they
+// are, whatever its cursor is.
 func TestChangesGiveTheHeadsOfLargeConversations(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.store(nil)
 	ctx := t.Context()
 	ids := c.lines("bob", 4)
-	changes := func(cursor int64) store.Changed {
+	known := ""
+	changes := func(cursor int64) map[string]int64 {
 		t.Helper()
-		changed, err := s.Changes(ctx, "bob", cursor, 50)
+		changed, err := s.Changes(ctx, "bob", cursor, known, 50)
 		require.NoError(t, err)
-		return changed
+		require.False(t, changed.Full)
+		require.Empty(t, changed.Lines)
+		known = changed.HeadsCursor
+		return headsOf(changed.Heads)
 	}
 	// Enlisted before anything raised the sync head, and again.
 	for range 2 {
 		require.NoError(t, s.Enlist(ctx, "bob", ids[0]))
 	}
 	require.NoError(t, s.Enlist(ctx, "bob", ids[1]))
-	begin := changes(0)
+	begin, err := s.Changes(ctx, "bob", 0, "", 50)
+	require.NoError(t, err)
 	require.True(t, begin.Full)
-	require.Len(t, begin.Lines, 4, "the sync head is no conversation")
-	require.Equal(t, map[string]int64{ids[0]: 1, ids[1]: 2}, headsOf(begin.Heads))
+	require.Len(t, begin.Lines, 4, "what the store keeps for itself is no conversation")
+	require.Empty(t, begin.Heads, "the list tells of them")
 
 	cursor := raise(t, s, "bob", ids[2:3])
-	got := changes(cursor)
-	require.False(t, got.Full)
-	require.Empty(t, got.Lines)
-	require.Equal(t, map[string]int64{ids[0]: 1, ids[1]: 2}, headsOf(got.Heads))
+	require.Equal(t, map[string]int64{ids[0]: 1, ids[1]: 2}, changes(cursor))
+	require.Empty(t, changes(cursor), "they are known")
 	setLastSeq(c, ids[0], 7)
-	require.Equal(t, map[string]int64{ids[0]: 7, ids[1]: 2}, headsOf(changes(cursor).Heads), "the head as it is now")
+	require.Equal(t, map[string]int64{ids[0]: 7}, changes(cursor), "the head as it is now")
+	require.Empty(t, changes(cursor))
+	for _, other := range []string{"", "?", "AAAA", known[:len(known)-1], known + "AAAA"} {
+		known = other
+		require.Equal(t, map[string]int64{ids[0]: 7, ids[1]: 2}, changes(cursor), "for the cursor %q", other)
+	}
 
 	require.NoError(t, s.Delist(ctx, "bob", ids[0]))
-	require.Equal(t, map[string]int64{ids[1]: 2}, headsOf(changes(cursor).Heads))
+	require.Equal(t, map[string]int64{ids[1]: 2}, changes(cursor), "of other conversations than those known")
 	for range 2 {
 		require.NoError(t, s.Delist(ctx, "bob", ids[1]))
 	}
-	require.Empty(t, changes(cursor).Heads)
+	require.Empty(t, changes(cursor))
 	require.NoError(t, s.Delist(ctx, "nobody", ids[1]))
 	lines, _, err := s.List(ctx, "nobody", "", 10)
 	require.NoError(t, err)
 	require.Empty(t, lines)
+}
 
-	// The list survives the eviction of recent conversations.
-	require.NoError(t, s.Enlist(ctx, "bob", ids[3]))
-	for i := range 40 {
-		raise(t, s, "bob", []string{fmt.Sprint("group:x", i)})
+// A user who was put into more large conversations than can be listed loses
+// nothing: each time the whole list tells.
+func TestG5_ALargeListThatIsFullLosesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	cursor := raise(t, s, "bob", c.lines("bob", 1))
+	for i := range 250 {
+		require.NoError(t, s.Enlist(t.Context(), "bob", fmt.Sprint("group:large", i)))
 	}
-	full := changes(cursor)
-	require.True(t, full.Full)
-	require.Equal(t, map[string]int64{ids[3]: 4}, headsOf(full.Heads))
+	require.NoError(t, s.Enlist(t.Context(), "bob", "group:large7"), "it is listed")
+	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
+	require.NoError(t, err)
+	require.False(t, changed.Full)
+	err = s.Enlist(t.Context(), "bob", "group:large250")
+	require.ErrorIs(t, err, store.ErrLargeFull)
+	require.True(t, store.Permanent(err))
+	changed, err = s.Changes(t.Context(), "bob", cursor, "", 50)
+	require.NoError(t, err)
+	require.True(t, changed.Full)
 }
 
 // setLastSeq sets a head's last seq.
@@ -88,12 +110,13 @@ func TestChangesGiveManyHeads(t *testing.T) {
 	for _, id := range ids {
 		require.NoError(t, s.Enlist(t.Context(), "bob", id))
 	}
+	cursor := raise(t, s, "bob", []string{"group:any"})
 	_, n := w.since(0)
-	changed, err := s.Changes(t.Context(), "bob", 0, 50)
+	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
 	require.NoError(t, err)
 	require.Len(t, headsOf(changed.Heads), 120)
 	calls, _ := w.since(n)
-	require.Equal(t, []string{"GetItem", "BatchGetItem", "BatchGetItem"}, calls[:3])
+	require.Equal(t, []string{"Query", "BatchGetItem", "BatchGetItem"}, calls)
 }
 
 // After a change of the roster a device that asks finds the conversation among
@@ -109,7 +132,7 @@ func TestChangesAfterAChangeOfTheRoster(t *testing.T) {
 	ask := func() store.Line {
 		t.Helper()
 		raise(t, s, "bob", []string{id}) // as the fan-out does
-		changed, err := s.Changes(ctx, "bob", cursor, 10)
+		changed, err := s.Changes(ctx, "bob", cursor, "", 10)
 		require.NoError(t, err)
 		require.False(t, changed.Full)
 		require.Len(t, changed.Lines, 1)

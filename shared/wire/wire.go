@@ -289,17 +289,22 @@ type ReceiptsPage struct {
 }
 
 // Changes asks which of the user's conversations changed since a cursor that an
-// earlier answer gave; 0 for a device that has none.
+// earlier answer gave; 0 for a device that has none. HeadsCursor is that of the
+// last answer which this device has taken in, or empty: then all heads come.
 type Changes struct {
-	SyncCursor *int64 `json:"syncCursor"`
+	SyncCursor  *int64 `json:"syncCursor"`
+	HeadsCursor string `json:"headsCursor,omitempty"`
 }
 
 // Changed is the result of Changes. Full says that Conversations is the whole
-// list, because the cursor was too old to tell what changed.
+// list, because the cursor was too old to tell what changed. More says that there
+// is more to tell right now, to whoever asks again with these cursors.
 type Changed struct {
 	Conversations []Conversation `json:"conversations"`
 	Heads         []Head         `json:"heads"`
 	SyncCursor    int64          `json:"syncCursor"`
+	HeadsCursor   string         `json:"headsCursor,omitempty"`
+	More          bool           `json:"more,omitempty"`
 	Full          bool           `json:"full"`
 	// Cursor is there when the whole list did not fit one frame: the rest comes
 	// from the action conversations with it.

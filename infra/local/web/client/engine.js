@@ -38,7 +38,7 @@ export const LIMITS = Object.freeze({
 
 /**
  * What belongs to one connection: when the next one comes, the work of the last is void.
- * @typedef {{flush: any, catching: Promise<void> | null, again: boolean}} Session
+ * @typedef {{flush: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
  */
 
 /**
@@ -397,7 +397,7 @@ export class Engine {
   async #round(session) {
     const asked = this.#model.syncCursor ?? 0;
     const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
-    const changes = await this.#changes(asked);
+    const changes = await this.#changes(asked, session.headsCursor);
     if (session !== this.#session) return;
     if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
       this.#startOver(session);
@@ -410,11 +410,16 @@ export class Engine {
     if (session !== this.#session) return;
     await this.#commit({ syncCursor });
     this.#model.syncCursor = syncCursor;
+    session.headsCursor = changes.headsCursor;
+    if (changes.more) session.again = true;
   }
 
-  /** @param {number} syncCursor */
-  async #changes(syncCursor) {
-    const changes = await this.#connection.request("changes", { syncCursor });
+  /**
+   * @param {number} syncCursor
+   * @param {string | undefined} headsCursor of the last answer that was taken in
+   */
+  async #changes(syncCursor, headsCursor) {
+    const changes = await this.#connection.request("changes", { syncCursor, headsCursor });
     const conversations = [...changes.conversations];
     for (let { cursor } = changes; cursor; ) {
       const page = await this.#connection.request("conversations", { cursor });

@@ -472,21 +472,33 @@ func (a *act) history(r wire.History) (any, error) {
 func (a *act) changes(r wire.Changes) (any, error) {
 	u := a.s.user(a.userID)
 	answer := wire.Changed{Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: u.v}
-	for id, c := range a.s.conversations {
+	for _, id := range slices.Sorted(maps.Keys(a.s.conversations)) {
+		c := a.s.conversations[id]
 		if m := c.members[a.userID]; m != nil && m.left == 0 && len(c.present()) > a.s.LargeAbove {
 			answer.Heads = append(answer.Heads, wire.Head{ConversationID: id, CommittedMaxSeq: c.last()})
 		}
 	}
 	cursor := *r.SyncCursor
 	if cursor <= 0 || cursor < u.floor || cursor > u.v {
-		answer.Full = true
+		answer.Full, answer.Heads = true, []wire.Head{}
 		answer.Conversations, answer.Cursor = a.page("")
 		return answer, nil
 	}
-	for id, v := range u.at {
-		if v > cursor {
-			answer.Conversations = append(answer.Conversations, a.line(id))
+	changed := slices.SortedFunc(maps.Keys(u.at), func(a, b string) int { return cmp.Compare(u.at[a], u.at[b]) })
+	for _, id := range changed {
+		if u.at[id] <= cursor {
+			continue
 		}
+		if answer.More = len(answer.Conversations) == a.s.ListSize; answer.More {
+			break
+		}
+		answer.Conversations, answer.SyncCursor = append(answer.Conversations, a.line(id)), u.at[id]
+	}
+	if !answer.More {
+		answer.SyncCursor = u.v
+	}
+	if answer.HeadsCursor = fmt.Sprint(answer.Heads); answer.HeadsCursor == r.HeadsCursor {
+		answer.Heads = []wire.Head{}
 	}
 	return answer, nil
 }

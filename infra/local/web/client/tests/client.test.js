@@ -236,6 +236,27 @@ test("offline: nothing is asked; back online: changes, then sync", async (t) => 
   assert.deepEqual(server.requests.slice(before).map(({ frame: { action, syncCursor } }) => [action, syncCursor]).at(-1), ["changes", 3], "the cursor moved on");
 });
 
+test("more changes than one answer takes come in several", async (t) => {
+  const { clock, server, online } = setUp(t);
+  server.listSize = 3;
+  server.inboxGroupMax = 2;
+  const large = server.group("large", ["alice", "bob", "carol"]);
+  const small = [1, 2, 3, 4].map((n) => server.group(`g${n}`, ["alice", "bob"]));
+  server.post("alice", { to: "bob" }, "one"); // there is a cursor
+  const bob = await online("bob");
+  await clock.advance(100);
+  bob.setOffline(true);
+  for (const conversationId of [large, ...small]) server.post("alice", { conversationId }, "hi");
+  const before = server.requests.length;
+  bob.setOffline(false);
+  await clock.until(() => [large, ...small].every((key) => texts(bob, key).includes("hi")));
+  await clock.advance(100);
+  const asked = server.requests.slice(before).filter(({ frame }) => frame.action === "changes").map(({ frame }) => frame);
+  assert.equal(asked.length, 2);
+  assert.ok(asked[1].headsCursor, "it knows the heads of the first answer");
+  assert.ok(server.requests.slice(before).every(({ frame }) => frame.action !== "conversations"));
+});
+
 test("heads of large groups are compared", async (t) => {
   const { clock, server, online } = setUp(t);
   const key = server.group("big", ["alice", "bob"]);

@@ -218,15 +218,24 @@ export class FakeServer {
       };
     },
 
-    changes: ({ userId }, { syncCursor }) => {
+    changes: ({ userId }, { syncCursor, headsCursor }) => {
       const { v, at } = this.#syncHead(userId);
-      const full = syncCursor === 0 || syncCursor > v;
+      if (syncCursor === 0 || syncCursor > v) return { ...this.#page(userId, 0), heads: [], syncCursor: v, full: true };
       const heads = this.#of(userId)
         .filter(({ members }) => members.size > this.inboxGroupMax && members.has(userId))
         .map(({ head }) => ({ conversationId: head.conversationId, committedMaxSeq: head.lastSeq }));
-      if (full) return { ...this.#page(userId, 0), heads, syncCursor: v, full };
-      const changed = [...at].filter(([, when]) => when > syncCursor).map(([conversationId]) => this.conversations.get(conversationId));
-      return { conversations: changed.map((conversation) => lineOf(conversation, userId)), heads, syncCursor: v, full };
+      const all = JSON.stringify(heads);
+      const changed = [...at].filter(([, when]) => when > syncCursor).sort(([, a], [, b]) => a - b);
+      const told = changed.slice(0, this.listSize);
+      const more = told.length < changed.length;
+      return {
+        conversations: told.map(([conversationId]) => lineOf(this.conversations.get(conversationId), userId)),
+        heads: all === headsCursor ? [] : heads,
+        headsCursor: all,
+        syncCursor: more ? told.at(-1)[1] : v,
+        more,
+        full: false,
+      };
     },
 
     conversations: ({ userId }, { cursor = "0" }) => this.#page(userId, Number(cursor)),

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"inorder/shared/chat"
+)
+
+// FromStart is the cursor of a list's first page, where "" is no cursor.
+const FromStart = syncHeadKey
+
+// Changed is what a user's device missed.
+type Changed struct {
+	// Lines changed after the cursor, the earliest change first; or, if Full, they
+	// are the start of the whole list, the latest change first.
+	Lines []Line
+
+	Cursor      int64               // for the next call
+	More        bool                // and that there is more to tell right now
+	Heads       []chat.Conversation // of large conversations, those that the device does not know as they are
+	HeadsCursor string              // for the next call
+
+	Full bool
+	Next string // where the whole list goes on, "" if Lines is all
+}
+
+// Changes returns the conversations that changed after the cursor, at most
+// pageSize. For a device that has no cursor (0), or one too old to tell, it
+// returns the first page of the whole list. headsCursor is that of an earlier
+// answer, or "". The sync head is read before the lines, so a change in between
+// is told twice rather than not.
+func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsCursor string, pageSize int) (Changed, error) {
+	head, large, err := s.readSyncHead(ctx, userID)
+	if err != nil {
+		return Changed{}, err
+	}
+	changed, floor := maps.Clone(head.At), head.Base
+	if changed == nil {
+		changed = map[string]int64{}
+	}
+	maps.Copy(changed, head.Long)
+	if cursor < head.Floor {
+		page, err := s.readSecond(ctx, userID)
+		if err != nil {
+			return Changed{}, err
+		}
+		for id, v := range page.At {
+			changed[id] = max(changed[id], v)
+		}
+		floor = max(floor, page.Floor)
+	}
+	// A cursor above V is not of this store: it was restored, or begun anew.
+	if cursor <= 0 || cursor < floor || cursor > head.V || large.Over {
+		return s.everything(ctx, userID, head.V, changed, pageSize)
+	}
+	maps.DeleteFunc(changed, func(_ string, v int64) bool { return v <= cursor })
+	out, err := s.changedLines(ctx, userID, head.V, changed, pageSize)
+	if err != nil {
+		return Changed{}, err
+	}
+	heads, err := s.readHeads(ctx, large.IDs)
+	out.Heads, out.HeadsCursor = unseenHeads(heads, headsCursor)
+	return out, err
+}
+
+// readSyncHead reads the sync head and what lies beside it, in one request. A user
+// who was told of nothing yet has neither.
+func (s *Store) readSyncHead(ctx context.Context, userID string) (head syncHead, large largeList, err error) {
+	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
+		TableName:                 &s.tables.Inboxes,
+		KeyConditionExpression:    aws.String("userId = :u AND conversationId BETWEEN :head AND :large"),
+		ExpressionAttributeValues: item{":u": str(userID), ":head": str(syncHeadKey), ":large": str(largeKey)},
+		ConsistentRead:            aws.Bool(true),
+	})
+	if err != nil {
+		return head, large, fmt.Errorf("reading the sync head of %s: %w", userID, err)
+	}
+	for _, in := range out.Items {
+		var key inboxItem
+		if err = unmarshal(item{"conversationId": in["conversationId"]}, &key); err != nil {
+			return head, large, err
+		}
+		switch key.ConversationID {
+		case syncHeadKey:
+			err = unmarshal(in, &head)
+		case largeKey:
+			err = unmarshal(in, &large)
+		}
+		if err != nil { // one that is damaged tells nothing: the whole list does
+			return syncHead{}, largeList{}, nil
+		}
+	}
+	return head, large, nil
+}
+
+// changedLines reads the lines of the conversations that changed first, about
+// pageSize of them: what changed together is told together.
+func (s *Store) changedLines(ctx context.Context, userID string, v int64, changed map[string]int64, pageSize int) (Changed, error) {
+	ids := byChange(changed)
+	out := Changed{Cursor: v}
+	if len(ids) > pageSize {
+		n := pageSize
+		for n < len(ids) && changed[ids[n]] == changed[ids[n-1]] {
+			n++
+		}
+		out.More = n < len(ids)
+		ids = ids[:n]
+		if out.More {
+			out.Cursor = changed[ids[n-1]]
+		}
+	}
+	var err error
+	out.Lines, err = s.linesOf(ctx, userID, ids, changed)
+	return out, err
+}
+
+// linesOf reads the user's lines of these conversations, in this order.
+func (s *Store) linesOf(ctx context.Context, userID string, ids []string, changed map[string]int64) ([]Line, error) {
+	keys := make([]item, len(ids))
+	at := make(map[string]int, len(ids))
+	for i, id := range ids {
+		keys[i], at[id] = inboxKey(userID, id), i
+	}
+	inboxes, err := s.batchGet(ctx, s.tables.Inboxes, keys, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), userID, err)
+	}
+	lines, err := s.lines(ctx, inboxes)
+	for i := range lines {
+		lines[i].ChangedAt = changed[lines[i].Conversation.ConversationID]
+	}
+	slices.SortFunc(lines, func(a, b Line) int {
+		return at[a.Conversation.ConversationID] - at[b.Conversation.ConversationID]
+	})
+	return lines, err
+}
+
+// everything begins the whole list: with the conversations that changed last, if
+// any are known, and then from the start, where those come again.
+func (s *Store) everything(ctx context.Context, userID string, v int64, recent map[string]int64, pageSize int) (Changed, error) {
+	out := Changed{Cursor: v, Full: true}
+	items, next, err := s.inboxPage(ctx, userID, "", pageSize)
+	if err != nil {
+		return Changed{}, err
+	}
+	if next == "" || len(recent) == 0 {
+		out.Next = next
+		out.Lines, err = s.lines(ctx, items)
+		return out, err
+	}
+	ids := byChange(recent)
+	slices.Reverse(ids)
+	out.Next = FromStart
+	out.Lines, err = s.linesOf(ctx, userID, ids[:min(len(ids), pageSize)], nil)
+	return out, err
+}

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/chat"
+)
+
+// maxLarge is how many large conversations of a user are listed. It is above the
+// quota that users meet when they are added, which several additions at a time
+// may pass. Whoever has more reads the whole list whenever a device asks.
+const maxLarge = 250
+
+// ErrLargeFull says that a user's large conversations are too many to be listed.
+// It does not go away by trying again, and nothing is lost by it: the user's
+// devices get the whole list instead.
+var ErrLargeFull = errors.New("the user is in too many large conversations")
+
+// largeList is what lists a user's conversations above chat.InboxGroupMax
+// members. Their messages raise nothing; their heads are read whenever a device
+// asks.
+type largeList struct {
+	IDs  []string `json:"ids"`
+	Over bool     `json:"over,omitempty"` // there were more than fit
+}
+
+// Enlist notes that a conversation of the user has become a large one. It returns
+// ErrLargeFull where there is no room.
+func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error {
+	in := s.updateLarge(userID, "ADD ids :c", conversationID)
+	in.ConditionExpression = aws.String("attribute_not_exists(ids) OR size(ids) < :max OR contains(ids, :id)")
+	in.ExpressionAttributeValues[":max"], in.ExpressionAttributeValues[":id"] = num(maxLarge), str(conversationID)
+	_, err := s.db.UpdateItem(ctx, in)
+	if conditionFailed(err) {
+		over := s.updateLarge(userID, "SET #over = :true", conversationID)
+		over.ExpressionAttributeNames = map[string]string{"#over": "over"}
+		over.ExpressionAttributeValues = item{":true": &types.AttributeValueMemberBOOL{Value: true}}
+		if _, err = s.db.UpdateItem(ctx, over); err == nil {
+			return fmt.Errorf("listing %s for %s: %w", conversationID, userID, ErrLargeFull)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("listing %s for %s: %w", conversationID, userID, err)
+	}
+	return nil
+}
+
+// Delist notes that a conversation of the user is no large one any more, or no
+// longer the user's.
+func (s *Store) Delist(ctx context.Context, userID, conversationID string) error {
+	if _, err := s.db.UpdateItem(ctx, s.updateLarge(userID, "DELETE ids :c", conversationID)); err != nil {
+		return fmt.Errorf("taking %s off the list of %s: %w", conversationID, userID, err)
+	}
+	return nil
+}
+
+func (s *Store) updateLarge(userID, update, conversationID string) *dynamodb.UpdateItemInput {
+	return &dynamodb.UpdateItemInput{
+		TableName:                 &s.tables.Inboxes,
+		Key:                       inboxKey(userID, largeKey),
+		UpdateExpression:          &update,
+		ExpressionAttributeValues: item{":c": set(conversationID)},
+	}
+}
+
+// unseenHeads returns those of the heads that are not as the cursor has them, and
+// the cursor of all. The cursor of an earlier answer stands for each head's
+// lastSeq at that time, so a device is told of a head once.
+//
+// It is exact and needs no clock: the digest of the ids in order, then the lastSeq
+// of each. One that is of other conversations, or none, tells of all heads.
+func unseenHeads(heads []chat.Conversation, cursor string) (unseen []chat.Conversation, next string) {
+	slices.SortFunc(heads, func(a, b chat.Conversation) int { return cmp.Compare(a.ConversationID, b.ConversationID) })
+	digest := sha256.New()
+	for _, h := range heads {
+		digest.Write([]byte(chat.LengthPrefixed(h.ConversationID)))
+	}
+	all := digest.Sum(nil)[:8]
+	seen := seqsOf(cursor, all)
+	for i, h := range heads {
+		if len(seen) != len(heads) || seen[i] != h.LastSeq {
+			unseen = append(unseen, h)
+		}
+		all = binary.AppendVarint(all, h.LastSeq)
+	}
+	return unseen, base64.RawURLEncoding.EncodeToString(all)
+}
+
+// seqsOf reads the seqs of a cursor with this digest; there are none in any other.
+func seqsOf(cursor string, digest []byte) (seqs []int64) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(raw) < len(digest) || !slices.Equal(raw[:len(digest)], digest) {
+		return nil
+	}
+	for raw = raw[len(digest):]; len(raw) > 0; {
+		seq, n := binary.Varint(raw)
+		if n <= 0 {
+			return nil
+		}
+		seqs, raw = append(seqs, seq), raw[n:]
+	}
+	return seqs
+}

@@ -1,0 +1,359 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+)
+
+// The sort keys of what the store keeps for itself among a user's inbox lines.
+// All begin with "#", which no conversation id does.
+const (
+	syncHeadKey = "#"       // what changed last
+	largeKey    = "#large"  // the conversations that raise nothing
+	secondKey   = "#second" // what changed before that; sorts behind the two above, which are read together
+	belowLines  = "$"       // sorts after all of them and before every conversation id
+)
+
+// The bounds of a sync head. Each raise pays for the whole item by the kilobyte,
+// so it stays below one, whatever happens: beside at most 194 bytes of keys,
+// names and numbers, it has 14 ids of up to 39 bytes, which all are but those of
+// system conversations with long keys, and one of up to 128. An entry takes 9
+// bytes more than its id.
+const (
+	maxRecent  = 14
+	keepRecent = 6
+	maxRaise   = maxRecent - keepRecent // conversations that one write raises
+
+	shortID = 39
+	maxLong = 1
+)
+
+// The bounds of the second page of a sync head.
+const (
+	maxSecond      = 200
+	maxSecondBytes = 12 << 10
+)
+
+// maxRaiseRounds is how often a raise makes room before it gives up what the
+// sync head lists.
+const maxRaiseRounds = 6
+
+// syncHead is the number a user's devices follow to learn which conversations
+// changed. V goes up with each change; At and Long hold V as of each recent
+// conversation's last change, by the length of its id. What is in neither
+// changed at Floor or before and is on the second page, unless it changed at Base
+// or before.
+type syncHead struct {
+	V     int64            `json:"v"`
+	Floor int64            `json:"floor"`
+	Base  int64            `json:"base"`
+	At    map[string]int64 `json:"at"`
+	Long  map[string]int64 `json:"long"`
+}
+
+// secondPage takes what is evicted from a sync head. What it does not list either
+// changed at Floor or before.
+type secondPage struct {
+	UserID         string           `json:"userId"`
+	ConversationID string           `json:"conversationId"`
+	Version        int64            `json:"version"` // one more with each write
+	Floor          int64            `json:"floor"`
+	At             map[string]int64 `json:"at"`
+}
+
+// The names of the two maps.
+const (
+	atField   = "at"
+	longField = "long"
+)
+
+// crowded reports whether the next raise may find no room.
+func (h syncHead) crowded() bool { return len(h.At) > maxRecent-2 }
+
+// oldest returns the entries of a map to evict: so many of those that changed
+// longest ago that the next raise has room, and never more than one write takes.
+func (h syncHead) oldest(field string) map[string]int64 {
+	if field == longField {
+		return firstOf(h.Long, maxRaise)
+	}
+	return firstOf(h.At, min(len(h.At)-keepRecent, maxRaise))
+}
+
+// firstOf returns the n entries with the smallest values.
+func firstOf(entries map[string]int64, n int) map[string]int64 {
+	first := map[string]int64{}
+	for _, id := range byChange(entries)[:max(0, min(n, len(entries)))] {
+		first[id] = entries[id]
+	}
+	return first
+}
+
+// byChange sorts conversations by when they changed, the earliest first.
+func byChange(entries map[string]int64) []string {
+	return slices.SortedFunc(maps.Keys(entries), func(a, b string) int {
+		return cmp.Or(cmp.Compare(entries[a], entries[b]), cmp.Compare(a, b))
+	})
+}
+
+// Raise notes in the user's sync head that these conversations changed, and
+// returns the cursor that stands for it. It is one write; repeating it only makes
+// a device look twice. An error for which Permanent holds comes back with every
+// later raise of this user.
+func (s *Store) Raise(ctx context.Context, userID string, conversationIDs []string) (cursor int64, err error) {
+	var short, long []string
+	for _, id := range conversationIDs {
+		if len(id) > shortID {
+			long = append(long, id)
+		} else {
+			short = append(short, id)
+		}
+	}
+	for chunk := range slices.Chunk(short, maxRaise) {
+		if cursor, err = s.raiseChunk(ctx, userID, atField, chunk); err != nil {
+			return 0, err
+		}
+	}
+	for chunk := range slices.Chunk(long, maxLong) {
+		if cursor, err = s.raiseChunk(ctx, userID, longField, chunk); err != nil {
+			return 0, err
+		}
+	}
+	return cursor, nil
+}
+
+// raiseChunk raises as many conversations as the sync head has room for once it
+// was emptied. Where others fill it faster than it is emptied, it is cleared:
+// devices that ask then read the whole list once, and no raise waits longer.
+func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversationIDs []string) (int64, error) {
+	for round := range maxRaiseRounds {
+		head, err := s.raise(ctx, userID, field, conversationIDs)
+		switch {
+		case err == nil && head.crowded():
+			_ = s.evict(ctx, userID, field, head) // else the next raise will
+			return head.V, nil
+		case err == nil:
+			return head.V, nil
+		case errors.Is(err, errNoSyncHead):
+			err = s.createSyncHead(ctx, userID)
+		case errors.Is(err, errNoRoom):
+			_ = s.evict(ctx, userID, field, head) // what fails here is tried again, and in the end not needed
+			err = pause(ctx, time.Duration(round)*10*time.Millisecond)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return s.clearSyncHead(ctx, userID)
+}
+
+// Permanent reports whether an error comes back however often the same is tried:
+// an item that is damaged, or a request that DynamoDB will never take.
+func Permanent(err error) bool {
+	if _, ok := errors.AsType[*attributevalue.UnmarshalTypeError](err); ok {
+		return true
+	}
+	api, ok := errors.AsType[smithy.APIError](err)
+	return ok && api.ErrorCode() == "ValidationException" || errors.Is(err, ErrLargeFull)
+}
+
+// pause sleeps anywhere up to d.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(rand.N(d + 1)): //nolint:gosec // jitter is no secret
+		return nil
+	}
+}
+
+var (
+	errNoSyncHead = errors.New("the user has no sync head yet")
+	errNoRoom     = errors.New("the sync head is full")
+)
+
+// raise writes the conversations to one of the two maps of the sync head. With
+// errNoRoom the head comes back as it is.
+func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs []string) (syncHead, error) {
+	room := maxRecent - len(conversationIDs)
+	if field == longField {
+		room = maxLong - len(conversationIDs)
+	}
+	sets, listed := []string{"v = v + :one"}, []string{}
+	names := map[string]string{"#in": field}
+	for i, id := range conversationIDs {
+		entry := "#in.#c" + strconv.Itoa(i)
+		names["#c"+strconv.Itoa(i)] = id
+		sets = append(sets, entry+" = v + :one") // v is the old value on every right-hand side
+		listed = append(listed, "attribute_exists("+entry+")")
+	}
+	var head syncHead
+	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                           &s.tables.Inboxes,
+		Key:                                 inboxKey(userID, syncHeadKey),
+		UpdateExpression:                    aws.String("SET " + strings.Join(sets, ", ")),
+		ConditionExpression:                 aws.String("size(#in) <= :room OR " + strings.Join(listed, " AND ")),
+		ExpressionAttributeNames:            names,
+		ExpressionAttributeValues:           item{":one": num(1), ":room": num(int64(room))},
+		ReturnValues:                        types.ReturnValueAllNew,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		if err := unmarshal(failed.Item, &head); err != nil {
+			return head, err
+		}
+		if failed.Item["v"] == nil {
+			return head, errNoSyncHead
+		}
+		return head, errNoRoom
+	}
+	if err != nil {
+		return head, fmt.Errorf("raising the sync head of %s: %w", userID, err)
+	}
+	return head, unmarshal(out.Attributes, &head)
+}
+
+func (s *Store) createSyncHead(ctx context.Context, userID string) error {
+	none := &types.AttributeValueMemberM{Value: item{}}
+	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &s.tables.Inboxes,
+		Key:                       inboxKey(userID, syncHeadKey),
+		UpdateExpression:          aws.String("SET v = :zero, #floor = :zero, #at = :none, #long = :none"),
+		ConditionExpression:       aws.String("attribute_not_exists(v)"),
+		ExpressionAttributeNames:  map[string]string{"#floor": "floor", "#at": "at", "#long": "long"},
+		ExpressionAttributeValues: item{":zero": num(0), ":none": none},
+	})
+	if err != nil && !conditionFailed(err) { // else another has created it
+		return fmt.Errorf("creating the sync head of %s: %w", userID, err)
+	}
+	return nil
+}
+
+// clearSyncHead raises the sync head and forgets what it lists.
+func (s *Store) clearSyncHead(ctx context.Context, userID string) (cursor int64, err error) {
+	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:        &s.tables.Inboxes,
+		Key:              inboxKey(userID, syncHeadKey),
+		UpdateExpression: aws.String("SET v = v + :one, #floor = v + :one, #base = v + :one, #at = :none, #long = :none"),
+		ExpressionAttributeNames: map[string]string{
+			"#floor": "floor", "#base": "base", "#at": "at", "#long": "long",
+		},
+		ExpressionAttributeValues: item{":one": num(1), ":none": &types.AttributeValueMemberM{Value: item{}}},
+		ReturnValues:              types.ReturnValueUpdatedNew,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("clearing the sync head of %s: %w", userID, err)
+	}
+	var head syncHead
+	err = unmarshal(out.Attributes, &head)
+	return head.V, err
+}
+
+// evict moves entries from the sync head to its second page. First they are
+// written there, then taken out here, so that a reader who reads the sync head
+// first finds them in one of the two. Where another evicts at this moment, or one
+// of them changes, it leaves things as they are.
+func (s *Store) evict(ctx context.Context, userID, field string, head syncHead) error {
+	oldest := head.oldest(field)
+	if len(oldest) == 0 {
+		return nil
+	}
+	if done, err := s.addToSecond(ctx, userID, oldest); err != nil || !done {
+		return err
+	}
+	floor := max(head.Floor, slices.Max(slices.Collect(maps.Values(oldest))))
+	names := map[string]string{"#floor": "floor", "#in": field}
+	values := item{":was": num(head.Floor), ":floor": num(floor)}
+	var removes []string
+	conditions := []string{"#floor = :was"}
+	for i, id := range byChange(oldest) {
+		n := strconv.Itoa(i)
+		names["#c"+n], values[":v"+n] = id, num(oldest[id])
+		removes = append(removes, "#in.#c"+n)
+		conditions = append(conditions, "#in.#c"+n+" = :v"+n)
+	}
+	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &s.tables.Inboxes,
+		Key:                       inboxKey(userID, syncHeadKey),
+		UpdateExpression:          aws.String("SET #floor = :floor REMOVE " + strings.Join(removes, ", ")),
+		ConditionExpression:       aws.String(strings.Join(conditions, " AND ")),
+		ExpressionAttributeNames:  names,
+		ExpressionAttributeValues: values,
+	})
+	if err != nil && !conditionFailed(err) {
+		return fmt.Errorf("evicting from the sync head of %s: %w", userID, err)
+	}
+	return nil
+}
+
+// addToSecond writes evicted entries to the second page. What that has no room
+// for, the longest ago first, raises its floor. done is false where
+// another has written the page meanwhile.
+func (s *Store) addToSecond(ctx context.Context, userID string, evicted map[string]int64) (done bool, err error) {
+	page, err := s.readSecond(ctx, userID)
+	if err != nil {
+		return false, err
+	}
+	was := page.Version
+	page.UserID, page.ConversationID, page.Version = userID, secondKey, was+1
+	page.take(evicted)
+	in, err := marshal(page)
+	if err != nil {
+		return false, err
+	}
+	put := &dynamodb.PutItemInput{
+		TableName: &s.tables.Inboxes, Item: in, ConditionExpression: aws.String("attribute_not_exists(userId)"),
+	}
+	if was > 0 {
+		put.ConditionExpression = aws.String("#version = :was")
+		put.ExpressionAttributeNames = map[string]string{"#version": "version"}
+		put.ExpressionAttributeValues = item{":was": num(was)}
+	}
+	if _, err = s.db.PutItem(ctx, put); conditionFailed(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("writing the second page of %s: %w", userID, err)
+	}
+	return true, nil
+}
+
+func (s *Store) readSecond(ctx context.Context, userID string) (page secondPage, err error) {
+	_, err = s.get(ctx, s.tables.Inboxes, inboxKey(userID, secondKey), &page)
+	return page, err
+}
+
+// take adds entries and drops those that there is no room for.
+func (p *secondPage) take(entries map[string]int64) {
+	if p.At == nil {
+		p.At = map[string]int64{}
+	}
+	bytes := 0
+	for id, v := range entries {
+		p.At[id] = max(p.At[id], v)
+	}
+	for id := range p.At {
+		bytes += len(id)
+	}
+	for _, id := range byChange(p.At) {
+		if len(p.At) <= maxSecond && bytes <= maxSecondBytes {
+			return
+		}
+		p.Floor = max(p.Floor, p.At[id])
+		bytes -= len(id)
+		delete(p.At, id)
+	}
+}

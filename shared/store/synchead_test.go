@@ -1,0 +1,233 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+// sizeOf is an item's size by the rules of the DynamoDB Developer Guide, "DynamoDB
+// item sizes and formats".
+func sizeOf(v types.AttributeValue) int {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return len(v.Value)
+	case *types.AttributeValueMemberN:
+		return len(v.Value)/2 + 2
+	case *types.AttributeValueMemberM:
+		size := 3
+		for name, element := range v.Value {
+			size += 1 + len(name) + sizeOf(element)
+		}
+		return size
+	case *types.AttributeValueMemberSS:
+		size := 0
+		for _, s := range v.Value {
+			size += len(s)
+		}
+		return size
+	}
+	return 1
+}
+
+// own gives an item that the store keeps for itself among a user's lines, and its
+// size.
+func (c *cloud) own(user, key string) (in map[string]types.AttributeValue, size int) {
+	c.t.Helper()
+	k, err := attributevalue.MarshalMap(map[string]string{"userId": user, "conversationId": key})
+	require.NoError(c.t, err)
+	out, err := c.db.GetItem(c.t.Context(), &dynamodb.GetItemInput{TableName: &c.tables.Inboxes, Key: k, ConsistentRead: ptr(true)})
+	require.NoError(c.t, err)
+	for name, v := range out.Item {
+		size += len(name) + sizeOf(v)
+	}
+	return out.Item, size
+}
+
+// One user whose conversations change in many lanes at a time, with the longest
+// ids there are: every raise succeeds, and the item that each of them pays for
+// stays below the kilobyte.
+func TestG10_ASyncHeadStaysBelowAKilobyte(t *testing.T) {
+	t.Parallel()
+	const lanes, each = 16, 30
+	c := newCloud(t)
+	s := c.store(nil)
+	user := strings.Repeat("u", chat.MaxUserIDBytes)
+	cursor := raise(t, s, user, []string{"group:first"})
+	var ids []string
+	for i := range lanes * each {
+		id := chat.SingleID(user, fmt.Sprint("peer-", i))
+		if i%5 == 0 {
+			id = "system:" + strings.Repeat("s", chat.MaxConversationIDBytes-len("system:")-3) + fmt.Sprintf("%03d", i)
+		}
+		ids = append(ids, id)
+	}
+	var done atomic.Bool
+	largest := make(chan int)
+	go func() {
+		most := 0
+		for !done.Load() {
+			_, size := c.own(user, "#")
+			most = max(most, size)
+		}
+		largest <- most
+	}()
+	err := parallel(lanes, func(lane int) error {
+		mine := ids[lane*each : (lane+1)*each]
+		for len(mine) > 0 { // a batch has one or many of a user's conversations
+			n := min(1+lane, len(mine))
+			if _, err := s.Raise(t.Context(), user, mine[:n]); err != nil {
+				return err
+			}
+			mine = mine[n:]
+		}
+		return nil
+	})
+	done.Store(true)
+	most := <-largest
+	require.NoError(t, err)
+	require.Less(t, most, 1024)
+	_, second := c.own(user, "#second")
+	require.Less(t, second, 16<<10)
+	changed, err := s.Changes(t.Context(), user, cursor, "", 50)
+	require.NoError(t, err)
+	require.True(t, changed.Full, "more changed than is listed")
+}
+
+// A sync head that an earlier version, or a fault, let grow far beyond what one
+// expression may name is made small again by the raises themselves.
+func TestG10_AnOvergrownSyncHeadStopsNoRaise(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	for _, n := range []int{15, 30, 100, 200, 1000} {
+		user := fmt.Sprint("bot", n)
+		at := map[string]any{}
+		for k := range n {
+			at[chat.SingleID(user, fmt.Sprint("user-", k))] = k + 1
+		}
+		c.put(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": "#", "v": n, "floor": 0, "at": at})
+		cursor := raise(t, s, user, []string{"single:x"})
+		require.Greater(t, cursor, int64(n))
+		raise(t, s, user, []string{"system:" + strings.Repeat("x", 100)})
+		for range 10 {
+			raise(t, s, user, []string{"single:y"})
+		}
+		_, size := c.own(user, "#")
+		require.Less(t, size, 1024, "of %d", n)
+		changed, err := s.Changes(t.Context(), user, 1, "", 50)
+		require.NoError(t, err)
+		if n > 200 {
+			require.True(t, changed.Full)
+		}
+	}
+}
+
+// Up to two hundred changed conversations are told one by one, in pages; to know
+// them takes two requests, however long the user's list is.
+func TestG5_TwoHundredChangesAreToldWithoutTheWholeList(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	ids := c.lines("bob", 240)
+	cursor := raise(t, s, "bob", ids[239:])
+	for i := range 200 {
+		raise(t, s, "bob", ids[i:i+1])
+		raise(t, s, "bob", ids[:1+i%7]) // some change all the time
+	}
+	got, pages := map[string]bool{}, 0
+	for more := true; more; pages++ {
+		_, n := w.since(0)
+		changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
+		require.NoError(t, err)
+		require.False(t, changed.Full)
+		require.LessOrEqual(t, len(changed.Lines), 50+8)
+		require.Greater(t, changed.Cursor, cursor, "each answer moves on")
+		for _, l := range changed.Lines {
+			require.False(t, got[l.Conversation.ConversationID], "told twice")
+			got[l.Conversation.ConversationID] = true
+		}
+		cursor, more = changed.Cursor, changed.More
+		calls, _ := w.since(n)
+		require.Equal(t, []string{"Query", "GetItem"}, calls[:2])
+	}
+	require.Len(t, got, 200)
+	require.Equal(t, 4, pages)
+}
+
+// Whatever becomes of an eviction, the raise that called for it succeeds, and no
+// device misses a change.
+func TestG5_AnEvictionThatFailsLosesNothing(t *testing.T) {
+	t.Parallel()
+	failing := map[string]func(op string, n int) fault{
+		"not written":         func(op string, _ int) fault { return when(op == "PutItem", dropped) },
+		"written, no answer":  func(op string, _ int) fault { return when(op == "PutItem", unanswered) },
+		"page not read":       func(op string, _ int) fault { return when(op == "GetItem", throttled) },
+		"every second update": func(op string, n int) fault { return when(op == "PutItem" && n%2 == 0, unanswered) },
+	}
+	for name, rule := range failing {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			ids := c.lines("bob", 60)
+			w := &wire{}
+			broken := c.store(w)
+			cursor := raise(t, broken, "bob", ids[:1])
+			w.set(rule)
+			for i, id := range ids {
+				raise(t, broken, "bob", []string{id})
+				if i%10 == 9 {
+					_, size := c.own("bob", "#")
+					require.Less(t, size, 1024)
+				}
+			}
+			changed, err := c.store(nil).Changes(t.Context(), "bob", cursor, "", 100)
+			require.NoError(t, err)
+			got := conversationIDs(changed.Lines)
+			require.Len(t, got, 60, "full: %t", changed.Full)
+		})
+	}
+}
+
+func when(condition bool, f fault) fault {
+	if condition {
+		return f
+	}
+	return none
+}
+
+// A sync head that makes no sense: its raises fail for good, which is told, and
+// its devices read the whole list.
+func TestG10_ADamagedSyncHead(t *testing.T) {
+	t.Parallel()
+	for name, damaged := range map[string]map[string]any{
+		"at is a text": {"v": 7, "floor": 0, "at": "x", "long": map[string]any{}},
+		"v is a text":  {"v": "x", "floor": 0, "at": map[string]any{}, "long": map[string]any{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := c.store(nil)
+			ids := c.lines("bob", 3)
+			damaged["userId"], damaged["conversationId"] = "bob", "#"
+			c.put(c.tables.Inboxes, damaged)
+			changed, err := s.Changes(t.Context(), "bob", 5, "", 50)
+			require.NoError(t, err)
+			require.True(t, changed.Full)
+			require.Len(t, changed.Lines, 3)
+			if _, err = s.Raise(t.Context(), "bob", ids[:1]); err != nil {
+				require.True(t, store.Permanent(err), err)
+			}
+		})
+	}
+}
