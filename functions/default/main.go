@@ -10,11 +10,19 @@ import (
 	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
+	"inorder/shared/store"
+	"inorder/shared/wire"
 )
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		s, err := store.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
 		p, err := push.Open(ctx)
-		return route.Serve(log, p, handler{now: time.Now}.actions()), err
+		actions := handler{now: time.Now}.actions()
+		actions[wire.ActionPing] = route.Attended(log, s, p, actions[wire.ActionPing])
+		return route.Serve(log, p, actions), err
 	})
 }

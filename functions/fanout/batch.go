@@ -19,10 +19,12 @@ type conversation struct {
 	committedAt    int64 // ms, when the newest entry was made
 	rosterChanged  bool
 	records        []string // SequenceNumbers
+	attempts       int      // that were made from the queue
 }
 
 // read groups the records of a batch by conversation, in the order in which
-// they first appear. Records that cannot be understood come back as poison.
+// they first appear. Records that cannot be understood come back as poison, by
+// their SequenceNumber.
 //
 // The stream keeps the order of one head's changes, so the range from the
 // smallest old lastSeq to the largest new one is whole; but it may repeat them.

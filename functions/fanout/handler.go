@@ -1,8 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"iter"
 	"log/slog"
 	"maps"
@@ -13,13 +14,23 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"inorder/shared/chat"
+	"inorder/shared/letter"
+	"inorder/shared/metric"
 	"inorder/shared/push"
 	"inorder/shared/store"
-	"inorder/shared/wire"
 )
 
 // parallel is how many DynamoDB calls of a batch are under way at a time.
 const parallel = 32
+
+// How long the parts of a batch may take, so that all of them together, and setting
+// aside what did not come to its end, fit the function's minute.
+const (
+	stepTimeout = 10 * time.Second // reading one conversation, or noting one user
+	loadBudget  = 12 * time.Second // reading all
+	raiseBudget = 20 * time.Second // noting all
+	pushBudget  = 15 * time.Second // posting; what is left then is dropped: a push is a hint
+)
 
 // handshake is how long a registered connection may still be on its way: API
 // Gateway gives $connect at most 29 seconds and answers 410 to posts until it
@@ -44,44 +55,93 @@ type rosters interface {
 type pusher interface {
 	// Deliver gives the outcomes in the order of the deliveries.
 	Deliver(ctx context.Context, deliveries []push.Delivery) []push.Outcome
+	Close(ctx context.Context, connectionID string) error
+}
+
+// queue takes what is to be tried again.
+type queue interface {
+	// Retry has a message handled after a delay of at most 15 minutes.
+	Retry(ctx context.Context, body string, delay time.Duration) error
+	// Bury puts a message where an operator finds it.
+	Bury(ctx context.Context, body string) error
 }
 
 type handler struct {
 	store   storage
 	rosters rosters
 	pusher  pusher
+	queue   queue
+	streams letter.Streams
 	log     *slog.Logger
 	now     func() time.Time
 }
 
-// handle pushes what a batch of head changes tells of.
+// handle serves a batch of head changes, or what was set aside of earlier ones.
+func (h handler) handle(ctx context.Context, event json.RawMessage) (any, error) {
+	var source struct {
+		Records []struct {
+			EventSource string `json:"eventSource"`
+		}
+	}
+	if err := json.Unmarshal(event, &source); err != nil {
+		return nil, fmt.Errorf("reading the event: %w", err)
+	}
+	if len(source.Records) > 0 && source.Records[0].EventSource == "aws:sqs" {
+		var messages events.SQSEvent
+		if err := json.Unmarshal(event, &messages); err != nil {
+			return nil, fmt.Errorf("reading the event: %w", err)
+		}
+		return nil, h.retry(ctx, messages)
+	}
+	var changes events.DynamoDBEvent
+	if err := json.Unmarshal(event, &changes); err != nil {
+		return nil, fmt.Errorf("reading the event: %w", err)
+	}
+	return h.follow(ctx, changes), nil
+}
+
+// follow pushes what a batch of head changes tells of.
 //
 // The order of the steps makes reconnecting lossless. The sync heads are raised
 // first, then the connections are read, strongly consistent; a device registers
 // first and asks for changes then. Whichever of the two comes first, the device
 // hears of the message by the push or by the changes.
 //
-// Only a record that cannot be understood, or whose conversation could not be
-// read or noted, is reported as failed; Lambda then repeats it and all that
-// follow it, which only repeats pushes. Everything else in the batch is served.
-func (h handler) handle(ctx context.Context, event events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
+// Nothing in a batch holds up the rest. A record that cannot be understood is
+// passed over: it would be no better the next time. A conversation that could not
+// be read or noted is set aside, and only if that fails too is its record reported
+// as failed; Lambda then repeats it and all that follow it, for as long as the
+// stream has them.
+func (h handler) follow(ctx context.Context, event events.DynamoDBEvent) events.DynamoDBEventResponse {
 	start := h.now()
 	conversations, back, poison := read(event.Records)
-	b := &batch{failed: map[string]error{}}
-	all := h.load(ctx, b, conversations)
-	h.raise(ctx, b, all)
-	tally := h.push(ctx, b, all)
-
 	for sequenceNumber, err := range poison {
-		h.log.ErrorContext(ctx, "a record makes no sense", "sequenceNumber", sequenceNumber, "err", err)
+		h.passOver(ctx, err, slog.String("sequenceNumber", sequenceNumber))
 	}
-	for id, err := range b.failed {
-		h.log.ErrorContext(ctx, "a conversation failed", "conversationId", id, "err", err)
-	}
-	failures := failuresOf(event.Records, conversations, b.failed, poison)
+	b, all, tally := h.serve(ctx, conversations)
+	stuck := h.setAside(ctx, conversations, b.failed)
+	failures := failuresOf(event.Records, stuck)
 	h.inspect(ctx, all, back)
+	tally.aside = len(b.failed) - len(stuck)
 	h.record(ctx, event.Records, all, tally, len(failures), start)
-	return events.DynamoDBEventResponse{BatchItemFailures: failures}, nil
+	return events.DynamoDBEventResponse{BatchItemFailures: failures}
+}
+
+// serve notes and pushes the conversations, as far as it can.
+func (h handler) serve(ctx context.Context, conversations []*conversation) (*batch, []news, tally) {
+	b := &batch{failed: map[string]error{}}
+	loading, cancel := context.WithTimeout(ctx, loadBudget)
+	defer cancel()
+	all := h.load(loading, b, conversations)
+	raising, cancel := context.WithTimeout(ctx, raiseBudget)
+	defer cancel()
+	h.raise(raising, b, all)
+	return b, all, h.push(ctx, b, all)
+}
+
+// passOver tells of what nobody will come back to, as it would fail the same way.
+func (h handler) passOver(ctx context.Context, err error, about ...slog.Attr) {
+	h.log.LogAttrs(ctx, slog.LevelError, "passed over", append(about, metric.Count(metric.PassedOver, 1), slog.Any("err", err))...)
 }
 
 // batch collects, from several goroutines, the conversations that failed.
@@ -100,17 +160,24 @@ func (b *batch) fail(err error, conversationIDs ...string) {
 	}
 }
 
-// failuresOf names the failed records in the order of the batch. Lambda goes on
-// from the first of them.
-func failuresOf(records []events.DynamoDBEventRecord, conversations []*conversation, failed, poison map[string]error) []events.DynamoDBBatchItemFailure {
-	bad := map[string]bool{}
-	for sequenceNumber := range poison {
-		bad[sequenceNumber] = true
-	}
-	for _, c := range conversations {
-		if failed[c.id] == nil {
-			continue
+// guard runs f for these conversations, which fail with it. What panics on one
+// conversation is no reason to stop the others.
+func (b *batch) guard(f func() error, conversationIDs ...string) {
+	defer func() {
+		if r := recover(); r != nil {
+			b.fail(fmt.Errorf("panic: %v", r), conversationIDs...)
 		}
+	}()
+	if err := f(); err != nil {
+		b.fail(err, conversationIDs...)
+	}
+}
+
+// failuresOf names the records of conversations that are neither served nor set
+// aside, in the order of the batch. Lambda goes on from the first of them.
+func failuresOf(records []events.DynamoDBEventRecord, stuck []*conversation) []events.DynamoDBBatchItemFailure {
+	bad := map[string]bool{}
+	for _, c := range stuck {
 		for _, sequenceNumber := range c.records {
 			bad[sequenceNumber] = true
 		}
@@ -129,12 +196,15 @@ func failuresOf(records []events.DynamoDBEventRecord, conversations []*conversat
 func (h handler) load(ctx context.Context, b *batch, conversations []*conversation) []news {
 	loaded := make([]*news, len(conversations))
 	each(slices.All(conversations), func(i int, c *conversation) {
-		n, err := h.loadOne(ctx, c)
-		if err != nil {
-			b.fail(err, c.id)
-			return
-		}
-		loaded[i] = &n
+		b.guard(func() error {
+			ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+			defer cancel()
+			n, err := h.loadOne(ctx, c)
+			if err == nil {
+				loaded[i] = &n
+			}
+			return err
+		}, c.id)
 	})
 	var all []news
 	for _, n := range loaded {
@@ -163,157 +233,57 @@ func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
 }
 
 // raise notes the conversations in the sync heads of their users, once for each
-// user, and which of them are large.
+// user, and which of them are large. One that becomes large is listed before, and
+// one that does not stay so is taken off the list after: a device that asks in
+// between is told of it, by either.
 func (h handler) raise(ctx context.Context, b *batch, all []news) {
 	changed := map[string][]string{}
-	large := map[listing]bool{}
+	var larger, smaller []listing
 	for _, n := range all {
 		for _, w := range n.windows {
 			if n.noted || w.came || w.gone {
 				changed[w.userID] = append(changed[w.userID], n.id)
 			}
 		}
-		maps.Copy(large, n.listings())
-	}
-	each(maps.All(large), func(l listing, large bool) {
-		update := h.store.Delist
-		if large {
-			update = h.store.Enlist
-		}
-		if err := update(ctx, l.userID, l.conversationID); err != nil {
-			b.fail(err, l.conversationID)
-		}
-	})
-	each(maps.All(changed), func(userID string, ids []string) {
-		if _, err := h.store.Raise(ctx, userID, ids); err != nil {
-			b.fail(err, ids...)
-		}
-	})
-}
-
-// mail is what one user is to get.
-type mail struct {
-	updates []wire.Update
-	heads   []wire.Head
-}
-
-// recipient is a connection and whose it is.
-type recipient struct {
-	userID string
-	conn   store.Connection
-}
-
-// tally counts, for the log.
-type tally struct {
-	pushes   int // frames posted
-	gone     int // connections found gone
-	expired  int // connections dismissed
-	unpushed int // connections that missed frames for another reason
-
-	firstErr error // of those
-}
-
-// push sends each user's news to all of the user's devices, the sending one
-// included: that one way is right for all of them.
-func (h handler) push(ctx context.Context, b *batch, all []news) tally {
-	mails := address(all)
-	if len(mails) == 0 {
-		return tally{}
-	}
-	connections, err := h.store.Connections(ctx, slices.Sorted(maps.Keys(mails)))
-	if err != nil {
-		for _, n := range all {
-			b.fail(err, n.id)
-		}
-		return tally{}
-	}
-	recipients, deliveries := h.prepare(ctx, mails, connections)
-	outcomes := h.pusher.Deliver(ctx, deliveries)
-	return h.settle(ctx, recipients, outcomes)
-}
-
-func address(all []news) map[string]*mail {
-	mails := map[string]*mail{}
-	for _, n := range all {
-		for _, w := range n.windows {
-			m := mails[w.userID]
-			if m == nil {
-				m = &mail{}
-				mails[w.userID] = m
-			}
-			if n.small {
-				m.updates = append(m.updates, n.update(w))
+		for l, large := range n.listings() {
+			if large {
+				larger = append(larger, l)
 			} else {
-				m.heads = append(m.heads, wire.Head{ConversationID: n.id, CommittedMaxSeq: w.to})
+				smaller = append(smaller, l)
 			}
 		}
 	}
-	return mails
-}
-
-// prepare encodes the mail of those who are connected.
-func (h handler) prepare(ctx context.Context, mails map[string]*mail, connections map[string][]store.Connection) ([]recipient, []push.Delivery) {
-	var recipients []recipient
-	var deliveries []push.Delivery
-	encoder := push.NewEncoder()
-	for userID, conns := range connections {
-		frames, err := framesOf(encoder, mails[userID])
-		if err != nil {
-			h.log.ErrorContext(ctx, "encoding a push", "userId", userID, "err", err)
-			continue
-		}
-		if len(frames) == 0 {
-			continue
-		}
-		for _, c := range conns {
-			recipients = append(recipients, recipient{userID: userID, conn: c})
-			deliveries = append(deliveries, push.Delivery{ConnectionID: c.ID, ExpiresAt: c.ExpiresAt, Frames: frames})
-		}
-	}
-	return recipients, deliveries
-}
-
-func framesOf(encoder *push.Encoder, m *mail) ([][]byte, error) {
-	frames, err := encoder.Frames(m.updates)
-	if err != nil {
-		return nil, err
-	}
-	notifications, err := push.NotifyFrames(m.heads)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(frames, notifications), nil
-}
-
-// settle forgets the connections that turned out to be gone, or whose token has
-// expired. Failures here and in the push are logged only: a push is a hint.
-func (h handler) settle(ctx context.Context, recipients []recipient, outcomes []push.Outcome) tally {
-	var t tally
-	over := map[string][]store.Connection{}
-	for i, o := range outcomes {
-		t.pushes += o.Sent
-		r := recipients[i]
-		switch {
-		case o.Err == nil:
-		case o.Expired():
-			t.expired++
-			over[r.userID] = append(over[r.userID], r.conn)
-		case !o.Gone():
-			t.unpushed++
-			t.firstErr = cmp.Or(t.firstErr, o.Err)
-		case h.now().Sub(time.UnixMilli(r.conn.ConnectedAt)) < handshake:
-			t.unpushed++
-		default:
-			t.gone++
-			over[r.userID] = append(over[r.userID], r.conn)
-		}
-	}
-	each(maps.All(over), func(userID string, conns []store.Connection) {
-		if err := h.store.Disconnect(ctx, userID, conns...); err != nil {
-			h.log.WarnContext(ctx, "forgetting connections", "userId", userID, "err", err)
-		}
+	h.list(ctx, b, larger, h.store.Enlist)
+	each(maps.All(changed), func(userID string, ids []string) {
+		h.note(ctx, b, userID, ids, func(ctx context.Context) error {
+			_, err := h.store.Raise(ctx, userID, ids)
+			return err
+		})
 	})
-	return t
+	h.list(ctx, b, smaller, h.store.Delist)
+}
+
+func (h handler) list(ctx context.Context, b *batch, listings []listing, update func(ctx context.Context, userID, conversationID string) error) {
+	each(slices.All(listings), func(_ int, l listing) {
+		h.note(ctx, b, l.userID, []string{l.conversationID}, func(ctx context.Context) error {
+			return update(ctx, l.userID, l.conversationID)
+		})
+	})
+}
+
+// note writes something of one user. What fails for good fails for this user
+// alone, whose devices find out when they ask for the whole list.
+func (h handler) note(ctx context.Context, b *batch, userID string, conversationIDs []string, write func(context.Context) error) {
+	b.guard(func() error {
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		err := write(ctx)
+		if err != nil && store.Permanent(err) {
+			h.passOver(ctx, err, slog.String("userId", userID))
+			return nil
+		}
+		return err
+	}, conversationIDs...)
 }
 
 // each runs f for every pair, several at a time, and waits for all of them.

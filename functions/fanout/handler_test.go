@@ -17,9 +17,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
+	"inorder/shared/letter"
 	"inorder/shared/push"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -34,12 +37,16 @@ type world struct {
 	ledgers     map[string][]chat.Message
 	connections map[string][]store.Connection
 	sockets     map[string]error // what a post to a connection comes to; nil is well
+	streams     letter.Streams
 
 	entriesErr map[string]error // by conversation
 	rosterErr  map[string]error // by conversation
 	raiseErr   map[string]error // by user
 	connErr    error
 	forgetErr  error
+	panics     string // a conversation whose entries make the reader panic
+	retryErr   error
+	buryErr    error
 
 	mu     sync.Mutex
 	steps  []string              // the order of "raise", "connections", "deliver"
@@ -49,6 +56,11 @@ type world struct {
 	looked []string              // users of Connections
 	frames map[string][]string   // posted, by connection
 	forgot map[string][]store.Connection
+	closed []string
+	groups [][]string // connections, by call of Deliver
+	aside  []aside    // in the queue
+	delays []time.Duration
+	buried []string
 }
 
 func newWorld() *world {
@@ -72,6 +84,9 @@ func (w *world) Entries(_ context.Context, id string, r chat.Range) ([]chat.Mess
 		return nil, fmt.Errorf("the entries of %s were read twice", id)
 	}
 	w.asked[id] = r
+	if w.panics == id {
+		panic("a surprise")
+	}
 	if err := w.entriesErr[id]; err != nil {
 		return nil, err
 	}
@@ -95,11 +110,14 @@ func (w *world) Raise(_ context.Context, userID string, ids []string) (int64, er
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.step("raise")
+	if err := w.raiseErr[userID]; err != nil {
+		return 0, err
+	}
 	if _, twice := w.raised[userID]; twice {
 		return 0, fmt.Errorf("%s was raised twice", userID)
 	}
 	w.raised[userID] = ids
-	return 1, w.raiseErr[userID]
+	return 1, nil
 }
 
 func (w *world) Enlist(_ context.Context, userID, conversationID string) error {
@@ -142,6 +160,11 @@ func (w *world) Disconnect(_ context.Context, userID string, conns ...store.Conn
 
 func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Outcome {
 	w.step("deliver")
+	var group []string
+	for _, d := range deliveries {
+		group = append(group, d.ConnectionID)
+	}
+	w.groups = append(w.groups, group)
 	outcomes := make([]push.Outcome, len(deliveries))
 	for i, d := range deliveries {
 		for _, c := range slices.Concat(slices.Collect(maps.Values(w.connections))...) {
@@ -158,6 +181,32 @@ func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Ou
 		outcomes[i].Sent = len(d.Frames)
 	}
 	return outcomes
+}
+
+func (w *world) Close(_ context.Context, connectionID string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = append(w.closed, connectionID)
+	return nil
+}
+
+func (w *world) Retry(_ context.Context, body string, delay time.Duration) error {
+	if w.retryErr != nil {
+		return w.retryErr
+	}
+	var a aside
+	if err := json.Unmarshal([]byte(body), &a); err != nil {
+		return err
+	}
+	w.aside, w.delays = append(w.aside, a), append(w.delays, delay)
+	return nil
+}
+
+func (w *world) Bury(_ context.Context, body string) error {
+	if w.buryErr == nil {
+		w.buried = append(w.buried, body)
+	}
+	return w.buryErr
 }
 
 // member joins a conversation, and is online with one device if that has a name.
@@ -189,12 +238,18 @@ func (w *world) membersEvent(conversationID string, seq int64, added, removed []
 	m.Event = &chat.Event{Kind: chat.EventMembers, Added: added, Removed: removed}
 }
 
+func (w *world) handler() (handler, *bytes.Buffer) {
+	var log bytes.Buffer
+	return handler{
+		store: w, rosters: w, pusher: w, queue: w, streams: w.streams,
+		log: slog.New(slog.NewJSONHandler(&log, nil)), now: func() time.Time { return time.UnixMilli(now) },
+	}, &log
+}
+
 func (w *world) handle(t *testing.T, event events.DynamoDBEvent) (failed []string, log string) {
 	t.Helper()
-	var buffer bytes.Buffer
-	h := handler{store: w, rosters: w, pusher: w, log: slog.New(slog.NewJSONHandler(&buffer, nil)), now: func() time.Time { return time.UnixMilli(now) }}
-	response, err := h.handle(t.Context(), event)
-	require.NoError(t, err)
+	h, buffer := w.handler()
+	response := h.follow(t.Context(), event)
 	require.NotNil(t, response.BatchItemFailures)
 	for _, f := range response.BatchItemFailures {
 		failed = append(failed, f.ItemIdentifier)
@@ -484,6 +539,8 @@ func TestGoneConnectionsAreForgotten(t *testing.T) {
 		"bob":   {{ID: "bob-phone", DeviceID: "phone", ConnectedAt: now - 60_000}},
 		"dave":  {dave},
 	}, w.forgot, "exactly those, one that was dismissed whenever it came, and none whose $connect may not have returned yet")
+	slices.Sort(w.closed)
+	require.Equal(t, []string{"alice-old", "bob-phone"}, w.closed, "were one not gone, its device comes back")
 	require.Contains(t, log, `"Pushes":1,"GoneConnections":2,"PushFailures":2,"failures":0,"expired":1`)
 	require.Contains(t, log, `"err":"429"`)
 
@@ -499,7 +556,7 @@ func TestGoneConnectionsAreForgotten(t *testing.T) {
 	})
 }
 
-func TestG10PoisonFailsAlone(t *testing.T) {
+func TestG10_PoisonIsPassedOver(t *testing.T) {
 	t.Parallel()
 	noImage := record("2", "group:p", 0, 1)
 	noImage.Change.NewImage = nil
@@ -529,26 +586,30 @@ func TestG10PoisonFailsAlone(t *testing.T) {
 			w.member("group:a", "alice", 1, "phone")
 			w.write("group:a", 2)
 			failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1), poison, record("3", "group:a", 1, 2)))
-			require.Equal(t, []string{"2"}, failed)
+			require.Empty(t, failed, "it would be no better the next time")
+			require.Empty(t, w.aside)
+			require.Contains(t, log, `"PassedOver":1`)
 			require.Equal(t, []string{"push group:a 1,2<2"}, w.got(t, "alice-phone"), "those after it are served")
 			require.Contains(t, log, `"sequenceNumber":"2"`)
 		})
 	}
 }
 
-func TestWhatCannotBeReadFailsAlone(t *testing.T) {
+// What cannot be read or noted is set aside alone, and comes back from the queue.
+func TestG10_WhatFailsIsSetAside(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("throttled")
 	for name, tc := range map[string]struct {
 		breakIt func(w *world)
-		failed  []string
+		aside   []string
 		a, b    bool // whether the conversations' pushes arrive
 	}{
-		"entries":         {func(w *world) { w.entriesErr["group:a"] = broken }, []string{"1", "3"}, false, true},
-		"a roster":        {func(w *world) { w.rosterErr["group:a"] = broken }, []string{"1", "3"}, false, true},
-		"a raise":         {func(w *world) { w.raiseErr["alice"] = broken }, []string{"1", "3"}, true, true},
-		"two raises":      {func(w *world) { w.raiseErr["alice"], w.raiseErr["bob"] = broken, broken }, []string{"1", "2", "3"}, true, true},
-		"the connections": {func(w *world) { w.connErr = broken }, []string{"1", "2", "3"}, false, false},
+		"entries":         {func(w *world) { w.entriesErr["group:a"] = broken }, []string{"group:a"}, false, true},
+		"a roster":        {func(w *world) { w.rosterErr["group:a"] = broken }, []string{"group:a"}, false, true},
+		"a raise":         {func(w *world) { w.raiseErr["alice"] = broken }, []string{"group:a"}, true, true},
+		"two raises":      {func(w *world) { w.raiseErr["alice"], w.raiseErr["bob"] = broken, broken }, []string{"group:a", "group:b"}, true, true},
+		"the connections": {func(w *world) { w.connErr = broken }, []string{"group:a", "group:b"}, false, false},
+		"a panic":         {func(w *world) { w.panics = "group:a" }, []string{"group:a"}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -558,14 +619,195 @@ func TestWhatCannotBeReadFailsAlone(t *testing.T) {
 			w.write("group:a", 2)
 			w.write("group:b", 1)
 			tc.breakIt(w)
-			failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1), record("2", "group:b", 0, 1), record("3", "group:a", 1, 2)))
-			require.Equal(t, tc.failed, failed, "in the order of the batch")
+			event := batchOf(record("1", "group:a", 0, 1), record("2", "group:b", 0, 1), record("3", "group:a", 1, 2))
+			failed, log := w.handle(t, event)
+			require.Empty(t, failed)
+			require.Contains(t, log, fmt.Sprintf(`"SetAside":%d`, len(tc.aside)))
+			require.Contains(t, log, `"conversationId":"group:`)
 			require.Equal(t, tc.a, len(w.got(t, "alice-phone")) > 0)
 			require.Equal(t, tc.b, len(w.got(t, "bob-phone")) > 0)
-			require.Contains(t, log, "throttled")
-			require.Contains(t, log, `"conversationId":"group:`)
+			var ids []string
+			for i, a := range w.aside {
+				ids = append(ids, a.ConversationID)
+				require.Equal(t, 1, a.Attempts)
+				require.Equal(t, time.Second, w.delays[i])
+			}
+			require.Equal(t, tc.aside, ids)
+			require.Equal(t, int64(1), w.aside[0].FromSeq)
+			require.Equal(t, int64(2), w.aside[0].ToSeq)
+
+			// It fails again, and then it does not.
+			h, _ := w.handler()
+			again := func() error {
+				body, err := json.Marshal(w.aside[0])
+				require.NoError(t, err)
+				w.aside, w.delays = nil, nil
+				w.asked, w.raised, w.frames = map[string]chat.Range{}, map[string][]string{}, map[string][]string{}
+				_, err = h.handle(t.Context(), sqsEvent(t, string(body)))
+				return err
+			}
+			require.NoError(t, again())
+			require.Len(t, w.aside, 1)
+			require.Equal(t, 2, w.aside[0].Attempts)
+			require.Equal(t, 2*time.Second, w.delays[0])
+			healthy := newWorld()
+			w.entriesErr, w.rosterErr, w.raiseErr, w.connErr, w.panics = healthy.entriesErr, healthy.rosterErr, healthy.raiseErr, nil, ""
+			require.NoError(t, again())
+			require.Empty(t, w.aside)
+			require.Equal(t, []string{"push group:a 1,2<2"}, w.got(t, "alice-phone"))
+			require.Equal(t, map[string][]string{"alice": {"group:a"}}, w.raised)
+
+			// Without the queue, the stream keeps it.
+			tc.breakIt(w)
+			w.asked, w.raised = map[string]chat.Range{}, map[string][]string{}
+			w.retryErr = errors.New("no queue")
+			failed, log = w.handle(t, event)
+			want := []string{"1", "3"}
+			if len(tc.aside) == 2 {
+				want = []string{"1", "2", "3"}
+			}
+			require.Equal(t, want, failed, "in the order of the batch")
+			require.Contains(t, log, "no queue")
 		})
 	}
+}
+
+func sqsEvent(t *testing.T, bodies ...string) json.RawMessage {
+	t.Helper()
+	raw, err := os.ReadFile("../../events/fanout-retry.json")
+	require.NoError(t, err)
+	var event events.SQSEvent
+	require.NoError(t, json.Unmarshal(raw, &event))
+	message := event.Records[0]
+	event.Records = nil
+	for _, body := range bodies {
+		message.Body = body
+		event.Records = append(event.Records, message)
+	}
+	encoded, err := json.Marshal(event)
+	require.NoError(t, err)
+	return encoded
+}
+
+// What one user's item does not take, ever, is no reason to try again.
+func TestG10_OneUsersItemStopsNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "alice", 1, "phone")
+	w.member("group:a", "bob", 1, "phone")
+	w.write("group:a", 1)
+	w.raiseErr["alice"] = fmt.Errorf("listing: %w", store.ErrLargeFull)
+	failed, log := w.handle(t, batchOf(record("1", "group:a", 0, 1)))
+	require.Empty(t, failed)
+	require.Empty(t, w.aside)
+	require.Contains(t, log, `"PassedOver":1`)
+	require.Contains(t, log, `"userId":"alice"`)
+	require.Len(t, w.got(t, "alice-phone"), 1)
+	require.Len(t, w.got(t, "bob-phone"), 1)
+}
+
+// The queue's end: a day of attempts, and what makes no sense.
+func TestG10_WhatFailsForGoodIsBuried(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "alice", 1)
+	w.write("group:a", 1)
+	w.entriesErr["group:a"] = errors.New("throttled")
+	h, _ := w.handler()
+	waited, attempts := time.Duration(0), 0
+	c := &conversation{id: "group:a", news: chat.Range{From: 1, To: 1}, membersVersion: 1}
+	for ; len(w.buried) == 0; attempts++ {
+		require.NoError(t, h.put(t.Context(), c, w.entriesErr["group:a"]))
+		if n := len(w.aside); n > 0 && len(w.buried) == 0 {
+			waited += w.delays[n-1]
+			c = w.aside[n-1].conversation()
+			require.LessOrEqual(t, w.delays[n-1], 15*time.Minute)
+		}
+	}
+	require.Greater(t, waited, 24*time.Hour)
+	require.Less(t, waited, 25*time.Hour)
+	require.Less(t, attempts, 120)
+
+	for _, body := range []string{"", "no JSON", `{"a":1}`} {
+		w.buried = nil
+		_, err := h.handle(t.Context(), sqsEvent(t, body))
+		require.NoError(t, err)
+		require.Equal(t, []string{body}, w.buried)
+	}
+	w.buryErr = errors.New("no queue")
+	_, err := h.handle(t.Context(), sqsEvent(t, "no JSON"))
+	require.Error(t, err, "it comes back")
+}
+
+// What the stream's mapping gave up is read from the stream, and each conversation
+// of it is tried by itself.
+func TestG5_ALetterIsReadFromTheStream(t *testing.T) {
+	t.Parallel()
+	const body = `{"requestContext":{"condition":"RetryAttemptsExhausted"},"DDBStreamBatchInfo":{"shardId":"s","startSequenceNumber":"10",
+		"endSequenceNumber":"12","batchSize":2,"streamArn":"arn:aws:dynamodb:us-east-1:1:table/t/stream/x"}}`
+	image := func(id string, seq int64) map[string]streamtypes.AttributeValue {
+		n := func(v int64) streamtypes.AttributeValue {
+			return &streamtypes.AttributeValueMemberN{Value: fmt.Sprint(v)}
+		}
+		return map[string]streamtypes.AttributeValue{
+			"conversationId": &streamtypes.AttributeValueMemberS{Value: id}, "lastSeq": n(seq), "membersVersion": n(3), "memberCount": n(2),
+			"deleted": &streamtypes.AttributeValueMemberBOOL{Value: false},
+		}
+	}
+	record := func(number, id string, from, to int64) streamtypes.Record {
+		return streamtypes.Record{EventName: streamtypes.OperationTypeModify, Dynamodb: &streamtypes.StreamRecord{
+			SequenceNumber: &number, Keys: image(id, to), OldImage: image(id, from), NewImage: image(id, to),
+		}}
+	}
+	w := newWorld()
+	w.streams = fakeStream{record("10", "group:a", 4, 5), record("11", "group:b", 1, 2), record("12", "group:a", 5, 7), record("13", "group:c", 1, 2)}
+	h, _ := w.handler()
+	_, err := h.handle(t.Context(), sqsEvent(t, body))
+	require.NoError(t, err)
+	require.Len(t, w.aside, 2)
+	require.Equal(t, [3]any{"group:a", int64(5), int64(7)}, [3]any{w.aside[0].ConversationID, w.aside[0].FromSeq, w.aside[0].ToSeq})
+	require.Equal(t, "group:b", w.aside[1].ConversationID)
+
+	w.streams = fakeStream{}
+	h, _ = w.handler()
+	_, err = h.handle(t.Context(), sqsEvent(t, body))
+	require.NoError(t, err)
+	require.Equal(t, []string{body}, w.buried, "the stream does not have it any more")
+}
+
+// fakeStream has one shard.
+type fakeStream []streamtypes.Record
+
+func (f fakeStream) GetShardIterator(context.Context, *dynamodbstreams.GetShardIteratorInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetShardIteratorOutput, error) {
+	return &dynamodbstreams.GetShardIteratorOutput{ShardIterator: new(string)}, nil
+}
+
+func (f fakeStream) GetRecords(context.Context, *dynamodbstreams.GetRecordsInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error) {
+	return &dynamodbstreams.GetRecordsOutput{Records: f}, nil
+}
+
+// A large conversation's posts do not use up a small one's time.
+func TestG10_SmallAudiencesComeFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	for i := range 60 {
+		w.member("group:large", fmt.Sprint("u", i), 1, "phone")
+		if i < 30 {
+			w.member("group:middle", fmt.Sprint("u", i), 1)
+		}
+	}
+	w.member("group:small", "u7", 1)
+	w.member("group:small", "alice", 1, "phone")
+	for _, id := range []string{"group:large", "group:middle", "group:small"} {
+		w.write(id, 1)
+	}
+	failed, _ := w.handle(t, batchOf(record("1", "group:large", 0, 1), record("2", "group:middle", 0, 1), record("3", "group:small", 0, 1)))
+	require.Empty(t, failed)
+	require.Len(t, w.groups, 3)
+	require.ElementsMatch(t, []string{"alice-phone", "u7-phone"}, w.groups[0])
+	require.Len(t, w.groups[1], 29, "those of the middle one who are not of the small one")
+	require.Len(t, w.groups[2], 30)
+	require.Equal(t, []string{"push group:large 1<1", "push group:middle 1<1", "push group:small 1<1"}, w.got(t, "u7-phone"), "one frame has all")
 }
 
 func TestNobodyOnline(t *testing.T) {

@@ -25,7 +25,7 @@ func (h handler) record(ctx context.Context, records []events.DynamoDBEventRecor
 	attrs := []slog.Attr{
 		slog.Int("records", len(records)), slog.Int("conversations", len(all)), slog.Int("entries", entries),
 		metric.Count(metric.Pushes, t.pushes), metric.Count(metric.GoneConnections, t.gone), metric.Count(metric.PushFailures, t.unpushed),
-		slog.Int("failures", failures), slog.Int("expired", t.expired), slog.Int64("ms", h.now().Sub(start).Milliseconds()),
+		metric.Count(metric.SetAside, t.aside), slog.Int("failures", failures), slog.Int("expired", t.expired), slog.Int64("ms", h.now().Sub(start).Milliseconds()),
 		metric.Millis(metric.StreamAge, streamAge(records, start)...),
 	}
 	if busiest.conversation != nil {

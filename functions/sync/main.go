@@ -10,6 +10,7 @@ import (
 	"inorder/shared/route"
 	"inorder/shared/start"
 	"inorder/shared/store"
+	"inorder/shared/wire"
 )
 
 func main() {
@@ -19,6 +20,8 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		return route.Serve(log, p, handler{store: s}.actions()), err
+		actions := handler{store: s}.actions()
+		actions[wire.ActionChanges] = route.Attended(log, s, p, actions[wire.ActionChanges])
+		return route.Serve(log, p, actions), err
 	})
 }

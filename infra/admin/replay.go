@@ -6,19 +6,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/big"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"inorder/infra/local/stream"
 	"inorder/shared/chat"
+	"inorder/shared/letter"
 )
 
 const (
@@ -31,10 +29,6 @@ const (
 
 	// recordsPerInvocation is the batch size of the mapping in template.yaml.
 	recordsPerInvocation = 100
-
-	// emptyPages is after how many pages without records in a row the end of a batch
-	// is taken for gone: GetRecords may give some.
-	emptyPages = 20
 
 	// clockSkew is how far the times of changes are apart from those of the stream.
 	clockSkew = time.Minute
@@ -74,25 +68,6 @@ type replay struct {
 	seen       []string           // messageIds
 	held       []sqstypes.Message // letters that are hidden from others, and not deleted
 	left       int                // of these, those that failed or are too old
-}
-
-// letter is what Lambda sends to the on-failure destination of a stream (Lambda
-// developer guide, "Retaining discarded batches"): where the records are, and not
-// the records.
-type letter struct {
-	RequestContext struct {
-		Condition              string `json:"condition"`
-		ApproximateInvokeCount int    `json:"approximateInvokeCount"`
-	} `json:"requestContext"`
-	Batch struct {
-		ShardID   string    `json:"shardId"`
-		Start     string    `json:"startSequenceNumber"`
-		End       string    `json:"endSequenceNumber"`
-		First     time.Time `json:"approximateArrivalOfFirstRecord"`
-		Last      time.Time `json:"approximateArrivalOfLastRecord"`
-		Size      int       `json:"batchSize"`
-		StreamARN string    `json:"streamArn"`
-	} `json:"DDBStreamBatchInfo"`
 }
 
 // outcome is what became of a letter.
@@ -182,11 +157,7 @@ func (r *replay) giveBack(ctx context.Context) error {
 // one deals with a letter.
 func (r *replay) one(ctx context.Context, m sqstypes.Message) outcome {
 	o := outcome{MessageID: aws.ToString(m.MessageId)}
-	var l letter
-	err := json.Unmarshal([]byte(aws.ToString(m.Body)), &l)
-	if err == nil && l.Batch.StreamARN == "" {
-		err = errors.New("it is no letter of a stream's mapping")
-	}
+	l, err := letter.Parse(aws.ToString(m.Body))
 	if err == nil {
 		o.Condition, o.From, o.To, o.Changes = l.RequestContext.Condition, l.Batch.First, l.Batch.Last, l.Batch.Size
 		o.Outcome, o.Detail, err = r.deal(ctx, l)
@@ -204,13 +175,13 @@ func (r *replay) one(ctx context.Context, m sqstypes.Message) outcome {
 	return o
 }
 
-func (r *replay) deal(ctx context.Context, l letter) (is, detail string, err error) {
-	records, err := r.records(ctx, l)
+func (r *replay) deal(ctx context.Context, l letter.Letter) (is, detail string, err error) {
+	records, err := l.Records(ctx, r.streams)
 	switch {
-	case errors.Is(err, errTooOld) && r.raise && r.yes:
+	case errors.Is(err, letter.ErrTooOld) && r.raise && r.yes:
 		detail, err = r.raiseHeads(ctx, l)
 		return "raised", detail, err
-	case errors.Is(err, errTooOld):
+	case errors.Is(err, letter.ErrTooOld):
 		return "tooOld", "devices learn of it when they sync; -raise tells them to", nil
 	case err != nil:
 		return "", "", err
@@ -223,66 +194,6 @@ func (r *replay) deal(ctx context.Context, l letter) (is, detail string, err err
 		}
 	}
 	return "replayed", fmt.Sprintf("%d changes", len(records)), nil
-}
-
-// errTooOld says that the stream does not have the records any more.
-var errTooOld = errors.New("the stream keeps changes for 24 hours")
-
-// records reads the changes of a batch from the stream. Others that lie between
-// them come with them: a batch is of some conversations, a range of all.
-func (r *replay) records(ctx context.Context, l letter) ([]streamtypes.Record, error) {
-	it, err := r.streams.GetShardIterator(ctx, &dynamodbstreams.GetShardIteratorInput{
-		StreamArn: &l.Batch.StreamARN, ShardId: &l.Batch.ShardID,
-		ShardIteratorType: streamtypes.ShardIteratorTypeAtSequenceNumber, SequenceNumber: &l.Batch.Start,
-	})
-	if gone(err) {
-		return nil, errTooOld
-	}
-	if err != nil {
-		return nil, fmt.Errorf("finding the changes in the stream: %w", err)
-	}
-	var records []streamtypes.Record
-	for next, empty := it.ShardIterator, 0; next != nil && empty < emptyPages; empty++ {
-		page, err := r.streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: next})
-		if gone(err) {
-			return nil, errTooOld
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the changes from the stream: %w", err)
-		}
-		for _, record := range page.Records {
-			empty = 0
-			switch order := compare(aws.ToString(record.Dynamodb.SequenceNumber), l.Batch.End); {
-			case order < 0:
-				records = append(records, record)
-			case order == 0:
-				return append(records, record), nil
-			default:
-				return records, nil
-			}
-		}
-		next = page.NextShardIterator
-	}
-	if len(records) == 0 {
-		return nil, errTooOld
-	}
-	return nil, fmt.Errorf("the stream has changes after %s, and not those up to %s", l.Batch.Start, l.Batch.End)
-}
-
-func gone(err error) bool {
-	_, trimmed := errors.AsType[*streamtypes.TrimmedDataAccessException](err)
-	_, absent := errors.AsType[*streamtypes.ResourceNotFoundException](err)
-	return trimmed || absent
-}
-
-// compare orders two sequence numbers, which have up to 40 digits.
-func compare(a, b string) int {
-	x, _ := new(big.Int).SetString(a, 10)
-	y, _ := new(big.Int).SetString(b, 10)
-	if x == nil || y == nil {
-		return strings.Compare(a, b) // no numbers
-	}
-	return x.Cmp(y)
 }
 
 // push gives changes to the fan-out.
@@ -310,7 +221,7 @@ func (r *replay) push(ctx context.Context, streamARN string, records []streamtyp
 // raiseHeads tells the members of the conversations that did not change since.
 // Whoever changed later was told with that change; of large ones devices read the
 // head whenever they ask.
-func (r *replay) raiseHeads(ctx context.Context, l letter) (string, error) {
+func (r *replay) raiseHeads(ctx context.Context, l letter.Letter) (string, error) {
 	conversations, users := 0, 0
 	err := r.store.ChangedBetween(ctx, l.Batch.First.Add(-clockSkew).UnixMilli(), l.Batch.Last.Add(clockSkew).UnixMilli(), func(head chat.Conversation) error {
 		if head.MemberCount > chat.InboxGroupMax {

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -123,6 +124,39 @@ func (s *Store) Connect(ctx context.Context, userID string, c Connection) (Displ
 	return displaced, s.Disconnect(ctx, userID, gone...)
 }
 
+// ErrTooManyDevices says that a connection that is not registered any more would
+// have to displace a newer one.
+var ErrTooManyDevices = errors.New("the user has connected as many other devices as there may be")
+
+// Attend makes sure that a connection is registered which its device believes to
+// be open: a push that was wrongly told that it is gone, or a $disconnect that was
+// late, may have taken it out. It errs with ErrSuperseded or ErrTooManyDevices
+// where it has to end. It costs half a read unit, and a write where it is missing.
+func (s *Store) Attend(ctx context.Context, userID string, c Connection) error {
+	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.tables.Connections, Key: item{"userId": str(userID)}})
+	if err != nil {
+		return fmt.Errorf("looking up a connection of %s: %w", userID, err)
+	}
+	all, err := s.parseConnections(out.Item)
+	if err != nil {
+		return err
+	}
+	others := 0
+	for _, other := range all.live {
+		switch {
+		case other.ID == c.ID:
+			return nil
+		case other.DeviceID != c.DeviceID:
+			others++
+		}
+	}
+	if others >= MaxDevices {
+		return ErrTooManyDevices
+	}
+	_, err = s.Connect(ctx, userID, c)
+	return err
+}
+
 func displace(live []Connection, c Connection) Displaced {
 	var d Displaced
 	var kept []Connection
@@ -212,25 +246,40 @@ func (s *Store) parseConnections(in item) (userConnections, error) {
 	return all, nil
 }
 
-// batchGet reads items by key in as few requests as DynamoDB takes, and asks
-// again for keys it left unprocessed. The items come in no order.
+// batchGetsAtOnce is how many requests of one batchGet are under way at a time.
+const batchGetsAtOnce = 8
+
+// batchGet reads items by key in as few requests as DynamoDB takes, side by side,
+// and asks again for keys it left unprocessed. The items come in no order.
 func (s *Store) batchGet(ctx context.Context, table string, keys []item, consistent bool) ([]item, error) {
-	var found []item
-	for chunk := range slices.Chunk(keys, maxBatchGet) {
-		for attempt := 1; len(chunk) > 0; attempt++ {
-			out, err := s.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
-				RequestItems: map[string]types.KeysAndAttributes{
-					table: {Keys: chunk, ConsistentRead: aws.Bool(consistent)},
-				},
-			})
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, out.Responses[table]...)
-			chunk = out.UnprocessedKeys[table].Keys
-			if len(chunk) > 0 && s.pace.wait(ctx, attempt, true) != nil {
-				return nil, errUnfinished
-			}
+	chunks := slices.Collect(slices.Chunk(keys, maxBatchGet))
+	found := make([][]item, len(chunks))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(batchGetsAtOnce)
+	for i, chunk := range chunks {
+		g.Go(func() (err error) {
+			found[i], err = s.batchGetChunk(ctx, table, chunk, consistent)
+			return err
+		})
+	}
+	err := g.Wait()
+	return slices.Concat(found...), err
+}
+
+func (s *Store) batchGetChunk(ctx context.Context, table string, keys []item, consistent bool) (found []item, err error) {
+	for attempt := 1; len(keys) > 0; attempt++ {
+		out, err := s.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+			RequestItems: map[string]types.KeysAndAttributes{
+				table: {Keys: keys, ConsistentRead: aws.Bool(consistent)},
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, out.Responses[table]...)
+		keys = out.UnprocessedKeys[table].Keys
+		if len(keys) > 0 && s.pace.wait(ctx, attempt, true) != nil {
+			return nil, errUnfinished
 		}
 	}
 	return found, nil

@@ -183,3 +183,48 @@ func TestConnectionsOfManyUsersAreFewRequests(t *testing.T) {
 	calls, _ := w.since(n)
 	require.Equal(t, []string{"BatchGetItem", "BatchGetItem"}, calls)
 }
+
+// A connection that was taken out though its socket lives is put back when its
+// device asks for something, unless another has its place.
+func TestG5_AttendPutsAConnectionBack(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	ctx := t.Context()
+	at := time.Now().UnixMilli()
+	conn := func(device string, ms int64) store.Connection {
+		return store.Connection{ID: fmt.Sprint(device, ms), DeviceID: device, ConnectedAt: at + ms}
+	}
+	live := func() (ids []string) {
+		found, err := s.Connections(ctx, []string{"bob"})
+		require.NoError(t, err)
+		for _, c := range found["bob"] {
+			ids = append(ids, c.ID)
+		}
+		return ids
+	}
+	phone := conn("phone", 1)
+	require.NoError(t, s.Attend(ctx, "bob", phone))
+	require.Equal(t, []string{phone.ID}, live())
+	_, n := w.since(0)
+	require.NoError(t, s.Attend(ctx, "bob", phone))
+	calls, _ := w.since(n)
+	require.Equal(t, []string{"GetItem"}, calls, "one that is there costs one read")
+	require.NoError(t, s.Disconnect(ctx, "bob", phone))
+	require.NoError(t, s.Attend(ctx, "bob", phone))
+	require.Equal(t, []string{phone.ID}, live())
+
+	newer := conn("phone", 5)
+	_, err := s.Connect(ctx, "bob", newer)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Attend(ctx, "bob", phone), store.ErrSuperseded)
+	require.Equal(t, []string{newer.ID}, live())
+
+	for i := range store.MaxDevices {
+		_, err := s.Connect(ctx, "bob", conn(fmt.Sprint("d", i), 10))
+		require.NoError(t, err)
+	}
+	require.ErrorIs(t, s.Attend(ctx, "bob", newer), store.ErrTooManyDevices, "the oldest had to go")
+	require.Len(t, live(), store.MaxDevices)
+}

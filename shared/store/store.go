@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -124,10 +125,16 @@ func Open(ctx context.Context) (*Store, error) {
 		return nil, fmt.Errorf("loading the AWS configuration: %w", err)
 	}
 	return New(dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
-		// The SDK by itself waits for an answer as long as the function may run.
-		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout)
+		// The SDK by itself waits for an answer as long as the function may run, and
+		// keeps 10 idle connections: a batch of the fan-out would open new ones.
+		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
+			t.MaxIdleConnsPerHost = maxIdleConns
+		})
 	}), tables, options...), nil
 }
+
+// maxIdleConns is above what the fan-out asks for at a time.
+const maxIdleConns = 64
 
 const day = 24 * time.Hour
 

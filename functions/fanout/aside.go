@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+
+	"inorder/shared/chat"
+	"inorder/shared/letter"
+	"inorder/shared/metric"
+	"inorder/shared/store"
+)
+
+// aside is a conversation that could not be served, as a message of the queue. It
+// has all that the stream told, so that it does not depend on the stream's 24
+// hours.
+type aside struct {
+	ConversationID string `json:"conversationId"`
+	FromSeq        int64  `json:"fromSeq"`
+	ToSeq          int64  `json:"toSeq"`
+	MembersVersion int64  `json:"membersVersion"`
+	MembersBefore  int64  `json:"membersBefore"`
+	RosterChanged  bool   `json:"rosterChanged,omitempty"`
+	CommittedAt    int64  `json:"committedAt"` // ms
+	Attempts       int    `json:"attempts"`    // that were made from the queue
+	Err            string `json:"err"`         // of the last one
+}
+
+func (a aside) conversation() *conversation {
+	return &conversation{
+		id: a.ConversationID, news: chat.Range{From: a.FromSeq, To: a.ToSeq}, membersVersion: a.MembersVersion,
+		membersBefore: a.MembersBefore, rosterChanged: a.RosterChanged, committedAt: a.CommittedAt, attempts: a.Attempts,
+	}
+}
+
+const (
+	// maxAttempts of which each waits twice as long as the one before, from a second
+	// to 15 minutes, take a day.
+	maxAttempts = 105
+	maxDelay    = 15 * time.Minute
+
+	// asideTimeout bounds the request that sets a conversation aside.
+	asideTimeout = 5 * time.Second
+
+	maxReason = 1000 // bytes of an error that go along
+)
+
+// setAside puts the conversations that failed into the queue, from which they come
+// back one by one, and returns those that could not be put there either. What
+// fails for good, and what has failed for a day, is left to an operator.
+func (h handler) setAside(ctx context.Context, conversations []*conversation, failed map[string]error) (stuck []*conversation) {
+	for _, c := range conversations {
+		err := failed[c.id]
+		if err == nil {
+			continue
+		}
+		about := []slog.Attr{metric.Conversation(c.id), metric.Seq(c.news.To), slog.Int("attempts", c.attempts), slog.Any("err", err)}
+		if lost := h.put(ctx, c, err); lost != nil {
+			stuck = append(stuck, c)
+			about = append(about, slog.Any("lost", lost))
+		}
+		h.log.LogAttrs(ctx, slog.LevelError, "a conversation failed", about...)
+	}
+	return stuck
+}
+
+func (h handler) put(ctx context.Context, c *conversation, err error) error {
+	body, encoding := json.Marshal(asideOf(c, err))
+	if encoding != nil {
+		return encoding
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTimeout)
+	defer cancel()
+	if c.attempts >= maxAttempts || store.Permanent(err) {
+		return h.queue.Bury(ctx, string(body))
+	}
+	return h.queue.Retry(ctx, string(body), min(time.Second<<min(c.attempts, 10), maxDelay))
+}
+
+func asideOf(c *conversation, err error) aside {
+	reason := err.Error()
+	return aside{
+		ConversationID: c.id, FromSeq: c.news.From, ToSeq: c.news.To, MembersVersion: c.membersVersion, MembersBefore: c.membersBefore,
+		RosterChanged: c.rosterChanged, CommittedAt: c.committedAt, Attempts: c.attempts + 1, Err: reason[:min(len(reason), maxReason)],
+	}
+}
+
+// retry serves what was set aside, or given up by the stream's mapping. The
+// mapping of the queue hands over one message at a time. With an error the message
+// comes back once its time of invisibility is over.
+func (h handler) retry(ctx context.Context, event events.SQSEvent) error {
+	var errs []error
+	for _, m := range event.Records {
+		errs = append(errs, h.retryOne(ctx, m.Body))
+	}
+	return errors.Join(errs...)
+}
+
+func (h handler) retryOne(ctx context.Context, body string) error {
+	var a aside
+	if err := json.Unmarshal([]byte(body), &a); err == nil && a.ConversationID != "" {
+		return h.again(ctx, a)
+	}
+	l, err := letter.Parse(body)
+	if err != nil {
+		h.passOver(ctx, err)
+		return h.queue.Bury(ctx, body)
+	}
+	records, err := l.Records(ctx, h.streams)
+	if errors.Is(err, letter.ErrTooOld) {
+		h.passOver(ctx, err, slog.String("from", l.Batch.Start), slog.String("to", l.Batch.End))
+		return h.queue.Bury(ctx, body)
+	}
+	if err != nil {
+		return err
+	}
+	// A batch may fail as a whole for one of its conversations: each by itself.
+	conversations, _, poison := read(recordsOf(records))
+	for sequenceNumber, err := range poison {
+		h.passOver(ctx, err, slog.String("sequenceNumber", sequenceNumber))
+	}
+	for _, c := range conversations {
+		if err := h.put(ctx, c, errGivenUp); err != nil {
+			return fmt.Errorf("setting %s aside: %w", c.id, err)
+		}
+	}
+	return nil
+}
+
+var errGivenUp = errors.New("the stream's mapping gave the changes up")
+
+// again serves a conversation that was set aside.
+func (h handler) again(ctx context.Context, a aside) error {
+	start := h.now()
+	conversations := []*conversation{a.conversation()}
+	b, all, tally := h.serve(ctx, conversations)
+	stuck := h.setAside(ctx, conversations, b.failed)
+	tally.aside = len(b.failed) - len(stuck)
+	h.record(ctx, nil, all, tally, len(stuck), start)
+	if len(stuck) > 0 {
+		return fmt.Errorf("conversation %s is neither served nor set aside again: %w", a.ConversationID, b.failed[a.ConversationID])
+	}
+	return nil
+}
+
+// recordsOf gives records of a stream the form in which its mapping hands them
+// over, as far as read looks at them.
+func recordsOf(records []streamtypes.Record) []events.DynamoDBEventRecord {
+	out := make([]events.DynamoDBEventRecord, len(records))
+	for i, r := range records {
+		out[i].EventName = string(r.EventName)
+		out[i].Change = events.DynamoDBStreamRecord{
+			SequenceNumber: aws.ToString(r.Dynamodb.SequenceNumber), Keys: imageOf(r.Dynamodb.Keys),
+			NewImage: imageOf(r.Dynamodb.NewImage), OldImage: imageOf(r.Dynamodb.OldImage),
+		}
+	}
+	return out
+}
+
+// imageOf keeps the texts and numbers of an item.
+func imageOf(in map[string]streamtypes.AttributeValue) map[string]events.DynamoDBAttributeValue {
+	if in == nil {
+		return nil
+	}
+	image := map[string]events.DynamoDBAttributeValue{}
+	for name, v := range in {
+		switch v := v.(type) {
+		case *streamtypes.AttributeValueMemberS:
+			image[name] = events.NewStringAttribute(v.Value)
+		case *streamtypes.AttributeValueMemberN:
+			image[name] = events.NewNumberAttribute(v.Value)
+		}
+	}
+	return image
+}

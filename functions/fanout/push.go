@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"inorder/shared/chat"
+	"inorder/shared/push"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+// mail is what one user is to get.
+type mail struct {
+	updates  []wire.Update
+	heads    []wire.Head
+	smallest audienceOf // of its conversations
+}
+
+// recipient is a connection and whose it is.
+type recipient struct {
+	userID string
+	conn   store.Connection
+}
+
+// tally counts, for the log.
+type tally struct {
+	pushes   int // frames posted
+	gone     int // connections found gone
+	expired  int // connections dismissed
+	unpushed int // connections that missed frames for another reason
+	aside    int // conversations set aside
+
+	firstErr error // of those
+}
+
+// push sends each user's news to all of the user's devices, the sending one
+// included: that one way is right for all of them. Small audiences come first, so
+// that they do not wait for a large one: each conversation of more than
+// chat.InboxGroupMax members has its posts, and their time, to itself.
+func (h handler) push(ctx context.Context, b *batch, all []news) tally {
+	mails := address(all)
+	if len(mails) == 0 {
+		return tally{}
+	}
+	connections, err := h.store.Connections(ctx, slices.Sorted(maps.Keys(mails)))
+	if err != nil {
+		for _, n := range all {
+			b.fail(err, n.id)
+		}
+		return tally{}
+	}
+	recipients, deliveries := h.prepare(ctx, mails, connections)
+	limited, cancel := context.WithTimeout(ctx, pushBudget)
+	defer cancel()
+	outcomes := make([]push.Outcome, len(deliveries))
+	for _, places := range byAudience(mails, recipients) {
+		group := make([]push.Delivery, len(places))
+		for i, place := range places {
+			group[i] = deliveries[place]
+		}
+		for i, o := range h.pusher.Deliver(limited, group) {
+			outcomes[places[i]] = o
+		}
+	}
+	return h.settle(ctx, recipients, outcomes)
+}
+
+// byAudience groups the places of recipients: first all whose mail is of a small
+// conversation, then for each large one those that have no mail of a smaller one.
+func byAudience(mails map[string]*mail, recipients []recipient) [][]int {
+	groups := map[audienceOf][]int{}
+	for i, r := range recipients {
+		groups[mails[r.userID].smallest] = append(groups[mails[r.userID].smallest], i)
+	}
+	order := slices.SortedFunc(maps.Keys(groups), func(a, b audienceOf) int {
+		return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.conversationID, b.conversationID))
+	})
+	sorted := make([][]int, len(order))
+	for i, key := range order {
+		sorted[i] = groups[key]
+	}
+	return sorted
+}
+
+// audienceOf is a conversation and how many hear of it; of all small ones it is
+// zero.
+type audienceOf struct {
+	size           int
+	conversationID string
+}
+
+func (n news) audience() audienceOf {
+	if len(n.windows) <= chat.InboxGroupMax {
+		return audienceOf{}
+	}
+	return audienceOf{len(n.windows), n.id}
+}
+
+func address(all []news) map[string]*mail {
+	mails := map[string]*mail{}
+	for _, n := range all {
+		for _, w := range n.windows {
+			m := mails[w.userID]
+			if m == nil {
+				m = &mail{smallest: n.audience()}
+				mails[w.userID] = m
+			}
+			if n.audience().size < m.smallest.size {
+				m.smallest = n.audience()
+			}
+			if n.small {
+				m.updates = append(m.updates, n.update(w))
+			} else {
+				m.heads = append(m.heads, wire.Head{ConversationID: n.id, CommittedMaxSeq: w.to})
+			}
+		}
+	}
+	return mails
+}
+
+// prepare encodes the mail of those who are connected.
+func (h handler) prepare(ctx context.Context, mails map[string]*mail, connections map[string][]store.Connection) ([]recipient, []push.Delivery) {
+	var recipients []recipient
+	var deliveries []push.Delivery
+	encoder := push.NewEncoder()
+	for userID, conns := range connections {
+		frames, err := framesOf(encoder, mails[userID])
+		if err != nil {
+			h.log.ErrorContext(ctx, "encoding a push", "userId", userID, "err", err)
+			continue
+		}
+		if len(frames) == 0 {
+			continue
+		}
+		for _, c := range conns {
+			recipients = append(recipients, recipient{userID: userID, conn: c})
+			deliveries = append(deliveries, push.Delivery{ConnectionID: c.ID, ExpiresAt: c.ExpiresAt, Frames: frames})
+		}
+	}
+	return recipients, deliveries
+}
+
+func framesOf(encoder *push.Encoder, m *mail) ([][]byte, error) {
+	frames, err := encoder.Frames(m.updates)
+	if err != nil {
+		return nil, err
+	}
+	notifications, err := push.NotifyFrames(m.heads)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(frames, notifications), nil
+}
+
+// settle forgets the connections that turned out to be gone, or whose token has
+// expired. One that API Gateway called gone is closed, too: were that a mistake,
+// its device would wait without pushes for what may be hours. Failures here and in
+// the push are logged only: a push is a hint.
+func (h handler) settle(ctx context.Context, recipients []recipient, outcomes []push.Outcome) tally {
+	var t tally
+	over := map[string][]store.Connection{}
+	gone := map[string]bool{}
+	for i, o := range outcomes {
+		t.pushes += o.Sent
+		r := recipients[i]
+		switch {
+		case o.Err == nil:
+		case o.Expired():
+			t.expired++
+			over[r.userID] = append(over[r.userID], r.conn)
+		case !o.Gone():
+			t.unpushed++
+			t.firstErr = cmp.Or(t.firstErr, o.Err)
+		case h.now().Sub(time.UnixMilli(r.conn.ConnectedAt)) < handshake:
+			t.unpushed++
+		default:
+			t.gone++
+			gone[r.conn.ID] = true
+			over[r.userID] = append(over[r.userID], r.conn)
+		}
+	}
+	each(maps.All(over), func(userID string, conns []store.Connection) {
+		if err := h.store.Disconnect(ctx, userID, conns...); err != nil {
+			h.log.WarnContext(ctx, "forgetting connections", "userId", userID, "err", err)
+		}
+		for _, c := range conns {
+			if !gone[c.ID] {
+				continue
+			}
+			if err := h.pusher.Close(ctx, c.ID); err != nil {
+				h.log.WarnContext(ctx, "closing a connection that seemed gone", "connectionId", c.ID, "err", err)
+			}
+		}
+	})
+	return t
+}
