@@ -53,6 +53,10 @@ func badFrames(foreign string) []badFrame {
 		changes       = `{"action":"changes","id":"7","syncCursor":0}`
 		conversations = `{"action":"conversations","id":"7","limit":10}`
 		ping          = `{"action":"ping","id":"7"}`
+		edit          = `{"action":"edit","id":"7","conversationId":"single:x","seq":1,"messageId":"x","version":1,"text":"hi","clientMsgId":"1"}`
+		createGroup   = `{"action":"createGroup","id":"7","title":"Trip","members":["bob"],"clientMsgId":"1"}`
+		addMembers    = `{"action":"addMembers","id":"7","conversationId":"group:x","members":["bob"],"clientMsgId":"1"}`
+		setTitle      = `{"action":"setTitle","id":"7","conversationId":"group:x","title":"Trip","clientMsgId":"1"}`
 	)
 	sendInto := func(conversation string) string {
 		return with(without(send, "to"), "conversationId", `"`+conversation+`"`)
@@ -83,6 +87,9 @@ func badFrames(foreign string) []badFrame {
 		{"send to a number", with(send, "to", `5`), chat.BadRequest, "to"},
 		{"send to a control character", with(send, "to", `"a\u0007"`), chat.BadRequest, "to"},
 		{"send to 129 characters", with(send, "to", quoted(129)), chat.BadRequest, "to"},
+		{"send to what is no Unicode", with(send, "to", `"bob\ud800"`), chat.BadRequest, "to"},
+		{"send to nothing to see", with(send, "to", `"\u200b"`), chat.BadRequest, "to"},
+		{"send to who looks like the product", with(send, "to", `"ｓyѕTEM"`), chat.BadRequest, "to"},
 		{"send without clientMsgId", without(send, "clientMsgId"), chat.BadRequest, "clientMsgId"},
 		{"send with an empty clientMsgId", with(send, "clientMsgId", `""`), chat.BadRequest, "clientMsgId"},
 		{"send with null as clientMsgId", with(send, "clientMsgId", `null`), chat.BadRequest, "clientMsgId"},
@@ -99,6 +106,13 @@ func badFrames(foreign string) []badFrame {
 		{"send with a text that is a list", with(send, "text", `["hi"]`), chat.BadRequest, "text"},
 		{"send of an image without data", with(send, "messageType", `"image"`), chat.BadRequest, "data"},
 		{"send with data that is no object", with(send, "data", `[1]`), chat.BadRequest, "data"},
+		{"send with data of 33 levels", with(send, "data", nested(chat.MaxDataDepth+1)), chat.BadRequest, "data"},
+		{"send with data of 9,900 levels", with(send, "data", nested(9900)), chat.BadRequest, "data"},
+		{"send with a number beyond a double", with(send, "data", `{"a":1e999}`), chat.BadRequest, "data"},
+		{"send with a key twice", with(send, "data", `{"b":{"a":1,"a":2}}`), chat.BadRequest, "data"},
+		{"send with half a character in data", with(send, "data", `{"a":"\ud83d"}`), chat.BadRequest, "data"},
+		{"edit to data of 33 levels", with(edit, "data", nested(chat.MaxDataDepth+1)), chat.BadRequest, "data"},
+		{"edit to a key twice", with(edit, "data", `{"a":1,"a":2}`), chat.BadRequest, "data"},
 		{"send with a replyTo that is a number", with(send, "replyTo", `4`), chat.BadRequest, "replyTo"},
 		{"send with a replyTo without messageId", with(send, "replyTo", `{"seq":1}`), chat.BadRequest, "replyTo"},
 		{"send with a replyTo of a text as seq", with(send, "replyTo", `{"seq":"1","messageId":"x"}`), chat.BadRequest, "replyTo.seq"},
@@ -111,6 +125,13 @@ func badFrames(foreign string) []badFrame {
 		{"send to no conversation", sendInto("single:none"), chat.NotFound, "conversationId"},
 		{"send to a system conversation", sendInto("system:order:1"), chat.NotFound, "conversationId"},
 		{"send to what is no conversation id", sendInto("bob"), chat.BadRequest, "conversationId"},
+
+		{"a group with a title of no width", with(createGroup, "title", `"\u200b\u2060"`), chat.BadRequest, "title"},
+		{"a group with a title that turns the text", with(createGroup, "title", `"Trip\u202e"`), chat.BadRequest, "title"},
+		{"a group with the product", with(createGroup, "members", `["bob","System"]`), chat.BadRequest, "members"},
+		{"a title of spaces", with(setTitle, "title", `"\u3000"`), chat.BadRequest, "title"},
+		{"a title that turns the text", with(setTitle, "title", `"\u2066Trip"`), chat.BadRequest, "title"},
+		{"a member that is the product", with(addMembers, "members", `["s y s t e m"]`), chat.BadRequest, "members"},
 
 		{"sync of a foreign conversation", with(sync, "conversationId", `"`+foreign+`"`), chat.NotFound, "conversationId"},
 		{"sync of no conversation", sync, chat.NotFound, "conversationId"},
@@ -169,6 +190,11 @@ func edit(frame string, change func(map[string]json.RawMessage)) string {
 	return string(edited)
 }
 
+// nested is an object in which lists are, one in the other, to this depth in all.
+func nested(levels int) string {
+	return `{"a":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + `}`
+}
+
 func quoted(n int) string { return `"` + strings.Repeat("x", n) + `"` }
 
 // The limits themselves are allowed, and what is allowed comes through unchanged.
@@ -181,6 +207,8 @@ func TestGoodInputComesThrough(t *testing.T) {
 		"4,000 emoji":              {Text: strings.Repeat("🙂", chat.MaxTextRunes)},
 		"HTML and line ends":       {Text: "<b>&amp;</b>\r\n\t\"\\\u2028 \u0000 $request.body.action"},
 		"data":                     {MessageType: chat.TypeCustom, Data: []byte(`{"b":[1,2.50,null],"a":{"ü":"\u0000"}}`)},
+		"the deepest data":         {MessageType: chat.TypeCustom, Data: []byte(nested(chat.MaxDataDepth))},
+		"numbers as written":       {MessageType: chat.TypeCustom, Data: []byte(`{"a":[9007199254740993,1.0,1e-999],"b":"\ud83d\ude42"}`)},
 		"the longest clientMsgId":  {Text: "x", ClientMsgID: strings.Repeat("~", 63) + " "},
 		"a clientTime":             {Text: "x", ClientTime: chat.MaxSeq},
 	}

@@ -151,7 +151,10 @@ func TestPublishRefuses(t *testing.T) {
 		"no one to begin with": {publication{Key: newUser("order:"), ClientMsgID: newID(), Text: "x"}, "NOT_FOUND: conversationId: "},
 		"an event":             {publication{Key: key, ClientMsgID: newID(), MessageType: "event", Text: "x"}, "BAD_REQUEST: messageType: "},
 		"other content":        {publication{Key: key, Recipients: []string{alice}, ClientMsgID: "1" + key, Text: "other"}, "IDEMPOTENCY_CONFLICT: clientMsgId: "},
-		"a number for key":     {map[string]any{"key": 1}, "json: "},
+		"a number for key":     {map[string]any{"key": 1}, "BAD_REQUEST: key: "},
+		"no object":            {[]string{"key"}, "BAD_REQUEST: the event "},
+		"a misspelt field":     {map[string]any{"key": key, "receipients": []string{alice}, "clientMsgId": newID(), "text": "x"}, "BAD_REQUEST: receipients: "},
+		"a key twice in data":  {publication{Key: key, ClientMsgID: newID(), Text: "x", Data: json.RawMessage(`{"a":1,"a":2}`)}, "BAD_REQUEST: data: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,6 +162,8 @@ func TestPublishRefuses(t *testing.T) {
 			failed := &functionError{}
 			require.ErrorAs(t, err, &failed)
 			require.True(t, strings.HasPrefix(failed.Message, tt.says), failed.Message)
+			code, _, _ := strings.Cut(tt.says, ":")
+			require.Equal(t, code, failed.Type)
 		})
 	}
 }

@@ -323,6 +323,9 @@ func TestUnauthorized(t *testing.T) {
 		"an empty sub":               bearing(t, es(map[string]any{"sub": ""})),
 		"a number for sub":           bearing(t, es(map[string]any{"sub": 7})),
 		"the product's own name":     bearing(t, es(map[string]any{"sub": "system"})),
+		"one that looks like it":     bearing(t, es(map[string]any{"sub": " SуS\u200btem"})),
+		"a sub of half a character":  bearing(t, es(map[string]any{"sub": json.RawMessage(`"alice\ud800"`)})),
+		"a sub that turns the text":  bearing(t, es(map[string]any{"sub": "\u202ealice"})),
 		"a sub too long":             bearing(t, es(map[string]any{"sub": strings.Repeat("a", 129)})),
 		"a sub with a line break":    bearing(t, es(map[string]any{"sub": "al\nice"})),
 	} {

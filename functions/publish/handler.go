@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"inorder/shared/chat"
 	"inorder/shared/metric"
+	"inorder/shared/route"
 	"inorder/shared/store"
 	"inorder/shared/wire"
 )
@@ -42,8 +44,7 @@ type request struct {
 	Data        json.RawMessage  `json:"data"`
 }
 
-// group is a group to be opened in the name of its owner. It takes the request's
-// clientMsgId, which is one of the owner's.
+// group is a group to be opened for its owner, under the request's clientMsgId.
 type group struct {
 	Owner      string          `json:"owner"`
 	Title      string          `json:"title"`
@@ -51,25 +52,30 @@ type group struct {
 	Visibility chat.Visibility `json:"visibility"` // all if empty
 }
 
-// handle answers with the receipt. A refusal is the function's error, whose
-// message starts with the code; the Lambda runtime logs it, so none quotes the
-// message.
-func (h handler) handle(ctx context.Context, r request) (wire.Sent, error) {
+// handle answers with the receipt. A refusal is the function's error: its
+// errorType is the code, by which a caller can tell errors apart, and its message
+// starts with it. The Lambda runtime logs the error, so none quotes the message.
+func (h handler) handle(ctx context.Context, event json.RawMessage) (wire.Sent, error) {
 	start := time.Now()
 	ctx, notes := metric.Begin(ctx)
-	receipt, err := h.carryOut(ctx, r)
+	var r request
+	var receipt store.Receipt
+	err := route.DecodeEvent(event, &r)
+	if err == nil {
+		receipt, err = h.carryOut(ctx, r)
+	}
 	took := time.Since(start)
 	sent := receipt.Sent()
 	metric.Note(ctx, metric.Entry(sent, receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
 	metric.Note(ctx, metric.Send(took, err)...)
 	h.record(ctx, notes, err, took)
-	return sent, err
+	if err != nil {
+		return sent, messages.InvokeResponse_Error{Type: string(chat.CodeOf(err)), Message: err.Error()}
+	}
+	return sent, nil
 }
 
 func (h handler) carryOut(ctx context.Context, r request) (store.Receipt, error) {
-	if string(r.Data) == "null" {
-		r.Data = nil
-	}
 	asked := 0
 	for _, there := range []bool{r.Key != "", r.Between != nil, r.Group != nil} {
 		if there {
@@ -99,9 +105,6 @@ func (h handler) openSingle(ctx context.Context, r request) (store.Receipt, erro
 
 func (h handler) openGroup(ctx context.Context, r request) (store.Receipt, error) {
 	if err := nothingToSay(r); err != nil {
-		return store.Receipt{}, err
-	}
-	if err := chat.ValidateUserID("group.owner", r.Group.Owner); err != nil {
 		return store.Receipt{}, err
 	}
 	by := store.Request{UserID: r.Group.Owner, ClientMsgID: r.ClientMsgID}

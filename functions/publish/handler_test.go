@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/stretchr/testify/require"
 
@@ -65,14 +66,21 @@ func publish(t *testing.T, f *fakeLedger, event string) (answer wire.Sent, line 
 		require.NoError(t, err)
 		event = string(raw)
 	}
-	var r request
-	require.NoError(t, json.Unmarshal([]byte(event), &r))
 	var log bytes.Buffer
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "req-1"})
-	answer, err = handler{ledger: f, log: slog.New(slog.NewJSONHandler(&log, nil))}.handle(ctx, r)
+	answer, err = handler{ledger: f, log: slog.New(slog.NewJSONHandler(&log, nil))}.handle(ctx, json.RawMessage(event))
 	require.NoError(t, json.Unmarshal(log.Bytes(), &line), "one line: %s", log.String())
 	require.Equal(t, "req-1", line["requestId"])
 	return answer, line, err
+}
+
+// failure is how the caller of the function gets an error: the runtime takes its
+// errorType from it.
+func failure(t *testing.T, err error) messages.InvokeResponse_Error {
+	t.Helper()
+	failed, ok := err.(messages.InvokeResponse_Error) //nolint:errorlint // nor does the runtime look within
+	require.True(t, ok, "%T", err)
+	return failed
 }
 
 func TestPublishTheSample(t *testing.T) {
@@ -122,15 +130,24 @@ func TestPublishHandsOn(t *testing.T) {
 func TestPublishRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ event, field string }{
-		"no key":                 {`{"clientMsgId":"c","text":"a secret"}`, "key"},
-		"an empty key":           {`{"key":"","clientMsgId":"c","text":"a secret"}`, "key"},
-		"a key of two lines":     {`{"key":"a\nb","clientMsgId":"c","text":"a secret"}`, "key"},
-		"a key of 122 bytes":     {`{"key":"` + strings.Repeat("k", 122) + `","clientMsgId":"c","text":"a secret"}`, "key"},
-		"one user alone":         {`{"between":["alice"]}`, "between"},
-		"three users":            {`{"between":["alice","bob","cy"]}`, "between"},
-		"a group of nobody":      {`{"group":{"title":"Trip","members":["bob"]},"clientMsgId":"c"}`, "group.owner"},
-		"an event":               {`{"key":"k","clientMsgId":"c","messageType":"event","text":"a secret"}`, "messageType"},
-		"an unknown messageType": {`{"key":"k","clientMsgId":"c","messageType":"smell","text":"a secret"}`, "messageType"},
+		"no key":                     {`{"clientMsgId":"c","text":"a secret"}`, "key"},
+		"an empty key":               {`{"key":"","clientMsgId":"c","text":"a secret"}`, "key"},
+		"a key of two lines":         {`{"key":"a\nb","clientMsgId":"c","text":"a secret"}`, "key"},
+		"a key of 122 bytes":         {`{"key":"` + strings.Repeat("k", 122) + `","clientMsgId":"c","text":"a secret"}`, "key"},
+		"one user alone":             {`{"between":["alice"]}`, "between"},
+		"three users":                {`{"between":["alice","bob","cy"]}`, "between"},
+		"no object":                  {`["a secret"]`, ""},
+		"null":                       {`null`, ""},
+		"a number for key":           {`{"key":1,"clientMsgId":"c","text":"a secret"}`, "key"},
+		"a text for recipients":      {`{"key":"k","recipients":"a secret"}`, "recipients"},
+		"a list for group":           {`{"group":["a secret"]}`, "group"},
+		"a misspelt field":           {`{"key":"k","receipients":["a secret"],"clientMsgId":"c","text":"a secret"}`, "receipients"},
+		"a field in other case":      {`{"key":"k","ClientMsgId":"a secret","clientMsgId":"c","text":"x"}`, "ClientMsgId"},
+		"a misspelt null":            {`{"key":"k","clientMsgId":"c","text":"x","titel":null}`, "titel"},
+		"a misspelt field within":    {`{"group":{"owner":"alice","title":"Trip","member":["a secret"]},"clientMsgId":"c"}`, "group.member"},
+		"a field of the level above": {`{"group":{"owner":"alice","title":"Trip","clientMsgId":"c"}}`, "group.clientMsgId"},
+		"an event":                   {`{"key":"k","clientMsgId":"c","messageType":"event","text":"a secret"}`, "messageType"},
+		"an unknown messageType":     {`{"key":"k","clientMsgId":"c","messageType":"smell","text":"a secret"}`, "messageType"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,16 +155,21 @@ func TestPublishRefuses(t *testing.T) {
 			answer, line, err := publish(t, f, tc.event)
 			require.Zero(t, answer)
 			require.Zero(t, f.calls)
-			refused := &chat.Error{}
-			require.ErrorAs(t, err, &refused)
-			require.Equal(t, chat.BadRequest, refused.Code)
-			require.Equal(t, tc.field, refused.Field)
-			require.True(t, strings.HasPrefix(err.Error(), "BAD_REQUEST: "+tc.field+": "), err.Error())
+			failed := failure(t, err)
+			require.Equal(t, "BAD_REQUEST", failed.Type)
+			says := "BAD_REQUEST: "
+			if tc.field != "" {
+				says += tc.field + ": "
+			}
+			require.True(t, strings.HasPrefix(failed.Message, says), failed.Message)
 			require.Equal(t, "INFO", line["level"], "the caller is told; there is nothing to look into")
 			require.Equal(t, "BAD_REQUEST", line["code"])
-			require.Equal(t, tc.field, line["field"])
+			if tc.field != "" {
+				require.Equal(t, tc.field, line["field"])
+			}
 			require.NotContains(t, fmt.Sprint(line), "a secret")
-			require.NotContains(t, err.Error(), "smell", "the Lambda runtime logs the error")
+			require.NotContains(t, failed.Message, "smell", "the Lambda runtime logs the error")
+			require.NotContains(t, failed.Message, "a secret")
 		})
 	}
 }
@@ -188,7 +210,7 @@ func TestPublishOpensConversations(t *testing.T) {
 		} {
 			f := &fakeLedger{}
 			_, _, err := publish(t, f, event)
-			require.Equal(t, chat.BadRequest, chat.CodeOf(err), event)
+			require.Equal(t, "BAD_REQUEST", failure(t, err).Type, event)
 			require.Zero(t, f.calls, event)
 		}
 	})
@@ -209,7 +231,7 @@ func TestPublishFails(t *testing.T) {
 			t.Parallel()
 			answer, line, err := publish(t, &fakeLedger{err: tc.err}, "")
 			require.Zero(t, answer)
-			require.ErrorIs(t, err, tc.err)
+			require.Equal(t, messages.InvokeResponse_Error{Type: code, Message: tc.err.Error()}, failure(t, err))
 			require.Equal(t, tc.level, line["level"])
 			require.Equal(t, code, line["code"])
 			require.Equal(t, tc.shown, line["err"])

@@ -239,7 +239,7 @@ func validatePage(conversationID, cursor string) error {
 	if cursor == "" {
 		return nil
 	}
-	return chat.ValidateUserID("cursor", cursor)
+	return chat.ValidateKnownUserID("cursor", cursor)
 }
 
 // number checks a seq or a cursor that the request has to have.

@@ -35,7 +35,7 @@ Without -yes it only counts.`,
 }
 
 func (s *session) erase(ctx context.Context, userID, after string, yes bool) error {
-	if err := chat.ValidateUserID("userId", userID); err != nil {
+	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
 		return err
 	}
 	progress := s.progress()

@@ -82,8 +82,9 @@ const (
 	SmallGroupMax = 200
 )
 
-// ValidateTitle refuses what cannot be a group's title: it is 1 to 100
-// characters without control characters.
+// ValidateTitle refuses what cannot be a conversation's title: it is 1 to 100
+// characters without control characters, at least one of them visible and none a
+// control of the text's direction.
 func ValidateTitle(field, title string) error {
 	switch n := utf8.RuneCountInString(title); {
 	case strings.TrimSpace(title) == "":
@@ -93,12 +94,22 @@ func ValidateTitle(field, title string) error {
 	case hasControl(title):
 		return FieldErrorf(BadRequest, field, "a title is UTF-8 without control characters")
 	}
-	return nil
+	return validateName(field, "a title", title)
 }
 
-// ValidateMembers refuses a list of user ids that is empty, too long, or names
-// someone twice. Too long is Limit, with the largest number in the details.
+// ValidateMembers refuses a list of users who are to come that is empty, too long,
+// or names someone twice. Too long is Limit, with the largest number in the
+// details.
 func ValidateMembers(field string, userIDs []string) error {
+	return validateUsers(field, userIDs, ValidateUserID)
+}
+
+// ValidateKnownMembers does the same for users who are there.
+func ValidateKnownMembers(field string, userIDs []string) error {
+	return validateUsers(field, userIDs, ValidateKnownUserID)
+}
+
+func validateUsers(field string, userIDs []string, validate func(field, id string) error) error {
 	if len(userIDs) == 0 {
 		return FieldErrorf(BadRequest, field, "name at least one user")
 	}
@@ -110,7 +121,7 @@ func ValidateMembers(field string, userIDs []string) error {
 	}
 	seen := make(map[string]bool, len(userIDs))
 	for _, id := range userIDs {
-		if err := ValidateUserID(field, id); err != nil {
+		if err := validate(field, id); err != nil {
 			return err
 		}
 		if seen[id] {

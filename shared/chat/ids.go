@@ -18,7 +18,7 @@ const (
 )
 
 // SystemSender is the sender of what the publish function writes. No user may
-// have this id.
+// have this id, or one that looks like it.
 const SystemSender = "system"
 
 // Kind is how a conversation came to be and who may write in it. It is the
@@ -71,9 +71,32 @@ func KindOf(conversationID string) (kind Kind, ok bool) {
 	return "", false
 }
 
-// ValidateUserID refuses what cannot be a userId: it is 1 to 128 bytes of UTF-8
-// without control characters. field names it in the error.
+// ValidateUserID refuses what cannot become a userId: it is 1 to 128 bytes of
+// well-formed Unicode without control characters, has something to see and no
+// control of the text's direction, and does not look like SystemSender. It is
+// taken as it is: no two ids are made one. field names it in the error.
 func ValidateUserID(field, id string) error {
+	if err := ValidateKnownUserID(field, id); err != nil {
+		return err
+	}
+	if err := validateName(field, "a user id", id); err != nil {
+		return err
+	}
+	switch {
+	case strings.ContainsRune(id, unicode.ReplacementChar):
+		// Decoders put it where something was no Unicode, so many ids would be one.
+		return FieldErrorf(BadRequest, field, "a user id is well-formed Unicode, without U+FFFD")
+	case looksLikeSystem(id):
+		return FieldErrorf(BadRequest, field, "no user is called %q, or looks so: it is the name of what the product itself writes", SystemSender)
+	}
+	return nil
+}
+
+// ValidateKnownUserID refuses what cannot be a userId of anything stored, where
+// there may be some from before the rules of ValidateUserID: it is 1 to 128 bytes
+// of UTF-8 without control characters. It is for naming who is there, never for
+// who comes.
+func ValidateKnownUserID(field, id string) error {
 	switch {
 	case id == "":
 		return FieldErrorf(BadRequest, field, "a user id is missing")

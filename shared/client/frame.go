@@ -42,7 +42,7 @@ func decode(data []byte) (frame, error) {
 	case wire.TypePush, wire.TypeNotify:
 		return f, f.checkUpdates()
 	case wire.TypeReceipt:
-		if _, ok := chat.KindOf(f.ConversationID); !ok || chat.ValidateUserID("userId", f.UserID) != nil {
+		if _, ok := chat.KindOf(f.ConversationID); !ok || chat.ValidateKnownUserID("userId", f.UserID) != nil {
 			return f, violated("a receipt of conversation %.100q and user %.100q", f.ConversationID, f.UserID)
 		}
 		if !possible(f.DeliveredSeq) || !possible(f.ReadSeq) {

@@ -240,7 +240,7 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 // Beside the errors of Append: Forbidden without the right over one of them,
 // BadRequest if one of them is no member or is the caller.
 func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Receipt, error) {
-	if err := chat.ValidateMembers("members", userIDs); err != nil {
+	if err := chat.ValidateKnownMembers("members", userIDs); err != nil {
 		return Receipt{}, err
 	}
 	if slices.Contains(userIDs, r.UserID) {
@@ -305,7 +305,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 // SetRole gives a member another role. To make someone owner is to pass the
 // group on: the caller becomes an admin.
 func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID string, role chat.Role) (Receipt, error) {
-	if err := chat.ValidateUserID("userId", userID); err != nil {
+	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
 		return Receipt{}, err
 	}
 	if role != chat.Owner && role != chat.Admin && role != chat.Plain {

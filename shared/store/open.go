@@ -1,7 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	"github.com/oklog/ulid/v2"
@@ -48,14 +51,43 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 	})
 }
 
-// OpenGroup makes a group as CreateGroup does, in the name of r.UserID, for the
-// product's own side: it does so where the Store is closed.
+// OpenGroup makes a group as CreateGroup does, which r.UserID owns, for the
+// product's own side: it does so where the Store is closed. Its first message is
+// of chat.SystemSender.
+//
+// It is idempotent on r.ClientMsgID, for each owner: the product's keys are its
+// own, and one that the owner has used is free.
 func (s *Store) OpenGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Receipt, error) {
+	if err := cmp.Or(chat.ValidateUserID("group.owner", r.UserID), chat.ValidateClientMsgID("clientMsgId", r.ClientMsgID)); err != nil {
+		return Receipt{}, err
+	}
 	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {
 		return Receipt{}, err
 	}
+	if first, err := s.openedBefore(ctx, r, w); err != nil || first.MessageID != "" {
+		return first, err
+	}
+	digest := sha256.Sum256([]byte(chat.LengthPrefixed(r.UserID, r.ClientMsgID)))
+	w.message.SenderID, w.message.SenderDeviceID = chat.SystemSender, ""
+	w.message.ClientMsgID = "group:" + hex.EncodeToString(digest[:16])
 	return s.commit(ctx, w)
+}
+
+// openedBefore finds the group that an earlier version opened under one of the
+// owner's keys. What else the owner has used that key for is nothing to it.
+func (s *Store) openedBefore(ctx context.Context, r Request, w write) (Receipt, error) {
+	var record idempotencyRecord
+	key := item{"dedupeKey": str(chat.DedupeKey(r.UserID, r.ClientMsgID))}
+	found, err := s.get(ctx, s.tables.Idempotency, key, &record)
+	if err != nil || !found || record.Fingerprint != w.fingerprint {
+		return Receipt{}, err
+	}
+	first, err := w.first(record)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return *first, nil
 }
 
 // newGroup is the first message of a group.

@@ -129,3 +129,60 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	require.Equal(t, "ann", c.head(byProduct.ConversationID).Owner)
 	require.Equal(t, 2, c.head(byProduct.ConversationID).MemberCount)
 }
+
+// A user who has taken the product's key does not stand in its way.
+func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	open := func(owner, key, title string) (store.Receipt, error) {
+		return s.OpenGroup(t.Context(), store.Request{UserID: owner, ClientMsgID: key}, title, []string{"bob"}, chat.VisibleAll)
+	}
+	send(t, s, "ann", "bob", "trip-7")
+	group := must(t)(open("ann", "trip-7", "Trip"))
+	require.False(t, group.Duplicate)
+	again := must(t)(open("ann", "trip-7", "Trip"))
+	require.True(t, again.Duplicate)
+	require.Equal(t, group.MessageID, again.MessageID)
+	_, err := open("ann", "trip-7", "Tour")
+	requireCode(t, chat.IdempotencyConflict, err)
+	require.NotEqual(t, group.ConversationID, must(t)(open("cy", "trip-7", "Trip")).ConversationID, "each owner has keys")
+
+	head := c.head(group.ConversationID)
+	require.Equal(t, "ann", head.Owner)
+	m := ledger(t, s, "ann", group.ConversationID)[0]
+	require.Equal(t, chat.SystemSender, m.SenderID)
+	require.Equal(t, &chat.Event{Kind: chat.EventMembers, Added: []string{"ann", "bob"}, Owner: "ann", Title: "Trip"}, m.Event)
+	must(t)(s.SetTitle(t.Context(), by("ann", "trip-8"), group.ConversationID, "Tour"))
+
+	// Nor does it use up theirs.
+	must(t)(open("ann", "mine", "Trip"))
+	require.False(t, send(t, s, "ann", "bob", "mine").Duplicate)
+	// And what else it publishes is apart from it.
+	require.False(t, publish(t, s, publication("trip-7", "ann")).Duplicate)
+
+	for name, key := range map[string]string{"none": "", "too long": string(make([]byte, 65)), "no ASCII": "é"} {
+		_, err := open("ann", key, "Trip")
+		require.Equal(t, "clientMsgId", refused(t, chat.BadRequest, err, name).Field)
+	}
+	report, err := s.AuditConversation(t.Context(), group.ConversationID)
+	require.NoError(t, err)
+	require.Empty(t, report.Violations)
+}
+
+// A group that an earlier version opened, under one of the owner's keys, is found
+// by its retry.
+func TestG3_ARetryOfAGroupOpenedUnderItsOwnersKey(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	// That is how a user creates one.
+	_, old, err := s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "k"}, "Trip", []string{"bob"}, chat.VisibleAll)
+	require.NoError(t, err)
+	r := store.Request{UserID: "ann", ClientMsgID: "k"}
+	again := must(t)(s.OpenGroup(t.Context(), r, "Trip", []string{"bob"}, chat.VisibleAll))
+	require.True(t, again.Duplicate)
+	require.Equal(t, old.ConversationID, again.ConversationID)
+	other := must(t)(s.OpenGroup(t.Context(), r, "Tour", []string{"bob"}, chat.VisibleAll))
+	require.False(t, other.Duplicate, "of other content it was the owner's")
+}

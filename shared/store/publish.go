@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -40,12 +41,9 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 	m.ClientMsgID = p.ClientMsgID
 	m.SenderID = chat.SystemSender
 	m = s.stamp(m)
-	if err := m.Validate(); err != nil {
-		return Receipt{}, err
-	}
 	content, err := m.Fingerprint()
 	if err != nil {
-		return Receipt{}, err
+		return Receipt{}, cmp.Or(m.Validate(), err) // data that is no JSON
 	}
 	// Under the same key for other recipients, it would never reach them.
 	fingerprint := chat.LengthPrefixed(append([]string{content}, slices.Sorted(slices.Values(p.Recipients))...)...)

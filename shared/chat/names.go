@@ -1,0 +1,65 @@
+package chat
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// validateName refuses what people cannot be shown as a name: it has something to
+// see, and nothing that turns the direction of the text around it.
+func validateName(field, what, name string) error {
+	switch {
+	case !strings.ContainsFunc(name, isVisible):
+		return FieldErrorf(BadRequest, field, "%s has at least one visible character", what)
+	case strings.ContainsFunc(name, isDirectionControl):
+		return FieldErrorf(BadRequest, field, "%s has no control of the text's direction, such as U+202E", what)
+	}
+	return nil
+}
+
+// isVisible reports whether a character shows by itself. One that this version of
+// Unicode does not know counts: it may be a newer emoji.
+func isVisible(r rune) bool {
+	const blankBraille = '\u2800'
+	return r != blankBraille && !unicode.IsSpace(r) &&
+		!unicode.In(r, unicode.Cc, unicode.Cf, unicode.Cs, unicode.M, unicode.Z, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+func isDirectionControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
+
+// looksLikeSystem reports whether people could take a user id for SystemSender:
+// in another case, with accents, spaces, marks or punctuation, in another style of
+// the letters (full-width, bold, circled) or in letters that look alike.
+func looksLikeSystem(id string) bool {
+	var seen strings.Builder
+	for _, r := range norm.NFKD.String(id) {
+		r = latin(unicode.ToLower(r))
+		if unicode.IsLetter(r) || unicode.IsNumber(r) {
+			seen.WriteRune(r)
+		}
+	}
+	return strings.ReplaceAll(seen.String(), "rn", "m") == SystemSender
+}
+
+// latin gives the letter of SystemSender that a small letter, or its capital,
+// looks like. The others stay as they are. The list is from confusables.txt of
+// Unicode Technical Standard 39, without scripts that are extinct.
+func latin(r rune) rune {
+	for _, like := range []struct {
+		letter rune
+		others string
+	}{
+		{'s', "ѕꜱꮪꮥտꓢʂƽ"},
+		{'y', "уүұγυⲩʏɣɏƴỿꭚყꭹꮍꓬ¥"},
+		{'t', "тҭτⲧᴛŧƭʈⱦꭲꓔ₮"},
+		{'e', "еҽєεⲉᴇɇɛꬲꭼꓰⴹ℮"},
+		{'m', "мӎμⲙᴍɱᵯϻꮇꓟᗰᛖ₥"},
+	} {
+		if strings.ContainsRune(like.others, r) {
+			return like.letter
+		}
+	}
+	return r
+}

@@ -1,0 +1,118 @@
+package store_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+)
+
+func custom(clientMsgID, data string) chat.Message {
+	m := text("ann", clientMsgID, "")
+	m.MessageType, m.Data = chat.TypeCustom, json.RawMessage(data)
+	return m
+}
+
+// setData changes a message's data in the table: to what the rules once took, or
+// to nothing, as a recall does.
+func (c *cloud) setData(conversationID string, seq int64, data string) {
+	c.t.Helper()
+	entry := map[string]any{}
+	require.True(c.t, c.get(c.tables.Messages, values{"conversationId": conversationID, "seq": seq}, &entry))
+	entry["data"] = data
+	if data == "" {
+		delete(entry, "data")
+	}
+	c.put(c.tables.Messages, entry)
+}
+
+// Data that no device should have to read gets into no ledger, by whatever way.
+func TestG5_DataIsRefusedByEveryWay(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s := c.store(w)
+	first := must(t)(s.Append(t.Context(), custom("1", `{"a":2}`), "bob"))
+	for name, data := range map[string]string{
+		"a key twice": `{"a":1,"a":2}`, "half a character": `{"a":"\ud800"}`, "beyond a double": `{"a":1e999}`,
+	} {
+		_, err := s.Append(t.Context(), custom("2", data), "bob")
+		require.Equal(t, "data", refused(t, chat.BadRequest, err, name).Field)
+		_, err = s.Edit(t.Context(), by("ann", "3"), store.Target{ConversationID: first.ConversationID, Seq: 1, MessageID: first.MessageID},
+			store.Edited{Version: 1, Data: json.RawMessage(data)}, store.NoWindow)
+		require.Equal(t, "data", refused(t, chat.BadRequest, err, name).Field)
+		p := publication("4", "ann")
+		p.Message.Data = json.RawMessage(data)
+		_, err = s.Publish(t.Context(), p)
+		require.Equal(t, "data", refused(t, chat.BadRequest, err, name).Field)
+	}
+	_, n := w.since(0)
+	for name, m := range map[string]chat.Message{
+		"no JSON": custom("2", `{"a":`), "no data": custom("2", ""), "no text": text("ann", "2", ""),
+	} {
+		_, err := s.Append(t.Context(), m, "bob")
+		requireCode(t, chat.BadRequest, err, name)
+	}
+	calls, _ := w.since(n)
+	require.Empty(t, calls, "what was never taken costs nothing")
+	require.Equal(t, 1, c.count(c.tables.Messages))
+	require.Equal(t, 1, c.count(c.tables.Idempotency))
+}
+
+// What was taken under older rules keeps its result, and lends it to nothing else.
+func TestG3_ARetryOfDataThatIsRefusedNow(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	const twice = `{"a":1,"a":2}`
+	old := must(t)(s.Append(t.Context(), custom("old", `{"a":2}`), "bob"))
+	c.setData(old.ConversationID, old.Seq, twice) // its fingerprint is what it was for this
+	again := must(t)(s.Append(t.Context(), custom("old", twice), "bob"))
+	require.True(t, again.Duplicate)
+	require.Equal(t, [2]any{old.MessageID, old.Seq}, [2]any{again.MessageID, again.Seq})
+	_, err := s.Append(t.Context(), custom("old", `{"a":2,"a":1}`), "bob")
+	requireCode(t, chat.IdempotencyConflict, err)
+
+	now := must(t)(s.Append(t.Context(), custom("now", `{"a":2}`), "bob"))
+	_, err = s.Append(t.Context(), custom("now", twice), "bob")
+	require.Equal(t, "data", refused(t, chat.BadRequest, err, "of this version, which never took that").Field)
+	again = must(t)(s.Append(t.Context(), custom("now", ` {"a": 2}`), "bob"))
+	require.Equal(t, now.MessageID, again.MessageID)
+
+	c.setData(old.ConversationID, old.Seq, "")
+	require.Equal(t, old.MessageID, must(t)(s.Append(t.Context(), custom("old", twice), "bob")).MessageID, "recalled since")
+	c.deleteMessage(old.ConversationID, old.Seq)
+	require.Equal(t, old.MessageID, must(t)(s.Append(t.Context(), custom("old", twice), "bob")).MessageID, "expired since")
+	require.Equal(t, int64(2), c.head(old.ConversationID).LastSeq)
+}
+
+// Who is there under an id that is refused now is still read, led and removed.
+func TestUsersOfOlderRulesStay(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	const odd = "System\u202e"
+	_, err := s.Append(t.Context(), text("ann", "1", "hi"), odd)
+	require.Equal(t, "to", refused(t, chat.BadRequest, err).Field)
+	_, _, err = s.CreateGroup(t.Context(), by("ann", "2"), "Trip", []string{odd}, chat.VisibleAll)
+	require.Equal(t, "members", refused(t, chat.BadRequest, err).Field)
+	_, err = s.OpenSingle(t.Context(), "ann", odd)
+	require.Equal(t, "between", refused(t, chat.BadRequest, err).Field)
+	_, err = s.OpenGroup(t.Context(), by(odd, "2"), "Trip", []string{"ann"}, chat.VisibleAll)
+	require.Equal(t, "group.owner", refused(t, chat.BadRequest, err).Field)
+	p := publication("3", odd)
+	_, err = s.Publish(t.Context(), p)
+	require.Equal(t, "recipients", refused(t, chat.BadRequest, err).Field)
+
+	id := newGroup(t, s, chat.VisibleAll, odd, "bob")
+	requireSees(t, s, odd, id, 1)
+	require.Equal(t, int64(2), sendIn(t, s, odd, id, "1").Seq)
+	_, err = s.AddMembers(t.Context(), by(odd, "2"), id, []string{"SYSTEM"})
+	require.Equal(t, "members", refused(t, chat.BadRequest, err).Field)
+	must(t)(s.SetRole(t.Context(), by(odd, "3"), id, "bob", chat.Owner))
+	must(t)(s.SetRole(t.Context(), by("bob", "4"), id, odd, chat.Plain))
+	must(t)(s.RemoveMembers(t.Context(), by("bob", "5"), id, []string{odd}))
+}
