@@ -23,6 +23,7 @@ type storage interface {
 	AuditConversation(ctx context.Context, conversationID string) (store.AuditReport, error)
 	AuditAll(ctx context.Context, after store.AuditCursor) (store.AuditReport, error)
 	RepairHead(ctx context.Context, conversationID string, margin int64) (store.Repair, error)
+	Relist(ctx context.Context, conversationID string) (users int, err error)
 }
 
 type handler struct {
@@ -41,7 +42,8 @@ type request struct {
 	After          *store.AuditCursor `json:"after"`          // with all: next of the report before
 
 	// Repair raises the head of the conversation, if it is behind its ledger, to
-	// the ledger's last seq and Margin, before the audit.
+	// the ledger's last seq and Margin, and lists a large conversation where it is
+	// not listed, before the audit.
 	Repair bool   `json:"repair"`
 	Margin *int64 `json:"margin"`
 }
@@ -49,7 +51,8 @@ type request struct {
 // report is the function's answer.
 type report struct {
 	store.AuditReport
-	Repair *store.Repair `json:"repair,omitempty"`
+	Repair   *store.Repair `json:"repair,omitempty"`
+	Relisted int           `json:"relisted,omitempty"` // members for whom a large conversation was not listed
 }
 
 // handle answers with the report: what was looked at, and each violation with what
@@ -80,6 +83,9 @@ func (h handler) audit(ctx context.Context, event json.RawMessage) (r report, er
 		h.log.WarnContext(ctx, "repair", "conversationId", repair.ConversationID, "changed", repair.Changed,
 			"before", repair.Before, "maxSeq", repair.MaxSeq, "after", repair.After)
 		r.Repair = &repair
+		if r.Relisted, err = h.store.Relist(ctx, req.ConversationID); err != nil {
+			return r, err
+		}
 		fallthrough
 	case req.ConversationID != "":
 		r.AuditReport, err = h.store.AuditConversation(ctx, req.ConversationID)
@@ -143,6 +149,8 @@ var invariants = map[store.ViolationKind]metric.Name{
 	store.HeadBehind:       metric.InvariantHead,
 	store.MemberCountWrong: metric.InvariantHead,
 	store.LineMissing:      metric.InvariantHead,
+	store.LargeNotListed:   metric.InvariantHead,
+	store.SyncHeadWrong:    metric.InvariantHead,
 	store.LineFormer:       metric.InvariantHead,
 	store.LineOrphaned:     metric.InvariantHead,
 	store.HeadAhead:        metric.InvariantHole,

@@ -34,6 +34,8 @@ const (
 	LineMissing      ViolationKind = "lineMissing"      // a member without an inbox line
 	LineFormer       ViolationKind = "lineFormer"       // a member whose inbox line says it has left
 	LineOrphaned     ViolationKind = "lineOrphaned"     // the inbox line of a member that the roster lacks
+	LargeNotListed   ViolationKind = "largeNotListed"   // a member whose devices are not told of a large conversation
+	SyncHeadWrong    ViolationKind = "syncHead"         // a sync head, or what lies beside it, that cannot be right
 	EventTarget      ViolationKind = "eventTarget"      // a recall or edit whose message does not fit
 	NotBlank         ViolationKind = "notBlank"         // a recalled message that still has content
 )
@@ -53,6 +55,8 @@ var remedies = map[ViolationKind]string{
 	LineMissing:      "remove the member and add it again, or restore the line from a backup of the Inboxes table",
 	LineFormer:       "remove leftSeq and leftHead from the line, or delete the roster item, by what the last event about this user says",
 	LineOrphaned:     "put the roster item back, or set leftSeq in the line, by what the last event about this user says",
+	LargeNotListed:   "invoke the auditor with this conversationId, \"repair\": true and \"margin\": 0; until then the member's devices learn of messages there by pushes only",
+	SyncHeadWrong:    "delete the item; the user's devices then read their whole list once",
 	EventTarget:      "restore both messages from a backup of the Messages table, or make the message what the event says",
 	NotBlank:         "remove text and data of the message",
 }

@@ -14,7 +14,7 @@ import (
 func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) error {
 	id := head.ConversationID
 	for attempt := 1; ; attempt++ {
-		count, err := a.count(ctx, id, attempt == 1, top)
+		count, err := a.count(ctx, head, attempt == 1, top)
 		if err != nil || count == head.MemberCount {
 			return err
 		}
@@ -42,7 +42,8 @@ func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) e
 }
 
 // count counts a roster, and checks the members' lines if asked to.
-func (a *audit) count(ctx context.Context, id string, check bool, top int64) (count int, err error) {
+func (a *audit) count(ctx context.Context, head chat.Conversation, check bool, top int64) (count int, err error) {
+	id := head.ConversationID
 	for cursor := ""; ; {
 		members, next, err := a.s.rosterPage(ctx, id, cursor, auditPage)
 		if err != nil {
@@ -51,6 +52,9 @@ func (a *audit) count(ctx context.Context, id string, check bool, top int64) (co
 		count += len(members)
 		if check {
 			if err := a.members(ctx, id, members, top); err != nil {
+				return 0, err
+			}
+			if err := a.listed(ctx, head, members); err != nil {
 				return 0, err
 			}
 		}
@@ -228,6 +232,7 @@ func (a *audit) lines(ctx context.Context, items []item) error {
 			return err
 		}
 		if line.ConversationID < belowLines {
+			a.own(line, in)
 			continue
 		}
 		if byConversation[line.ConversationID] == nil {

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"inorder/shared/chat"
+)
+
+// listingTime is how long after a change of the roster the fan-out may still be on
+// its way to list a conversation as large.
+const listingTime = time.Hour
+
+// listed checks that a large conversation is in the lists of these members, unless
+// one of them has come just now: with that it may have become large.
+func (a *audit) listed(ctx context.Context, head chat.Conversation, members []chat.Member) error {
+	late := a.s.now().Add(-listingTime).UnixMilli()
+	if head.MemberCount <= chat.InboxGroupMax || slices.ContainsFunc(members, func(m chat.Member) bool { return m.JoinedAt > late }) {
+		return nil
+	}
+	lists, err := a.s.largeLists(ctx, members)
+	if err != nil {
+		return err
+	}
+	a.report.Lines += int64(len(members))
+	for _, m := range members {
+		if list := lists[m.UserID]; !list.Over && !slices.Contains(list.IDs, head.ConversationID) {
+			a.add(Violation{
+				ConversationID: head.ConversationID, UserID: m.UserID, Kind: LargeNotListed,
+				Expected: "the conversation in the item " + largeKey, Found: fmt.Sprintf("%d others", len(list.IDs)),
+			})
+		}
+	}
+	return nil
+}
+
+// largeLists reads the lists of large conversations of these members, by userId.
+func (s *Store) largeLists(ctx context.Context, members []chat.Member) (map[string]largeList, error) {
+	keys := make([]item, len(members))
+	for i, m := range members {
+		keys[i] = inboxKey(m.UserID, largeKey)
+	}
+	items, err := s.batchGet(ctx, s.tables.Inboxes, keys, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading the large conversations of %d users: %w", len(keys), err)
+	}
+	lists := make(map[string]largeList, len(items))
+	for _, in := range items {
+		var key inboxItem
+		var list largeList
+		if err := unmarshal(in, &key); err != nil {
+			return nil, err
+		}
+		if err := unmarshal(in, &list); err != nil {
+			return nil, err
+		}
+		lists[key.UserID] = list
+	}
+	return lists, nil
+}
+
+// own checks an item that the store keeps for itself among a user's lines.
+func (a *audit) own(line inboxItem, in item) {
+	wrong := ""
+	switch line.ConversationID {
+	case syncHeadKey:
+		wrong = wrongHead(in)
+	case secondKey:
+		wrong = wrongSecond(in)
+	case largeKey:
+		wrong = wrongLarge(in)
+	}
+	if wrong != "" {
+		a.add(Violation{
+			UserID: line.UserID, Kind: SyncHeadWrong, Expected: "a " + line.ConversationID + " within its bounds", Found: wrong,
+		})
+	}
+}
+
+// wrongHead says what cannot be right about a sync head, "" for nothing. One that
+// was written by an earlier version may be longer, and is made shorter by its next
+// raise.
+func wrongHead(in item) string {
+	var head syncHead
+	if err := unmarshal(in, &head); err != nil {
+		return err.Error()
+	}
+	for _, v := range slices.Concat(slices.Collect(maps.Values(head.At)), slices.Collect(maps.Values(head.Long))) {
+		if v > head.V {
+			return fmt.Sprintf("a change at %d, above v %d", v, head.V)
+		}
+	}
+	if head.Floor > head.V || head.Base > head.V || head.V > chat.MaxSeq {
+		return fmt.Sprintf("floor %d and base %d at v %d", head.Floor, head.Base, head.V)
+	}
+	return ""
+}
+
+func wrongSecond(in item) string {
+	var page secondPage
+	if err := unmarshal(in, &page); err != nil {
+		return err.Error()
+	}
+	if len(page.At) > maxSecond {
+		return fmt.Sprintf("%d conversations, of at most %d", len(page.At), maxSecond)
+	}
+	return ""
+}
+
+func wrongLarge(in item) string {
+	var list largeList
+	if err := unmarshal(in, &list); err != nil {
+		return err.Error()
+	}
+	if len(list.IDs) > maxLarge {
+		return fmt.Sprintf("%d conversations, of at most %d", len(list.IDs), maxLarge)
+	}
+	return ""
+}
+
+// Relist lists a conversation as large for those of its members for whom it is not
+// yet, and raises their sync heads, as the fan-out does when someone joins. It
+// returns for how many. A conversation that is not large is left as it is.
+func (s *Store) Relist(ctx context.Context, conversationID string) (users int, err error) {
+	head, found, err := s.head(ctx, conversationID)
+	if err != nil || !found || head.MemberCount <= chat.InboxGroupMax {
+		return 0, err
+	}
+	members, err := s.Roster(ctx, conversationID)
+	if err != nil {
+		return 0, err
+	}
+	lists, err := s.largeLists(ctx, members)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range members {
+		if slices.Contains(lists[m.UserID].IDs, conversationID) {
+			continue
+		}
+		if err := s.Enlist(ctx, m.UserID, conversationID); err != nil && !Permanent(err) {
+			return users, err
+		}
+		if _, err := s.Raise(ctx, m.UserID, []string{conversationID}); err != nil && !Permanent(err) {
+			return users, err
+		}
+		users++
+	}
+	return users, nil
+}
