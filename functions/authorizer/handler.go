@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -33,6 +34,10 @@ const (
 // an API Gateway Lambda authorizer").
 var errUnauthorized = errors.New("Unauthorized")
 
+// errCritical refuses a token with a header that says which others have to be
+// understood: none of them is here (RFC 7515, section 4.1.11).
+var errCritical = errors.New("the token has a crit header")
+
 // config says whose tokens are accepted.
 type config struct {
 	jwksURL  string
@@ -50,10 +55,22 @@ func configFromEnv(getenv func(string) string) (config, error) {
 			return config{}, fmt.Errorf("the environment variable %s is not set; template.yaml sets it from a parameter", v.name)
 		}
 	}
-	if u, err := url.Parse(c.jwksURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return config{}, fmt.Errorf("JWKS_URL is %q; it has to be an http or https URL", c.jwksURL)
+	if !trustworthy(c.jwksURL) {
+		return config{}, fmt.Errorf("JWKS_URL is %q; it has to be an https URL, or an http one of a loopback address", c.jwksURL)
 	}
 	return c, nil
+}
+
+// trustworthy reports whether what is read at a URL is from whom the URL names: who
+// can change the keys on their way can make tokens for everybody.
+func trustworthy(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" || u.User != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	loopback := u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+	return u.Scheme == "https" || u.Scheme == "http" && loopback
 }
 
 type authorizer struct {
@@ -142,17 +159,28 @@ func (a *authorizer) handle(ctx context.Context, event events.APIGatewayCustomAu
 // parse checks a token's signature and times, and fills the claims. A token that
 // names no key, and fits none there is, may be of a new one.
 func (a *authorizer) parse(ctx context.Context, token string, claims jwt.MapClaims) error {
-	parsed, err := a.parser.ParseWithClaims(token, claims, a.keys.keyfunc(ctx))
+	parsed, err := a.parser.ParseWithClaims(token, claims, a.keyfunc(ctx))
 	unfit := errors.Is(err, jwt.ErrTokenSignatureInvalid) || errors.Is(err, jwt.ErrTokenUnverifiable)
-	if !unfit || errors.Is(err, errNoKeys) || parsed == nil {
+	if !unfit || errors.Is(err, errNoKeys) || errors.Is(err, errCritical) || parsed == nil {
 		return err
 	}
 	if _, named := parsed.Header["kid"]; named || !a.keys.renew(ctx) {
 		return err
 	}
 	clear(claims)
-	_, err = a.parser.ParseWithClaims(token, claims, a.keys.keyfunc(ctx))
+	_, err = a.parser.ParseWithClaims(token, claims, a.keyfunc(ctx))
 	return err
+}
+
+// keyfunc finds the keys for a token, unless the token asks for more than that.
+func (a *authorizer) keyfunc(ctx context.Context) jwt.Keyfunc {
+	find := a.keys.keyfunc(ctx)
+	return func(token *jwt.Token) (any, error) {
+		if _, critical := token.Header["crit"]; critical {
+			return nil, errCritical
+		}
+		return find(token)
+	}
 }
 
 // foreign says why a valid token is not one for this API.

@@ -19,6 +19,7 @@ const (
 	notOneToken  reason = "not one token"
 	tooLong      reason = "too long"
 	malformed    reason = "malformed"
+	critical     reason = "critical header"
 	unknownKey   reason = "unknown key"
 	badSignature reason = "signature"
 	expired      reason = "expired"
@@ -37,6 +38,7 @@ func reasonOf(err error) reason {
 		why reason
 	}{
 		{jwt.ErrTokenMalformed, malformed},
+		{errCritical, critical},
 		{jwt.ErrTokenUnverifiable, unknownKey},
 		{jwt.ErrTokenSignatureInvalid, badSignature},
 		{jwt.ErrTokenExpired, expired},

@@ -19,6 +19,10 @@ func TestTheLogSaysWhy(t *testing.T) {
 	signed := func(kid string, changes map[string]any) events.APIGatewayCustomAuthorizerRequestTypeRequest {
 		return bearing(t, sign(t, jwt.SigningMethodES256, kid, key, claims(changes)))
 	}
+	withCrit := jwt.NewWithClaims(jwt.SigningMethodES256, claims(nil))
+	withCrit.Header["crit"], withCrit.Header["secret"] = []string{"secret"}, true
+	critToken, err := withCrit.SignedString(key)
+	require.NoError(t, err)
 	noDeviceAtAll := signed("k1", nil)
 	noDeviceAtAll.QueryStringParameters = nil
 	for want, event := range map[reason]events.APIGatewayCustomAuthorizerRequestTypeRequest{
@@ -26,6 +30,7 @@ func TestTheLogSaysWhy(t *testing.T) {
 		notOneToken:  withHeaders(t, map[string][]string{}),
 		tooLong:      signed("k1", map[string]any{"secret": strings.Repeat("secret", 2000)}),
 		malformed:    bearing(t, "secret"),
+		critical:     bearing(t, critToken),
 		unknownKey:   signed("secret", nil),
 		badSignature: bearing(t, sign(t, jwt.SigningMethodES256, "k1", other, claims(nil))),
 		expired:      signed("k1", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}),
@@ -42,4 +47,36 @@ func TestTheLogSaysWhy(t *testing.T) {
 			require.NotContains(t, log.String(), "secret")
 		})
 	}
+}
+
+func TestATokenThatAsksForMoreIsRefused(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	k := ecKey(t)
+	i.publish("k1", k.Public())
+	a, clock, log := newTestAuthorizer(t, i)
+	requireAllowed(t, a, bearing(t, sign(t, jwt.SigningMethodES256, "k1", k, claims(nil))))
+	clock.now = clock.now.Add(keysMinAge) // so that nothing but the refusal keeps the keys from being read
+	for name, crit := range map[string]any{
+		"of another extension": []string{"http://example.com/UNDEFINED"},
+		"of a known one":       []string{"b64"},
+		"of a usual header":    []string{"kid"},
+		"of nothing":           []string{},
+		"null":                 nil,
+		"a text":               "b64",
+	} {
+		for _, kid := range []string{"k1", ""} {
+			token := jwt.NewWithClaims(jwt.SigningMethodES256, claims(nil))
+			token.Header["crit"], token.Header["b64"] = crit, true
+			if kid != "" {
+				token.Header["kid"] = kid
+			}
+			signed, err := token.SignedString(k)
+			require.NoError(t, err)
+			_, err = a.handle(t.Context(), bearing(t, signed))
+			require.EqualError(t, err, "Unauthorized", "%s, kid %q", name, kid)
+		}
+	}
+	require.Equal(t, 12, strings.Count(log.String(), `"reason":"critical header"`))
+	require.Equal(t, 1, i.readCount())
 }

@@ -41,9 +41,10 @@ import (
 // cloud is everything that runs.
 type cloud struct {
 	stack     *template.Stack
-	base      string // http://host:port
-	socket    string // ws://host:port/stage
-	dynamoDB  string
+	base      string                  // http://host:port
+	socket    string                  // ws://host:port/stage
+	dynamoDB  string                  // for functions; pages do not find it
+	database  string                  // the same for people and tools
 	elsewhere bool                    // dynamoDB is not an engine of ours
 	queues    map[string]*queue.Queue // by URL
 	failed    chan error              // gets one error if a part ends by itself
@@ -119,7 +120,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 		return nil, err
 	}
 	c.startSchedules(ctx, functions, out)
-	return c, c.serve(listener, functions, tokens, cfg.serial, out)
+	return c, c.serve(listener, functions, tokens, cfg, out)
 }
 
 func (c *cloud) onClose(f func(context.Context)) { c.closers = append(c.closers, f) }
@@ -142,7 +143,7 @@ func (c *cloud) fail(err error) {
 
 // readyLine is the line that programs and people wait for.
 func (c *cloud) readyLine() string {
-	return fmt.Sprintf("ready  page=%s/  websocket=%s  dynamodb=%s", c.base, c.socket, c.dynamoDB)
+	return fmt.Sprintf("ready  page=%s/  websocket=%s  dynamodb=%s", c.base, c.socket, c.database)
 }
 
 func listen(ctx context.Context, addr string) (net.Listener, error) {
@@ -252,8 +253,8 @@ func (c *cloud) build(ctx context.Context, folder string, out *console) (map[str
 
 // startDynamoDB starts the engine, or uses the one named, and makes the tables.
 func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *child.Reaper, out *console) error {
-	c.dynamoDB, c.elsewhere = cfg.dynamoDB, cfg.dynamoDB != ""
-	if c.dynamoDB != "" {
+	c.dynamoDB, c.database, c.elsewhere = cfg.dynamoDB, cfg.dynamoDB, cfg.dynamoDB != ""
+	if c.elsewhere {
 		if err := checkEndpoint(ctx, c.dynamoDB); err != nil {
 			return err
 		}
@@ -281,7 +282,7 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 				c.fail(err)
 			}
 		}()
-		c.dynamoDB = e.Endpoint()
+		c.dynamoDB, c.database = e.Endpoint(), c.base
 	}
 	db := dynamodb.New(dynamodb.Options{
 		Region:       c.stack.Region,
@@ -291,7 +292,7 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 	if err := dynamo.CreateTables(ctx, db, c.stack.Tables); err != nil {
 		return err
 	}
-	out.step("%d tables at %s", len(c.stack.Tables), c.dynamoDB)
+	out.step("%d tables at %s", len(c.stack.Tables), c.database)
 	return nil
 }
 
@@ -466,7 +467,7 @@ func (c *cloud) deadLetters(m template.StreamMapping, out *console) func(context
 }
 
 // serve answers on the listener: the socket, @connections, tokens and the page.
-func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, serial bool, out *console) error {
+func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, flags config, out *console) error {
 	api := c.stack.API
 	cfg := gateway.Config{
 		APIID:                    api.ID,
@@ -477,7 +478,7 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 		RouteSelectionExpression: api.RouteSelectionExpression,
 		Routes:                   map[string]gateway.Route{},
 		StageVariables:           api.StageVariables,
-		Serial:                   serial,
+		Serial:                   flags.serial,
 		Invoker:                  functions,
 		Log:                      out.logger("gateway"),
 	}
@@ -495,18 +496,8 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/"+api.Stage, g)
-	mux.Handle("/"+api.Stage+"/", g)
-	// By their full paths: a stage may be called dev.
-	mux.Handle(issuer.TokenPath, tokens.Handler())
-	mux.Handle(issuer.KeysPath, tokens.Handler())
-	mux.Handle("POST "+invokePath, invokeHandler(c.stack, functions))
-	mux.Handle("GET "+stackPath, c.describeHandler())
-	mux.Handle("POST /{$}", loopback.Only(queue.Handler(c.queues)))
-	mux.Handle("/", web.Handler(web.Config{WebSocketURL: c.socket}))
 	server := &http.Server{
-		Handler:           mux,
+		Handler:           c.routes(g, functions, tokens, loopback.NewGuard(flags.addr, flags.origins), out),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(out.logger(self).Handler(), slog.LevelWarn),
 	}
@@ -520,6 +511,47 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 		}
 	}()
 	return nil
+}
+
+// routes tells apart what is asked. The socket is for everybody who has a token, as
+// on AWS, and so are the files of the page; the rest is guarded.
+func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *issuer.Issuer, guard loopback.Guard, out *console) http.Handler {
+	page := web.Handler(web.Config{WebSocketURL: c.socket})
+	stage := "/" + c.stack.API.Stage
+	mux := http.NewServeMux()
+	mux.Handle(stage, g)
+	mux.Handle("/", page)
+	mux.Handle("GET /{$}", page)
+	// By their full paths: a stage may be called dev. And by any method: what a
+	// browser asks first is not what the page asks.
+	for pattern, handler := range map[string]http.Handler{
+		stage + "/":      g,
+		issuer.TokenPath: tokens.Handler(),
+		issuer.KeysPath:  tokens.Handler(),
+		invokePath:       invokeHandler(c.stack, functions),
+		stackPath:        c.describeHandler(),
+		"/{$}":           c.targetHandler(out),
+	} {
+		mux.Handle(pattern, guard.Protect(handler))
+	}
+	return mux
+}
+
+// targetHandler serves the APIs that a header tells apart: SQS, and DynamoDB with its
+// streams if the engine is ours.
+func (c *cloud) targetHandler(out *console) http.Handler {
+	queues := queue.Handler(c.queues)
+	if c.elsewhere {
+		return queues
+	}
+	database := dynamo.Handler(c.dynamoDB, slog.NewLogLogger(out.logger("dynamodb").Handler(), slog.LevelWarn))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB") {
+			database.ServeHTTP(w, r)
+			return
+		}
+		queues.ServeHTTP(w, r)
+	})
 }
 
 // shortName is a function's name as people say it: send for SendFunction.

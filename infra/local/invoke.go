@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"inorder/infra/local/lambda"
-	"inorder/infra/local/loopback"
 	"inorder/infra/local/template"
 )
 
@@ -25,11 +24,11 @@ const invokePath = "/2015-03-31/functions/{name}/invocations"
 // maxPayload is Lambda's limit of a request, in bytes.
 const maxPayload = 6 << 20
 
-// invokeHandler serves Invoke, for callers on this machine. A function is named
-// as in the template, as deployed, or in short: PublishFunction,
-// inorder-PublishFunction, publish.
+// invokeHandler serves Invoke. A function is named as in the template, as
+// deployed, or in short: PublishFunction, inorder-PublishFunction, publish.
 func invokeHandler(stack *template.Stack, functions *lambda.Service) http.Handler {
-	return loopback.Only(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+invokePath, func(w http.ResponseWriter, r *http.Request) {
 		f, err := functionNamed(stack, r.PathValue("name"))
 		if err != nil {
 			refuseInvoke(w, http.StatusNotFound, "ResourceNotFoundException", err)
@@ -55,7 +54,8 @@ func invokeHandler(stack *template.Stack, functions *lambda.Service) http.Handle
 			w.Header().Set(functionErrorHeader, functionError)
 		}
 		_, _ = w.Write(answer) // the caller went away
-	}))
+	})
+	return mux
 }
 
 const functionErrorHeader = "X-Amz-Function-Error"

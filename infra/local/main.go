@@ -6,6 +6,17 @@
 //
 // It builds the functions, starts everything on loopback addresses, and ends
 // all of it with Ctrl-C.
+//
+// Everybody may ask for a socket, as on AWS, and gets none without a token; and
+// the page's files are no secret. All the rest (tokens, Invoke, @connections, SQS
+// and DynamoDB, on one port, and the port of each function's runtime) is for
+// programs on this machine, which have to call it by a loopback address or the
+// host of -addr, and for web pages of that very address. A page of another origin
+// that one develops is let in with -allow-origin; what other pages ask, and names
+// that were made to point here, are refused. The database is behind that check,
+// too: dynoxide itself would answer any page, so it has an address that pages do
+// not find (except where 127.0.0.1 is all there is, as on macOS: there it is a port
+// that nobody is told of, and the browser's own permission for local addresses).
 package main
 
 import (
@@ -22,6 +33,7 @@ import (
 	"time"
 
 	"inorder/infra/local/child"
+	"inorder/infra/local/loopback"
 )
 
 const (
@@ -91,6 +103,7 @@ type config struct {
 	dynamoDB string
 	posts    string // where functions post to connections, "" for here
 	serial   bool
+	origins  []string // of pages that may use what is for programs here
 }
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {
@@ -122,6 +135,12 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		}
 		cfg.posts = u.Scheme + "://" + u.Host
 		return nil
+	})
+	flags.Func("allow-origin", "`origin` of a web page you develop, such as http://localhost:5173, that may use what else is for\n"+
+		"programs on this machine (tokens, Invoke, @connections, SQS, DynamoDB); may be repeated", func(s string) error {
+		origin, err := loopback.ParseOrigin(s)
+		cfg.origins = append(cfg.origins, origin)
+		return err
 	})
 	flags.BoolVar(&cfg.serial, "serial", false, "hand each client's frames to the functions one by one; API Gateway does not")
 	if err := flags.Parse(args); err != nil {

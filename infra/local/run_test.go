@@ -102,7 +102,7 @@ func startApp(t *testing.T, args ...string) *local {
 	return start(t, options{}, append([]string{"-template", smallApp}, args...)...)
 }
 
-var readyLine = regexp.MustCompile(`(?m)^ready  page=(http://127\.0\.0\.1:\d+/)  websocket=(ws://127\.0\.0\.1:\d+/\w+)  dynamodb=(http://127\.0\.0\.1:\d+)\n`)
+var readyLine = regexp.MustCompile(`(?m)^ready  page=(http://127\.0\.0\.1:\d+/)  websocket=(ws://127\.0\.0\.1:\d+/\w+)  dynamodb=(http://127\.\d+\.\d+\.\d+:\d+)\n`)
 
 func (c *local) awaitReady() *local {
 	c.t.Helper()

@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-
-	"inorder/infra/local/loopback"
 )
 
 // stackPath is where the local cloud says what runs, for tools on this machine.
@@ -23,7 +21,7 @@ type description struct {
 
 func (c *cloud) describe() description {
 	d := description{
-		Name: c.stack.Name, Region: c.stack.Region, DynamoDB: c.dynamoDB, AccessKeyID: c.awsEnv()["AWS_ACCESS_KEY_ID"],
+		Name: c.stack.Name, Region: c.stack.Region, DynamoDB: c.database, AccessKeyID: c.awsEnv()["AWS_ACCESS_KEY_ID"],
 		Endpoint: c.base, Resources: map[string]string{},
 	}
 	for _, t := range c.stack.Tables {
@@ -39,9 +37,11 @@ func (c *cloud) describe() description {
 }
 
 func (c *cloud) describeHandler() http.Handler {
-	return loopback.Only(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+stackPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		_ = json.NewEncoder(w).Encode(c.describe()) // the caller went away
-	}))
+	})
+	return mux
 }

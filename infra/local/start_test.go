@@ -152,10 +152,12 @@ func TestFlags(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-serial"}},
+		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-allow-origin", "-serial"}},
 		{"unknown flag", []string{"-port", "3000"}, 2, []string{"flag provided but not defined: -port", usage}},
 		{"no value", []string{"-addr"}, 2, []string{"flag needs an argument: -addr", usage}},
 		{"a connections endpoint that is none", []string{"-connections-endpoint", "127.0.0.1:8001"}, 2, []string{"-connections-endpoint", "want a URL such as http://127.0.0.1:8001"}},
+		{"an origin that is none", []string{"-allow-origin", "localhost:5173"}, 2, []string{"-allow-origin", "want the origin of a page, such as http://localhost:5173", usage}},
+		{"all origins", []string{"-allow-origin", "*"}, 2, []string{"-allow-origin", "want the origin of a page", usage}},
 		{"a word", []string{"start"}, 2, []string{`unexpected argument "start"`, usage}},
 		{"parameter without a value", []string{"-param", "JwtIssuer"}, 2, []string{"use -param name=value", usage}},
 	}

@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -65,8 +65,12 @@ type process interface {
 // errPortTaken asks for another try with another port.
 var errPortTaken = errors.New("the port was taken")
 
-// Start starts dynoxide on a free port of 127.0.0.1 and returns when it answers.
-// ctx bounds the start only; call [Engine.Stop] in the end.
+// Start starts dynoxide on a free port of a loopback address and returns when it
+// answers. ctx bounds the start only; call [Engine.Stop] in the end.
+//
+// dynoxide takes any request with any Authorization header, and lets any web page
+// read the answer. So the address is hard to find where it can be, see freeAddress,
+// and not to be told to people, who would put it into a page or a browser.
 func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.DataFile != "" {
 		if err := os.MkdirAll(filepath.Dir(cfg.DataFile), 0o755); err != nil {
@@ -75,11 +79,11 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		// dynoxide takes port 0 but does not tell which port it got.
-		port, err := freePort(ctx)
+		host, port, err := freeAddress(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("starting dynoxide: %w", err)
 		}
-		e, err := startOn(ctx, cfg, port)
+		e, err := startOn(ctx, cfg, host, port)
 		if err == nil {
 			return e, nil
 		}
@@ -89,20 +93,30 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 }
 
-func freePort(ctx context.Context) (int, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+// freeAddress finds an address and a port that nobody has. A web page can try all
+// ports of 127.0.0.1, so where all of 127.0.0.0/8 is this machine, as on Linux, it
+// is one of 16 million others with 28,000 ports each. Elsewhere, as on macOS, it is
+// 127.0.0.1, which leaves the port to be found.
+func freeAddress(ctx context.Context) (host, port string, err error) {
+	var hidden [3]byte
+	_, _ = rand.Read(hidden[:]) // never fails
+	host = fmt.Sprintf("127.%d.%d.%d", hidden[0], hidden[1], 1+hidden[2]%254)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("looking for a free port: %w", err)
 	}
 	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return net.SplitHostPort(l.Addr().String())
 }
 
-func startOn(ctx context.Context, cfg Config, port int) (*Engine, error) {
+func startOn(ctx context.Context, cfg Config, host, port string) (*Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	args := []string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}
+	address := net.JoinHostPort(host, port)
+	args := []string{"serve", "--host", host, "--port", port}
 	if cfg.DataFile != "" {
 		args = append(args, "--db-path", cfg.DataFile)
 	}
@@ -196,7 +210,7 @@ func (e *Engine) failedStart() error {
 	return fmt.Errorf("it ended (%s): %s", exitText(err), said)
 }
 
-// Endpoint is the URL for the SDK, such as http://127.0.0.1:40123.
+// Endpoint is the URL for the SDK, such as http://127.84.2.190:40123.
 func (e *Engine) Endpoint() string { return e.endpoint }
 
 // Done is closed when the engine has ended, by [Engine.Stop] or by itself.

@@ -124,9 +124,9 @@ func TestStartTriesAnotherPortWhenOneIsTaken(t *testing.T) {
 
 func TestStartIsNotFooledByAnotherServer(t *testing.T) {
 	t.Parallel()
-	// Here "dynoxide" is anything that never listens, while its port answers.
+	// Here "dynoxide" is anything that never listens, while its address answers.
 	dir := t.TempDir()
-	script := writeScript(t, filepath.Join(dir, "dynoxide"), fmt.Sprintf("echo $5 > %q\nmv %[1]q %q\nsleep 60\n", filepath.Join(dir, "p"), filepath.Join(dir, "port")))
+	script := writeScript(t, filepath.Join(dir, "dynoxide"), fmt.Sprintf("echo $3:$5 > %q\nmv %[1]q %q\nsleep 60\n", filepath.Join(dir, "a"), filepath.Join(dir, "address")))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	failed := make(chan error, 1)
@@ -134,13 +134,13 @@ func TestStartIsNotFooledByAnotherServer(t *testing.T) {
 		_, err := dynamo.Start(ctx, dynamo.Config{Binary: script})
 		failed <- err
 	}()
-	var port []byte
+	var address []byte
 	require.Eventually(t, func() bool {
 		var err error
-		port, err = os.ReadFile(filepath.Join(dir, "port"))
+		address, err = os.ReadFile(filepath.Join(dir, "address"))
 		return err == nil
 	}, 10*time.Second, time.Millisecond)
-	impostor, err := net.Listen("tcp", "127.0.0.1:"+string(bytes.TrimSpace(port)))
+	impostor, err := net.Listen("tcp", string(bytes.TrimSpace(address)))
 	require.NoError(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	go func() { _ = server.Serve(impostor) }()

@@ -295,7 +295,8 @@ func checkTimeout(timeout time.Duration) (time.Duration, error) {
 }
 
 // ServeHTTP serves GET /{stage} as a WebSocket handshake and /{stage}/@connections/{id} as the
-// @connections API. Everything else is 403 Forbidden, as from the service.
+// @connections API. Everything else is 403 Forbidden, as from the service. A signature is looked
+// for and not checked, so who may reach @connections is for the caller to see to.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	segments, ok := pathSegments(r.URL)
 	switch {

@@ -14,8 +14,6 @@ import (
 
 	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
-
-	"inorder/infra/local/loopback"
 )
 
 const (
@@ -56,15 +54,15 @@ func New(name, audience string) (*Issuer, error) {
 	return &Issuer{name: name, audience: audience, key: key, keys: keys}, nil
 }
 
-// Handler serves TokenPath and KeysPath, to callers on this machine only: who
-// can ask can be anyone.
+// Handler serves TokenPath and KeysPath. Who can ask for a token can be anyone, so
+// not everybody may: the caller sees to that.
 func (i *Issuer) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+TokenPath, i.serveToken)
 	mux.HandleFunc("GET "+KeysPath, func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, i.keys)
 	})
-	return loopback.Only(mux)
+	return mux
 }
 
 func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"inorder/infra/local/loopback"
 )
 
 // unhandled is the FunctionError of every failure that a caller of Lambda sees.
@@ -43,7 +45,8 @@ func failed(errorType string, inv *invocation, reason string) *result {
 
 // runtimeAPI is the server side of "Using the Lambda runtime API for custom
 // runtimes" in the AWS documentation, for one process. The process is known by
-// its port: runtimes are told host and port only.
+// its port: runtimes are told host and port only. Web pages, which can find the
+// port, are kept away.
 func (proc *process) runtimeAPI() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", proc.serveNext)
@@ -51,7 +54,7 @@ func (proc *process) runtimeAPI() *http.Server {
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", proc.serveError)
 	mux.HandleFunc("POST /2018-06-01/runtime/init/error", proc.serveInitError)
 	return &http.Server{
-		Handler:           mux,
+		Handler:           loopback.Guard{}.Protect(mux),
 		MaxHeaderBytes:    http.DefaultMaxHeaderBytes, // aws-lambda-go sends error causes of up to 1 MB
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          slog.NewLogLogger(proc.pool.cfg.Log.Handler(), slog.LevelDebug),

@@ -1,8 +1,11 @@
 package loopback_test
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,30 +13,167 @@ import (
 	"inorder/infra/local/loopback"
 )
 
-func TestOnly(t *testing.T) {
+// call is a request, and where it comes from.
+type call struct {
+	from, host string
+	at         string              // the address it came in at, if that matters
+	header     map[string][]string // such as Origin
+}
+
+func (c call) through(g loopback.Guard, method string) *httptest.ResponseRecorder {
+	handler := g.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	r := httptest.NewRequest(method, "/", nil)
+	r.RemoteAddr, r.Host = c.from, c.host
+	if c.at != "" {
+		at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.at))
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, at))
+	}
+	for name, values := range c.header {
+		r.Header[name] = values
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	return w
+}
+
+func TestWhoIsLetThrough(t *testing.T) {
 	t.Parallel()
-	handler := loopback.Only(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	const me, here = "127.0.0.1:5000", "127.0.0.1:3000"
+	origin := func(values ...string) map[string][]string { return map[string][]string{"Origin": values} }
+	site := func(value string) map[string][]string { return map[string][]string{"Sec-Fetch-Site": {value}} }
+	both := func(o, s string) map[string][]string {
+		return map[string][]string{"Origin": {o}, "Sec-Fetch-Site": {s}}
+	}
+	page := loopback.NewGuard("127.0.0.1:3000", []string{"http://localhost:5173"})
+	guards := map[string]loopback.Guard{
+		"zero": {},
+		"page": page,
+		"lan":  loopback.NewGuard("10.0.0.5:3000", nil),
+		"name": loopback.NewGuard("Box.example:3000", nil),
+		"all":  loopback.NewGuard("0.0.0.0:3000", nil),
+		"none": loopback.NewGuard(":3000", nil),
+	}
 	for name, tc := range map[string]struct {
-		from, host, origin string
-		status             int
+		guard string
+		call  call
+		let   bool
 	}{
-		"this machine":        {"127.0.0.1:5000", "127.0.0.1:3000", "", 200},
-		"by name":             {"127.0.0.1:5000", "localhost:3000", "", 200},
-		"IPv6":                {"[::1]:5000", "[::1]:3000", "", 200},
-		"a page from here":    {"127.0.0.1:5000", "127.0.0.1:3000", "http://127.0.0.1:3000", 200},
-		"another machine":     {"10.0.0.7:5000", "127.0.0.1:3000", "", 403},
-		"a name of its own":   {"127.0.0.1:5000", "evil.example.com", "", 403},
-		"another address":     {"127.0.0.1:5000", "10.0.0.1:3000", "", 403},
-		"a page from outside": {"127.0.0.1:5000", "127.0.0.1:3000", "https://evil.example.com", 403},
-		"a page from nowhere": {"127.0.0.1:5000", "127.0.0.1:3000", "null", 403},
+		"a program":                      {"zero", call{from: me, host: here}, true},
+		"by name":                        {"zero", call{from: me, host: "localhost:3000"}, true},
+		"by name in capitals":            {"zero", call{from: me, host: "LOCALHOST:3000"}, true},
+		"without a port":                 {"zero", call{from: me, host: "localhost"}, true},
+		"IPv6":                           {"zero", call{from: "[::1]:5000", host: "[::1]:3000"}, true},
+		"IPv6 without a port":            {"zero", call{from: "[::1]:5000", host: "[::1]"}, true},
+		"another loopback address":       {"zero", call{from: "127.8.9.1:5000", host: "127.8.9.2:3000"}, true},
+		"another machine":                {"zero", call{from: "10.0.0.7:5000", host: here}, false},
+		"nobody":                         {"zero", call{host: here}, false},
+		"a name of the internet":         {"zero", call{from: me, host: "evil.example:3000"}, false},
+		"a name that begins like ours":   {"zero", call{from: me, host: "localhost.evil.example"}, false},
+		"an address in a name":           {"zero", call{from: me, host: "127.0.0.1.evil.example"}, false},
+		"another address of ours":        {"zero", call{from: me, host: "10.0.0.1:3000"}, false},
+		"no host":                        {"zero", call{from: me}, false},
+		"the page from here":             {"zero", call{from: me, host: here, header: origin("http://127.0.0.1:3000")}, true},
+		"the page from here, by name":    {"zero", call{from: me, host: "localhost:3000", header: origin("http://localhost:3000")}, true},
+		"a page from another port":       {"zero", call{from: me, host: here, header: origin("http://127.0.0.1:3001")}, false},
+		"a page from here by https":      {"zero", call{from: me, host: here, header: origin("https://127.0.0.1:3000")}, false},
+		"a page from outside":            {"zero", call{from: me, host: here, header: origin("https://evil.example")}, false},
+		"a page by its own name":         {"zero", call{from: me, host: "evil.example:3000", header: origin("http://evil.example:3000")}, false},
+		"a page from nowhere":            {"zero", call{from: me, host: here, header: origin("null")}, false},
+		"an empty origin":                {"zero", call{from: me, host: here, header: origin("")}, false},
+		"an origin that is not let":      {"zero", call{from: me, host: here, header: origin("http://localhost:5173")}, false},
+		"one that is":                    {"page", call{from: me, host: here, header: origin("http://localhost:5173")}, true},
+		"one that is, across sites":      {"page", call{from: me, host: here, header: both("http://localhost:5173", "cross-site")}, true},
+		"one that is, from elsewhere":    {"page", call{from: "10.0.0.7:5000", host: here, header: origin("http://localhost:5173")}, false},
+		"one that is, by its own name":   {"page", call{from: me, host: "evil.example", header: origin("http://localhost:5173")}, false},
+		"one that begins like it":        {"page", call{from: me, host: here, header: origin("http://localhost:51730")}, false},
+		"one that ends like it":          {"page", call{from: me, host: here, header: origin("http://evil.example/http://localhost:5173")}, false},
+		"two origins":                    {"page", call{from: me, host: here, header: origin("http://localhost:5173", "https://evil.example")}, false},
+		"the address bar":                {"zero", call{from: me, host: here, header: site("none")}, true},
+		"a link from here":               {"zero", call{from: me, host: here, header: site("same-origin")}, true},
+		"an image in another page":       {"zero", call{from: me, host: here, header: site("cross-site")}, false},
+		"an image in a page nearby":      {"page", call{from: me, host: here, header: site("same-site")}, false},
+		"the address that is served":     {"lan", call{from: me, host: "10.0.0.5:3000"}, true},
+		"from the address itself":        {"lan", call{from: "10.0.0.5:5000", at: "10.0.0.5:3000", host: "10.0.0.5:3000"}, true},
+		"from one beside it":             {"lan", call{from: "10.0.0.7:5000", at: "10.0.0.5:3000", host: "10.0.0.5:3000"}, false},
+		"one that is not served":         {"lan", call{from: me, host: "10.0.0.6:3000"}, false},
+		"the name that is served":        {"name", call{from: me, host: "box.example:3000"}, true},
+		"no other than that":             {"name", call{from: me, host: "a.box.example:3000"}, false},
+		"where all addresses are served": {"all", call{from: me, host: here}, true},
+		"one of them":                    {"all", call{from: me, host: "10.0.0.5:3000"}, false},
+		"the unspecified one":            {"all", call{from: me, host: "0.0.0.0:3000"}, false},
+		"no host where none is named":    {"none", call{from: me}, false},
 	} {
-		r := httptest.NewRequest(http.MethodPost, "/", nil)
-		r.RemoteAddr, r.Host = tc.from, tc.host
-		if tc.origin != "" {
-			r.Header.Set("Origin", tc.origin)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := tc.call.through(guards[tc.guard], http.MethodPost)
+			require.Equal(t, tc.let, w.Code == http.StatusTeapot, "%d %s", w.Code, w.Body)
+			if !tc.let {
+				require.Equal(t, http.StatusForbidden, w.Code)
+				require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
+			}
+		})
+	}
+}
+
+func TestAPageThatIsLetThroughMayRead(t *testing.T) {
+	t.Parallel()
+	const app = "http://localhost:5173"
+	guard := loopback.NewGuard("127.0.0.1:3000", []string{"http://other.example", app})
+	ask := func(method, origin string, more map[string][]string) *httptest.ResponseRecorder {
+		c := call{from: "127.0.0.1:5000", host: "127.0.0.1:3000", header: map[string][]string{"Origin": {origin}}}
+		for name, values := range more {
+			c.header[name] = values
 		}
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
-		require.Equal(t, tc.status, w.Code, name)
+		return c.through(guard, method)
+	}
+	preflight := map[string][]string{
+		"Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {"authorization,x-amz-target"},
+	}
+
+	w := ask(http.MethodGet, app, nil)
+	require.Equal(t, http.StatusTeapot, w.Code)
+	require.Equal(t, app, w.Header().Get("Access-Control-Allow-Origin"))
+	require.Equal(t, "*", w.Header().Get("Access-Control-Expose-Headers"))
+	require.Equal(t, "Origin", w.Header().Get("Vary"))
+	require.Empty(t, w.Header().Get("Access-Control-Allow-Credentials"))
+
+	w = ask(http.MethodOptions, app, preflight)
+	require.Equal(t, http.StatusNoContent, w.Code)
+	require.Equal(t, app, w.Header().Get("Access-Control-Allow-Origin"))
+	require.Equal(t, "POST", w.Header().Get("Access-Control-Allow-Methods"))
+	require.Equal(t, "authorization,x-amz-target", w.Header().Get("Access-Control-Allow-Headers"))
+
+	require.Equal(t, http.StatusForbidden, ask(http.MethodOptions, "https://evil.example", preflight).Code)
+	require.Equal(t, http.StatusTeapot, ask(http.MethodOptions, app, nil).Code, "OPTIONS that is no preflight")
+	require.Empty(t, ask(http.MethodGet, "http://127.0.0.1:3000", nil).Header().Get("Access-Control-Allow-Origin"), "it needs no leave")
+}
+
+func TestParseOrigin(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"http://localhost:5173":     "http://localhost:5173",
+		"http://localhost:5173/":    "http://localhost:5173",
+		"HTTP://LocalHost:5173":     "http://localhost:5173",
+		"https://dev.example.com":   "https://dev.example.com",
+		"https://dev.example:443":   "https://dev.example",
+		"http://dev.example:80":     "http://dev.example",
+		"http://dev.example:443":    "http://dev.example:443",
+		"http://[::1]:8080":         "http://[::1]:8080",
+		"":                          "",
+		"*":                         "",
+		"null":                      "",
+		"localhost:5173":            "",
+		"http://":                   "",
+		"http://:5173":              "",
+		"ftp://localhost":           "",
+		"http://localhost:5173/app": "",
+		"http://localhost:5173?a":   "",
+		"http://localhost:5173#a":   "",
+		"http://me@localhost:5173":  "",
+		"http://localhost:port":     "",
+	} {
+		got, err := loopback.ParseOrigin(text)
+		require.Equal(t, want, got, text)
+		require.Equal(t, want == "", err != nil, text)
 	}
 }

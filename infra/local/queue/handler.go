@@ -22,7 +22,7 @@ func Handler(queues map[string]*Queue) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		service, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 		if service != "AmazonSQS" {
-			http.Error(w, "this is where the SQS API is: a request needs the header X-Amz-Target", http.StatusBadRequest)
+			http.Error(w, "this is where the APIs of SQS and DynamoDB are: a request needs the header X-Amz-Target", http.StatusBadRequest)
 			return
 		}
 		var request struct {

@@ -463,3 +463,29 @@ func TestLoad_ThisProject(t *testing.T) {
 		require.Equal(t, "go1.x", f.Build.Method, f.LogicalID)
 	}
 }
+
+// Whose tokens are good is said by https, or by this machine.
+func TestLoad_ThisProjectsKeys(t *testing.T) {
+	t.Parallel()
+	for address, good := range map[string]bool{
+		"https://login.example.com/.well-known/jwks.json": true,
+		"http://127.0.0.1:3000/dev/jwks.json":             true,
+		"http://127.8.9.10/jwks":                          true,
+		"http://localhost:3000/dev/jwks.json":             true,
+		"http://[::1]:3000/dev/jwks.json":                 true,
+		"http://login.example.com/.well-known/jwks.json":  false,
+		"http://10.0.0.1/jwks":                            false,
+		"http://127.0.0.1.example.com/jwks":               false,
+		"http://localhost@login.example.com/jwks":         false,
+		"http://127.0.0.1:3000@login.example.com/jwks":    false,
+		"ftp://127.0.0.1/jwks":                            false,
+		"https://":                                        false,
+	} {
+		_, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{"JwksUrl": address, "JwtIssuer": "me"}})
+		if good {
+			require.NoError(t, err, address)
+		} else {
+			require.ErrorContains(t, err, "AllowedPattern", address)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package dynamo
+
+import (
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+)
+
+// idleConnections is how many connections to an engine are kept.
+const idleConnections = 64
+
+// Handler passes requests on to an engine. It leaves out what the engine says of web
+// pages, which is that all of them may read the answer: who is let to the handler is
+// its caller's affair. The endpoint is that of an [Engine].
+func Handler(endpoint string, log *log.Logger) http.Handler {
+	host := strings.TrimPrefix(endpoint, "http://")
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: host})
+			r.Out.Header.Del("Origin")
+		},
+		ModifyResponse: func(r *http.Response) error {
+			for name := range r.Header {
+				if strings.HasPrefix(name, "Access-Control-") {
+					r.Header.Del(name)
+				}
+			}
+			return nil
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: idleConnections, DisableCompression: true},
+		ErrorLog:  log,
+	}
+}
