@@ -333,7 +333,7 @@ func (v view) line() Line {
 		LeftSeq:      v.inbox.LeftSeq,
 		MaxSeq:       v.committedMax(),
 	}
-	line.Unread = max(0, line.MaxSeq-max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1))
+	line.Unread = v.head.Between(max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1), line.MaxSeq)
 	return line
 }
 
