@@ -49,6 +49,10 @@ type Conversation struct {
 	CreatedAt      int64      `json:"createdAt"` // ms
 	UpdatedAt      int64      `json:"updatedAt"` // ms
 
+	// LargestEntry is about how many bytes the largest entry ever takes, 0 if that
+	// is not known.
+	LargestEntry int `json:"largestEntry,omitempty"`
+
 	// Skipped are the seqs that an operator's repairs left out of the ledger,
 	// ascending. They are few, and may take in some that were written.
 	Skipped []Range `json:"skipped,omitempty"`
