@@ -164,7 +164,7 @@ func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connecti
 }
 
 // Connections gives the live connections of users, strongly consistent. Users
-// without one are absent from the map.
+// without one are absent from the map, and those whose item is damaged.
 func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][]Connection, error) {
 	keys := make([]item, len(userIDs))
 	for i, id := range userIDs {
@@ -178,7 +178,8 @@ func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][
 	for _, in := range items {
 		all, err := s.parseConnections(in)
 		if err != nil {
-			return nil, err
+			s.damaged(ctx, s.tables.Connections, in, err)
+			continue
 		}
 		if len(all.live) > 0 {
 			found[all.userID] = all.live
@@ -213,14 +214,19 @@ func (s *Store) parseConnections(in item) (userConnections, error) {
 }
 
 // batchGet reads items by key in as few requests as DynamoDB takes, and asks
-// again for keys it left unprocessed. The items come in no order.
-func (s *Store) batchGet(ctx context.Context, table string, keys []item, consistent bool) ([]item, error) {
+// again for keys it left unprocessed. The items come in no order; with attributes,
+// they have no others.
+func (s *Store) batchGet(ctx context.Context, table string, keys []item, consistent bool, attributes ...string) ([]item, error) {
+	projection, names := project(attributes)
 	var found []item
 	for chunk := range slices.Chunk(keys, maxBatchGet) {
 		for attempt := 1; len(chunk) > 0; attempt++ {
 			out, err := s.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 				RequestItems: map[string]types.KeysAndAttributes{
-					table: {Keys: chunk, ConsistentRead: aws.Bool(consistent)},
+					table: {
+						Keys: chunk, ConsistentRead: aws.Bool(consistent),
+						ProjectionExpression: projection, ExpressionAttributeNames: names,
+					},
 				},
 			})
 			if err != nil {
@@ -234,4 +240,17 @@ func (s *Store) batchGet(ctx context.Context, table string, keys []item, consist
 		}
 	}
 	return found, nil
+}
+
+// project gives a projection on attributes, none for all. Their names stand apart,
+// since many are words of DynamoDB's own.
+func project(attributes []string) (expression *string, names map[string]string) {
+	if len(attributes) == 0 {
+		return nil, nil
+	}
+	names = make(map[string]string, len(attributes))
+	for _, a := range attributes {
+		names["#"+a] = a
+	}
+	return aws.String("#" + strings.Join(attributes, ", #")), names
 }

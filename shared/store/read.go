@@ -9,6 +9,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -43,7 +45,7 @@ type Page struct {
 	NextSeq         int64
 	CommittedMaxSeq int64 // of what this user may read
 	HasMore         bool
-	Skipped         []int64 // no such entry any more: expired, or removed by an operator
+	Skipped         []int64 // no such entry any more: expired, or removed by an operator, or damaged
 	FirstSeq        int64   // not 0: the seqs before it are not for this user, or gone
 	Resolved        int     // of the messages, those that a Query did not show yet
 }
@@ -120,7 +122,8 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 }
 
 // Entries reads every message in r, ascending. Seqs in r that no entry has any
-// more are left out; one that is being committed is waited for, or an error.
+// more, or a damaged one, are left out; one that is being committed is waited for,
+// or an error.
 func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error) {
 	var all []chat.Message
 	for r.From <= r.To {
@@ -386,7 +389,7 @@ func rest(r chat.Range, seq int64, d direction) chat.Range {
 }
 
 // query reads one page and gives the messages by seq with the part of r they
-// cover: a seq there without a message has none, for certain.
+// cover: a seq there without a message has none, for certain, or a damaged one.
 //
 // A strongly consistent Query shows what is committed but is not serialisable
 // with transactions: while one is being applied, the head may be visible and the
@@ -400,34 +403,70 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 	known := make(map[int64]messageItem, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
 	for _, in := range out.Items {
-		mi, err := unmarshalMessage(in)
-		if err == nil {
-			err = mi.measure()
+		if seq, whole := seqOf(in); whole {
+			seen[seq] = true
 		}
-		if err != nil {
-			return nil, chat.Range{}, err
-		}
-		seen[mi.Seq] = true
-		if !s.expired(mi) {
+		if mi, ok := s.entry(ctx, in); ok {
 			known[mi.Seq] = mi
 		}
 	}
 	covered := r
 	if out.LastEvaluatedKey != nil {
-		var last messageItem
-		if err := unmarshal(out.LastEvaluatedKey, &last); err != nil {
-			return nil, chat.Range{}, err
+		last, _ := seqOf(out.LastEvaluatedKey)
+		if last < r.From || last > r.To {
+			return nil, chat.Range{}, fmt.Errorf("a Query of messages %d to %d of %s ended at %d", r.From, r.To, conversationID, last)
 		}
-		covered = cut(covered, last.Seq, d)
+		covered = cut(covered, last, d)
 	}
 	return known, covered, s.resolve(ctx, conversationID, missingIn(covered, seen), known)
 }
 
-// measure takes the message's size.
+// entry reads a message. ok is false if it expired, and for one that is damaged,
+// which is then as good as gone: it must not hold up those after it.
+func (s *Store) entry(ctx context.Context, in item) (mi messageItem, ok bool) {
+	mi, err := unmarshalMessage(in)
+	if err == nil && s.expired(mi) {
+		return messageItem{}, false
+	}
+	if err == nil {
+		err = mi.measure()
+	}
+	if err != nil {
+		s.damaged(ctx, s.tables.Messages, in, err)
+		return messageItem{}, false
+	}
+	return mi, true
+}
+
+// maxEntry is the most bytes that a message of ours takes as JSON: later versions
+// have a longer number. What is larger might not fit a frame.
+const maxEntry = chat.MaxMessageBytes + 64
+
+// measure takes the message's size, or says why no frame can carry it.
 func (mi *messageItem) measure() error {
 	size, err := mi.Size()
+	switch {
+	case err != nil:
+		return err
+	case size > maxEntry:
+		return fmt.Errorf("the message takes %d bytes, at most %d can be", size, maxEntry)
+	case mi.MessageID == "":
+		return errors.New("the message has no messageId")
+	}
 	mi.size = size + len(",")
-	return err
+	return nil
+}
+
+// seqOf reads the seq off a message's key, 0 if there is none. What an operator put
+// there may have a fraction; the seq is then the whole number below.
+func seqOf(key item) (seq int64, whole bool) {
+	n, ok := key["seq"].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, false
+	}
+	digits, _, fraction := strings.Cut(n.Value, ".")
+	seq, err := strconv.ParseInt(digits, 10, 64)
+	return seq, err == nil && !fraction
 }
 
 // queryRange reads at most limit messages of a range, expired ones too, as one page

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -67,6 +68,7 @@ type Store struct {
 	now    func() time.Time
 	heads  *headCache
 	pace   *pace
+	log    *slog.Logger // of damaged items
 
 	retention  time.Duration // 0: messages are kept
 	maxMembers int           // of a group
@@ -99,7 +101,7 @@ func WithClosed(closed bool) Option {
 func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 	s := &Store{
 		db: db, tables: tables, now: time.Now, heads: newHeadCache(), pace: newPace(),
-		maxMembers: chat.MaxGroupMembers,
+		log: slog.New(slog.DiscardHandler), maxMembers: chat.MaxGroupMembers,
 	}
 	for _, o := range options {
 		o(s)
@@ -109,8 +111,9 @@ func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 
 // Open makes a Store from the environment: the SDK's own variables say which
 // endpoint and credentials, TablesFromEnv which tables, and OptionsFromEnv the
-// rest. A request that DynamoDB does not answer within 3 s is made again.
-func Open(ctx context.Context) (*Store, error) {
+// rest. Items that cannot be read are told of in log. A request that DynamoDB does
+// not answer within 3 s is made again.
+func Open(ctx context.Context, log *slog.Logger) (*Store, error) {
 	tables, err := TablesFromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -126,7 +129,7 @@ func Open(ctx context.Context) (*Store, error) {
 	return New(dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 		// The SDK by itself waits for an answer as long as the function may run.
 		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout)
-	}), tables, options...), nil
+	}), tables, append(options, WithLog(log))...), nil
 }
 
 const day = 24 * time.Hour
