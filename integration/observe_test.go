@@ -398,7 +398,7 @@ func (o *observed) deadConnections() {
 }
 
 // brokenLedger breaks what the functions never do: it gives two messages one
-// clientMsgId, and sets their head back, and forth again.
+// clientMsgId, damages a third, and sets their head back, and forth again.
 func (o *observed) brokenLedger() {
 	o.t.Helper()
 	ctx := o.t.Context()
@@ -411,6 +411,7 @@ func (o *observed) brokenLedger() {
 	for seq := range 2 {
 		o.set("Messages", sent.ConversationID, strconv.Itoa(seq+1), "clientMsgId", &types.AttributeValueMemberS{Value: "twice"})
 	}
+	o.set("Messages", sent.ConversationID, "3", "serverTime", &types.AttributeValueMemberS{Value: o.secrets.make("damage")})
 	for _, lastSeq := range []string{"0", "3"} {
 		o.set("Conversations", sent.ConversationID, "", "lastSeq", &types.AttributeValueMemberN{Value: lastSeq})
 	}

@@ -26,7 +26,7 @@ func main() {
 		default:
 			return nil, fmt.Errorf("AUDIT_REPAIR is %q; it has to be on or off", repair)
 		}
-		s, err := store.Open(ctx)
+		s, err := store.Open(ctx, log)
 		h.store = s
 		return h.handle, err
 	})

@@ -21,7 +21,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		s, err := store.Open(ctx)
+		s, err := store.Open(ctx, log)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
-		s, err := store.Open(ctx)
+		s, err := store.Open(ctx, log)
 		if err != nil {
 			return nil, err
 		}

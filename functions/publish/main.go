@@ -12,7 +12,7 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
-		s, err := store.Open(ctx)
+		s, err := store.Open(ctx, log)
 		return handler{ledger: s, log: log}.handle, err
 	})
 }

@@ -48,6 +48,27 @@ type Conversation struct {
 	Visibility     Visibility `json:"visibility,omitempty"`
 	CreatedAt      int64      `json:"createdAt"` // ms
 	UpdatedAt      int64      `json:"updatedAt"` // ms
+
+	// LargestEntry is about how many bytes the largest entry ever takes, 0 if that
+	// is not known.
+	LargestEntry int `json:"largestEntry,omitempty"`
+
+	// Skipped are the seqs that an operator's repairs left out of the ledger,
+	// ascending. They are few, and may take in some that were written.
+	Skipped []Range `json:"skipped,omitempty"`
+}
+
+// Between counts the seqs after one and up to another that no repair skipped; 0 if
+// there are none.
+func (c Conversation) Between(after, through int64) int64 {
+	count := max(0, through-after)
+	for _, r := range c.Skipped {
+		if from, to := max(r.From, after+1), min(r.To, through); from <= to {
+			count -= to - from + 1
+			after = to // two of them may overlap
+		}
+	}
+	return count
 }
 
 // Member is one line of a conversation's roster.

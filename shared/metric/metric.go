@@ -66,6 +66,7 @@ const (
 	InvariantHead         Name = "InvariantHead"         // a head that disagrees with its ledger or roster
 	InvariantPosition     Name = "InvariantPosition"     // a user's position beyond what there is
 	InvariantRevision     Name = "InvariantRevision"     // a message that is not as its last recall or edit left it
+	InvariantItem         Name = "InvariantItem"         // an item that cannot be read, and was left out
 )
 
 // Names lists every metric.
@@ -75,7 +76,7 @@ func Names() []Name {
 		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved,
 		AuthorizerRefusals, ConnectionsOpened, ConnectionsClosed, ConnectionsReplaced,
 		Pushes, GoneConnections, PushFailures, SetAside, PassedOver, CommitToPush, StreamAge,
-		InvariantDuplicateSeq, InvariantSeqWentBack, InvariantIdempotency, InvariantHole, InvariantHead, InvariantPosition, InvariantRevision,
+		InvariantDuplicateSeq, InvariantSeqWentBack, InvariantIdempotency, InvariantHole, InvariantHead, InvariantPosition, InvariantRevision, InvariantItem,
 	}
 }
 

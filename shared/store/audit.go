@@ -340,19 +340,13 @@ func (a *audit) add(v Violation) {
 	a.report.Violations = append(a.report.Violations, v)
 }
 
-// auditHead is a head with what a repair left out of its ledger.
-type auditHead struct {
-	chat.Conversation
-	Skipped []chat.Range `json:"skipped"` // see RepairHead
-}
-
 // everything is a limit that no ledger reaches.
 const everything = chat.MaxSeq
 
 // conversation checks one conversation, at most limit messages of its ledger from
 // a random one on. found is false if there is no trace of it.
 func (a *audit) conversation(ctx context.Context, id string, limit int64) (found bool, err error) {
-	var head auditHead
+	var head chat.Conversation
 	found, err = a.s.get(ctx, a.s.tables.Conversations, headKey(id), &head)
 	if err != nil {
 		return false, err
@@ -372,7 +366,7 @@ func (a *audit) conversation(ctx context.Context, id string, limit int64) (found
 	if last != nil {
 		top = max(top, last.Seq)
 	}
-	if err := a.roster(ctx, head.Conversation, top); err != nil {
+	if err := a.roster(ctx, head, top); err != nil {
 		return true, err
 	}
 	if last == nil {
@@ -405,7 +399,7 @@ func (a *audit) headless(ctx context.Context, id string, last *messageItem) (fou
 }
 
 // end compares the head with the last message.
-func (a *audit) end(ctx context.Context, head auditHead, last *messageItem) error {
+func (a *audit) end(ctx context.Context, head chat.Conversation, last *messageItem) error {
 	id := head.ConversationID
 	switch {
 	case last != nil && last.Seq > head.LastSeq:
@@ -413,7 +407,7 @@ func (a *audit) end(ctx context.Context, head auditHead, last *messageItem) erro
 		if err != nil || out[0] == nil || out[1] == nil {
 			return err
 		}
-		var now auditHead
+		var now chat.Conversation
 		if err := unmarshal(out[0], &now); err != nil {
 			return err
 		}
@@ -492,7 +486,7 @@ func (a *audit) peek(ctx context.Context, table string, keys []item) ([]item, er
 }
 
 // ledger checks a stretch of a ledger. top is the highest seq there is.
-func (a *audit) ledger(ctx context.Context, head auditHead, r chat.Range, top int64) error {
+func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range, top int64) error {
 	id := head.ConversationID
 	var prev *messageItem
 	var err error
@@ -558,7 +552,7 @@ func between(from int64, prev *messageItem, seq int64) chat.Range {
 // What retention takes is mostly the start of a ledger, as later messages expire
 // later. But each keeps the lifetime it was sent with: after those from before
 // there was retention, or from when it was longer, a gap is its work too.
-func (a *audit) missing(ctx context.Context, head auditHead, prev, next *messageItem, gap chat.Range) error {
+func (a *audit) missing(ctx context.Context, head chat.Conversation, prev, next *messageItem, gap chat.Range) error {
 	if gap.From > gap.To || prev == nil && next != nil || prev != nil && a.retained(head, prev, next) {
 		return nil
 	}
@@ -582,7 +576,7 @@ func (a *audit) missing(ctx context.Context, head auditHead, prev, next *message
 // retained reports whether retention can have taken what is after prev, up to next
 // or to the end: whether a message sent as early as prev would have expired, with
 // the lifetime of one of the two.
-func (a *audit) retained(head auditHead, prev, next *messageItem) bool {
+func (a *audit) retained(head chat.Conversation, prev, next *messageItem) bool {
 	if next == nil && a.s.retention > 0 && a.outlived(head, a.s.retention) {
 		return true
 	}
@@ -600,7 +594,7 @@ func (a *audit) retained(head auditHead, prev, next *messageItem) bool {
 }
 
 // outlived reports whether even the last message is older than this.
-func (a *audit) outlived(head auditHead, age time.Duration) bool {
+func (a *audit) outlived(head chat.Conversation, age time.Duration) bool {
 	return a.s.now().Add(expirySlack).Sub(time.UnixMilli(head.UpdatedAt)) > age
 }
 

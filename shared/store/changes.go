@@ -92,7 +92,8 @@ func (s *Store) readSyncHead(ctx context.Context, userID string) (head syncHead,
 		case largeKey:
 			err = unmarshal(in, &large)
 		}
-		if err != nil { // one that is damaged tells nothing: the whole list does
+		if err != nil { // it tells nothing: the whole list does
+			s.damaged(ctx, s.tables.Inboxes, in, err)
 			return syncHead{}, largeList{}, nil
 		}
 	}

@@ -198,7 +198,7 @@ func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connecti
 }
 
 // Connections gives the live connections of users, strongly consistent. Users
-// without one are absent from the map.
+// without one are absent from the map, and those whose item is damaged.
 func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][]Connection, error) {
 	keys := make([]item, len(userIDs))
 	for i, id := range userIDs {
@@ -212,7 +212,8 @@ func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][
 	for _, in := range items {
 		all, err := s.parseConnections(in)
 		if err != nil {
-			return nil, err
+			s.damaged(ctx, s.tables.Connections, in, err)
+			continue
 		}
 		if len(all.live) > 0 {
 			found[all.userID] = all.live
@@ -250,15 +251,16 @@ func (s *Store) parseConnections(in item) (userConnections, error) {
 const batchGetsAtOnce = 8
 
 // batchGet reads items by key in as few requests as DynamoDB takes, side by side,
-// and asks again for keys it left unprocessed. The items come in no order.
-func (s *Store) batchGet(ctx context.Context, table string, keys []item, consistent bool) ([]item, error) {
+// and asks again for keys it left unprocessed. The items come in no order; with
+// attributes, they have no others.
+func (s *Store) batchGet(ctx context.Context, table string, keys []item, consistent bool, attributes ...string) ([]item, error) {
 	chunks := slices.Collect(slices.Chunk(keys, maxBatchGet))
 	found := make([][]item, len(chunks))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(batchGetsAtOnce)
 	for i, chunk := range chunks {
 		g.Go(func() (err error) {
-			found[i], err = s.batchGetChunk(ctx, table, chunk, consistent)
+			found[i], err = s.batchGetChunk(ctx, table, chunk, consistent, attributes)
 			return err
 		})
 	}
@@ -266,11 +268,15 @@ func (s *Store) batchGet(ctx context.Context, table string, keys []item, consist
 	return slices.Concat(found...), err
 }
 
-func (s *Store) batchGetChunk(ctx context.Context, table string, keys []item, consistent bool) (found []item, err error) {
+func (s *Store) batchGetChunk(ctx context.Context, table string, keys []item, consistent bool, attributes []string) (found []item, err error) {
+	projection, names := project(attributes)
 	for attempt := 1; len(keys) > 0; attempt++ {
 		out, err := s.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 			RequestItems: map[string]types.KeysAndAttributes{
-				table: {Keys: keys, ConsistentRead: aws.Bool(consistent)},
+				table: {
+					Keys: keys, ConsistentRead: aws.Bool(consistent),
+					ProjectionExpression: projection, ExpressionAttributeNames: names,
+				},
 			},
 		})
 		if err != nil {
@@ -283,4 +289,17 @@ func (s *Store) batchGetChunk(ctx context.Context, table string, keys []item, co
 		}
 	}
 	return found, nil
+}
+
+// project gives a projection on attributes, none for all. Their names stand apart,
+// since many are words of DynamoDB's own.
+func project(attributes []string) (expression *string, names map[string]string) {
+	if len(attributes) == 0 {
+		return nil, nil
+	}
+	names = make(map[string]string, len(attributes))
+	for _, a := range attributes {
+		names["#"+a] = a
+	}
+	return aws.String("#" + strings.Join(attributes, ", #")), names
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
 )
@@ -43,7 +45,7 @@ type Line struct {
 }
 
 // readHeads reads heads by id, strongly consistent: a device takes a head's
-// lastSeq for all there is. They come in no order.
+// lastSeq for all there is. They come in no order; damaged ones are left out.
 func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat.Conversation, error) {
 	keys := make([]item, len(conversationIDs))
 	for i, id := range conversationIDs {
@@ -53,13 +55,31 @@ func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat
 	if err != nil {
 		return nil, fmt.Errorf("reading %d heads: %w", len(keys), err)
 	}
-	heads := make([]chat.Conversation, len(items))
-	for i, in := range items {
-		if err := unmarshal(in, &heads[i]); err != nil {
-			return nil, err
+	heads := make([]chat.Conversation, 0, len(items))
+	for _, in := range items {
+		head, err := unmarshalHead(in)
+		if err != nil {
+			s.damaged(ctx, s.tables.Conversations, in, err)
+			continue
 		}
+		heads = append(heads, head)
 	}
 	return heads, nil
+}
+
+// unmarshalHead reads a head that is to stand in a list. It refuses what no frame,
+// or no device, takes.
+func unmarshalHead(in item) (head chat.Conversation, err error) {
+	if err := unmarshal(in, &head); err != nil {
+		return chat.Conversation{}, err
+	}
+	switch {
+	case head.LastSeq < 0 || head.LastSeq > chat.MaxSeq:
+		err = fmt.Errorf("lastSeq is %d", head.LastSeq)
+	case len(head.Title) > utf8.UTFMax*chat.MaxTitleRunes || len(head.Owner) > chat.MaxUserIDBytes:
+		err = fmt.Errorf("the title takes %d bytes, the owner %d", len(head.Title), len(head.Owner))
+	}
+	return head, err
 }
 
 // List gives the user's conversations by id, at most limit from the cursor on,
@@ -125,7 +145,7 @@ func (v view) line() Line {
 		LeftSeq:      v.inbox.LeftSeq,
 		MaxSeq:       v.committedMax(),
 	}
-	line.Unread = max(0, line.MaxSeq-max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1))
+	line.Unread = v.head.Between(max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1), line.MaxSeq)
 	return line
 }
 
@@ -136,9 +156,7 @@ func (v view) line() Line {
 // nobody leaves a conversation of another kind.
 func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
 	byID := make(map[string]inboxItem, len(inboxes))
-	if err := addInboxes(byID, inboxes); err != nil {
-		return nil, err
-	}
+	s.addInboxes(ctx, byID, inboxes)
 	heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(byID)))
 	if err != nil {
 		return nil, err
@@ -153,12 +171,12 @@ func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %d inbox lines again: %w", len(again), err)
 	}
-	if err := addInboxes(byID, later); err != nil {
-		return nil, err
-	}
-	views := make([]view, len(heads))
-	for i, head := range heads {
-		views[i] = viewOf(head, byID[head.ConversationID])
+	s.addInboxes(ctx, byID, later)
+	views := make([]view, 0, len(heads))
+	for _, head := range heads {
+		if line, ok := byID[head.ConversationID]; ok {
+			views = append(views, viewOf(head, line))
+		}
 	}
 	slices.SortFunc(views, func(a, b view) int {
 		return cmp.Compare(a.head.ConversationID, b.head.ConversationID)
@@ -166,19 +184,35 @@ func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
 	return views, nil
 }
 
-func addInboxes(byID map[string]inboxItem, items []item) error {
+// addInboxes takes in inbox items, those that were read later instead of earlier
+// ones. Damaged ones are left out, also where one was readable before: it may say
+// that the user has left.
+func (s *Store) addInboxes(ctx context.Context, byID map[string]inboxItem, items []item) {
 	for _, in := range items {
 		var line inboxItem
-		if err := unmarshal(in, &line); err != nil {
-			return err
+		err := unmarshal(in, &line)
+		if err == nil && len(line.Peer) > chat.MaxUserIDBytes {
+			err = fmt.Errorf("the peer takes %d bytes", len(line.Peer))
+		}
+		if err != nil {
+			s.damaged(ctx, s.tables.Inboxes, in, err)
+			if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok {
+				delete(byID, id.Value)
+			}
+			continue
 		}
 		byID[line.ConversationID] = line
 	}
-	return nil
 }
 
-// lastMessages reads the message each view ends with, eventually consistent: it
-// is for display only.
+// lastMessages reads the message each view ends with, without its data and eventually
+// consistent: it is for display only. One that is damaged is left out.
+//
+// DynamoDB bills an item by its whole size, whatever is read of it: half a unit up
+// to 4 KB, three for one of 24 KB. A copy of its first words on the head would make
+// that nothing, and cost more: with some 400 bytes more a head with a title is above
+// 1 KB, and each message of the conversation takes two write units more, which is
+// the price of 20 such reads of a small message.
 func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat.Message, error) {
 	var keys []item
 	for _, v := range views {
@@ -186,17 +220,23 @@ func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat
 			keys = append(keys, messageKey(v.head.ConversationID, seq))
 		}
 	}
-	found, err := s.batchGet(ctx, s.tables.Messages, keys, false)
+	// All but the data, which no preview shows: that of a hundred may be 2.4 MB.
+	found, err := s.batchGet(ctx, s.tables.Messages, keys, false,
+		"conversationId", "seq", "messageId", "clientMsgId", "senderId", "senderDeviceId", "messageType", "text", "replyTo",
+		"version", "status", "serverTime", "clientTime", "event", "expiresAt", "recalledBy", "edits")
 	if err != nil {
 		return nil, fmt.Errorf("reading %d last messages: %w", len(keys), err)
 	}
 	last := make(map[string]chat.Message, len(found))
 	for _, in := range found {
 		mi, err := unmarshalMessage(in)
-		if err != nil {
-			return nil, err
+		if n := len(mi.SenderID) + len(mi.MessageType) + len(mi.Status); err == nil && n > 2*chat.MaxUserIDBytes {
+			err = fmt.Errorf("sender, type and status take %d bytes", n)
 		}
-		if !s.expired(mi) {
+		switch {
+		case err != nil:
+			s.damaged(ctx, s.tables.Messages, in, err)
+		case !s.expired(mi):
 			last[mi.ConversationID] = mi.Message
 		}
 	}

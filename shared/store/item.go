@@ -43,6 +43,7 @@ type messageItem struct {
 	Edits      []int64     `json:"edits,omitempty"` // the seqs of the events that edited it
 
 	late bool // a Query did not show it yet; not stored
+	size int  // bytes it takes in a list of a frame; not stored
 }
 
 // recalledBy is the event that recalled a message.

@@ -597,6 +597,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 	also("state", e.state != "", str(string(after.State)))
 	also("title", e.title != "", str(after.Title))
 	also("owner", e.owner != "", str(after.Owner))
+	also("largestEntry", after.LargestEntry != head.LargestEntry, num(int64(after.LargestEntry)))
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                           &s.tables.Conversations,
 		Key:                                 headKey(head.ConversationID),
@@ -636,6 +637,9 @@ func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 
 // headAfter is the head once the message is committed.
 func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
+	if head.LastSeq == 0 || head.LargestEntry != 0 { // else what was written earlier is not known
+		head.LargestEntry = max(head.LargestEntry, weight(w.message))
+	}
 	if head.LastSeq == 0 {
 		head.MembersVersion = 1
 		head.MemberCount = len(w.create.members)
@@ -653,6 +657,12 @@ func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 	head.Owner = cmp.Or(e.owner, head.Owner)
 	return head
 }
+
+// envelope is about what an entry takes beside its content.
+const envelope = 512
+
+// weight is about how many bytes an entry takes, by which reads are billed.
+func weight(m chat.Message) int { return envelope + len(m.Text) + len(m.Data) }
 
 func (w write) receipt() *Receipt {
 	return &Receipt{

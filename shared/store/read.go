@@ -1,12 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -15,9 +19,9 @@ import (
 	"inorder/shared/chat"
 )
 
-// queryPage is how many messages one Query asks for. DynamoDB cannot stop at a
-// number of bytes, so a larger page would read, and bill, messages that do not
-// fit the frame.
+// queryPage is how many messages one Query asks for at most. DynamoDB cannot stop
+// at a number of bytes, so a larger page would read, and bill, messages that do
+// not fit the frame. quota says when it asks for fewer.
 const queryPage = 50
 
 // maxTransactGet is DynamoDB's limit of items in one TransactGetItems.
@@ -41,7 +45,7 @@ type Page struct {
 	NextSeq         int64
 	CommittedMaxSeq int64 // of what this user may read
 	HasMore         bool
-	Skipped         []int64 // no such entry any more: expired, or removed by an operator
+	Skipped         []int64 // no such entry any more: expired, or removed by an operator, or damaged
 	FirstSeq        int64   // not 0: the seqs before it are not for this user, or gone
 	Resolved        int     // of the messages, those that a Query did not show yet
 }
@@ -66,7 +70,7 @@ func (s *Store) Sync(ctx context.Context, userID, conversationID string, afterSe
 	if window.From > afterSeq+1 {
 		page.FirstSeq = window.From
 	}
-	found, err := s.read(ctx, conversationID, window, ascending, limit, maxBytes)
+	found, err := s.read(ctx, conversationID, window, ascending, quota{limit, maxBytes, v.head.LargestEntry})
 	if err != nil {
 		return Page{}, err
 	}
@@ -105,7 +109,7 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 	if !ok {
 		return page, nil
 	}
-	found, err := s.read(ctx, conversationID, window, descending, limit, maxBytes)
+	found, err := s.read(ctx, conversationID, window, descending, quota{limit, maxBytes, v.head.LargestEntry})
 	if err != nil {
 		return HistoryPage{}, err
 	}
@@ -118,11 +122,12 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 }
 
 // Entries reads every message in r, ascending. Seqs in r that no entry has any
-// more are left out; one that is being committed is waited for, or an error.
+// more, or a damaged one, are left out; one that is being committed is waited for,
+// or an error.
 func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error) {
 	var all []chat.Message
 	for r.From <= r.To {
-		found, err := s.read(ctx, conversationID, r, ascending, math.MaxInt, math.MaxInt)
+		found, err := s.read(ctx, conversationID, r, ascending, quota{messages: math.MaxInt, bytes: math.MaxInt})
 		if err != nil {
 			return nil, err
 		}
@@ -237,6 +242,7 @@ type stretch struct {
 	resolved int   // of the messages, those that a Query did not show yet
 	through  int64
 	bytes    int
+	smallest int // size of a message
 }
 
 func (s stretch) empty() bool { return len(s.messages)+len(s.skipped) == 0 }
@@ -244,63 +250,114 @@ func (s stretch) empty() bool { return len(s.messages)+len(s.skipped) == 0 }
 // skippedBytes is the most a skipped seq takes in a frame: 16 digits and a comma.
 const skippedBytes = 17
 
-// read reads a range in one direction until it is through, or limit messages or
-// maxBytes of their JSON are reached, or a long run of seqs that are gone would
-// have to be listed. It gives at least one seq.
-func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d direction, limit, maxBytes int) (stretch, error) {
+// quota is what a page has room for, and what is known of the ledger it comes from.
+type quota struct {
+	messages, bytes int // at most; of the bytes of their JSON
+
+	largest int // chat.Conversation.LargestEntry
+}
+
+const (
+	// modestEntry is how large entries may be without being looked at with care: a
+	// Query of 50 of them bills 32 units at most. Those of most conversations are.
+	modestEntry = 2560
+
+	// unknownEntry stands for the largest entry of a ledger that does not say.
+	unknownEntry = 8 * 1024
+
+	// boldness is how many times as many messages the next Query asks for, at most,
+	// as were found: what comes may be larger than what was seen.
+	boldness = 8
+)
+
+// more reports whether another message like those found would fit.
+func (q quota) more(s stretch) bool {
+	return len(s.messages) < q.messages && (len(s.messages) == 0 || q.bytes-s.bytes >= s.smallest)
+}
+
+// next is how many messages the next Query is to ask for: those that may fit, by
+// the sizes met so far. All that it reads is billed, whether it fits or not, and 50
+// messages of 24 KB would be 254 units for a page of one.
+//
+// The first Query knows no sizes but that of the ledger's largest entry. Where that
+// is modest it asks for a whole page; so a page of small messages is one Query. Else
+// it asks for twice what would fit at that size.
+func (q quota) next(s stretch, first bool) int {
+	n := queryPage
+	switch largest := cmp.Or(q.largest, unknownEntry); {
+	case len(s.messages) > 0:
+		n = min(n, boldness*len(s.messages), (q.bytes-s.bytes)/s.smallest)
+	case !first:
+		return n // what expired is passed in whole pages, whatever the limit
+	case largest > modestEntry:
+		n = max(1, min(n, q.bytes/largest*2))
+	}
+	return min(n, q.messages-len(s.messages))
+}
+
+// read reads a range in one direction until it is through, or the quota is used up,
+// or a long run of seqs that are gone would have to be listed. It gives at least one
+// seq.
+func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d direction, q quota) (stretch, error) {
 	out := stretch{messages: []chat.Message{}, through: r.From - 1}
 	if d == descending {
 		out.through = r.To + 1
 	}
-	for queries := 0; r.From <= r.To && len(out.messages) < limit && queries < maxQueries; queries++ {
-		want := min(queryPage, limit-len(out.messages))
-		if queries > 0 && len(out.messages) == 0 {
-			want = queryPage // what expired is passed in whole pages, whatever the limit
-		}
-		known, covered, err := s.query(ctx, conversationID, r, d, want)
+	for queries := 0; r.From <= r.To && q.more(out) && queries < maxQueries; queries++ {
+		known, covered, err := s.query(ctx, conversationID, r, d, q.next(out, queries == 0))
 		if err != nil {
 			return stretch{}, err
 		}
-		for seq := out.through + d.step(); covered.From <= seq && seq <= covered.To; seq = out.through + d.step() {
-			var fits bool
-			if m, ok := known[seq]; ok {
-				fits, err = out.add(m, limit, maxBytes)
-			} else {
-				fits = out.pass(endOfRun(seq, covered, known, d), d, maxBytes)
-			}
-			if err != nil || !fits {
-				return out, err
-			}
+		if !out.take(known, covered, d, q) {
+			return out, nil
 		}
 		r = rest(r, out.through, d)
 	}
 	return out, nil
 }
 
-// add takes the next message, if it fits.
-func (s *stretch) add(m messageItem, limit, maxBytes int) (fits bool, err error) {
-	size, err := m.Size()
-	if err != nil {
-		return false, err
+// take takes what a Query found in the part of a range that it covered, as much of
+// it as fits. It goes from message to message, never from seq to seq: what retention
+// or an operator took may be any number of seqs.
+func (s *stretch) take(known map[int64]messageItem, covered chat.Range, d direction, q quota) (all bool) {
+	found, end := slices.Sorted(maps.Keys(known)), covered.To
+	if d == descending {
+		slices.Reverse(found)
+		end = covered.From
 	}
-	size++ // the comma
-	if len(s.messages) == limit || s.bytes+size > maxBytes && !s.empty() {
-		return false, nil
+	for _, seq := range found {
+		if !s.pass(seq-d.step(), d, q.bytes) || !s.add(known[seq], q) {
+			return false
+		}
 	}
-	s.bytes += size
+	return s.pass(end, d, q.bytes)
+}
+
+// add takes the next message, if it fits. The first one does.
+func (s *stretch) add(m messageItem, q quota) (fits bool) {
+	if len(s.messages) == q.messages || s.bytes+m.size > q.bytes && !s.empty() {
+		return false
+	}
+	if len(s.messages) == 0 || m.size < s.smallest {
+		s.smallest = m.size
+	}
+	s.bytes += m.size
 	s.messages = append(s.messages, m.Message)
 	if m.late {
 		s.resolved++
 	}
 	s.through = m.Seq
-	return true, nil
+	return true
 }
 
-// pass takes the next run of seqs without a message, which ends with seq last: as
-// many as fit. Only at the start of a page can that be a long one, or become one.
+// pass takes the run of seqs without a message that ends with seq last, if there is
+// one: as many as fit. Only at the start of a page can that be a long one, or become
+// one.
 func (s *stretch) pass(last int64, d direction, maxBytes int) (fits bool) {
 	run := last - s.through
 	switch {
+	case run == 0:
+		return true
 	case d == descending: // nobody waits for them
 		s.through = last
 		return true
@@ -321,17 +378,6 @@ func (s *stretch) pass(last int64, d direction, maxBytes int) (fits bool) {
 	return true
 }
 
-// endOfRun gives the last of the seqs without a message that begin with seq.
-func endOfRun(seq int64, covered chat.Range, known map[int64]messageItem, d direction) int64 {
-	for next := seq + d.step(); covered.From <= next && next <= covered.To; next += d.step() {
-		if _, ok := known[next]; ok {
-			break
-		}
-		seq = next
-	}
-	return seq
-}
-
 // rest gives what comes after seq in a range, in reading order.
 func rest(r chat.Range, seq int64, d direction) chat.Range {
 	if d == ascending {
@@ -343,7 +389,7 @@ func rest(r chat.Range, seq int64, d direction) chat.Range {
 }
 
 // query reads one page and gives the messages by seq with the part of r they
-// cover: a seq there without a message has none, for certain.
+// cover: a seq there without a message has none, for certain, or a damaged one.
 //
 // A strongly consistent Query shows what is committed but is not serialisable
 // with transactions: while one is being applied, the head may be visible and the
@@ -356,23 +402,71 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 	}
 	known := make(map[int64]messageItem, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
-	last := int64(0)
 	for _, in := range out.Items {
-		mi, err := unmarshalMessage(in)
-		if err != nil {
-			return nil, chat.Range{}, err
+		if seq, whole := seqOf(in); whole {
+			seen[seq] = true
 		}
-		last = mi.Seq
-		seen[mi.Seq] = true
-		if !s.expired(mi) {
+		if mi, ok := s.entry(ctx, in); ok {
 			known[mi.Seq] = mi
 		}
 	}
 	covered := r
-	if out.LastEvaluatedKey != nil && last != 0 {
+	if out.LastEvaluatedKey != nil {
+		last, _ := seqOf(out.LastEvaluatedKey)
+		if last < r.From || last > r.To {
+			return nil, chat.Range{}, fmt.Errorf("a Query of messages %d to %d of %s ended at %d", r.From, r.To, conversationID, last)
+		}
 		covered = cut(covered, last, d)
 	}
 	return known, covered, s.resolve(ctx, conversationID, missingIn(covered, seen), known)
+}
+
+// entry reads a message. ok is false if it expired, and for one that is damaged,
+// which is then as good as gone: it must not hold up those after it.
+func (s *Store) entry(ctx context.Context, in item) (mi messageItem, ok bool) {
+	mi, err := unmarshalMessage(in)
+	if err == nil && s.expired(mi) {
+		return messageItem{}, false
+	}
+	if err == nil {
+		err = mi.measure()
+	}
+	if err != nil {
+		s.damaged(ctx, s.tables.Messages, in, err)
+		return messageItem{}, false
+	}
+	return mi, true
+}
+
+// maxEntry is the most bytes that a message of ours takes as JSON: later versions
+// have a longer number. What is larger might not fit a frame.
+const maxEntry = chat.MaxMessageBytes + 64
+
+// measure takes the message's size, or says why no frame can carry it.
+func (mi *messageItem) measure() error {
+	size, err := mi.Size()
+	switch {
+	case err != nil:
+		return err
+	case size > maxEntry:
+		return fmt.Errorf("the message takes %d bytes, at most %d can be", size, maxEntry)
+	case mi.MessageID == "":
+		return errors.New("the message has no messageId")
+	}
+	mi.size = size + len(",")
+	return nil
+}
+
+// seqOf reads the seq off a message's key, 0 if there is none. What an operator put
+// there may have a fraction; the seq is then the whole number below.
+func seqOf(key item) (seq int64, whole bool) {
+	n, ok := key["seq"].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, false
+	}
+	digits, _, fraction := strings.Cut(n.Value, ".")
+	seq, err := strconv.ParseInt(digits, 10, 64)
+	return seq, err == nil && !fraction
 }
 
 // queryRange reads at most limit messages of a range, expired ones too, as one page
@@ -467,10 +561,14 @@ func (s *Store) lookUp(ctx context.Context, conversationID string, seqs []int64,
 		if err != nil {
 			return false, err
 		}
-		if !s.expired(mi) {
-			mi.late = true
-			known[mi.Seq] = mi
+		if s.expired(mi) {
+			continue
 		}
+		if err := mi.measure(); err != nil {
+			return false, fmt.Errorf("message %d of %s: %w", mi.Seq, conversationID, err)
+		}
+		mi.late = true
+		known[mi.Seq] = mi
 	}
 	return found, nil
 }

@@ -1,12 +1,17 @@
 package store_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/middleware"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
@@ -319,4 +324,161 @@ func TestDataComesBackAsItWasSent(t *testing.T) {
 	m.ConversationID, m.Seq, m.MessageID, m.ServerTime = r.ConversationID, 2, r.MessageID, r.ServerTime
 	m.Version, m.Status = 1, chat.Normal
 	require.Equal(t, m, got)
+}
+
+// plant puts a message where it was never sent.
+func (c *cloud) plant(conversationID string, seq int64) {
+	c.t.Helper()
+	c.put(c.tables.Messages, values{
+		"conversationId": conversationID, "seq": seq, "messageId": fmt.Sprint("m", seq), "clientMsgId": fmt.Sprint("c", seq),
+		"senderId": "alice", "messageType": "text", "text": "x", "version": 1, "status": "normal", "serverTime": time.Now().UnixMilli(),
+	})
+}
+
+// However many seqs are gone, passing them takes no more calls and no work for each:
+// one of these would take hours.
+func TestG6_AGapOfAnyLengthIsCrossedAtOnce(t *testing.T) {
+	t.Parallel()
+	const gap = int64(1) << 40
+	for name, tc := range map[string]struct {
+		before, after int64 // how many messages there are on its sides
+		pages         int   // of a device that syncs all
+	}{
+		"at the start":  {0, 60, 1},
+		"in the middle": {3, 60, 2},
+		"at the end":    {3, 0, 2},
+		"all is gone":   {0, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			id := sendN(t, c.store(nil), 3)
+			last := 3 + gap + tc.after
+			want := []int64{}
+			for seq := int64(1); seq <= 3; seq++ {
+				if tc.before == 0 {
+					c.deleteMessage(id, seq)
+				} else {
+					want = append(want, seq)
+				}
+			}
+			for seq := last - tc.after + 1; seq <= last; seq++ {
+				c.plant(id, seq)
+				want = append(want, seq)
+			}
+			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": last})
+			w := &wire{}
+			s := c.store(w)
+
+			var got []int64
+			pages, after := 0, int64(0)
+			for more := true; more; pages++ {
+				page, err := s.Sync(t.Context(), "bob", id, after, 100, frame)
+				require.NoError(t, err)
+				require.Greater(t, page.NextSeq, after)
+				require.Empty(t, page.Skipped)
+				got, after, more = append(got, seqs(page.Messages)...), page.NextSeq, page.HasMore
+			}
+			require.ElementsMatch(t, want, got)
+			require.Equal(t, last, after)
+			require.Equal(t, tc.pages, pages)
+			calls, n := w.since(0)
+			require.LessOrEqual(t, len(calls), 6*pages, calls)
+
+			got, pages = nil, 0
+			for before := int64(0); ; pages++ {
+				page, err := s.History(t.Context(), "bob", id, before, 50, frame)
+				require.NoError(t, err)
+				got = append(seqs(page.Messages), got...)
+				if before = page.NextBeforeSeq; !page.HasMore {
+					break
+				}
+			}
+			require.ElementsMatch(t, want, got)
+			calls, n2 := w.since(n)
+			require.LessOrEqual(t, len(calls), 6*(pages+1), calls)
+
+			entries, err := s.Entries(t.Context(), id, chat.Range{From: 1, To: last})
+			require.NoError(t, err)
+			require.ElementsMatch(t, want, seqs(entries))
+			calls, n3 := w.since(n2)
+			require.LessOrEqual(t, len(calls), 8, calls)
+
+			_, err = s.AuditConversation(t.Context(), id)
+			require.NoError(t, err)
+			calls, _ = w.since(n3)
+			require.LessOrEqual(t, len(calls), 100, "an audit looks at the newest seqs of a gap")
+		})
+	}
+}
+
+// A page of large messages reads few of them; one of small messages reads all at
+// once, as if there were no large ones.
+func TestAPageReadsAboutWhatItHasRoomFor(t *testing.T) {
+	t.Parallel()
+	const most = 60
+	for name, tc := range map[string]struct {
+		sizes   func(i int) int // of the data of message i, counted from the end
+		limit   int
+		unknown bool // a head from before it said how large its entries are
+		queries int
+		units   float64
+		found   int
+	}{
+		"a page of small ones":                 {sizes: func(int) int { return 20 }, limit: 50, queries: 1, units: 3, found: 50},
+		"the largest":                          {sizes: func(int) int { return 24000 }, limit: 50, queries: 1, units: 12, found: 1},
+		"the largest, and nobody says so":      {sizes: func(int) int { return 24000 }, limit: 50, unknown: true, queries: 1, units: 36, found: 1},
+		"of 8 KB":                              {sizes: func(int) int { return 8000 }, limit: 50, queries: 1, units: 13, found: 3},
+		"small ones, and nobody says so":       {sizes: func(int) int { return 20 }, limit: 50, unknown: true, queries: 2, units: 4, found: 50},
+		"small ones before a large one":        {sizes: func(i int) int { return map[bool]int{true: 24000, false: 20}[i == most-1] }, limit: 50, queries: 3, units: 5, found: 50},
+		"a large one before small ones":        {sizes: func(i int) int { return map[bool]int{true: 24000, false: 20}[i == 0] }, limit: 50, queries: 3, units: 12, found: 26},
+		"no more than asked for of large ones": {sizes: func(int) int { return 8000 }, limit: 2, queries: 1, units: 5, found: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			writer := c.store(nil)
+			id := ""
+			for i := range most {
+				m := text("alice", fmt.Sprint(i), "")
+				m.MessageType = chat.TypeCustom
+				m.Data = json.RawMessage(`{"a":"` + strings.Repeat("x", tc.sizes(most-1-i)) + `"}`)
+				r, err := writer.Append(t.Context(), m, "bob")
+				require.NoError(t, err)
+				id = r.ConversationID
+			}
+			if tc.unknown {
+				c.set(c.tables.Conversations, convKey(id), values{"largestEntry": nil})
+			}
+			var queries int
+			var units float64
+			options := c.options(nil)
+			options.APIOptions = append(options.APIOptions, readUnitsOf(&queries, &units))
+			page, err := store.New(dynamodb.New(options), c.tables).History(t.Context(), "bob", id, 0, tc.limit, frame)
+			require.NoError(t, err)
+			require.Equal(t, tc.found, len(page.Messages)) //nolint:testifylint // Len prints 24 KB messages
+			require.Equal(t, int64(most), page.Messages[len(page.Messages)-1].Seq)
+			require.Equal(t, tc.queries, queries)
+			require.LessOrEqual(t, units, tc.units)
+			t.Logf("%v units", units)
+		})
+	}
+}
+
+// readUnitsOf counts Queries, and adds up the units that they are billed.
+func readUnitsOf(queries *int, units *float64) func(*middleware.Stack) error {
+	return func(stack *middleware.Stack) error {
+		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("read capacity",
+			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+				if q, ok := in.Parameters.(*dynamodb.QueryInput); ok {
+					q.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+				}
+				out, meta, err := next.HandleInitialize(ctx, in)
+				if q, ok := out.Result.(*dynamodb.QueryOutput); ok {
+					*queries++
+					*units += *q.ConsumedCapacity.CapacityUnits
+				}
+				return out, meta, err
+			}), middleware.Before)
+	}
 }

@@ -32,8 +32,8 @@ type Repair struct {
 // their seqs must not be given out again, for a device would take what is new for
 // what it has. Nothing is ever written under the seqs of the margin, so the
 // ledger is not dense there: Sync names them as skipped, which lets every device
-// pass (G6), and the head keeps them in its attribute skipped, which lets an
-// audit tell them from a loss.
+// pass (G6), and the head keeps them in its attribute skipped, for they are not
+// unread, and for an audit to tell them from a loss.
 //
 // The write is conditional on the head as read before the ledger. So no message
 // was committed between the two, and a send at this moment wins or tries again.
@@ -74,7 +74,7 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 // tryRaise gives, beside the error of its write, what it tried; the next try finds
 // by that whether it was carried out and only the answer got lost.
 func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
-	var head auditHead
+	var head chat.Conversation
 	found, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
 	if err != nil {
 		return Repair{}, err
@@ -105,11 +105,8 @@ func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID strin
 	update := "SET lastSeq = :after"
 	values := item{":after": num(r.After), ":before": num(r.Before)}
 	if r.After > top {
-		update += ", skipped = list_append(if_not_exists(skipped, :none), :margin)"
-		values[":none"] = &types.AttributeValueMemberL{Value: []types.AttributeValue{}}
-		values[":margin"] = &types.AttributeValueMemberL{Value: []types.AttributeValue{
-			&types.AttributeValueMemberM{Value: item{"from": num(top + 1), "to": num(r.After)}},
-		}}
+		update += ", skipped = :skipped"
+		values[":skipped"] = ranges(withSkip(head.Skipped, chat.Range{From: top + 1, To: r.After}))
 	}
 	_, err = s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                 &s.tables.Conversations,
@@ -125,12 +122,42 @@ func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID strin
 	return r, nil
 }
 
+// maxSkips is how many stretches a head remembers as skipped. They take 30 bytes
+// each, and a head that stays below 1 KB is written for one unit.
+const maxSkips = 8
+
+// withSkip adds a stretch. What is one too many is joined with its neighbour, where
+// the fewest seqs are in between: these then count as skipped too. The newest stays
+// as it is, see wasMade.
+func withSkip(skips []chat.Range, r chat.Range) []chat.Range {
+	skips = append(slices.Clip(skips), r)
+	for len(skips) > maxSkips {
+		at := 0
+		for i := 1; i < len(skips)-2; i++ {
+			if skips[i+1].From-skips[i].To < skips[at+1].From-skips[at].To {
+				at = i
+			}
+		}
+		skips[at].To = skips[at+1].To
+		skips = slices.Delete(skips, at+1, at+2)
+	}
+	return skips
+}
+
+func ranges(list []chat.Range) types.AttributeValue {
+	values := make([]types.AttributeValue, len(list))
+	for i, r := range list {
+		values[i] = &types.AttributeValueMemberM{Value: item{"from": num(r.From), "to": num(r.To)}}
+	}
+	return &types.AttributeValueMemberL{Value: values}
+}
+
 // top is the highest seq that was given out before the repair.
 func (r Repair) top() int64 { return max(r.Before, r.MaxSeq) }
 
 // wasMade reports whether a repair that was tried is what the head shows: its
 // margin, or, without one, a head that is not behind any more.
-func (r Repair) wasMade(head auditHead) bool {
+func (r Repair) wasMade(head chat.Conversation) bool {
 	if r.After == r.Before {
 		return false // nothing was tried
 	}

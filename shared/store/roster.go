@@ -7,12 +7,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
 )
 
 // Roster reads the members of a conversation, strongly consistent, ordered by
-// userId.
+// userId. A member whose item is damaged may read nothing.
 func (s *Store) Roster(ctx context.Context, conversationID string) ([]chat.Member, error) {
 	var members []chat.Member
 	for cursor := ""; ; {
@@ -61,7 +62,9 @@ func errReaders() error {
 	return chat.Errorf(chat.Forbidden, "the readers of a system conversation are not told of each other")
 }
 
-// rosterPage reads a page of a roster, strongly consistent.
+// rosterPage reads a page of a roster, strongly consistent. Who has a damaged item
+// stands in it too, as a plain member who may read nothing: without that, a roster
+// would never have as many members as its head counts.
 func (s *Store) rosterPage(ctx context.Context, conversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
 	in := &dynamodb.QueryInput{
 		TableName:                 &s.tables.Members,
@@ -81,7 +84,11 @@ func (s *Store) rosterPage(ctx context.Context, conversationID, cursor string, l
 	members = make([]chat.Member, len(out.Items))
 	for i, in := range out.Items {
 		if err := unmarshal(in, &members[i]); err != nil {
-			return nil, "", err
+			s.damaged(ctx, s.tables.Members, in, err)
+			userID, _ := in["userId"].(*types.AttributeValueMemberS) // of the key, so it is there
+			members[i] = chat.Member{
+				ConversationID: conversationID, UserID: userID.Value, Role: chat.Plain, JoinSeq: chat.MaxSeq, JoinedSeq: chat.MaxSeq,
+			}
 		}
 	}
 	var last chat.Member

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -68,6 +69,7 @@ type Store struct {
 	now    func() time.Time
 	heads  *headCache
 	pace   *pace
+	log    *slog.Logger // of damaged items
 
 	retention  time.Duration // 0: messages are kept
 	maxMembers int           // of a group
@@ -100,7 +102,7 @@ func WithClosed(closed bool) Option {
 func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 	s := &Store{
 		db: db, tables: tables, now: time.Now, heads: newHeadCache(), pace: newPace(),
-		maxMembers: chat.MaxGroupMembers,
+		log: slog.New(slog.DiscardHandler), maxMembers: chat.MaxGroupMembers,
 	}
 	for _, o := range options {
 		o(s)
@@ -110,8 +112,9 @@ func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 
 // Open makes a Store from the environment: the SDK's own variables say which
 // endpoint and credentials, TablesFromEnv which tables, and OptionsFromEnv the
-// rest. A request that DynamoDB does not answer within 3 s is made again.
-func Open(ctx context.Context) (*Store, error) {
+// rest. Items that cannot be read are told of in log. A request that DynamoDB does
+// not answer within 3 s is made again.
+func Open(ctx context.Context, log *slog.Logger) (*Store, error) {
 	tables, err := TablesFromEnv(os.Getenv)
 	if err != nil {
 		return nil, err
@@ -130,7 +133,7 @@ func Open(ctx context.Context) (*Store, error) {
 		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
 			t.MaxIdleConnsPerHost = maxIdleConns
 		})
-	}), tables, options...), nil
+	}), tables, append(options, WithLog(log))...), nil
 }
 
 // maxIdleConns is above what the fan-out asks for at a time.
