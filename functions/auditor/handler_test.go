@@ -47,6 +47,11 @@ func (f *fakeStore) RepairHead(_ context.Context, id string, margin int64) (stor
 	return store.Repair{ConversationID: id, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, f.err
 }
 
+func (f *fakeStore) Relist(_ context.Context, id string) (int, error) {
+	f.calls = append(f.calls, "relisting of "+id)
+	return 3, f.err
+}
+
 // invoke gives the answer to an event and the log's lines.
 func invoke(t *testing.T, f *fakeStore, mayRepair bool, event string) (report, []map[string]any, error) {
 	t.Helper()
@@ -79,7 +84,7 @@ func TestAuditor_WhatItIsAskedFor(t *testing.T) {
 		`{"all": true}`:                               {`all after "" ""`},
 		`{"all": true, "after": {"conversationId": "group:1", "userId": "u"}}`: {`all after "group:1" "u"`},
 		`{"conversationId": "group:1"}`:                                        {"audit of group:1"},
-		`{"conversationId": "group:1", "repair": true, "margin": 5}`:           {"repair of group:1 by 5", "audit of group:1"},
+		`{"conversationId": "group:1", "repair": true, "margin": 5}`:           {"repair of group:1 by 5", "relisting of group:1", "audit of group:1"},
 		`{"conversationId": "group:1", "repair": true, "margin": 0}`:           {"repair of group:1 by 0", "audit of group:1"},
 	} {
 		f := &fakeStore{}

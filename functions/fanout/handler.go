@@ -141,7 +141,7 @@ func (h handler) serve(ctx context.Context, conversations []*conversation) (*bat
 
 // passOver tells of what nobody will come back to, as it would fail the same way.
 func (h handler) passOver(ctx context.Context, err error, about ...slog.Attr) {
-	h.log.LogAttrs(ctx, slog.LevelError, "passed over", append(about, metric.Count(metric.PassedOver, 1), slog.Any("err", err))...)
+	h.log.LogAttrs(ctx, slog.LevelError, "passed over", append(about, metric.Count(metric.InvariantItem, 1), slog.Any("err", err))...)
 }
 
 // batch collects, from several goroutines, the conversations that failed.

@@ -51,7 +51,6 @@ const (
 	GoneConnections     Name = "GoneConnections"     // found gone by a push, and forgotten
 	PushFailures        Name = "PushFailures"        // connections that missed frames for another reason
 	SetAside            Name = "SetAside"            // conversations whose push failed, and is tried again from the queue
-	PassedOver          Name = "PassedOver"          // what the fan-out cannot do however often it tries: a damaged record, a user's item that takes no more
 	CommitToPush        Name = "CommitToPush"        // ms, from an entry's serverTime until it was posted
 	StreamAge           Name = "StreamAge"           // ms, from the oldest change of a batch, which DynamoDB dates to the second, to its arrival in the fan-out
 )
@@ -75,7 +74,7 @@ func Names() []Name {
 		Sends, SendSuccess, SendFailures, SendLatency, IdempotencyHits, TransactionAttempts, TransactionConflicts,
 		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved,
 		AuthorizerRefusals, ConnectionsOpened, ConnectionsClosed, ConnectionsReplaced,
-		Pushes, GoneConnections, PushFailures, SetAside, PassedOver, CommitToPush, StreamAge,
+		Pushes, GoneConnections, PushFailures, SetAside, CommitToPush, StreamAge,
 		InvariantDuplicateSeq, InvariantSeqWentBack, InvariantIdempotency, InvariantHole, InvariantHead, InvariantPosition, InvariantRevision, InvariantItem,
 	}
 }

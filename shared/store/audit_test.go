@@ -571,7 +571,7 @@ func churn(ctx context.Context, s *store.Store, group string, w, i int) error {
 }
 
 // A sample stays in its budget, and in a large ledger reads another stretch each
-// time, so that what is wrong anywhere is found sooner or later.
+// time, so that what is wrong anywhere is found sooner or s.
 func TestAudit_ASampleOfALargeLedger(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -593,7 +593,7 @@ func TestAudit_ASampleOfALargeLedger(t *testing.T) {
 	}
 }
 
-// Small samples come to every conversation sooner or later.
+// Small samples come to every conversation sooner or s.
 func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
@@ -1042,4 +1042,88 @@ func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
 	require.Zero(t, applying)
 	calls, _ := w.since(0)
 	require.Equal(t, "UpdateItem", calls[len(calls)-1])
+}
+
+// A member whose devices are not told of a large conversation, as after a record of
+// the stream that was lost, is found, and told by the repair.
+func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	var others []string
+	for i := range 24 {
+		others = append(others, fmt.Sprintf("u%02d", i))
+	}
+	id := newGroup(t, s, chat.VisibleAll, "ann", others...)
+	for _, user := range append(others[1:], "ann") { // the fan-out listed all but one
+		require.NoError(t, s.Enlist(t.Context(), user, id))
+	}
+	cursor := raise(t, s, others[0], []string{"group:before"})
+	report, err := s.AuditConversation(t.Context(), id)
+	require.NoError(t, err)
+	require.Empty(t, report.Violations, "it may be on its way")
+
+	for _, user := range append(others, "ann") { // two hours later
+		c.put(c.tables.Members, map[string]any{
+			"conversationId": id, "userId": user, "role": "member", "joinSeq": 1, "joinedSeq": 1, "joinedAt": time.Now().Add(-2 * time.Hour).UnixMilli(),
+		})
+	}
+	report, err = s.AuditConversation(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, report.Violations, 1)
+	require.Equal(t, store.LargeNotListed, report.Violations[0].Kind)
+	require.Equal(t, others[0], report.Violations[0].UserID)
+
+	users, err := s.Relist(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, 1, users)
+	report, err = s.AuditConversation(t.Context(), id)
+	require.NoError(t, err)
+	require.Empty(t, report.Violations)
+	changed, err := s.Changes(t.Context(), others[0], cursor, "", 50)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{id: true}, conversationIDs(changed.Lines))
+	require.Equal(t, map[string]int64{id: 1}, headsOf(changed.Heads))
+	users, err = s.Relist(t.Context(), id)
+	require.NoError(t, err)
+	require.Zero(t, users)
+}
+
+// What cannot be right about a sync head is told by the audit of everything.
+func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ids := c.lines("bob", 40)
+	for _, id := range ids {
+		raise(t, s, "bob", []string{id})
+		require.NoError(t, s.Enlist(t.Context(), "bob", id))
+	}
+	kinds := func() (found []string) {
+		report, err := s.AuditAll(t.Context(), store.AuditCursor{UserID: " "})
+		require.NoError(t, err)
+		for _, v := range report.Violations {
+			if v.Kind == store.SyncHeadWrong {
+				found = append(found, v.UserID)
+			}
+		}
+		slices.Sort(found)
+		return found
+	}
+	require.Empty(t, kinds())
+	many := map[string]any{}
+	for i := range 201 {
+		many[fmt.Sprint("group:", i)] = 1
+	}
+	for user, wrong := range map[string]map[string]any{
+		"w1": {"conversationId": "#", "v": 3, "floor": 0, "at": map[string]any{"group:1": 4}, "long": map[string]any{}},
+		"w2": {"conversationId": "#", "v": 3, "floor": 4, "at": map[string]any{}, "long": map[string]any{}},
+		"w3": {"conversationId": "#", "v": "x"},
+		"w4": {"conversationId": "#second", "version": 1, "floor": 0, "at": many},
+		"w5": {"conversationId": "#large", "ids": "x"},
+	} {
+		wrong["userId"] = user
+		c.put(c.tables.Inboxes, wrong)
+	}
+	require.Equal(t, []string{"w1", "w2", "w3", "w4", "w5"}, kinds())
 }

@@ -87,10 +87,10 @@ func TestG10_ADamagedLineIsLeftOutOfTheList(t *testing.T) {
 			}
 			lines, _, err := s.List(t.Context(), "bob", "", 50)
 			check(lines, err)
-			changed, err := s.Changes(t.Context(), "bob", cursor, 50)
+			changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
 			require.False(t, changed.Full)
 			check(changed.Lines, err)
-			changed, err = s.Changes(t.Context(), "bob", 0, 50)
+			changed, err = s.Changes(t.Context(), "bob", 0, "", 50)
 			check(changed.Lines, err)
 		})
 	}

@@ -15,30 +15,6 @@ import (
 	"inorder/shared/store"
 )
 
-// sizeOf is an item's size by the rules of the DynamoDB Developer Guide, "DynamoDB
-// item sizes and formats".
-func sizeOf(v types.AttributeValue) int {
-	switch v := v.(type) {
-	case *types.AttributeValueMemberS:
-		return len(v.Value)
-	case *types.AttributeValueMemberN:
-		return len(v.Value)/2 + 2
-	case *types.AttributeValueMemberM:
-		size := 3
-		for name, element := range v.Value {
-			size += 1 + len(name) + sizeOf(element)
-		}
-		return size
-	case *types.AttributeValueMemberSS:
-		size := 0
-		for _, s := range v.Value {
-			size += len(s)
-		}
-		return size
-	}
-	return 1
-}
-
 // own gives an item that the store keeps for itself among a user's lines, and its
 // size.
 func (c *cloud) own(user, key string) (in map[string]types.AttributeValue, size int) {
@@ -47,10 +23,7 @@ func (c *cloud) own(user, key string) (in map[string]types.AttributeValue, size 
 	require.NoError(c.t, err)
 	out, err := c.db.GetItem(c.t.Context(), &dynamodb.GetItemInput{TableName: &c.tables.Inboxes, Key: k, ConsistentRead: ptr(true)})
 	require.NoError(c.t, err)
-	for name, v := range out.Item {
-		size += len(name) + sizeOf(v)
-	}
-	return out.Item, size
+	return out.Item, sizeOf(&types.AttributeValueMemberM{Value: out.Item})
 }
 
 // One user whose conversations change in many lanes at a time, with the longest
