@@ -5,7 +5,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"time"
 
+	"inorder/shared/limit"
 	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
@@ -14,11 +17,15 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		rate, err := limit.RateFromEnv(os.Getenv, "READS_PER_SECOND", "READ_BURST")
+		if err != nil {
+			return nil, err
+		}
 		s, err := store.Open(ctx)
 		if err != nil {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		return route.Serve(log, p, handler{store: s}.actions()), err
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Reads), p), handler{store: s}.actions()), err
 	})
 }

@@ -227,7 +227,7 @@ func (a *audit) lines(ctx context.Context, items []item) error {
 		if err := unmarshal(in, &line); err != nil {
 			return err
 		}
-		if line.ConversationID == syncHeadKey {
+		if line.ConversationID < firstLine {
 			continue
 		}
 		if byConversation[line.ConversationID] == nil {

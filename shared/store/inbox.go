@@ -36,6 +36,10 @@ type inboxItem struct {
 // lines. It sorts before every conversation id.
 const syncHeadKey = "#"
 
+// firstLine sorts before every conversation id, and after what the store keeps for
+// itself among a user's lines: keys that begin with "#".
+const firstLine = "$"
+
 // maxRecent is how many conversations a sync head lists. With ids of up to 45
 // bytes the item stays below 1 KB, so that raising it costs one write unit.
 // What is evicted goes down to half, so that one raise in eight evicts.
@@ -285,12 +289,12 @@ func (s *Store) List(ctx context.Context, userID, cursor string, limit int) (lin
 }
 
 // inboxPage reads at most limit inbox items of a user from the cursor on, without
-// the sync head, and gives the cursor of the next page, "" after the last.
+// what the store keeps for itself, and gives the cursor of the next page, "" after the last.
 func (s *Store) inboxPage(ctx context.Context, userID, cursor string, limit int) (items []item, next string, err error) {
 	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
 		TableName:                 &s.tables.Inboxes,
 		KeyConditionExpression:    aws.String("userId = :u AND conversationId > :c"),
-		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, syncHeadKey))},
+		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, firstLine))},
 		ConsistentRead:            aws.Bool(true),
 		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the callers
 	})

@@ -49,7 +49,8 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 }
 
 // OpenGroup makes a group as CreateGroup does, in the name of r.UserID, for the
-// product's own side: it does so where the Store is closed.
+// product's own side: it does so where the Store is closed, and does not count it
+// as one of that user's.
 func (s *Store) OpenGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Receipt, error) {
 	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {
@@ -84,6 +85,9 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 			Owner:          r.UserID,
 			Visibility:     v,
 		}},
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+			return nothingElse, s.mayGrow(ctx, head, all, "members")
+		},
 	}
 	for _, id := range all {
 		role := chat.Plain
