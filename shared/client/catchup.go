@@ -55,7 +55,7 @@ func (c *Client) round(s *session) error {
 	round, cursor := c.asked, c.syncCursor
 	c.mu.Unlock()
 	var changed wire.Changed
-	if err := s.request(s.ctx, wire.ActionChanges, wire.Changes{SyncCursor: &cursor}, &changed); err != nil {
+	if err := c.ask(s, wire.ActionChanges, wire.Changes{SyncCursor: &cursor}, &changed); err != nil {
 		return err
 	}
 	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
@@ -84,6 +84,18 @@ func (c *Client) round(s *session) error {
 	return nil
 }
 
+// ask asks for what a device pulls. One that is too fast is told for how long to
+// wait and does so here, in its place among the pulls: what the others asked
+// meanwhile would be refused as well.
+func (c *Client) ask(s *session, action string, request, result any) error {
+	for failures := 0; ; failures++ {
+		err := s.request(s.ctx, action, request, result)
+		if retryAfter(err) == 0 || !sleep(s.ctx, c.cfg.pauseAfter(err, failures)) {
+			return err
+		}
+	}
+}
+
 // learn takes in what changed, the whole of a list that came in pages.
 func (c *Client) learn(s *session, changed wire.Changed) error {
 	for _, h := range changed.Heads {
@@ -101,7 +113,7 @@ func (c *Client) learn(s *session, changed wire.Changed) error {
 		}
 		last := page.Cursor
 		page = wire.ConversationsPage{}
-		if err := s.request(s.ctx, wire.ActionConversations, wire.Conversations{Cursor: last}, &page); err != nil {
+		if err := c.ask(s, wire.ActionConversations, wire.Conversations{Cursor: last}, &page); err != nil {
 			return err
 		}
 		if page.Cursor == last {
@@ -262,7 +274,7 @@ func (c *Client) pull(s *session, cv *conversation) error {
 			return nil
 		}
 		var page wire.Synced
-		err := s.request(s.ctx, wire.ActionSync, wire.Sync{ConversationID: id, AfterSeq: &after, Limit: &c.cfg.PageSize}, &page)
+		err := c.ask(s, wire.ActionSync, wire.Sync{ConversationID: id, AfterSeq: &after, Limit: &c.cfg.PageSize}, &page)
 		if err == nil {
 			err = check(id, after, page)
 		}
