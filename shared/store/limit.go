@@ -31,7 +31,7 @@ const (
 	limitKey = "#limit:"
 
 	// chargeTimeout bounds a charge, which a request waits for.
-	chargeTimeout = 500 * time.Millisecond
+	chargeTimeout = time.Second
 
 	// maxCharges is how often a charge is tried that others come before.
 	maxCharges = 4
