@@ -80,7 +80,14 @@ var readyLine = regexp.MustCompile(`^ready  page=(\S+)  websocket=(\S+)  dynamod
 // write as fast as they can. Tests of the limits set them again.
 func withoutLimits() []string {
 	const most = "1000000"
-	return []string{"-param", "WritesPerSecond=0", "-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most}
+	var args []string
+	for _, p := range []string{
+		"WritesPerSecond=0", "ReadsPerSecond=0", "UserConnectsPerSecond=0", "GroupsPerDay=0", "MaxLargeConversations=0",
+		"RequestsPerSecond=" + most, "RequestBurst=" + most, "ConnectsPerSecond=" + most, "ConnectBurst=" + most,
+	} {
+		args = append(args, "-param", p)
+	}
+	return args
 }
 
 // launch starts a local cloud on a free port, with these variables added to the

@@ -440,7 +440,7 @@ func newRuler(t *testing.T, m *meter, s stack, n int) *ruler {
 func TestCost_OfEachAction(t *testing.T) {
 	t.Parallel()
 	m := startMeter(t)
-	c := startCloud(t, "-dynamodb-endpoint", m.url)
+	c := startCloud(t, "-dynamodb-endpoint", m.url, "-param", "GroupsPerDay=100", "-param", "MaxLargeConversations=200")
 	rulers := map[int]*ruler{}
 	for _, n := range []int{2, 20, 200} {
 		r := newRuler(t, m, c.stack, n)

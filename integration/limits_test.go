@@ -160,7 +160,8 @@ func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
 func TestLimits_TheAPIThrottles(t *testing.T) {
 	t.Parallel()
 	const burst = 8
-	c := startCloud(t, "-param", "RequestsPerSecond=1", "-param", "RequestBurst="+strconv.Itoa(burst))
+	c := startCloud(t, "-param", "RequestsPerSecond=1", "-param", "RequestBurst="+strconv.Itoa(burst),
+		"-param", "ConnectsPerSecond=1", "-param", "ConnectBurst="+strconv.Itoa(burst))
 	d := mustConnect(t, c.stack, newUser("alice"), "phone")
 	for throttled := false; !throttled; {
 		a, err := d.ask(t.Context(), wire.ActionPing, nil)

@@ -55,6 +55,7 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint,
+		"-param", "UserConnectsPerSecond=0.1", "-param", "UserConnectBurst=20",
 		"-param", "LogLevel=debug", "-param", "Alarms=on", "-param", "AlarmEmail=ops@example.com")
 	o := &observed{t: t, cloud: c, db: db}
 	o.handshakes()
@@ -182,6 +183,8 @@ func (o *observed) refused(d *device, code chat.Code, action string, request any
 func (o *observed) handshakes() {
 	o.t.Helper()
 	ctx := o.t.Context()
+	for hasty := newUser("hasty"); tryHandshake(o.t, o.cloud.stack, hasty) != http.StatusTooManyRequests; {
+	}
 	user := newUser("ann")
 	token, err := o.cloud.token(ctx, user, nil)
 	require.NoError(o.t, err)

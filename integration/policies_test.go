@@ -89,11 +89,14 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	granted := grantedIn(t, "../template.yaml")
 	seen := &watchman{used: map[permission]bool{}, denied: *policiesDenied}
 	connections, toGateway := seen.watchConnections(t)
-	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-param", "AuditRepair=on")
+	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-param", "AuditRepair=on",
+		"-param", "MaxLargeConversations=200", "-param", "UserConnectsPerSecond=10", "-param", "UserConnectBurst=8",
+		"-param", "WritesPerSecond=50", "-param", "WriteBurst=100", "-param", "ReadsPerSecond=50", "-param", "ReadBurst=100")
 	gateway, err := url.Parse(c.page)
 	require.NoError(t, err)
 	toGateway <- gateway
 	everything(t, c.stack, seen.client)
+	nearTheLimits(t, c.stack, seen.client)
 	everyAudit(t, c.stack, seen.client)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
@@ -299,6 +302,41 @@ func outlived(t *testing.T, s stack) {
 	}
 }
 
+// nearTheLimits lets each function see a user who comes near the limit: a new one each, so
+// that no other can have charged it.
+func nearTheLimits(t *testing.T, s stack, db *dynamodb.Client) {
+	t.Helper()
+	const often = 60
+	inboxes := tableName(t, db, "Inboxes")
+	requireCharged := func(user, kind, what string) {
+		t.Helper()
+		out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{
+			TableName: &inboxes, ConsistentRead: aws.Bool(true), Key: map[string]types.AttributeValue{
+				"userId":         &types.AttributeValueMemberS{Value: user},
+				"conversationId": &types.AttributeValueMemberS{Value: "#limit:" + kind},
+			},
+		})
+		require.NoError(t, err)
+		require.NotNil(t, out.Item, what)
+	}
+	for action, kind := range map[string]string{
+		wire.ActionPing: "r", wire.ActionChanges: "r",
+		wire.ActionSend: "w", wire.ActionAck: "w", wire.ActionRecall: "w", wire.ActionSetTitle: "w",
+	} {
+		d := mustConnect(t, s, newUser("hurried"), "phone")
+		for range often {
+			_ = d.do(t.Context(), action, nil, nil) // what is refused counts
+		}
+		requireCharged(d.user, kind, action)
+	}
+	d := mustConnect(t, s, newUser("restless"), "phone")
+	for range 5 {
+		d.close()
+		require.NoError(t, d.reconnect(t.Context()))
+	}
+	requireCharged(d.user, "c", "$connect")
+}
+
 // everything makes each function do all it can.
 func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	t.Helper()
@@ -400,6 +438,13 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	_, err = publish(ctx, t, s, publication{Key: newUser("none"), ClientMsgID: newUser("p"), Text: "hi"})
 	require.ErrorContains(t, err, string(chat.NotFound))
 	require.NoError(t, ann.awaitNews(ctx, first))
+	crowd := publication{Key: newUser("crowd"), ClientMsgID: newUser("p"), Text: "hi"}
+	for range chat.InboxGroupMax {
+		crowd.Recipients = append(crowd.Recipients, newUser("c"))
+	}
+	mustPublish(t, s, crowd)
+	crowd.ClientMsgID, crowd.Recipients = newUser("p"), []string{newUser("c")} // which makes it a large one
+	mustPublish(t, s, crowd)
 
 	// A head that was repaired with a margin: what the fan-out's Query lacks.
 	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{

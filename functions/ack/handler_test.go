@@ -107,7 +107,7 @@ func serve(t *testing.T, w *world, body string) (answer, log string) {
 	}
 	var logged bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&logged, nil))
-	response, err := route.Serve(logger, nil, handler{positions: w, pusher: w, log: logger}.actions())(t.Context(), event)
+	response, err := route.Serve(logger, nil, nil, handler{positions: w, pusher: w, log: logger}.actions())(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
 	return response.Body, logged.String()

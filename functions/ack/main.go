@@ -34,6 +34,6 @@ func main() {
 			return nil, err
 		}
 		p.DeliverTimeout = deliverTimeout
-		return route.Serve(log, p, route.Limited(rate, time.Now, p, handler{positions: s, pusher: p, log: log}.actions())), nil
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Writes), p), handler{positions: s, pusher: p, log: log}.actions()), nil
 	})
 }

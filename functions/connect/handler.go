@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
 	"inorder/shared/chat"
+	"inorder/shared/limit"
 	"inorder/shared/metric"
 	"inorder/shared/route"
 	"inorder/shared/store"
@@ -28,6 +31,7 @@ type connections interface {
 type handler struct {
 	connections connections
 	sockets     route.Sockets
+	handshakes  *limit.Shared // of each user
 	log         *slog.Logger
 	farewell    time.Duration
 }
@@ -49,6 +53,14 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 		refusal, _ := errors.AsType[*chat.Error](err)
 		log.InfoContext(ctx, "refused", "code", refusal.Code, "field", refusal.Field)
 		return answer(400, wire.Error{Code: refusal.Code, Message: refusal.Message, Field: refusal.Field})
+	}
+	wait, uncharged := h.handshakes.Take(ctx, caller.UserID)
+	if uncharged != nil {
+		log.WarnContext(ctx, "limiting handshakes", "err", uncharged)
+	}
+	if wait > 0 {
+		log.LogAttrs(ctx, slog.LevelWarn, "refused", slog.String("code", string(chat.Busy)), metric.Count(metric.Refusals, 1))
+		return tooMany(h.handshakes.Rate(), wait)
 	}
 	displaced, err := h.connections.Connect(ctx, caller.UserID, store.Connection{
 		ID: caller.ConnectionID, DeviceID: caller.DeviceID, ConnectedAt: caller.ConnectedAt, ExpiresAt: caller.ExpiresAt,
@@ -83,6 +95,20 @@ func failed(requestID string) wire.Error {
 		Code: chat.Internal, Retryable: true,
 		Message: "the server failed; its log has the reason under request id " + requestID,
 	}
+}
+
+// tooMany tells a client that heeds it when to come again. Whether API Gateway
+// passes on more than the status is documented nowhere.
+func tooMany(rate limit.Rate, wait time.Duration) (events.APIGatewayProxyResponse, error) {
+	ms := limit.Millis(wait)
+	response, err := answer(429, wire.Error{
+		Code: chat.Busy, Retryable: true, Details: map[string]any{wire.DetailRetryAfter: ms},
+		Message: fmt.Sprintf("one user may connect %s; come again in %d ms", rate, ms),
+	})
+	if err == nil {
+		response.Headers["Retry-After"] = strconv.FormatInt((ms+999)/1000, 10)
+	}
+	return response, err
 }
 
 func answer(status int, e wire.Error) (events.APIGatewayProxyResponse, error) {

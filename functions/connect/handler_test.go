@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
+	"inorder/shared/limit"
 	"inorder/shared/store"
 )
 
@@ -58,7 +59,10 @@ func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
 }
 
 func newHandler(c *fakeConnections, s *fakeSockets) handler {
-	return handler{connections: c, sockets: s, log: slog.New(slog.DiscardHandler), farewell: 10 * time.Second}
+	return handler{
+		connections: c, sockets: s, handshakes: limit.NewShared(limit.Rate{}, time.Now, nil),
+		log: slog.New(slog.DiscardHandler), farewell: 10 * time.Second,
+	}
 }
 
 func TestConnectRegisters(t *testing.T) {
@@ -159,4 +163,41 @@ func TestConnectIsNotHeldUpByWhatItDisplaces(t *testing.T) {
 			require.Less(t, time.Since(start), 10*time.Second)
 		})
 	}
+}
+
+func TestG10_AUsersHandshakesAreLimited(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	fake := &fakeConnections{}
+	h := newHandler(fake, &fakeSockets{})
+	h.log = slog.New(slog.NewJSONHandler(&log, nil))
+	now := time.UnixMilli(1795950300123)
+	var failure error
+	h.handshakes = limit.NewShared(limit.Rate{PerSecond: 1, Burst: 1}, func() time.Time { return now },
+		func(_ context.Context, userID string, _ limit.Rate, n int, _ time.Time) (time.Duration, error) {
+			require.Equal(t, "alice", userID)
+			require.Equal(t, 1, n)
+			return 1200 * time.Millisecond, failure
+		})
+	first, err := h.handle(t.Context(), sample(t))
+	require.NoError(t, err)
+	require.Equal(t, 200, first.StatusCode)
+
+	fake.userID = ""
+	refused, err := h.handle(t.Context(), sample(t))
+	require.NoError(t, err)
+	require.Equal(t, 429, refused.StatusCode)
+	require.Equal(t, "2", refused.Headers["Retry-After"])
+	require.JSONEq(t, `{"code":"BUSY","retryable":true,"details":{"retryAfterMs":1200},
+		"message":"one user may connect 1 a second, and up to 1 at once; come again in 1200 ms"}`, refused.Body)
+	require.Empty(t, fake.userID, "nothing is registered for it")
+	require.Contains(t, log.String(), `"Refusals":1`)
+
+	now, failure = now.Add(2*time.Minute), errors.New("no table")
+	for range 2 { // one is free, one is not
+		response, err := h.handle(t.Context(), sample(t))
+		require.NoError(t, err)
+		require.Equal(t, 200, response.StatusCode, "what cannot be counted is let through")
+	}
+	require.Contains(t, log.String(), "no table")
 }

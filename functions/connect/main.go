@@ -5,7 +5,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"time"
 
+	"inorder/shared/limit"
 	"inorder/shared/push"
 	"inorder/shared/start"
 	"inorder/shared/store"
@@ -13,11 +16,16 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		rate, err := limit.RateFromEnv(os.Getenv, "USER_CONNECTS_PER_SECOND", "USER_CONNECT_BURST")
+		if err != nil {
+			return nil, err
+		}
 		s, err := store.Open(ctx, log)
 		if err != nil {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		return handler{connections: s, sockets: p, log: log, farewell: farewell}.handle, err
+		handshakes := limit.NewShared(rate, time.Now, s.Charge(store.Handshakes))
+		return handler{connections: s, sockets: p, handshakes: handshakes, log: log, farewell: farewell}.handle, err
 	})
 }

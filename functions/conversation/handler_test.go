@@ -69,7 +69,7 @@ func serve(t *testing.T, f *fakeGroups, body string) string {
 	if body != "" {
 		event.Body = body
 	}
-	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, handler{groups: f}.actions())(t.Context(), event)
+	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, handler{groups: f}.actions())(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
 	return response.Body

@@ -26,6 +26,6 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		return route.Serve(log, p, route.Limited(rate, time.Now, p, handler{groups: s}.actions())), err
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Writes), p), handler{groups: s}.actions()), err
 	})
 }

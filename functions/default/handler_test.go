@@ -25,7 +25,7 @@ func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	h := handler{now: func() time.Time { return time.UnixMilli(1795950300123) }}
-	serve := route.Serve(slog.New(slog.DiscardHandler), nil, h.actions())
+	serve := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())
 	for name, tc := range map[string]struct{ body, want string }{
 		"ping": {
 			sample(t).Body,

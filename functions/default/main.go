@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"time"
 
+	"inorder/shared/limit"
 	"inorder/shared/push"
 	"inorder/shared/route"
 	"inorder/shared/start"
@@ -16,6 +18,10 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
+		rate, err := limit.RateFromEnv(os.Getenv, "READS_PER_SECOND", "READ_BURST")
+		if err != nil {
+			return nil, err
+		}
 		s, err := store.Open(ctx, log)
 		if err != nil {
 			return nil, err
@@ -23,6 +29,6 @@ func main() {
 		p, err := push.Open(ctx)
 		actions := handler{now: time.Now}.actions()
 		actions[wire.ActionPing] = route.Attended(log, s, p, actions[wire.ActionPing])
-		return route.Serve(log, p, actions), err
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Reads), p), actions), err
 	})
 }

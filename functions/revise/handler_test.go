@@ -49,7 +49,7 @@ func serve(t *testing.T, f *fakeMessages, body string) string {
 		event.Body = body
 	}
 	h := handler{messages: f, windows: windows{recall: time.Minute, edit: time.Hour}}
-	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, h.actions())(t.Context(), event)
+	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
 	return response.Body

@@ -29,6 +29,6 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		return route.Serve(log, p, route.Limited(rate, time.Now, p, handler{messages: s, windows: w}.actions())), err
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Writes), p), handler{messages: s, windows: w}.actions()), err
 	})
 }

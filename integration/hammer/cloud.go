@@ -111,7 +111,9 @@ func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, progra
 	const most = "1000000"
 	flags = append([]string{
 		"-addr", "127.0.0.1:0", "-dynamodb-endpoint", c.meter.url,
-		"-param", "WritesPerSecond=0", "-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most,
+		"-param", "WritesPerSecond=0", "-param", "ReadsPerSecond=0", "-param", "UserConnectsPerSecond=0",
+		"-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most,
+		"-param", "ConnectsPerSecond=" + most, "-param", "ConnectBurst=" + most,
 	}, flags...)
 	cmd := exec.Command(program, flags...) //nolint:gosec,noctx // its own program, which the reaper ends
 	cmd.Dir = root

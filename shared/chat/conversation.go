@@ -87,7 +87,7 @@ const (
 
 	// MaxRosterChange is how many members one request adds or removes. Each takes
 	// two items (roster and inbox) beside the head, the message, the idempotency
-	// record and a new owner of a transaction's 100.
+	// record and a new owner, or a new group's count, of a transaction's 100.
 	MaxRosterChange = 48
 
 	// MaxGroupMembers is how large a group may grow.

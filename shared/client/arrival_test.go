@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -324,6 +325,47 @@ func TestTheCursorIsStoredLast(t *testing.T) {
 		state, err = cfg.Store.Load(t.Context(), "alice")
 		require.NoError(t, err)
 		require.Equal(t, int64(3), state.SyncCursor)
+	})
+}
+
+// A device that comes back to many conversations may read some of them at a time.
+// It waits as it is told, and does not ask for the others meanwhile.
+func TestG10_ReadsThatComeTooFastWait(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		const groups, each, atOnce = 100, 10, 4
+		for i := range groups {
+			post(s, s.MakeGroup(fmt.Sprint(i), "alice", "bob"), 2)
+		}
+		var mu sync.Mutex
+		var window time.Time
+		admitted, refused, windows := 0, 0, 0
+		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+			if !slices.Contains([]string{wire.ActionChanges, wire.ActionConversations, wire.ActionSync}, r.Action) {
+				return fakeserver.Handle
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if now := time.Now(); now.Sub(window) >= fakeserver.RetryAfter {
+				window, admitted = now, 0
+				windows++
+			}
+			if admitted == each {
+				refused++
+				return fakeserver.TooFast
+			}
+			admitted++
+			return fakeserver.Handle
+		}})
+		alice := dial(t, config(s, "alice", "phone"))
+		require.NoError(t, alice.Online(within(t, time.Hour)))
+		for i := range groups {
+			require.Len(t, stored(t, alice, fmt.Sprint("group:", i)), 2)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		require.GreaterOrEqual(t, windows, groups/each)
+		require.LessOrEqual(t, refused, atOnce*windows, "of %d windows", windows)
+		require.Equal(t, 1, s.Count(wire.ActionChanges), "and begins nothing anew")
 	})
 }
 

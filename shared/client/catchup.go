@@ -79,7 +79,7 @@ func (c *Client) page(s *session) (more bool, err error) {
 	ask := wire.Changes{SyncCursor: &cursor, HeadsCursor: c.headsCursor}
 	c.mu.Unlock()
 	var changed wire.Changed
-	if err := s.request(s.ctx, wire.ActionChanges, ask, &changed); err != nil {
+	if err := c.ask(s, wire.ActionChanges, ask, &changed); err != nil {
 		return false, err
 	}
 	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
@@ -106,6 +106,18 @@ func (c *Client) page(s *session) (more bool, err error) {
 	return changed.More, nil
 }
 
+// ask asks for what a device pulls. One that is too fast is told for how long to
+// wait and does so here, in its place among the pulls: what the others asked
+// meanwhile would be refused as well.
+func (c *Client) ask(s *session, action string, request, result any) error {
+	for failures := 0; ; failures++ {
+		err := s.request(s.ctx, action, request, result)
+		if retryAfter(err) == 0 || !sleep(s.ctx, c.cfg.pauseAfter(err, failures)) {
+			return err
+		}
+	}
+}
+
 // learn takes in what changed, the whole of a list that came in pages.
 func (c *Client) learn(s *session, changed wire.Changed) error {
 	for _, h := range changed.Heads {
@@ -123,7 +135,7 @@ func (c *Client) learn(s *session, changed wire.Changed) error {
 		}
 		last := page.Cursor
 		page = wire.ConversationsPage{}
-		if err := s.request(s.ctx, wire.ActionConversations, wire.Conversations{Cursor: last}, &page); err != nil {
+		if err := c.ask(s, wire.ActionConversations, wire.Conversations{Cursor: last}, &page); err != nil {
 			return err
 		}
 		if page.Cursor == last {
@@ -284,7 +296,7 @@ func (c *Client) pull(s *session, cv *conversation) error {
 			return nil
 		}
 		var page wire.Synced
-		err := s.request(s.ctx, wire.ActionSync, wire.Sync{ConversationID: id, AfterSeq: &after, Limit: &c.cfg.PageSize}, &page)
+		err := c.ask(s, wire.ActionSync, wire.Sync{ConversationID: id, AfterSeq: &after, Limit: &c.cfg.PageSize}, &page)
 		if err == nil {
 			err = check(id, after, page)
 		}

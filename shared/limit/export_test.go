@@ -6,3 +6,10 @@ func (l *Limiter) Len() int {
 	defer l.mu.Unlock()
 	return len(l.buckets)
 }
+
+// Len is of how many keys something is known.
+func (s *Shared) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.states)
+}

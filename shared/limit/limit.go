@@ -1,11 +1,9 @@
-// Package limit bounds how often each of many callers may do something, in the
-// memory of one process.
+// Package limit bounds how often each of many callers may do something.
 //
-// A function runs in as many environments as API Gateway has requests at a time,
-// and each has a Limiter of its own. So what a caller gets in all is at most the
-// rate times the environments that are warm: the Limiter keeps one caller from
-// taking what belongs to the others of its environment and from writing as fast
-// as it can, it does not account.
+// A function runs in as many environments as API Gateway has requests at a time.
+// A Limiter counts in the memory of one of them, so what a caller gets in all is
+// the rate times the environments that are warm. A Shared holds in all of them
+// together, and counts in memory too as long as a caller is far from the limit.
 package limit
 
 import (
@@ -31,6 +29,11 @@ func (r Rate) String() string {
 // Times is a rate n times as high.
 func (r Rate) Times(n int) Rate {
 	return Rate{PerSecond: r.PerSecond * float64(n), Burst: r.Burst * n}
+}
+
+// Millis is a wait in whole milliseconds, rounded up.
+func Millis(wait time.Duration) int64 {
+	return (wait + time.Millisecond - 1).Milliseconds()
 }
 
 // RateFromEnv reads a rate from two variables: tokens a second, and how many at

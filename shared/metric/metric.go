@@ -39,6 +39,7 @@ const (
 	SyncEntries          Name = "SyncEntries"          // entries in them
 	SkippedSeqs          Name = "SkippedSeqs"          // seqs that they list because no entry has them any more; long runs, told by firstSeq, are not in it
 	GapsResolved         Name = "GapsResolved"         // entries that a Query did not show yet and a serialisable read did
+	Refusals             Name = "Refusals"             // frames and handshakes of users who were too fast
 )
 
 // What connections and pushes tell.
@@ -72,7 +73,7 @@ const (
 func Names() []Name {
 	return []Name{
 		Sends, SendSuccess, SendFailures, SendLatency, IdempotencyHits, TransactionAttempts, TransactionConflicts,
-		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved,
+		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved, Refusals,
 		AuthorizerRefusals, ConnectionsOpened, ConnectionsClosed, ConnectionsReplaced,
 		Pushes, GoneConnections, PushFailures, SetAside, CommitToPush, StreamAge,
 		InvariantDuplicateSeq, InvariantSeqWentBack, InvariantIdempotency, InvariantHole, InvariantHead, InvariantPosition, InvariantRevision, InvariantItem,

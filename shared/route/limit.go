@@ -2,12 +2,13 @@ package route
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"inorder/shared/chat"
 	"inorder/shared/limit"
+	"inorder/shared/metric"
 	"inorder/shared/wire"
 )
 
@@ -16,49 +17,53 @@ import (
 // many devices are not many times the rate.
 const userShare = 2
 
-// patience is how many times as often as it may ask a connection may be refused
-// before it is closed. API Gateway's own limit is for all users together: a flood
+// How often a connection may be refused before it is closed: that many times its
+// burst, but no more than maxRefused, and then as often as it may ask, but no more
+// than refusedPerSecond. API Gateway's own limit is for all users together: a flood
 // that is only refused would take from the others what it lets through.
-const patience = 20
+const (
+	patience         = 20
+	maxRefused       = 1000
+	refusedPerSecond = 5
+)
 
-// Limited puts a limit before actions: rate for all of them together by one
-// connection, and twice that by one user. A request beyond it is BUSY, says when
-// to come again, and has reached nothing. A connection that does not heed that is
-// dismissed. now is the clock.
-func Limited(rate limit.Rate, now func() time.Time, sockets Sockets, actions map[string]Action) map[string]Action {
-	l := limits{
+// Limits bound how often callers may ask: a rate for one connection, in each
+// environment, and twice that for one user, in all environments together. A frame
+// beyond it is BUSY, says when to come again, and has reached nothing, whatever is
+// in it. A connection that does not heed that is dismissed.
+type Limits struct {
+	connections, refusals *limit.Limiter
+	users                 *limit.Shared
+	sockets               Sockets
+}
+
+// NewLimits makes Limits. now is the clock, and charge the bucket of each user that
+// the environments share. A rate of 0 is no limit.
+func NewLimits(rate limit.Rate, now func() time.Time, charge limit.Charge, sockets Sockets) *Limits {
+	refused := limit.Rate{PerSecond: min(rate.PerSecond, refusedPerSecond), Burst: min(patience*rate.Burst, maxRefused)}
+	return &Limits{
 		connections: limit.New(rate, now),
-		users:       limit.New(rate.Times(userShare), now),
-		refusals:    limit.New(rate.Times(patience), now),
+		users:       limit.NewShared(rate.Times(userShare), now, charge),
+		refusals:    limit.New(refused, now),
 		sockets:     sockets,
 	}
-	limited := make(map[string]Action, len(actions))
-	for name, action := range actions {
-		limited[name] = func(ctx context.Context, c Caller, fields map[string]json.RawMessage) (any, error) {
-			if err := l.admit(ctx, c); err != nil {
-				return nil, err
-			}
-			return action(ctx, c, fields)
-		}
-	}
-	return limited
 }
 
-type limits struct {
-	connections, users, refusals *limit.Limiter
-	sockets                      Sockets
-}
-
-func (l limits) admit(ctx context.Context, c Caller) error {
+// admit gives the refusal of a caller who is too fast.
+func (l *Limits) admit(ctx context.Context, c Caller) error {
 	who, rate := "one connection", l.connections.Rate()
 	wait := l.connections.Take(c.ConnectionID)
 	if wait == 0 {
 		who, rate = "one user", l.users.Rate()
-		wait = l.users.Take(c.UserID)
+		var err error
+		if wait, err = l.users.Take(ctx, c.UserID); err != nil {
+			metric.Note(ctx, slog.String("uncharged", err.Error()))
+		}
 	}
 	if wait == 0 {
 		return nil
 	}
+	metric.Note(ctx, metric.Count(metric.Refusals, 1))
 	if l.refusals.Take(c.ConnectionID) > 0 {
 		if err := l.sockets.Dismiss(ctx, c.ConnectionID, wire.GoodbyeFlooding); err != nil {
 			return fmt.Errorf("%w; closing the connection that floods: %w", tooFast(who, rate, wait), err)
@@ -68,7 +73,7 @@ func (l limits) admit(ctx context.Context, c Caller) error {
 }
 
 func tooFast(who string, rate limit.Rate, wait time.Duration) error {
-	ms := (wait + time.Millisecond - 1).Milliseconds()
+	ms := limit.Millis(wait)
 	e := chat.Errorf(chat.Busy, "%s may do this %s; send it again in %d ms, a message with the same clientMsgId", who, rate, ms)
 	e.Details = map[string]any{wire.DetailRetryAfter: ms}
 	return e

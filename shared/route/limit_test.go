@@ -1,10 +1,13 @@
 package route_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,16 +19,31 @@ import (
 	"inorder/shared/wire"
 )
 
-func TestLimited(t *testing.T) {
+// bucket is what all environments share, with a number of tokens.
+type bucket struct {
+	tokens, charges int
+	err             error
+}
+
+func (b *bucket) charge(_ context.Context, _ string, _ limit.Rate, n int, _ time.Time) (time.Duration, error) {
+	b.charges++
+	if b.err != nil || b.tokens < n {
+		return 250 * time.Millisecond, b.err
+	}
+	b.tokens -= n
+	return 0, nil
+}
+
+func TestLimits(t *testing.T) {
 	t.Parallel()
-	now := time.UnixMilli(1795950300123)
+	now, users := time.UnixMilli(1795950300123), &bucket{tokens: 6}
 	calls, sockets := 0, &dismissals{}
 	count := route.To(func(context.Context, route.Caller, struct{}) (struct{}, error) {
 		calls++
 		return struct{}{}, nil
 	})
-	handler := route.Serve(slog.New(slog.DiscardHandler), nil, route.Limited(limit.Rate{PerSecond: 2, Burst: 3},
-		func() time.Time { return now }, sockets, map[string]route.Action{"echo": count, "other": count}))
+	limits := route.NewLimits(limit.Rate{PerSecond: 2, Burst: 3}, func() time.Time { return now }, users.charge, sockets)
+	handler := route.Serve(slog.New(slog.DiscardHandler), nil, limits, map[string]route.Action{"echo": count, "other": count})
 	ask := func(action, user, connection string) frame {
 		t.Helper()
 		e := event(`{"action":"` + action + `","id":"r-1"}`)
@@ -58,10 +76,12 @@ func TestLimited(t *testing.T) {
 	for range 3 {
 		requireAdmitted("echo", "alice", "c2")
 	}
+	users.tokens = 0
 	require.Equal(t, chat.Busy, ask("echo", "alice", "c2").Error.Code)
 	third := ask("echo", "alice", "c3").Error
 	require.Contains(t, third.Message, "one user may do this 4 a second, and up to 6 at once")
 	require.Equal(t, map[string]any{"retryAfterMs": 250.0}, third.Details)
+	users.tokens = 1
 	requireAdmitted("echo", "bob", "c4")
 
 	now = now.Add(500 * time.Millisecond)
@@ -79,4 +99,60 @@ func TestLimited(t *testing.T) {
 	now = now.Add(time.Minute)
 	requireAdmitted("echo", "alice", "c2")
 	require.Len(t, sockets.calls, 1)
+}
+
+// What is no request, or asks for what there is not, costs an invocation as well.
+func TestG10_EveryFrameCounts(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"no JSON":           `send`,
+		"no id":             `{"action":"echo"}`,
+		"no action":         `{"id":"r-1"}`,
+		"an unknown action": `{"action":"make money","id":"r-1"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now, sockets, users := time.UnixMilli(1795950300123), &dismissals{}, &bucket{tokens: 100}
+			limits := route.NewLimits(limit.Rate{PerSecond: 2, Burst: 3}, func() time.Time { return now }, users.charge, sockets)
+			var log bytes.Buffer
+			handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, limits, nil)
+			codes := map[chat.Code]int{}
+			for range 3 + 60 + 1 {
+				response, err := handler(t.Context(), event(body))
+				require.NoError(t, err)
+				var f frame
+				require.NoError(t, json.Unmarshal([]byte(response.Body), &f))
+				codes[f.Error.Code]++
+			}
+			require.Equal(t, 61, codes[chat.Busy], "%v", codes)
+			require.Equal(t, 61, strings.Count(log.String(), `"Refusals":1`))
+			require.Equal(t, []string{"conn-1 flooding"}, sockets.calls)
+		})
+	}
+}
+
+// Where the shared bucket cannot be charged, an environment limits by itself.
+func TestG10_WithoutTheSharedBucketTheLimitIsAnEnvironments(t *testing.T) {
+	t.Parallel()
+	now, users := time.UnixMilli(1795950300123), &bucket{err: errors.New("no table")}
+	limits := route.NewLimits(limit.Rate{PerSecond: 8, Burst: 8}, func() time.Time { return now }, users.charge, &dismissals{})
+	var log bytes.Buffer
+	handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, limits, map[string]route.Action{
+		"echo": route.To(func(context.Context, route.Caller, struct{}) (struct{}, error) { return struct{}{}, nil }),
+	})
+	admitted := 0
+	for i := range 40 {
+		e := event(`{"action":"echo","id":"r-1"}`)
+		e.RequestContext.ConnectionID = "c" + strconv.Itoa(i)
+		response, err := handler(t.Context(), e)
+		require.NoError(t, err)
+		var f frame
+		require.NoError(t, json.Unmarshal([]byte(response.Body), &f))
+		if f.Type == wire.TypeReply {
+			admitted++
+		}
+	}
+	require.Equal(t, 2+16, admitted, "what is free, and the user's burst")
+	require.Equal(t, 1, users.charges, "not each request waits for it")
+	require.Equal(t, 1, strings.Count(log.String(), "no table"))
 }

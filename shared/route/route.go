@@ -91,7 +91,9 @@ type Sockets interface {
 // BUSY; anything else is INTERNAL, and only the log says more. Each request is
 // one log line, with what the action took down by metric.Note; it has none of the
 // request's content.
-func Serve(log *slog.Logger, sockets Sockets, actions map[string]Action) Handler {
+//
+// Every frame counts for the limits, those too that are no requests; nil is none.
+func Serve(log *slog.Logger, sockets Sockets, limits *Limits, actions map[string]Action) Handler {
 	return func(ctx context.Context, event events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error) {
 		start := time.Now()
 		ctx, notes := metric.Begin(ctx)
@@ -102,6 +104,11 @@ func Serve(log *slog.Logger, sockets Sockets, actions map[string]Action) Handler
 		r, err := readRequest(event.Body)
 		if err == nil {
 			err = anonymous
+		}
+		if limits != nil && anonymous == nil {
+			if refused := limits.admit(ctx, caller); refused != nil {
+				err = refused
+			}
 		}
 		var result any
 		if err == nil {

@@ -56,7 +56,7 @@ type frame struct {
 func serve(t testing.TB, action route.Action, e events.APIGatewayWebsocketProxyRequest) (frame, string) {
 	t.Helper()
 	var log bytes.Buffer
-	handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, map[string]route.Action{"echo": action})
+	handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, nil, map[string]route.Action{"echo": action})
 	response, err := handler(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
@@ -284,7 +284,7 @@ func TestServeKeepsTimeForTheAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	end, _ := ctx.Deadline()
-	handler := route.Serve(slog.New(slog.DiscardHandler), nil, map[string]route.Action{
+	handler := route.Serve(slog.New(slog.DiscardHandler), nil, nil, map[string]route.Action{
 		"echo": route.To(func(ctx context.Context, _ route.Caller, _ probe) (struct{}, error) {
 			deadline, ok := ctx.Deadline()
 			require.True(t, ok)
@@ -383,7 +383,7 @@ func TestServeDismissesWhoseTokenHasExpired(t *testing.T) {
 			var log bytes.Buffer
 			ran := false
 			sockets := &dismissals{err: tc.err}
-			handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), sockets, map[string]route.Action{
+			handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), sockets, nil, map[string]route.Action{
 				"echo": route.To(func(context.Context, route.Caller, struct{}) (struct{}, error) {
 					ran = true
 					return struct{}{}, nil

@@ -231,7 +231,7 @@ func (a *audit) lines(ctx context.Context, items []item) error {
 		if err := unmarshal(in, &line); err != nil {
 			return err
 		}
-		if line.ConversationID < belowLines {
+		if line.ConversationID < firstLine {
 			a.own(line, in)
 			continue
 		}

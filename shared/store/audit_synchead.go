@@ -21,7 +21,7 @@ func (a *audit) listed(ctx context.Context, head chat.Conversation, members []ch
 	if head.MemberCount <= chat.InboxGroupMax || slices.ContainsFunc(members, func(m chat.Member) bool { return m.JoinedAt > late }) {
 		return nil
 	}
-	lists, err := a.s.largeLists(ctx, members)
+	lists, err := a.s.largeLists(ctx, userIDsOf(members), true)
 	if err != nil {
 		return err
 	}
@@ -35,31 +35,6 @@ func (a *audit) listed(ctx context.Context, head chat.Conversation, members []ch
 		}
 	}
 	return nil
-}
-
-// largeLists reads the lists of large conversations of these members, by userId.
-func (s *Store) largeLists(ctx context.Context, members []chat.Member) (map[string]largeList, error) {
-	keys := make([]item, len(members))
-	for i, m := range members {
-		keys[i] = inboxKey(m.UserID, largeKey)
-	}
-	items, err := s.batchGet(ctx, s.tables.Inboxes, keys, true)
-	if err != nil {
-		return nil, fmt.Errorf("reading the large conversations of %d users: %w", len(keys), err)
-	}
-	lists := make(map[string]largeList, len(items))
-	for _, in := range items {
-		var key inboxItem
-		var list largeList
-		if err := unmarshal(in, &key); err != nil {
-			return nil, err
-		}
-		if err := unmarshal(in, &list); err != nil {
-			return nil, err
-		}
-		lists[key.UserID] = list
-	}
-	return lists, nil
 }
 
 // own checks an item that the store keeps for itself among a user's lines.
@@ -133,7 +108,7 @@ func (s *Store) Relist(ctx context.Context, conversationID string) (users int, e
 	if err != nil {
 		return 0, err
 	}
-	lists, err := s.largeLists(ctx, members)
+	lists, err := s.largeLists(ctx, userIDsOf(members), true)
 	if err != nil {
 		return 0, err
 	}

@@ -36,13 +36,14 @@ func (s *Store) event(r Request, conversationID string, e chat.Event) chat.Messa
 //
 // Beside the errors of Append it refuses with BadRequest a bad title, members
 // named twice or the caller among them, and with Limit more than
-// chat.MaxRosterChange users in all, or than a group may have; and with Forbidden
-// any group where the Store is closed.
+// chat.MaxRosterChange users in all, or than a group may have, or what a quota does
+// not allow; and with Forbidden any group where the Store is closed.
 func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Line, Receipt, error) {
 	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {
 		return Line{}, Receipt{}, err
 	}
+	w.counted = s.quotas.GroupsPerDay > 0
 	receipt, err := s.create(ctx, w)
 	if err != nil {
 		return Line{}, receipt, err
@@ -136,7 +137,8 @@ func (s *Store) groupChange(ctx context.Context, r Request, conversationID strin
 // before reads what there was until then, and what there is from now on.
 //
 // Beside the errors of Append: Forbidden without the right, BadRequest if one of
-// them is a member already, Limit for too many in one request or in the group.
+// them is a member already, Limit for too many in one request or in the group, or
+// where one is in too many large conversations.
 func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Receipt, error) {
 	if err := chat.ValidateMembers("members", userIDs); err != nil {
 		return Receipt{}, err
@@ -154,6 +156,9 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 			return nil, membersError("already a member", slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
 				return present[id].UserID == ""
 			}))
+		}
+		if err := s.mayGrow(ctx, head, userIDs, "members"); err != nil {
+			return nil, err
 		}
 		return s.joining(ctx, conversationID, userIDs)
 	})

@@ -102,7 +102,7 @@ func (s *Store) inboxPage(ctx context.Context, userID, cursor string, limit int)
 	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
 		TableName:                 &s.tables.Inboxes,
 		KeyConditionExpression:    aws.String("userId = :u AND conversationId > :c"),
-		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, belowLines))},
+		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, firstLine))},
 		ConsistentRead:            aws.Bool(true),
 		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the callers
 	})

@@ -18,9 +18,12 @@ import (
 )
 
 // maxLarge is how many large conversations of a user are listed. It is above the
-// quota that users meet when they are added, which several additions at a time
-// may pass. Whoever has more reads the whole list whenever a device asks.
-const maxLarge = 250
+// largest quota that users meet when they are added, which several additions at a
+// time may pass. Whoever has more reads the whole list whenever a device asks.
+const (
+	maxLarge   = 250
+	largeSlack = 50
+)
 
 // ErrLargeFull says that a user's large conversations are too many to be listed.
 // It does not go away by trying again, and nothing is lost by it: the user's
@@ -31,8 +34,9 @@ var ErrLargeFull = errors.New("the user is in too many large conversations")
 // members. Their messages raise nothing; their heads are read whenever a device
 // asks.
 type largeList struct {
-	IDs  []string `json:"ids"`
-	Over bool     `json:"over,omitempty"` // there were more than fit
+	UserID string   `json:"userId"`
+	IDs    []string `json:"ids"`
+	Over   bool     `json:"over,omitempty"` // there were more than fit
 }
 
 // Enlist notes that a conversation of the user has become a large one. It returns
@@ -72,6 +76,28 @@ func (s *Store) updateLarge(userID, update, conversationID string) *dynamodb.Upd
 		UpdateExpression:          &update,
 		ExpressionAttributeValues: item{":c": set(conversationID)},
 	}
+}
+
+// largeLists reads the lists of large conversations of users, by userId.
+func (s *Store) largeLists(ctx context.Context, userIDs []string, consistent bool) (map[string]largeList, error) {
+	keys := make([]item, len(userIDs))
+	for i, id := range userIDs {
+		keys[i] = inboxKey(id, largeKey)
+	}
+	items, err := s.batchGet(ctx, s.tables.Inboxes, keys, consistent)
+	if err != nil {
+		return nil, fmt.Errorf("reading the large conversations of %d users: %w", len(keys), err)
+	}
+	lists := make(map[string]largeList, len(items))
+	for _, in := range items {
+		var list largeList
+		if err := unmarshal(in, &list); err != nil {
+			s.damaged(ctx, s.tables.Inboxes, in, err)
+			continue
+		}
+		lists[list.UserID] = list
+	}
+	return lists, nil
 }
 
 // unseenHeads returns those of the heads that are not as the cursor has them, and

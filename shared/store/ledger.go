@@ -89,6 +89,8 @@ type write struct {
 	// create says what to make if there is no such conversation; nil: nothing.
 	create *creation
 
+	counted bool // the group that is created counts for its creator's quota
+
 	change changeFunc // nil for a plain message
 
 	// trusted writes come from the product itself: no membership is asked for,
@@ -187,6 +189,8 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			return *result.receipt, nil
 		case result.err != nil:
 			return Receipt{}, result.err
+		case result.refusal != nil:
+			return s.refuse(ctx, w, attempts, result.refusal)
 		case result.head != nil && w.message.Event != nil && at.sameRoster(*result.head) && atOnce < maxAtOnce:
 			at.head, known = *result.head, true
 			atOnce++
@@ -429,11 +433,12 @@ func (s *Store) refuseContent(ctx context.Context, w write, refusal error) (Rece
 	return receipt, nil
 }
 
-// outcome is what became of one transaction: exactly one of receipt, err and
-// "not yet" (neither), which has a cause and perhaps the head as it is.
+// outcome is what became of one transaction: exactly one of receipt, err, refusal
+// and "not yet" (none of them), which has a cause and perhaps the head as it is.
 type outcome struct {
 	receipt   *Receipt
 	err       error
+	refusal   error // unless an earlier request did the same
 	head      *chat.Conversation
 	conflict  bool // another writer came before
 	throttled bool
@@ -489,6 +494,9 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		}
 		receipt, err := w.first(record)
 		return outcome{receipt: receipt, err: err}
+	}
+	if w.counted && isConditionFailed(reasons[len(reasons)-1]) {
+		return outcome{refusal: s.errGroupsToday()}
 	}
 	result := outcome{conflict: true, cause: canceled}
 	for _, r := range reasons {
@@ -546,6 +554,9 @@ func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.
 	if head.LastSeq == 0 {
 		if rest, err = s.firstMembers(w); err != nil {
 			return nil, err
+		}
+		if w.counted {
+			rest = append(rest, s.countGroup(w.message))
 		}
 	}
 	return append([]types.TransactWriteItem{

@@ -52,8 +52,8 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 }
 
 // OpenGroup makes a group as CreateGroup does, which r.UserID owns, for the
-// product's own side: it does so where the Store is closed. Its first message is
-// of chat.SystemSender.
+// product's own side: it does so where the Store is closed, and does not count it
+// as one of that user's. Its first message is of chat.SystemSender.
 //
 // It is idempotent on r.ClientMsgID, for each owner: the product's keys are its
 // own, and one that the owner has used is free.
@@ -116,6 +116,9 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 			Owner:          r.UserID,
 			Visibility:     v,
 		}},
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+			return nothingElse, s.mayGrow(ctx, head, all, "members")
+		},
 	}
 	for _, id := range all {
 		role := chat.Plain

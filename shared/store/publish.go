@@ -23,7 +23,7 @@ type Publication struct {
 // order, are part of the content.
 //
 // Errors of type *chat.Error: what Message.Validate refuses, Limit for more than
-// chat.MaxRosterChange recipients, NotFound if there is no such conversation and
+// chat.MaxRosterChange recipients or what a quota does not allow, NotFound if there is no such conversation and
 // no recipient to make one for, IdempotencyConflict, Busy.
 func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 	if len(p.Recipients) > 0 {
@@ -55,17 +55,17 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 		}
 		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
 			if head.LastSeq == 0 {
-				return nothingElse, nil // created with them
+				return nothingElse, s.systemMayGrow(ctx, head, p.Recipients) // created with them
 			}
-			return s.newRecipients(ctx, head.ConversationID, p.Recipients)
+			return s.newRecipients(ctx, head, p.Recipients)
 		}
 	}
 	return s.commit(ctx, w)
 }
 
 // newRecipients adds those who do not read the conversation yet.
-func (s *Store) newRecipients(ctx context.Context, conversationID string, userIDs []string) (plan, error) {
-	present, err := s.membersAmong(ctx, conversationID, userIDs)
+func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (plan, error) {
+	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -78,5 +78,8 @@ func (s *Store) newRecipients(ctx context.Context, conversationID string, userID
 	if len(added) == 0 {
 		return nothingElse, nil
 	}
-	return s.joining(ctx, conversationID, added)
+	if err := s.systemMayGrow(ctx, head, added); err != nil {
+		return nil, err
+	}
+	return s.joining(ctx, head.ConversationID, added)
 }

@@ -92,6 +92,17 @@ func TestOptionsFromEnv(t *testing.T) {
 	_, err = s.AddMembers(t.Context(), store.Request{UserID: "alice", ClientMsgID: "a"}, line.Conversation.ConversationID, []string{"d"})
 	require.Equal(t, 3, refused(t, chat.Limit, err).Details["max"])
 
+	s, err = open(map[string]string{"GROUPS_PER_DAY": "1", "MAX_SYSTEM_MEMBERS": "2", "MAX_LARGE_CONVERSATIONS": "1"})
+	require.NoError(t, err)
+	_, err = create(t, s, "one")
+	require.NoError(t, err)
+	_, err = create(t, s, "two")
+	require.Equal(t, 1, refused(t, chat.Limit, err).Details["max"])
+	_, err = s.Publish(t.Context(), store.Publication{
+		Key: "k", Recipients: names("u", 3), ClientMsgID: "p", Message: chat.Message{MessageType: chat.TypeSystem, Text: "hi"},
+	})
+	require.Equal(t, 2, refused(t, chat.Limit, err).Details["max"])
+
 	s, err = open(map[string]string{"DIRECT_MESSAGES": "closed"})
 	require.NoError(t, err)
 	_, err = s.Append(t.Context(), text("ann", "m", "hi"), "zoe")
@@ -104,6 +115,10 @@ func TestOptionsFromEnv(t *testing.T) {
 		"DIRECT_MESSAGES":   {"Closed", "on"},
 		"RETENTION_DAYS":    {"-1", "x", "1.5", "1d", "36501", " 1"},
 		"MAX_GROUP_MEMBERS": {"1", "1001", "x"},
+		"GROUPS_PER_DAY":    {"-1", "1000001", "x"},
+
+		"MAX_SYSTEM_MEMBERS":      {"-1", "x"},
+		"MAX_LARGE_CONVERSATIONS": {"-1", "x"},
 	} {
 		for _, v := range values {
 			_, err := open(map[string]string{name: v})

@@ -28,6 +28,14 @@ func (s *Store) Roster(ctx context.Context, conversationID string) ([]chat.Membe
 	}
 }
 
+func userIDsOf(members []chat.Member) []string {
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = m.UserID
+	}
+	return ids
+}
+
 // MemberPage is a page of a conversation's roster.
 type MemberPage struct {
 	Members        []chat.Member

@@ -74,6 +74,7 @@ type Store struct {
 	retention  time.Duration // 0: messages are kept
 	maxMembers int           // of a group
 	closed     bool          // users create no conversations
+	quotas     Quotas
 }
 
 // Option is a choice that New leaves open.
@@ -96,6 +97,11 @@ func WithMaxGroupMembers(n int) Option {
 // product's own side.
 func WithClosed(closed bool) Option {
 	return func(s *Store) { s.closed = closed }
+}
+
+// WithQuotas sets quotas; without, there are none.
+func WithQuotas(q Quotas) Option {
+	return func(s *Store) { s.quotas = q }
 }
 
 // New makes a Store on a client.
@@ -146,8 +152,9 @@ const maxRetentionDays = 36500
 
 // OptionsFromEnv reads RETENTION_DAYS, where 0 and nothing mean that messages are
 // kept for ever; MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is the
-// default; and DIRECT_MESSAGES, open, which is the default, or closed. The error
-// names the variable that is wrong.
+// default; DIRECT_MESSAGES, open, which is the default, or closed; and the Quotas:
+// GROUPS_PER_DAY, MAX_SYSTEM_MEMBERS and MAX_LARGE_CONVERSATIONS, where 0 and
+// nothing are none. The error names the variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
 	if err != nil {
@@ -161,7 +168,13 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Option{WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed)}, nil
+	quotas, err := quotasFrom(getenv)
+	if err != nil {
+		return nil, err
+	}
+	return []Option{
+		WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed), WithQuotas(quotas),
+	}, nil
 }
 
 func numberFrom(getenv func(string) string, name string, otherwise, least, most int) (int, error) {

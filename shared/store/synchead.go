@@ -25,7 +25,7 @@ const (
 	syncHeadKey = "#"       // what changed last
 	largeKey    = "#large"  // the conversations that raise nothing
 	secondKey   = "#second" // what changed before that; sorts behind the two above, which are read together
-	belowLines  = "$"       // sorts after all of them and before every conversation id
+	firstLine   = "$"       // sorts after all of them and before every conversation id
 )
 
 // The bounds of a sync head. Each raise pays for the whole item by the kilobyte,

@@ -1,7 +1,7 @@
 // The work of the tab that leads: it keeps every conversation complete and in order, and everything the
 // user asked for until the server has answered. Pushes make it fast; sync makes it right.
 
-import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, systemClock } from "./connection.js";
+import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
 import { apply, describe, know, raise, receive } from "./facts.js";
 import { NEW_KEY } from "./model.js";
 import { Outbox, recordOf } from "./outbox.js";
@@ -122,6 +122,8 @@ export class Engine {
     });
     /** @type {(action: string, fields?: object) => Promise<any>} */
     const request = (action, fields) => this.#connection.request(action, fields);
+    /** @type {(action: string, fields: object) => Promise<any>} */
+    const ask = (action, fields) => this.#ask(action, fields);
     const shared = { clock, random, timing: this.#timing };
     this.#outbox = new Outbox({
       ...shared,
@@ -139,7 +141,7 @@ export class Engine {
       limit: this.#limits.pull,
       log,
       hooks: {
-        request,
+        request: ask,
         begin: (ledger) => this.#startLate(ledger),
         page: (ledger, page) => this.#takePage(ledger, page),
         isCurrent: (ledger) => model.ledgers.get(ledger.conversationId) === ledger,
@@ -154,7 +156,7 @@ export class Engine {
         told: (conversationId, positions) => this.#know(conversationId, positions),
       },
     });
-    this.#rosters = new Rosters({ members: model.rosters, request, onChange: () => this.#changed() });
+    this.#rosters = new Rosters({ members: model.rosters, request: ask, onChange: () => this.#changed() });
   }
 
   /** Connects, unless the model's status says that the device is to stay away. */
@@ -245,7 +247,7 @@ export class Engine {
     await this.#reached();
     const { conversationId } = ledger;
     const beforeSeq = ledger.baseSeq + 1;
-    const page = await this.#connection.request("history", { conversationId, beforeSeq, limit: this.#limits.pull });
+    const page = await this.#ask("history", { conversationId, beforeSeq, limit: this.#limits.pull });
     if (this.#model.ledgers.get(conversationId) !== ledger) return;
     const messages = ledger.earlier(page, beforeSeq);
     void this.#commit({ messages, conversations: [this.#model.record(ledger)] });
@@ -264,7 +266,7 @@ export class Engine {
     const all = { delivered: [], read: [] };
     let cursor = "";
     do {
-      const page = await this.#connection.request("receipts", { conversationId, seq, ...(cursor && { cursor }) });
+      const page = await this.#ask("receipts", { conversationId, seq, ...(cursor && { cursor }) });
       all.delivered.push(...page.delivered);
       all.read.push(...page.read);
       cursor = page.cursor ?? "";
@@ -419,14 +421,34 @@ export class Engine {
    * @param {string | undefined} headsCursor of the last answer that was taken in
    */
   async #changes(syncCursor, headsCursor) {
-    const changes = await this.#connection.request("changes", { syncCursor, headsCursor });
+    const changes = await this.#ask("changes", { syncCursor, headsCursor });
     const conversations = [...changes.conversations];
     for (let { cursor } = changes; cursor; ) {
-      const page = await this.#connection.request("conversations", { cursor });
+      const page = await this.#ask("conversations", { cursor });
       conversations.push(...page.conversations);
       cursor = page.cursor;
     }
     return { ...changes, conversations };
+  }
+
+  // Asks for what the device pulls. One that is too fast is told for how long to wait and does so here, in
+  // its place among the pulls: what the others asked meanwhile would be refused as well.
+  /**
+   * @param {string} action
+   * @param {object} fields
+   */
+  async #ask(action, fields) {
+    const session = this.#session;
+    for (let failures = 0; ; ) {
+      try {
+        return await this.#connection.request(action, fields);
+      } catch (thrown) {
+        const error = /** @type {any} */ (thrown);
+        if (!(error.details?.retryAfterMs > 0)) throw error;
+        await this.#sleep(pauseAfter(error, this.#random, failures++, this.#timing));
+        if (session !== this.#session) throw error;
+      }
+    }
   }
 
   // Whether the server knows less of a conversation than we held when we asked, or something else.

@@ -372,6 +372,28 @@ test("who is too fast comes again when the server says, and not much later", asy
   assert.ok(took >= 10_000 && took < 12_000, `${took} ms`);
 });
 
+test("who reads too fast comes again when the server says, and asks for nothing else meanwhile", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const groups = 100, each = 10, retryAfterMs = 5_000, atOnce = 4;
+  for (let i = 0; i < groups; i++) {
+    server.group(`${i}`, ["alice", "bob"]);
+    server.post("bob", { conversationId: `group:${i}` }, "hi");
+  }
+  let since = -Infinity, admitted = 0, refused = 0, windows = 0;
+  server.refuse = ({ action }) => {
+    if (!["changes", "conversations", "sync"].includes(action)) return undefined;
+    if (clock.now() - since >= retryAfterMs) [since, admitted, windows] = [clock.now(), 0, windows + 1];
+    if (admitted++ < each) return undefined;
+    refused++;
+    return { code: "BUSY", message: "too fast", retryable: true, details: { retryAfterMs } };
+  };
+  const alice = await online("alice");
+  await clock.until(() => Array.from({ length: groups }, (_, i) => texts(alice, `group:${i}`)).every((all) => all.includes("hi")), 300_000);
+  assert.ok(windows >= groups / each, `${windows} windows`);
+  assert.ok(refused <= atOnce * windows, `${refused} refused in ${windows} windows`);
+  assert.equal(server.count("changes"), 1, "and begins nothing anew");
+});
+
 test("a new connection does not wait for the patience of the old one", async (t) => {
   const { clock, server, online } = setUp(t);
   const alice = await online("alice");

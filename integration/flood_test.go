@@ -1,0 +1,265 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/integration/fault"
+	"inorder/shared/chat"
+	"inorder/shared/wire"
+)
+
+// environments is how many processes of a function the local cloud runs at most.
+const environments = 10
+
+// mostOf is what a user gets at most in a span of time, as shared/limit has it, of a
+// rate that is twice a connection's.
+func mostOf(perSecond float64, burst int, span time.Duration) int {
+	perSecond, burst = 2*perSecond, 2*burst
+	free := float64(max(1, burst/8)) + perSecond*span.Seconds()/64
+	return int(2*float64(burst) + perSecond*span.Seconds() + environments*free)
+}
+
+// withRate starts a cloud with one of its rates set.
+func withRate(t *testing.T, parameter string, perSecond float64, burst int, args ...string) *localCloud {
+	t.Helper()
+	return startCloud(t, append([]string{
+		"-param", fmt.Sprintf("%ssPerSecond=%v", parameter, perSecond), "-param", fmt.Sprintf("%sBurst=%d", parameter, burst),
+	}, args...)...)
+}
+
+// One user writes by 8 connections and 6 frames at a time on each, to as many
+// environments as that takes.
+func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
+	t.Parallel()
+	const sockets, outstanding, perSecond, burst = 8, 6, 1, 8
+	c := withRate(t, "Write", perSecond, burst)
+	quiet, other := mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
+	user := newUser("flooder")
+	devices := make([]*device, sockets)
+	for i := range devices {
+		devices[i] = mustConnect(t, c.stack, user, "d"+strconv.Itoa(i))
+	}
+
+	var written, refused atomic.Int64
+	var flood errgroup.Group
+	ctx, stop := context.WithCancel(t.Context())
+	start := time.Now()
+	for _, d := range devices {
+		for range outstanding {
+			flood.Go(func() error {
+				for ctx.Err() == nil {
+					err := d.do(ctx, wire.ActionSend, wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}, nil)
+					switch {
+					case err == nil:
+						written.Add(1)
+					case retryAfter(err) > 0:
+						refused.Add(1)
+					case errors.Is(err, errClosed): // dismissed
+						return nil
+					case ctx.Err() == nil:
+						return err
+					}
+				}
+				return nil
+			})
+		}
+	}
+	for range 2 {
+		converse(t, quiet, other, 1)
+		quiet, other = mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
+	}
+	enough := time.NewTimer(4 * time.Second)
+	defer enough.Stop()
+	<-enough.C
+	stop()
+	require.NoError(t, flood.Wait())
+	took := time.Since(start)
+	most := mostOf(perSecond, burst, took)
+	t.Logf("%d written and %d refused in %v; the bound is %d", written.Load(), refused.Load(), took, most)
+	require.GreaterOrEqual(t, int(written.Load()), 2*burst, "what one may have one gets")
+	require.LessOrEqual(t, int(written.Load()), most)
+	require.Greater(t, refused.Load(), written.Load())
+}
+
+// One connection asks what changed 3,009 times, and comes again when it is
+// dismissed. Another user is not refused once.
+func TestG10_AFloodOfReadsIsRefusedAndHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	const asked, perSecond, burst = 3009, 1, 60
+	c := withRate(t, "Read", perSecond, burst)
+	d := mustConnect(t, c.stack, newUser("flooder"), "phone")
+	quiet := mustConnect(t, c.stack, newUser("quiet"), "phone")
+	start := time.Now()
+	admitted, dismissed := 0, 0
+	for i := range asked {
+		switch err := d.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": 0}, nil); {
+		case err == nil:
+			admitted++
+		case errors.Is(err, errClosed):
+			dismissed++
+			requireDismissed(t, d, wire.GoodbyeFlooding)
+			d.mu.Lock()
+			d.goodbyes = nil
+			d.mu.Unlock()
+			require.NoError(t, d.reconnect(t.Context()))
+		default:
+			require.Positive(t, retryAfter(err), err)
+		}
+		if i%(asked/20) == 0 {
+			require.NoError(t, quiet.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": 0}, nil))
+			require.NoError(t, quiet.do(t.Context(), wire.ActionPing, nil, nil))
+		}
+	}
+	took := time.Since(start)
+	t.Logf("%d of %d admitted in %v, and dismissed %d times; the bound is %d", admitted, asked, took, dismissed, mostOf(perSecond, burst, took))
+	require.GreaterOrEqual(t, admitted, burst)
+	require.LessOrEqual(t, admitted, mostOf(perSecond, burst, took))
+	require.Positive(t, dismissed)
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), `"Refusals":1`) }, patience, time.Millisecond)
+}
+
+// Who is refused a read, a ping or what is no request, and goes on all the same,
+// loses the connection.
+func TestG10_WhoFloodsByAnyFrameIsSentAway(t *testing.T) {
+	t.Parallel()
+	c := withRate(t, "Read", 0.1, 1)
+	for name, action := range map[string]string{
+		"reads": wire.ActionHistory, "pings": wire.ActionPing, "nonsense": "nonsense",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := mustConnect(t, c.stack, newUser("flooder"), "phone")
+			var err error
+			refused := 0
+			for !errors.Is(err, errClosed) {
+				if err = d.do(t.Context(), action, nil, nil); retryAfter(err) > 0 {
+					refused++
+				}
+			}
+			require.GreaterOrEqual(t, refused, 15, "not before it was told often enough")
+			requireDismissed(t, d, wire.GoodbyeFlooding)
+			require.NoError(t, d.reconnect(t.Context()))
+			require.NoError(t, d.do(t.Context(), wire.ActionSend, wire.Send{
+				To: newUser("friend"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hi",
+			}, nil), "writes are counted apart")
+		})
+	}
+}
+
+// tryHandshake tries one, and gives its status.
+func tryHandshake(t *testing.T, s stack, user string) int {
+	t.Helper()
+	token, err := s.token(t.Context(), user, nil)
+	require.NoError(t, err)
+	conn, status, err := shake(t.Context(), s, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+	if err == nil {
+		_ = conn.CloseNow()
+	}
+	return status
+}
+
+func TestG10_HandshakesOfAUserAreLimited(t *testing.T) {
+	t.Parallel()
+	const perSecond, burst, tries = 0.1, 4, 60
+	c := withRate(t, "UserConnect", perSecond, burst)
+	user := newUser("restless")
+	start := time.Now()
+	statuses := map[int]int{}
+	for range tries {
+		statuses[tryHandshake(t, c.stack, user)]++
+	}
+	require.Equal(t, tries, statuses[http.StatusSwitchingProtocols]+statuses[http.StatusTooManyRequests], "%v", statuses)
+	require.GreaterOrEqual(t, statuses[http.StatusSwitchingProtocols], burst)
+	// The rate is a user's here, of which mostOf takes the double.
+	require.LessOrEqual(t, statuses[http.StatusSwitchingProtocols], mostOf(perSecond/2, burst/2, time.Since(start)))
+	require.Equal(t, http.StatusSwitchingProtocols, tryHandshake(t, c.stack, newUser("other")))
+}
+
+// $connect has a throttle of its own: who is connected does not notice.
+func TestG10_HandshakesOfAllAreThrottledApart(t *testing.T) {
+	t.Parallel()
+	const burst = 5
+	c := startCloud(t, "-param", "ConnectsPerSecond=1", "-param", "ConnectBurst="+strconv.Itoa(burst))
+	d := mustConnect(t, c.stack, newUser("alice"), "phone")
+	admitted, start := 0, time.Now()
+	for tryHandshake(t, c.stack, newUser("crowd")) != http.StatusTooManyRequests {
+		admitted++
+	}
+	require.LessOrEqual(t, admitted, burst+int(time.Since(start).Seconds()))
+	for range 3 * burst {
+		require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
+	}
+}
+
+func TestG10_QuotasAreToldAsLimits(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t, "-param", "GroupsPerDay=2", "-param", "MaxSystemMembers=3")
+	d := mustConnect(t, c.stack, newUser("alice"), "phone")
+	create := func(id string) error {
+		return d.do(t.Context(), wire.ActionCreateGroup, wire.CreateGroup{Title: "All", Members: []string{}, ClientMsgID: id}, nil)
+	}
+	require.NoError(t, create("1"))
+	require.NoError(t, create("2"))
+	var r *refusal
+	require.ErrorAs(t, create("3"), &r)
+	require.Equal(t, chat.Limit, r.frame.Code)
+	require.Equal(t, map[string]any{"max": 2.0}, r.frame.Details)
+	require.NoError(t, create("2"), "a retry gets the first result")
+
+	_, err := publish(t.Context(), t, c.stack, publication{
+		Key: newUser("order"), Recipients: []string{"a", "b", "c", "d"}, ClientMsgID: newID(), Text: "hi",
+	})
+	require.ErrorContains(t, err, string(chat.Limit))
+	_, err = publish(t.Context(), t, c.stack, map[string]any{
+		"group": map[string]any{"owner": d.user, "title": "All", "members": []string{}}, "clientMsgId": newID(),
+	})
+	require.NoError(t, err, "the product's own groups do not count")
+}
+
+// With reserved concurrency the function that is flooded takes no more than its
+// part, and pushes go on.
+func TestG10_AFloodTakesNoMoreThanWhatIsReserved(t *testing.T) {
+	t.Parallel()
+	needProc(t)
+	const senders = 6
+	c := startCloud(t, "-param", "SendConcurrency=2", "-param", "FanoutConcurrency=10", "-param", "HandshakeConcurrency=3")
+	to := listen(t, c.stack, newUser("other"), "phone")
+	var wg sync.WaitGroup
+	for i := range senders {
+		wg.Go(func() {
+			d, err := connect(t.Context(), c.stack, newUser("sender"), "phone")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer d.close()
+			for range 20 {
+				sent, err := d.send(t.Context(), wire.Send{To: to.user, Text: strconv.Itoa(i)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := to.awaitEntry(t.Context(), sent.ConversationID, sent.Seq); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, fault.ProcessesOf(c.cmd.Process.Pid, "SendFunction"), 2)
+	require.LessOrEqual(t, len(fault.ProcessesOf(c.cmd.Process.Pid, "ConnectFunction")), 3)
+}

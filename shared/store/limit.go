@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/limit"
+)
+
+// Requests are the kinds of them that are limited apart.
+type Requests string
+
+// The kinds of requests.
+const (
+	Reads      Requests = "r"
+	Writes     Requests = "w"
+	Handshakes Requests = "c"
+)
+
+const (
+	// limitKey begins the sort keys of a user's buckets, one for each kind of
+	// requests, among the user's inbox lines. A user has an item only after having
+	// come near the limit once.
+	limitKey = "#limit:"
+
+	// chargeTimeout bounds a charge, which a request waits for.
+	chargeTimeout = time.Second
+
+	// maxCharges is how often a charge is tried that others come before.
+	maxCharges = 4
+)
+
+// Charge gives the bucket that a user's requests of one kind share in all
+// environments. A charge is one write of one unit, or two if the bucket was full
+// and when others come in between. A user who is refused is told to ask again when
+// half a burst is back, so that many environments do not ask for each token.
+//
+// The item has one number: when the bucket will be full again, in µs. Charging n
+// tokens puts that off by the time in which n come in, and is possible as long as
+// it does not become longer than a burst takes.
+func (s *Store) Charge(kind Requests) limit.Charge {
+	return func(ctx context.Context, userID string, rate limit.Rate, n int, now time.Time) (time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, chargeTimeout)
+		defer cancel()
+		burst := micros(rate, rate.Burst)
+		c := charge{key: inboxKey(userID, limitKey+string(kind)), now: now.UnixMicro(), cost: micros(rate, n)}
+		c.latest = c.now + burst - c.cost
+		full := false // as long as nothing else is known
+		for range maxCharges {
+			fullAt, err := s.charge(ctx, c, full)
+			switch {
+			case err != nil:
+				return 0, fmt.Errorf("charging the bucket %s of %s: %w", kind, userID, err)
+			case fullAt == 0:
+				return 0, nil
+			case fullAt > c.latest:
+				return time.Duration(fullAt-min(burst/2, burst-c.cost)-c.now) * time.Microsecond, nil
+			}
+			full = fullAt < c.now
+		}
+		return 0, errors.New("others charged the bucket each time")
+	}
+}
+
+// micros is the time in which n tokens come in, rounded up.
+func micros(rate limit.Rate, n int) int64 {
+	return int64(math.Ceil(float64(n) / rate.PerSecond * 1e6))
+}
+
+// charge is what one attempt to charge a bucket needs. Times are in µs.
+type charge struct {
+	key               item
+	now, cost, latest int64
+}
+
+// charge charges a bucket that is full, or one that is not, and gives 0. Where the
+// bucket is otherwise, or has too little, it gives when it will be full; 1 is long
+// ago.
+func (s *Store) charge(ctx context.Context, c charge, full bool) (fullAt int64, err error) {
+	in := &dynamodb.UpdateItemInput{
+		TableName:                           &s.tables.Inboxes,
+		Key:                                 c.key,
+		UpdateExpression:                    aws.String("SET fullAt = fullAt + :cost"),
+		ConditionExpression:                 aws.String("fullAt BETWEEN :now AND :latest"),
+		ExpressionAttributeValues:           item{":cost": num(c.cost), ":now": num(c.now), ":latest": num(c.latest)},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	if full {
+		in.UpdateExpression = aws.String("SET fullAt = :then")
+		in.ConditionExpression = aws.String("attribute_not_exists(fullAt) OR fullAt < :now")
+		in.ExpressionAttributeValues = item{":then": num(c.now + c.cost), ":now": num(c.now)}
+	}
+	_, err = s.db.UpdateItem(ctx, in)
+	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
+	if !ok {
+		return 0, err
+	}
+	var old struct {
+		FullAt int64 `json:"fullAt"`
+	}
+	err = unmarshal(failed.Item, &old)
+	return max(old.FullAt, 1), err
+}
