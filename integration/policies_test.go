@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"flag"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,7 +34,8 @@ import (
 	"inorder/shared/wire"
 )
 
-// permission is what one function may do to one table, or to connections, or does.
+// permission is what one function may do to one table or queue, or to connections, or
+// does. What Lambda does to the queue of an SQS event is none of these: SAM lets it.
 type permission struct{ function, action, table string }
 
 // On connections there is one permission for all that can be done to them.
@@ -88,13 +91,15 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	t.Parallel()
 	granted := grantedIn(t, "../template.yaml")
 	seen := &watchman{used: map[permission]bool{}, denied: *policiesDenied}
-	connections, toGateway := seen.watchConnections(t)
-	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-param", "AuditRepair=on",
+	connections, toGateway := seen.watchCloud(t, onConnections)
+	queues, toQueues := seen.watchCloud(t, onQueues)
+	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-queues-endpoint", queues, "-param", "AuditRepair=on",
 		"-param", "MaxLargeConversations=200", "-param", "UserConnectsPerSecond=10", "-param", "UserConnectBurst=8",
 		"-param", "WritesPerSecond=50", "-param", "WriteBurst=100", "-param", "ReadsPerSecond=50", "-param", "ReadBurst=100")
-	gateway, err := url.Parse(c.page)
+	cloud, err := url.Parse(c.page)
 	require.NoError(t, err)
-	toGateway <- gateway
+	toGateway <- cloud
+	toQueues <- cloud
 	everything(t, c.stack, seen.client)
 	nearTheLimits(t, c.stack, seen.client)
 	everyAudit(t, c.stack, seen.client)
@@ -156,9 +161,10 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 				table, isTable := strings.CutSuffix(s.Resource.Value, ".Arn")
 				for _, action := range append([]*yaml.Node{&s.Action}, s.Action.Content...) {
 					require.NotContains(t, action.Value, "*", "%s has a policy for too much", function)
-					name, isDynamoDB := strings.CutPrefix(action.Value, "dynamodb:")
-					require.Equal(t, isTable && action.Value != "", isDynamoDB, "%s: %s on %s", function, action.Value, s.Resource.Value)
-					if isDynamoDB {
+					service, name, _ := strings.Cut(action.Value, ":")
+					isData := service == "dynamodb" || service == "sqs"
+					require.Equal(t, isTable && action.Value != "", isData, "%s: %s on %s", function, action.Value, s.Resource.Value)
+					if isData {
 						granted[permission{function, name, table}] = true
 					}
 					if action.Value == "execute-api:"+manageConnections {
@@ -205,15 +211,19 @@ func (w *watchman) watch(t *testing.T) (endpoint string) {
 	return server.URL
 }
 
-// watchConnections starts a proxy in front of the @connections API. It waits for
-// where that is, which nobody knows before the gateway runs.
-func (w *watchman) watchConnections(t *testing.T) (endpoint string, to chan<- *url.URL) {
+// watchCloud starts a proxy in front of a part of the local cloud. It waits for where
+// that is, which nobody knows before it runs.
+func (w *watchman) watchCloud(t *testing.T, uses func(function string, r *http.Request, body []byte) permission) (endpoint string, to chan<- *url.URL) {
 	t.Helper()
 	target := make(chan *url.URL, 1)
 	passOn := sync.OnceValue(func() http.Handler { return httputil.NewSingleHostReverseProxy(<-target) })
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the caller is gone
+		}
 		if function := appID.FindStringSubmatch(r.Header.Get("User-Agent")); function != nil {
-			p := permission{function[1], manageConnections, ofTheAPI}
+			p := uses(function[1], r, body)
 			w.mu.Lock()
 			w.used[p] = true
 			w.mu.Unlock()
@@ -223,10 +233,36 @@ func (w *watchman) watchConnections(t *testing.T) (endpoint string, to chan<- *u
 				return
 			}
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		passOn().ServeHTTP(rw, r)
 	}))
 	t.Cleanup(server.Close)
 	return server.URL, target
+}
+
+// onConnections is what a request to the @connections API takes.
+func onConnections(function string, _ *http.Request, _ []byte) permission {
+	return permission{function, manageConnections, ofTheAPI}
+}
+
+// onQueues is what a request to SQS takes: a batch the same as one message.
+func onQueues(function string, r *http.Request, body []byte) permission {
+	var request struct {
+		QueueURL string `json:"QueueUrl"`
+	}
+	_ = json.Unmarshal(body, &request) // else it is on no queue that a policy names
+	action := strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "AmazonSQS."), "Batch")
+	return permission{function, action, strings.TrimPrefix(path.Base(request.QueueURL), "inorder-")}
+}
+
+// Until a function of the product asks SQS for something, this is what shows that it
+// would be seen.
+func TestPolicies_WhatIsAskedOfQueues(t *testing.T) {
+	t.Parallel()
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	r.Header.Set("X-Amz-Target", "AmazonSQS.SendMessageBatch")
+	body := []byte(`{"QueueUrl":"http://127.0.0.1:3000/000000000000/inorder-Retries"}`)
+	require.Equal(t, "FanoutFunction/SendMessage/Retries", onQueues("FanoutFunction", r, body).String())
 }
 
 func (w *watchman) saw(p permission) bool {

@@ -46,7 +46,8 @@ type cloud struct {
 	dynamoDB  string                  // for functions; pages do not find it
 	database  string                  // the same for people and tools
 	elsewhere bool                    // dynamoDB is not an engine of ours
-	queues    map[string]*queue.Queue // by URL
+	endpoint  string                  // where functions find queues
+	queues    map[string]*queue.Queue // by logical id
 	failed    chan error              // gets one error if a part ends by itself
 	closers   []func(context.Context)
 }
@@ -68,6 +69,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 	c.onClose(func(context.Context) { _ = listener.Close() })
 	c.base = "http://" + reachable(listener.Addr())
+	c.endpoint = cmp.Or(cfg.queues, c.base)
 
 	dir, err := c.dataDir(cfg.dataDir)
 	if err != nil {
@@ -116,9 +118,11 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 		return nil, err
 	}
 	c.onClose(func(ctx context.Context) { _ = functions.Close(ctx) })
+	c.openQueues(dir)
 	if err := c.startStreams(ctx, functions, dir, out); err != nil {
 		return nil, err
 	}
+	c.startQueues(ctx, functions, out)
 	c.startSchedules(ctx, functions, out)
 	return c, c.serve(listener, functions, tokens, cfg, out)
 }
@@ -220,6 +224,7 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 		Parameters: params,
 		HTTPBase:   cmp.Or(cfg.posts, c.base),
 		WSBase:     socketBase,
+		QueueBase:  c.endpoint,
 	})
 	if err != nil {
 		return nil, err
@@ -328,6 +333,7 @@ func (c *cloud) awsEnv() map[string]string {
 		"AWS_SECRET_ACCESS_KEY":             "local",
 		"AWS_ENDPOINT_URL_DYNAMODB":         c.dynamoDB,
 		"AWS_ENDPOINT_URL_DYNAMODB_STREAMS": c.dynamoDB,
+		"AWS_ENDPOINT_URL_SQS":              c.endpoint,
 		"AWS_EC2_METADATA_DISABLED":         "true",
 	}
 	if c.elsewhere && os.Getenv("AWS_ACCESS_KEY_ID") != "" {
@@ -373,7 +379,6 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 		BaseEndpoint: &c.dynamoDB,
 		Credentials:  c.credentials(),
 	})
-	c.openQueues(dir)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
 	var pollers sync.WaitGroup
 	c.onClose(func(context.Context) {
@@ -396,6 +401,28 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 		}
 	}
 	return nil
+}
+
+// startQueues invokes functions with the messages of queues.
+func (c *cloud) startQueues(ctx context.Context, functions *lambda.Service, out *console) {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
+	var feeds sync.WaitGroup
+	c.onClose(func(context.Context) {
+		cancel()
+		feeds.Wait()
+	})
+	for _, f := range c.stack.Functions {
+		for _, m := range f.Queues {
+			feeds.Go(func() {
+				c.queues[m.QueueID].Feed(running, queue.Source{
+					Name: m.LogicalID, Function: f.LogicalID, Region: c.stack.Region,
+					BatchSize: m.BatchSize, Window: m.BatchingWindow,
+					ReportBatchItemFailures: m.ReportBatchItemFailures, MaxConcurrency: m.MaxConcurrency,
+					Invoker: functions, Log: out.logger("queue"),
+				})
+			})
+		}
+	}
 }
 
 // startSchedules invokes functions by the clock.
@@ -445,12 +472,20 @@ func mapping(stack *template.Stack, f *template.Function, m template.StreamMappi
 	}
 }
 
-// openQueues makes the template's queues. All that comes into them is dead letters.
+// openQueues makes the template's queues, in a folder that is called after what most
+// often comes into them.
 func (c *cloud) openQueues(dir string) {
 	c.queues = map[string]*queue.Queue{}
 	for _, q := range c.stack.Queues {
-		path := filepath.Join(dir, "dead-letters", q.Name+".jsonl")
-		c.queues[q.URL] = queue.Open(path, stream.FileDeadLetter(path))
+		c.queues[q.LogicalID] = queue.Open(queue.Config{
+			Name: q.Name, ARN: q.ARN, URL: q.URL, Path: filepath.Join(dir, "dead-letters", q.Name+".jsonl"),
+			Visibility: q.Visibility, Delay: q.Delay, Retention: q.Retention,
+		})
+	}
+	for _, q := range c.stack.Queues {
+		if q.DeadLetters != "" {
+			c.queues[q.LogicalID].RedriveTo(c.queues[q.DeadLetters], q.MaxReceives)
+		}
 	}
 }
 
@@ -459,9 +494,9 @@ func (c *cloud) deadLetters(m template.StreamMapping, out *console) func(context
 	if m.OnFailureQueue == "" {
 		return nil
 	}
-	q := c.queues[c.stack.Queue(m.OnFailureQueue).URL]
+	q := c.queues[m.OnFailureQueue]
 	return func(ctx context.Context, record []byte) error {
-		out.step("a dead letter goes to %s", q.Path())
+		out.step("a dead letter goes to %s", q.Path)
 		return q.Send(ctx, record)
 	}
 }
@@ -517,6 +552,7 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 // on AWS, and so are the files of the page; the rest is guarded.
 func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *issuer.Issuer, guard loopback.Guard, out *console) http.Handler {
 	page := web.Handler(web.Config{WebSocketURL: c.socket})
+	queues := queue.Handler(slices.Collect(maps.Values(c.queues))...)
 	stage := "/" + c.stack.API.Stage
 	mux := http.NewServeMux()
 	mux.Handle(stage, g)
@@ -530,7 +566,9 @@ func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *is
 		issuer.KeysPath:  tokens.Handler(),
 		invokePath:       invokeHandler(c.stack, functions),
 		stackPath:        c.describeHandler(),
-		"/{$}":           c.targetHandler(out),
+		"/{$}":           c.targetHandler(queues, out),
+
+		"/" + c.stack.AccountID + "/{queue}": queues, // a queue's URL
 	} {
 		mux.Handle(pattern, guard.Protect(handler))
 	}
@@ -539,8 +577,7 @@ func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *is
 
 // targetHandler serves the APIs that a header tells apart: SQS, and DynamoDB with its
 // streams if the engine is ours.
-func (c *cloud) targetHandler(out *console) http.Handler {
-	queues := queue.Handler(c.queues)
+func (c *cloud) targetHandler(queues http.Handler, out *console) http.Handler {
 	if c.elsewhere {
 		return queues
 	}

@@ -102,6 +102,7 @@ type config struct {
 	params   map[string]string
 	dynamoDB string
 	posts    string // where functions post to connections, "" for here
+	queues   string // where functions find queues, "" for here
 	serial   bool
 	origins  []string // of pages that may use what is for programs here
 }
@@ -128,14 +129,18 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return nil
 	})
 	flags.StringVar(&cfg.dynamoDB, "dynamodb-endpoint", "", "`URL` of a DynamoDB to use instead of starting one")
-	flags.Func("connections-endpoint", "`URL` that functions post to connections at, of a proxy that passes on to -addr", func(s string) error {
-		u, err := url.Parse(s)
-		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-			return errors.New("want a URL such as http://127.0.0.1:8001")
-		}
-		cfg.posts = u.Scheme + "://" + u.Host
-		return nil
-	})
+	endpoint := func(name, usage string, base *string) {
+		flags.Func(name, usage, func(s string) error {
+			u, err := url.Parse(s)
+			if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+				return errors.New("want a URL such as http://127.0.0.1:8001")
+			}
+			*base = u.Scheme + "://" + u.Host
+			return nil
+		})
+	}
+	endpoint("connections-endpoint", "`URL` that functions post to connections at, of a proxy that passes on to -addr", &cfg.posts)
+	endpoint("queues-endpoint", "`URL` that functions find queues at, of a proxy that passes on to -addr", &cfg.queues)
 	flags.Func("allow-origin", "`origin` of a web page you develop, such as http://localhost:5173, that may use what else is for\n"+
 		"programs on this machine (tokens, Invoke, @connections, SQS, DynamoDB); may be repeated", func(s string) error {
 		origin, err := loopback.ParseOrigin(s)

@@ -107,7 +107,7 @@ func TestInvoke(t *testing.T) {
 		{"logical id", []string{"-addr", addr, "EchoFunction", event}, 0, `"body":"by hand"`, ""},
 		{"name in the cloud", []string{"-addr", addr, "inorder-EchoFunction", event}, 0, `"body":"by hand"`, ""},
 		{"a function that fails", []string{"-addr", addr, "crash", event}, 1, `"errorType":"Runtime.ExitError"`, ""},
-		{"unknown function", []string{"-addr", addr, "nothing", event}, 1, "", `there is no function \"nothing\"; there are crash, echo, late, stuck`},
+		{"unknown function", []string{"-addr", addr, "nothing", event}, 1, "", `there is no function \"nothing\"; there are crash, echo, late, post, refuse, retry, stuck, tick`},
 		{"no event", []string{"-addr", addr, "echo", filepath.Join(dir, "nowhere.json")}, 1, "", "nowhere.json: no such file"},
 		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
 		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers on 127.0.0.1:1"},
@@ -263,18 +263,66 @@ func TestWhatRuns(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.JSONEq(t, `{"name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
 		"CrashFunction": "inorder-CrashFunction", "EchoFunction": "inorder-EchoFunction", "LateFunction": "inorder-LateFunction",
-		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things"}}`, body)
-	status, body = ask(http.MethodPost, "", "", "X-Amz-Target", "AmazonSQS.ReceiveMessage")
-	require.Equal(t, http.StatusBadRequest, status)
-	require.Contains(t, body, "QueueDoesNotExist")
+		"PostFunction": "inorder-PostFunction", "RefuseFunction": "inorder-RefuseFunction", "RetryFunction": "inorder-RetryFunction",
+		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things",
+		"Retries": "`+c.page+`000000000000/inorder-Retries", "DeadLetters": "`+c.page+`000000000000/inorder-DeadLetters"}}`, body)
+	for _, path := range []string{"", "000000000000/inorder-Retries"} {
+		status, body = ask(http.MethodPost, path, "", "X-Amz-Target", "AmazonSQS.ReceiveMessage")
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, body, "QueueDoesNotExist", "that is what the body says, not the path")
+	}
 
 	for _, foreign := range []struct{ host, name, value string }{
 		{"evil.example", "X-Amz-Target", "AmazonSQS.ReceiveMessage"},
 		{"", "Origin", "https://evil.example"},
 	} {
-		for method, path := range map[string]string{http.MethodGet: "dev/stack", http.MethodPost: ""} {
+		for path, method := range map[string]string{"dev/stack": http.MethodGet, "": http.MethodPost, "000000000000/inorder-Retries": http.MethodPost} {
 			status, _ = ask(method, path, foreign.host, foreign.name, foreign.value)
 			require.Equal(t, http.StatusForbidden, status, "%s %s of %+v", method, path, foreign)
 		}
 	}
+}
+
+// A function sends to a queue, by a proxy if it is told of one; another gets the
+// messages. What fails comes back, and in the end goes where dead letters go.
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	var target atomic.Pointer[url.URL]
+	asked := make(chan string, 16)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("X-Amz-Target") + " of " + r.UserAgent()
+		httputil.NewSingleHostReverseProxy(target.Load()).ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	data := t.TempDir()
+	c := startApp(t, "-data", data, "-queues-endpoint", proxy.URL)
+	page, err := url.Parse(c.page)
+	require.NoError(t, err)
+	target.Store(page)
+
+	user := c.dial("")
+	for _, frame := range []string{`{"action":"post","text":"fine"}`, `{"action":"post","text":"fail"}`} {
+		user.send(frame)
+		require.Regexp(t, `^AmazonSQS.SendMessage of .*app/PostFunction`, <-asked)
+	}
+	c.awaitLog(`^retry      \| receive 1 of .*fine`)
+	c.awaitLog(`^retry      \| receive 1 of .*fail`)
+	c.awaitLog(`^retry      \| receive 2 of .*fail`)
+	dead := filepath.Join(data, "dead-letters", "inorder-DeadLetters.jsonl")
+	var letters []byte
+	require.Eventually(t, func() bool {
+		letters, err = os.ReadFile(dead)
+		return err == nil
+	}, patience, often)
+	require.Contains(t, string(letters), `"body":{"action":"post","text":"fail"}}`)
+	require.NotContains(t, c.stderr.String(), "receive 2 of {\"action\":\"post\",\"text\":\"fine\"}")
+
+	// What a stream's mapping gives up comes to the same function.
+	putThing(t, dynamotest.Client(t, c.dynamoDB), "refused")
+	c.awaitLog(`^retry      \| receive 1 of .*"DDBStreamBatchInfo":{"shardId":`)
+	retries := filepath.Join(data, "dead-letters", "inorder-Retries.jsonl")
+	require.Eventually(t, func() bool {
+		content, err := os.ReadFile(retries)
+		return err == nil && len(content) == 0
+	}, patience, often, "what is done is gone")
 }

@@ -152,9 +152,10 @@ func TestFlags(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-allow-origin", "-serial"}},
+		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-queues-endpoint", "-allow-origin", "-serial"}},
 		{"unknown flag", []string{"-port", "3000"}, 2, []string{"flag provided but not defined: -port", usage}},
 		{"no value", []string{"-addr"}, 2, []string{"flag needs an argument: -addr", usage}},
+		{"a queues endpoint that is none", []string{"-queues-endpoint", "127.0.0.1:8001"}, 2, []string{"-queues-endpoint", "want a URL such as http://127.0.0.1:8001"}},
 		{"a connections endpoint that is none", []string{"-connections-endpoint", "127.0.0.1:8001"}, 2, []string{"-connections-endpoint", "want a URL such as http://127.0.0.1:8001"}},
 		{"an origin that is none", []string{"-allow-origin", "localhost:5173"}, 2, []string{"-allow-origin", "want the origin of a page, such as http://localhost:5173", usage}},
 		{"all origins", []string{"-allow-origin", "*"}, 2, []string{"-allow-origin", "want the origin of a page", usage}},
@@ -256,8 +257,8 @@ func TestErrors_CodeThatDoesNotCompile(t *testing.T) {
 	require.NoError(t, os.WriteFile(code, []byte(strings.Replace(string(text), "lambda.Start(echo)", "lambda.Start(ecco)", 1)), 0o600))
 	got := runToEnd(t, options{env: append(emptyHome(t), engine(t))}, "-addr", "127.0.0.1:0", "-template", app)
 	got.requireError(t)
-	require.Regexp(t, `building CrashFunction, EchoFunction, LateFunction, StuckFunction, TickFunction: \S+ does not compile:\n`+
-		`\S+main\.go:31:16: undefined: ecco`, got.errorLines())
+	require.Regexp(t, `building CrashFunction, EchoFunction, LateFunction, PostFunction, RefuseFunction, RetryFunction, StuckFunction, TickFunction: \S+ does not compile:\n`+
+		`\S+main\.go:42:16: undefined: ecco`, got.errorLines())
 }
 
 func TestErrors_NoEngine(t *testing.T) {

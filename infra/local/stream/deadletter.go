@@ -1,13 +1,8 @@
 package stream
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,34 +78,4 @@ func (p *Poller) deadLetterRecord(shard, condition string, j *job) ([]byte, erro
 		return nil, fmt.Errorf("encoding a dead-letter record: %w", err)
 	}
 	return data, nil
-}
-
-// FileDeadLetter returns a function for [Config.DeadLetter] that appends each
-// record as a line of JSON to the file at path, which it makes when the first
-// one comes, and syncs it to disk. Several mappings can share the function.
-func FileDeadLetter(path string) func(context.Context, []byte) error {
-	var mu sync.Mutex
-	return func(_ context.Context, record []byte) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if err := appendLine(path, record); err != nil {
-			return fmt.Errorf("storing a dead-letter record: %w", err)
-		}
-		return nil
-	}
-}
-
-func appendLine(path string, line []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := f.Write(append(line[:len(line):len(line)], '\n')); err != nil {
-		return err
-	}
-	return f.Sync()
 }

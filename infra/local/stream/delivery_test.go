@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -231,8 +229,6 @@ func TestDeadLetterRecord(t *testing.T) {
 		s := newScene()
 		s.mapping.MaxRetries = 1
 		s.function.handle = poison("2")
-		file := filepath.Join(t.TempDir(), "sub", "dead-letters.jsonl")
-		s.config.DeadLetter = stream.FileDeadLetter(file)
 		// The clock of the test starts at midnight UTC, 2000-01-01.
 		s.streams.put("shard", time.Now(), "a")
 		s.streams.put("shard", time.Now().Add(time.Second), "b")
@@ -241,12 +237,9 @@ func TestDeadLetterRecord(t *testing.T) {
 		s.function.handle = poison("3")
 		s.run(t, 10*time.Second)
 
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
-		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-		require.Len(t, lines, 2, "the second run, without stored positions, begins anew")
+		require.Len(t, s.letters.stored, 2, "the second run, without stored positions, begins anew")
 		var got map[string]any
-		require.NoError(t, json.Unmarshal([]byte(lines[0]), &got))
+		require.NoError(t, json.Unmarshal(s.letters.stored[0].raw, &got))
 		request := got["requestContext"].(map[string]any)
 		require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, request["requestId"])
 		delete(request, "requestId")

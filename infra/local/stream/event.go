@@ -22,10 +22,10 @@ const (
 // record is a stream record on its way to the function.
 type record struct {
 	sequence string
+	before   string // the sequence number of the record before it
 	created  time.Time
-	lane     string          // records with the same value stay in order
-	body     json.RawMessage // as an element of Records in the event
-	done     bool            // guarded by progress
+	lane     int             // which of the shard's lanes it belongs to
+	body     json.RawMessage // as an element of Records in the event; nil if it is not delivered
 }
 
 // event returns the invocation payload of a batch.

@@ -2,21 +2,26 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 	"slices"
 	"time"
+
+	"inorder/infra/local/batch"
 )
 
 // lane invokes the function with one batch after the other. A shard has as many
 // lanes as batches may run at a time; records that must stay in order share one.
 type lane struct {
-	*Poller
-	shard   string
-	in      chan []*record // closed at the end of the shard
-	pending []*record
-	finish  func(...*record) // told of every record that needs no more work
-	log     *slog.Logger
+	*reader
+	number  int
+	own     *cursor       // where it reads while it is behind, nil if it does not
+	changed chan struct{} // there is more to do; of capacity 1, as room
+	room    chan struct{} // there is room for more
+
+	// Guarded by the reader's mu.
+	at      string    // the last record of the shard that it was offered
+	taken   []*record // what it works on
+	waiting []*record // what it has not begun with
+	behind  bool      // it was full, and gets nothing from the reader until it has caught up
 }
 
 // job is a batch, or what is left of one.
@@ -31,11 +36,11 @@ type job struct {
 
 func (l *lane) run(ctx context.Context) {
 	for {
-		batch := l.next(ctx)
-		if len(batch) == 0 {
+		records := l.next(ctx)
+		if len(records) == 0 {
 			return
 		}
-		l.deliver(ctx, batch)
+		l.deliver(ctx, records)
 	}
 }
 
@@ -43,70 +48,148 @@ func (l *lane) run(ctx context.Context) {
 // until the window, which opens with the first record, closes or the batch is
 // full. It is empty when ctx or the shard has ended.
 func (l *lane) next(ctx context.Context) []*record {
-	if len(l.pending) == 0 {
-		select {
-		case l.pending = <-l.in: // nil when closed
-		case <-ctx.Done():
-		}
-		if len(l.pending) == 0 {
-			return nil
-		}
+	if !l.await(ctx) {
+		return nil
 	}
 	window := time.NewTimer(l.m.BatchingWindow)
 	defer window.Stop()
-	for l.fit() == len(l.pending) && len(l.pending) < l.m.BatchSize {
+	for l.m.BatchingWindow > 0 && l.mayGrow() {
 		select {
-		case more, open := <-l.in:
-			if !open {
-				return l.take(l.fit())
-			}
-			l.pending = append(l.pending, more...)
+		case <-l.changed:
 			continue
-		default:
-		}
-		if l.m.BatchingWindow == 0 {
-			break
-		}
-		select {
-		case more, open := <-l.in:
-			if !open {
-				return l.take(l.fit())
-			}
-			l.pending = append(l.pending, more...)
 		case <-window.C:
-			return l.take(l.fit())
 		case <-ctx.Done():
 			return nil
 		}
+		break
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return l.take(l.fit())
+	return l.take()
 }
 
-// fit returns how many pending records go into one invocation.
+// await waits for records. It is false when ctx or the shard has ended.
+func (l *lane) await(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		some, behind, stopped := len(l.waiting) > 0, l.behind, l.stopped
+		l.mu.Unlock()
+		switch {
+		case some:
+			return true
+		case behind:
+			if !l.catchUp(ctx) && stopped {
+				return false
+			}
+		case stopped:
+			return false
+		default:
+			select {
+			case <-l.changed:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return false
+}
+
+// catchUp reads a page on its own, of what it was not given. It is false if that
+// cannot be read any more.
+func (l *lane) catchUp(ctx context.Context) bool {
+	if l.own == nil {
+		l.own = &cursor{Poller: l.Poller, shard: l.shard, partitionKey: l.partitionKey, only: l.number, last: l.at, log: l.log}
+	}
+	page, ok := l.own.page(ctx)
+	if !ok {
+		l.own = nil
+		return false
+	}
+	if len(page) == 0 && l.own.iterator != "" { // as DynamoDB answers now and then
+		return pause(ctx, l.cfg.PollInterval)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	beyond := slices.IndexFunc(page, func(n *record) bool { return isAfter(n.sequence, l.handed) })
+	if beyond >= 0 {
+		page = page[:beyond] // the reader will hand that over
+	}
+	if beyond >= 0 || !isAfter(l.handed, l.own.last) || l.own.iterator == "" {
+		l.at, l.behind, l.own = l.handed, false, nil
+	} else {
+		l.at = l.own.last
+	}
+	l.give(slices.DeleteFunc(page, func(n *record) bool { return n.body == nil }))
+	l.save()
+	return true
+}
+
+// give adds records to those that wait. The caller holds mu.
+func (l *lane) give(records []*record) {
+	if len(records) > 0 {
+		l.waiting = append(l.waiting, records...)
+		signal(l.changed)
+	}
+}
+
+func (l *lane) isFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) >= maxWaiting && !l.behind
+}
+
+// mayGrow tells whether the batch is not full and more can come.
+func (l *lane) mayGrow() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.waiting)
+	return n < l.m.BatchSize && l.fit() == n && !l.behind && !l.stopped
+}
+
+// take begins with the next batch.
+func (l *lane) take() []*record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.fit()
+	l.taken = slices.Clone(l.waiting[:n])
+	l.waiting = slices.Delete(l.waiting, 0, n)
+	signal(l.room)
+	return l.taken
+}
+
+// fit returns how many records go into one invocation. The caller holds mu.
 func (l *lane) fit() int {
 	size := eventOverhead - 1 // the first record has no comma
-	for i, r := range l.pending {
+	for i, r := range l.waiting {
 		size += len(r.body) + 1
 		// One record alone is always below the limit: an item has 400 KB.
 		if i > 0 && size > maxPayload || i == l.m.BatchSize {
 			return i
 		}
 	}
-	return len(l.pending)
+	return len(l.waiting)
 }
 
-func (l *lane) take(n int) []*record {
-	batch := slices.Clone(l.pending[:n])
-	l.pending = slices.Delete(l.pending, 0, n)
-	return batch
+// finish is told of the records, the first of those it works on, that need no more work.
+func (l *lane) finish(records []*record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken = l.taken[len(records):]
+	l.save()
+}
+
+// done is the sequence number up to which nothing is left to do for it. The caller
+// holds mu.
+func (l *lane) done() string {
+	switch {
+	case len(l.taken) > 0:
+		return l.taken[0].before
+	case len(l.waiting) > 0:
+		return l.waiting[0].before
+	}
+	return l.at
 }
 
 // deliver works on a batch until each record is done or given up.
-func (l *lane) deliver(ctx context.Context, batch []*record) {
-	work := []*job{{records: batch}}
+func (l *lane) deliver(ctx context.Context, records []*record) {
+	work := []*job{{records: records}}
 	for len(work) > 0 && ctx.Err() == nil {
 		work = append(l.attempt(ctx, work[0]), work[1:]...)
 	}
@@ -134,7 +217,7 @@ func (l *lane) attempt(ctx context.Context, j *job) []*job {
 	}
 	j.throttles, j.invocations, j.functionError = 0, j.invocations+1, functionError
 	o := l.judge(j, result)
-	l.finish(j.records[:o.done]...)
+	l.finish(j.records[:o.done])
 	if o.done == len(j.records) {
 		return nil
 	}
@@ -158,35 +241,18 @@ func (l *lane) judge(j *job, result []byte) outcome {
 }
 
 // reported finds the record that the answer of a function asks to go back to:
-// the lowest of those that failed. No failures, an empty answer and null mean
-// success. The whole batch failed if an identifier is missing, empty or unknown
-// or the answer cannot be read ("Configuring partial batch response with DynamoDB
-// and Lambda" in the developer guide). Names are case-sensitive, unlike in
-// encoding/json.
+// the lowest of those that failed. The whole batch failed if an identifier is unknown
+// or the answer cannot be read.
 func reported(records []*record, result []byte) outcome {
-	all, none := outcome{done: len(records)}, outcome{}
-	if len(result) == 0 {
-		return all
+	failed, err := batch.Failed(result)
+	if err != nil {
+		return outcome{}
 	}
-	var answer map[string]json.RawMessage
-	if err := json.Unmarshal(result, &answer); err != nil {
-		return none
-	}
-	var failures []map[string]json.RawMessage
-	if raw, ok := answer["batchItemFailures"]; !ok {
-		return all
-	} else if err := json.Unmarshal(raw, &failures); err != nil {
-		return none
-	}
-	first := all
-	for _, f := range failures {
-		var identifier string
-		if err := json.Unmarshal(f["itemIdentifier"], &identifier); err != nil {
-			return none
-		}
+	first := outcome{done: len(records)}
+	for _, identifier := range failed {
 		i := slices.IndexFunc(records, func(r *record) bool { return r.sequence == identifier })
 		if i < 0 {
-			return none
+			return outcome{}
 		}
 		first = outcome{done: min(first.done, i), named: true}
 	}
@@ -263,6 +329,6 @@ func (l *lane) giveUp(ctx context.Context, condition string, j *job) bool {
 			return false
 		}
 	}
-	l.finish(j.records...)
+	l.finish(j.records)
 	return true
 }

@@ -2,19 +2,13 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"hash/fnv"
-	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
-	"github.com/aws/smithy-go"
 )
 
 // description is what DescribeStream tells.
@@ -121,246 +115,159 @@ func (p *Poller) logged(err error) {
 	}
 }
 
-// reader reads one shard and hands its records to the lanes.
+// reader reads one shard and hands its records to the lanes. Lanes work them off out
+// of order; the shard's position is before the first record that is not done.
 type reader struct {
-	*Poller
-	shard        string
-	partitionKey string
-	iterator     string // "" if one has to be asked for
-	sinceStart   bool   // pass over what is older than the mapping's start
-	last         string // sequence number of the last record read
-	lanes        []*lane
-	progress     progress
-	log          *slog.Logger
+	*cursor
+	lanes []*lane
+
+	mu      sync.Mutex // guards what follows, and the lanes' places
+	handed  string     // sequence number of the last record that the lanes were offered
+	stopped bool       // nothing more will come
+	saved   string     // the position
 }
 
 // runShard works on a shard until it ends, is gone, or ctx is done.
 func (p *Poller) runShard(ctx context.Context, shard, partitionKey string) {
-	r := &reader{
-		Poller: p, shard: shard, partitionKey: partitionKey,
-		last: p.checkpoint.get(shard).Sequence, log: p.log.With("shard", shard),
+	last := p.checkpoint.get(shard).Sequence
+	r := &reader{handed: last, saved: last}
+	r.cursor = &cursor{
+		Poller: p, shard: shard, partitionKey: partitionKey, only: allLanes, last: last, log: p.log.With("shard", shard),
 	}
-	if r.last == "" {
+	if last == "" {
 		r.iterator = p.latest[shard]
 	}
-	r.progress.advance = func(sequence string) {
-		p.logged(p.checkpoint.set(shard, position{Sequence: sequence}))
-	}
 	var lanes sync.WaitGroup
-	for range p.m.ParallelizationFactor {
-		l := &lane{Poller: p, shard: shard, in: make(chan []*record, 1), finish: r.progress.finish, log: r.log}
+	for i := range p.m.ParallelizationFactor {
+		l := &lane{reader: r, number: i, at: last, changed: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 		r.lanes = append(r.lanes, l)
 		lanes.Go(func() { l.run(ctx) })
 	}
 	ended := r.read(ctx)
-	for _, l := range r.lanes {
-		close(l.in)
-	}
+	r.stop()
 	lanes.Wait()
 	if ended && ctx.Err() == nil {
-		p.logged(p.checkpoint.set(shard, position{Sequence: r.last, Ended: true}))
+		p.logged(p.checkpoint.set(shard, position{Sequence: r.handed, Ended: true}))
 	}
 }
 
 // read polls the shard. It is true if the shard was read to its end, false if
 // ctx ended or the shard is gone.
 func (r *reader) read(ctx context.Context) (ended bool) {
-	for failures := 0; ctx.Err() == nil; {
+	for {
 		start := time.Now()
-		n, err := r.poll(ctx)
+		records, ok := r.page(ctx)
 		took := time.Since(start)
-		switch {
-		case err != nil:
-			failures++
-			gone := r.afterError(ctx, err, backoff(failures))
-			if !pause(ctx, backoff(failures)) || gone {
-				return false
-			}
-		case r.iterator == "":
+		if !ok {
+			return false
+		}
+		if len(records) > 0 {
+			r.dispatch(ctx, records)
+		}
+		if r.iterator == "" {
 			return true
-		case n == 0:
-			failures = 0
-			pause(ctx, max(r.cfg.PollInterval, min(pollShare*took, maxPollWait)))
-		default:
-			failures = 0
+		}
+		if len(records) == 0 && !pause(ctx, max(r.cfg.PollInterval, min(pollShare*took, maxPollWait))) {
+			return false
 		}
 	}
-	return false
 }
 
-// poll reads once and dispatches what came. After it an empty iterator means the
-// end of the shard.
-func (r *reader) poll(ctx context.Context) (n int, err error) {
-	if r.iterator == "" {
-		if err := r.seek(ctx); err != nil {
-			return 0, err
+const (
+	// maxWaiting is how many records wait in a lane before it is full; what is left of
+	// the page that fills it comes on top, at most 1,000.
+	maxWaiting = 5000
+	// roomWait is how long a page waits for room in a lane that is full, so that a
+	// backlog of all lanes is not read once more by each. It is what Lambda lets pass
+	// between two polls.
+	roomWait = 250 * time.Millisecond
+)
+
+// dispatch hands the records of a page to their lanes. A lane that is full and stays
+// so is left behind: it reads the shard on its own until it has caught up. So no other
+// lane waits for it for long, and no more than maxWaiting records are kept for it.
+func (r *reader) dispatch(ctx context.Context, page []*record) {
+	parts := make([][]*record, len(r.lanes))
+	for _, n := range page {
+		if n.body != nil {
+			parts[n.lane] = append(parts[n.lane], n)
 		}
 	}
-	out, err := r.cfg.Streams.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: &r.iterator})
-	if err != nil {
-		return 0, fmt.Errorf("reading records: %w", err)
+	r.awaitRoom(ctx, parts)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handed = page[len(page)-1].sequence
+	for i, l := range r.lanes {
+		if len(parts[i]) > 0 && len(l.waiting) >= maxWaiting && !l.behind {
+			l.behind = true
+			l.log.Warn("a lane is full and left behind: it goes on by itself", "lane", i, "after", l.at)
+		}
+		if !l.behind {
+			l.at = r.handed
+			l.give(parts[i])
+		}
 	}
-	records, err := r.records(out.Records)
-	if err != nil {
-		return 0, err
-	}
-	r.dispatch(ctx, records)
-	if len(out.Records) > 0 {
-		r.last = aws.ToString(out.Records[len(out.Records)-1].Dynamodb.SequenceNumber)
-	}
-	r.iterator = aws.ToString(out.NextShardIterator)
-	return len(out.Records), nil
+	r.save()
 }
 
-// seek gets an iterator for the record after the last one.
-func (r *reader) seek(ctx context.Context) error {
-	in := &dynamodbstreams.GetShardIteratorInput{StreamArn: &r.arn, ShardId: &r.shard, ShardIteratorType: types.ShardIteratorTypeTrimHorizon}
-	// A mapping that started at LATEST, and was restarted before it had a
-	// position in the shard, must not begin with its whole past.
-	r.sinceStart = r.last == ""
-	if r.last != "" {
-		in.ShardIteratorType, in.SequenceNumber = types.ShardIteratorTypeAfterSequenceNumber, &r.last
-	}
-	out, err := r.cfg.Streams.GetShardIterator(ctx, in)
-	if err != nil {
-		return fmt.Errorf("getting a position in the shard: %w", err)
-	}
-	r.iterator = aws.ToString(out.ShardIterator)
-	return nil
-}
-
-// afterError prepares the next try after an error of the stream. It is true if the
-// shard is not there any more.
-func (r *reader) afterError(ctx context.Context, err error, retryIn time.Duration) (gone bool) {
-	if ctx.Err() != nil {
-		return false
-	}
-	r.iterator = "" // it may be the iterator's fault
-	if _, expired := errors.AsType[*types.ExpiredIteratorException](err); expired {
-		return false // after 15 minutes, nothing is lost
-	}
-	api, _ := errors.AsType[smithy.APIError](err)
-	switch {
-	case api == nil:
-	case api.ErrorCode() == "TrimmedDataAccessException", api.ErrorCode() == "ValidationException" && r.last != "":
-		// The position is older than the stream's 24 hours, or unknown to it.
-		r.log.Warn("records were lost: the stream no longer has the position, going on with its oldest record", "after", r.last, "error", err)
-		r.last = ""
-		return false
-	case api.ErrorCode() == "ResourceNotFoundException":
-		r.log.Warn("the shard is gone", "error", err)
-		return true
-	}
-	r.log.Warn("cannot read the stream", "error", err, "retryIn", retryIn)
-	return false
-}
-
-// records converts what was read. Records that no filter matches come back
-// without a body.
-func (r *reader) records(in []types.Record) ([]*record, error) {
-	out := make([]*record, 0, len(in))
-	for _, rec := range in {
-		doc, err := document(rec, r.arn)
-		if err != nil {
-			return nil, err
-		}
-		n := &record{
-			sequence: aws.ToString(rec.Dynamodb.SequenceNumber),
-			created:  aws.ToTime(rec.Dynamodb.ApproximateCreationDateTime),
-		}
-		out = append(out, n)
-		if r.sinceStart && n.created.Before(r.checkpoint.Since) || !matchesAny(r.filters, doc) {
-			continue
-		}
-		if n.body, err = json.Marshal(doc); err != nil {
-			return nil, fmt.Errorf("encoding stream record %s: %w", n.sequence, err)
-		}
-		if n.lane, err = r.laneKey(rec.Dynamodb.Keys); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// laneKey returns what keeps records in order: the partition key. An engine that
-// does not tell which of two keys is the partition key gets no parallelism.
-func (r *reader) laneKey(keys map[string]types.AttributeValue) (string, error) {
+// awaitRoom waits until the lanes that get a part have room: for a while, or, if there
+// is no other lane that could go on, as long as it takes.
+func (r *reader) awaitRoom(ctx context.Context, parts [][]*record) {
+	limit := time.NewTimer(roomWait)
+	defer limit.Stop()
 	if len(r.lanes) == 1 {
-		return "", nil
+		limit.Stop()
 	}
-	value, ok := keys[r.partitionKey]
-	if !ok && len(keys) == 1 {
-		for _, v := range keys {
-			value, ok = v, true
-		}
-	}
-	if !ok {
-		return "", nil
-	}
-	a, err := attribute(value)
-	if err != nil {
-		return "", err
-	}
-	data, err := json.Marshal(a)
-	return string(data), err
-}
-
-// dispatch hands records to their lanes, and waits while a lane is full.
-func (r *reader) dispatch(ctx context.Context, records []*record) {
-	r.progress.add(records)
-	perLane := make([][]*record, len(r.lanes))
-	var passedOver []*record
-	for _, n := range records {
-		if n.body == nil {
-			passedOver = append(passedOver, n)
-			continue
-		}
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(n.lane))
-		i := int(h.Sum32() % uint32(len(r.lanes))) //nolint:gosec // at most 10
-		perLane[i] = append(perLane[i], n)
-	}
-	r.progress.finish(passedOver...)
-	for i, part := range perLane {
-		if len(part) == 0 {
-			continue
-		}
-		select {
-		case r.lanes[i].in <- part:
-		case <-ctx.Done():
-			return
+	for i, l := range r.lanes {
+		for len(parts[i]) > 0 && l.isFull() {
+			select {
+			case <-l.room:
+			case <-limit.C:
+				return
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
 
-// progress knows which records of a shard are done. Lanes finish them out of
-// order; the shard's position is before the first that is not done.
-type progress struct {
-	advance func(sequence string) // called with the position, in order
-
-	mu    sync.Mutex
-	queue []*record
+// stop tells the lanes that nothing more will come.
+func (r *reader) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	for _, l := range r.lanes {
+		signal(l.changed)
+	}
 }
 
-func (p *progress) add(records []*record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue = append(p.queue, records...)
+// save stores the shard's position if it has changed: that of the lane that is the
+// farthest behind. The caller holds mu.
+func (r *reader) save() {
+	first := r.lanes[0].done()
+	for _, l := range r.lanes[1:] {
+		if done := l.done(); isAfter(first, done) {
+			first = done
+		}
+	}
+	if first != r.saved {
+		r.saved = first
+		r.logged(r.checkpoint.set(r.shard, position{Sequence: first}))
+	}
 }
 
-func (p *progress) finish(records ...*record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, r := range records {
-		r.done = true
+// isAfter compares sequence numbers, which have too many digits for an integer.
+func isAfter(a, b string) bool {
+	if len(a) != len(b) {
+		return len(a) > len(b)
 	}
-	n := 0
-	for n < len(p.queue) && p.queue[n].done {
-		n++
-	}
-	if n > 0 {
-		sequence := p.queue[n-1].sequence
-		p.queue = slices.Delete(p.queue, 0, n)
-		p.advance(sequence)
+	return a > b
+}
+
+// signal wakes who waits for it, or will.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

@@ -67,6 +67,13 @@ func schedule(typ, properties string) string {
 	return function + "      CodeUri: code\n      Events:\n        E: {Type: " + typ + ", Properties: {" + properties + "}}\n"
 }
 
+// queueEvent is a function with a Timeout of a minute and an SQS event, whose properties
+// are on line 12, and a queue Q on line 13.
+func queueEvent(properties, ofQueue string) string {
+	return function + "      CodeUri: code\n      Timeout: 60\n      Events:\n        E:\n          Type: SQS\n          Properties: {" + properties + "}\n" +
+		"  Q: {Type: AWS::SQS::Queue, Properties: {" + ofQueue + "}}\n"
+}
+
 func TestLoad_BrokenTemplates(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -313,7 +320,36 @@ Resources:
 		{name: "a queue's name", template: "Resources:\n  Q: {Type: AWS::SQS::Queue, Properties: {QueueName: ../../q}}\n", want: []string{
 			`:2: Resources.Q.Properties.QueueName: a queue's name has up to 80 letters, digits, - and _, not "../../q"`}},
 		{name: "fifo queue", template: "Resources:\n  Q: {Type: AWS::SQS::Queue, Properties: {FifoQueue: true}}\n", want: []string{
-			":2: Resources.Q.Properties.FifoQueue: Lambda gives up records to standard queues only"}},
+			":2: Resources.Q.Properties.FifoQueue: Lambda gives up records to standard queues only, and the local cloud has no others"}},
+
+		{name: "a queue's properties", template: "Resources:\n  Q:\n    Type: AWS::SQS::Queue\n    Properties:\n      DelaySeconds: 901\n      VisibilityTimeout: 43201\n      MessageRetentionPeriod: 59\n      RedrivePolicy:\n        deadLetterTargetArn: !GetAtt Topic.TopicArn\n        maxReceiveCount: 0\n        redrivePermission: x\n" + topic, want: []string{
+			":5: Resources.Q.Properties.DelaySeconds: 901 is outside 0 to 900",
+			":6: Resources.Q.Properties.VisibilityTimeout: 43201 is outside 0 to 43200",
+			":7: Resources.Q.Properties.MessageRetentionPeriod: 59 is outside 60 to 1209600",
+			`:9: Resources.Q.Properties.RedrivePolicy.deadLetterTargetArn: "arn:aws:sns:us-east-1:000000000000:inorder-Topic" is not the ARN of a queue of this template`,
+			":10: Resources.Q.Properties.RedrivePolicy.maxReceiveCount: 0 is outside 1 to 1000",
+			":11: Resources.Q.Properties.RedrivePolicy.redrivePermission: the local cloud does not know redrivePermission of a redrive policy"}},
+		{name: "a redrive policy of nothing", template: "Resources:\n  Q:\n    Type: AWS::SQS::Queue\n    Properties:\n      RedrivePolicy: {}\n", want: []string{
+			":5: Resources.Q.Properties.RedrivePolicy.deadLetterTargetArn: is required and missing",
+			":5: Resources.Q.Properties.RedrivePolicy.maxReceiveCount: is required and missing"}},
+
+		// queue mappings
+		{name: "a queue that shows messages too early", template: queueEvent("Queue: !GetAtt Q.Arn", "VisibilityTimeout: 59"), want: []string{
+			":12: Resources.F.Properties.Events.E.Properties.Queue: Lambda wants the VisibilityTimeout of Q, 59 seconds, to be at least the function's Timeout, 60 seconds"}},
+		{name: "a queue that shows messages too early by default", template: queueEvent("Queue: !GetAtt Q.Arn", ""), want: []string{
+			":12: Resources.F.Properties.Events.E.Properties.Queue: Lambda wants the VisibilityTimeout of Q, 30 seconds, to be at least the function's Timeout, 60 seconds"}},
+		{name: "a wrong visibility timeout, once", template: queueEvent("Queue: !GetAtt Q.Arn", "VisibilityTimeout: long"), want: []string{
+			":12: Resources.F.Properties.Events.E.Properties.Queue: Lambda wants the VisibilityTimeout of Q, 30 seconds, to be at least the function's Timeout, 60 seconds",
+			`:13: Resources.Q.Properties.VisibilityTimeout: want a whole number, not "long"`}},
+		{name: "no queue", template: queueEvent("BatchSize: 1", "VisibilityTimeout: 60"), want: []string{
+			":12: Resources.F.Properties.Events.E.Properties.Queue: is required and missing"}},
+		{name: "queue mapping properties", template: queueEvent("Queue: !Ref Q, BatchSize: 11, MaximumBatchingWindowInSeconds: 301, FunctionResponseTypes: [All], ScalingConfig: {MaximumConcurrency: 1}, FilterCriteria: {}", "VisibilityTimeout: 60"), want: []string{
+			":12: Resources.F.Properties.Events.E.Properties.BatchSize: 11 is outside 1 to 10",
+			":12: Resources.F.Properties.Events.E.Properties.FilterCriteria: the local cloud does not know FilterCriteria of an SQS event",
+			`:12: Resources.F.Properties.Events.E.Properties.FunctionResponseTypes[0]: "All" is not understood: want ReportBatchItemFailures`,
+			":12: Resources.F.Properties.Events.E.Properties.MaximumBatchingWindowInSeconds: 301 is outside 0 to 300",
+			`:12: Resources.F.Properties.Events.E.Properties.Queue: "https://sqs.us-east-1.amazonaws.com/000000000000/inorder-Q" is not the ARN of a queue of this template`,
+			":12: Resources.F.Properties.Events.E.Properties.ScalingConfig.MaximumConcurrency: 1 is outside 2 to 1000"}},
 
 		// stream mappings
 		{name: "no stream", template: strings.Replace(mapping, "StreamSpecification: {StreamViewType: KEYS_ONLY}, ", "", 1) + stream, want: []string{
@@ -393,6 +429,7 @@ func TestLoad_TheirUnbrokenForms(t *testing.T) {
 		"table":    table + key,
 		"mapping":  mapping + stream,
 		"output":   outputs + "!Ref Topic\n",
+		"queue":    queueEvent("Queue: !GetAtt Q.Arn", "VisibilityTimeout: 60"),
 		"what only the generated mapping needs, the function does not": mapping + stream +
 			"            DestinationConfig: {OnFailure: {Destination: !GetAtt Q.Arn}}\n" +
 			"  Q: {Type: AWS::SQS::Queue, Properties: {QueueName: !Sub '${F}-failures'}}\n",

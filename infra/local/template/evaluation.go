@@ -75,8 +75,11 @@ func shortID(parts ...string) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:10])
 }
 
-// localize replaces the cloud's API addresses with the local ones.
+// localize replaces the cloud's addresses, of APIs and of queues, with the local ones.
 func (e *evaluation) localize(s string) string {
+	if e.QueueBase != "" {
+		s = strings.ReplaceAll(s, fmt.Sprintf("https://sqs.%s.%s", e.Region, e.pseudo["AWS::URLSuffix"]), e.QueueBase)
+	}
 	for _, r := range e.resources {
 		if r.typ != typeWebSocketAPI {
 			continue

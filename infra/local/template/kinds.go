@@ -83,11 +83,10 @@ var kinds = map[string]kind{
 			"QueueName": "{name}",
 			"QueueUrl":  "https://sqs.{region}.{suffix}/{account}/{name}",
 		},
-		properties: set(`FifoQueue QueueName
+		properties: set(`DelaySeconds FifoQueue MessageRetentionPeriod QueueName RedrivePolicy VisibilityTimeout
 
-			DelaySeconds KmsDataKeyReusePeriodSeconds KmsMasterKeyId MaximumMessageSize
-			MessageRetentionPeriod ReceiveMessageWaitTimeSeconds RedriveAllowPolicy RedrivePolicy
-			SqsManagedSseEnabled Tags VisibilityTimeout`),
+			KmsDataKeyReusePeriodSeconds KmsMasterKeyId MaximumMessageSize ReceiveMessageWaitTimeSeconds
+			RedriveAllowPolicy SqsManagedSseEnabled Tags`),
 	},
 
 	// What follows has an id for references and no effect on one machine.

@@ -258,7 +258,7 @@ func (e *evaluation) generateForFunction(r *resource) {
 			continue
 		}
 		generates := scheduleEvents[typ.Value].generates
-		if typ.Value == "DynamoDB" {
+		if typ.Value == "DynamoDB" || typ.Value == "SQS" {
 			generates = typeMapping
 		}
 		if generates != "" {

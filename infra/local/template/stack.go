@@ -80,6 +80,7 @@ func (e *evaluation) build(s *Stack) {
 	slices.SortFunc(s.Queues, func(a, b *Queue) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 	for _, f := range s.Functions {
 		slices.SortFunc(f.Streams, func(a, b StreamMapping) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
+		slices.SortFunc(f.Queues, func(a, b QueueMapping) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 		slices.SortFunc(f.Schedules, func(a, b Schedule) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 	}
 }
@@ -280,6 +281,10 @@ func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
 			props.only(union(mappingProperties, set("Stream")), "a DynamoDB event")
 			e.addMapping(f, f.LogicalID+name, props, props.need("Stream"))
 		}
+	case typ == "SQS":
+		if props, ok := e.object(o.need("Properties")); ok {
+			e.addQueueMapping(f, f.LogicalID+name, props)
+		}
 	case scheduleEvents[typ].generates != "":
 		e.addSchedule(f, name, typ, o)
 	case handEvents[typ]:
@@ -326,12 +331,8 @@ func (e *evaluation) addMapping(f *Function, id string, o object, stream *yaml.N
 		Filters:               e.filters(o),
 		OnFailureQueue:        e.onFailure(o),
 		Line:                  o.line(),
-	}
-	for _, n := range o.items("FunctionResponseTypes") {
-		if s := e.text(n); s != "ReportBatchItemFailures" {
-			e.fail(n, "%q is not understood: want ReportBatchItemFailures", s)
-		}
-		m.ReportBatchItemFailures = true
+
+		ReportBatchItemFailures: e.reportsFailures(o),
 	}
 	if !o.bool("Enabled", true) {
 		e.note(o.node, "the mapping is not enabled")
@@ -403,40 +404,7 @@ func (e *evaluation) onFailure(o object) string {
 		return ""
 	}
 	target.only(set("Destination Type"), "OnFailure") // Type is SAM's, for its policy
-	n := target.need("Destination")
-	arn, ok := e.filled(n)
-	if !ok {
-		return ""
-	}
-	for r := range e.existing(typeQueue) {
-		if e.value(r, r.kind.attrs["Arn"]) == arn {
-			return r.id
-		}
-	}
-	e.fail(n, "%q is not the ARN of a queue of this template", arn)
-	return ""
-}
-
-// queueName is what SQS takes (API reference, "CreateQueue"). A queue is a file of
-// that name, too.
-var queueName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
-
-func (e *evaluation) queue(r *resource) *Queue {
-	o := e.properties(r)
-	if o.bool("FifoQueue", false) {
-		e.fail(o.get("FifoQueue"), "Lambda gives up records to standard queues only")
-	}
-	name := e.value(r, "{name}")
-	if n := o.get("QueueName"); n != nil && name != "" && !queueName.MatchString(name) {
-		e.fail(n, "a queue's name has up to 80 letters, digits, - and _, not %q", name)
-	}
-	return &Queue{
-		LogicalID: r.id,
-		Name:      name,
-		ARN:       e.value(r, r.kind.attrs["Arn"]),
-		URL:       e.value(r, r.kind.ref),
-		Line:      e.line(r),
-	}
+	return e.queueID(target.need("Destination"))
 }
 
 func (e *evaluation) outputs() map[string]string {

@@ -27,9 +27,11 @@ type Options struct {
 	// HTTPBase, such as "http://127.0.0.1:3000", replaces
 	// "https://<apiID>.execute-api.<region>.<suffix>" in evaluated strings.
 	// WSBase, such as "ws://127.0.0.1:3000", does so for "wss://…".
+	// QueueBase does so for "https://sqs.<region>.<suffix>".
 	// Empty leaves the cloud's addresses as they are.
-	HTTPBase string
-	WSBase   string
+	HTTPBase  string
+	WSBase    string
+	QueueBase string
 }
 
 // Stack is an evaluated template. Resources whose condition is false are not in it.
@@ -60,6 +62,7 @@ type Function struct {
 	ReservedConcurrency  int           // 0: none
 	Environment          map[string]string
 	Streams              []StreamMapping
+	Queues               []QueueMapping
 	Schedules            []Schedule
 	Build                Build
 	Line                 int
@@ -88,6 +91,18 @@ type StreamMapping struct {
 	ParallelizationFactor   int               // 1 to 10, default 1
 	Filters                 []json.RawMessage // each a JSON object; a record passes if any matches
 	OnFailureQueue          string            // logical id, "" if none
+	Line                    int
+}
+
+// QueueMapping is an event source mapping from a queue to a function: an SQS event of
+// the function.
+type QueueMapping struct {
+	LogicalID               string
+	QueueID                 string // logical id
+	BatchSize               int    // 1 to 10, default 10
+	BatchingWindow          time.Duration
+	ReportBatchItemFailures bool
+	MaxConcurrency          int // 2 to 1,000; 0: as many as Lambda likes
 	Line                    int
 }
 
@@ -152,9 +167,15 @@ type Index struct {
 	Local      bool     // a local secondary index; otherwise global
 }
 
-// Queue is an AWS::SQS::Queue. Locally it only takes what stream mappings give up on.
+// Queue is an AWS::SQS::Queue. Defaults and limits are those of the SQS API reference,
+// CreateQueue.
 type Queue struct {
 	LogicalID, Name, ARN, URL string
+	Visibility                time.Duration // of a received message; default 30 s
+	Delay                     time.Duration // of a sent message
+	Retention                 time.Duration // default 4 days
+	DeadLetters               string        // logical id of the queue for what is received too often, "" if none
+	MaxReceives               int           // how often that may be
 	Line                      int
 }
 

@@ -177,7 +177,9 @@ func TestLoad_TablesAndQueues(t *testing.T) {
 		Name:      "mine-FanoutFailures",
 		ARN:       "arn:aws:sqs:eu-west-1:123456789012:mine-FanoutFailures",
 		URL:       "https://sqs.eu-west-1.amazonaws.com/123456789012/mine-FanoutFailures",
-		Line:      at(t, "  FanoutFailures:"),
+
+		Visibility: 30 * time.Second, Retention: 14 * 24 * time.Hour,
+		Line: at(t, "  FanoutFailures:"),
 	}}, stack.Queues)
 	require.Equal(t, stack.Queues[0], stack.Queue("FanoutFailures"))
 	require.Equal(t, "info", stack.Function("SyncFunction").Environment["LOG_LEVEL"], "the mapping for eu-west-1")
@@ -268,6 +270,62 @@ Resources:
 	require.Equal(t, 128, stack.Function("F").MemoryMB)
 	require.Equal(t, []string{"x86_64"}, stack.Function("F").Architectures)
 	require.Equal(t, []string{"Resources.Off.Properties: the mapping is not enabled"}, stack.Ignored)
+}
+
+func TestLoad_Queues(t *testing.T) {
+	t.Parallel()
+	const text = `
+Transform: AWS::Serverless-2016-10-31
+Resources:
+  F:
+    Type: AWS::Serverless::Function
+    Properties:
+      CodeUri: code
+      Runtime: provided.al2023
+      Timeout: 60
+      Environment: {Variables: {QUEUE: !Ref Retries, NAME: !GetAtt Retries.QueueName}}
+      Events:
+        Plain:
+          Type: SQS
+          Properties: {Queue: !GetAtt Retries.Arn}
+        Full:
+          Type: SQS
+          Properties:
+            Queue: !GetAtt Dead.Arn
+            BatchSize: 1
+            MaximumBatchingWindowInSeconds: 20
+            FunctionResponseTypes: [ReportBatchItemFailures]
+            ScalingConfig: {MaximumConcurrency: 2}
+            Enabled: true
+        Off:
+          Type: SQS
+          Properties: {Queue: !GetAtt Dead.Arn, Enabled: false}
+  Retries:
+    Type: AWS::SQS::Queue
+    Properties:
+      DelaySeconds: 5
+      VisibilityTimeout: 360
+      RedrivePolicy: {deadLetterTargetArn: !GetAtt Dead.Arn, maxReceiveCount: 5}
+  Dead:
+    Type: AWS::SQS::Queue
+    Properties: {QueueName: dead, VisibilityTimeout: 60}
+Outputs:
+  Mapping: {Value: !Ref FPlain}
+`
+	stack, err := template.Load(write(t, text), template.Options{QueueBase: "http://127.0.0.1:3000"})
+	require.NoError(t, err)
+	f := stack.Function("F")
+	require.Equal(t, map[string]string{"QUEUE": "http://127.0.0.1:3000/000000000000/inorder-Retries", "NAME": "inorder-Retries"}, f.Environment)
+	require.Equal(t, []template.QueueMapping{
+		{LogicalID: "FFull", QueueID: "Dead", BatchSize: 1, BatchingWindow: 20 * time.Second, ReportBatchItemFailures: true, MaxConcurrency: 2, Line: 17},
+		{LogicalID: "FPlain", QueueID: "Retries", BatchSize: 10, Line: 14},
+	}, f.Queues)
+	require.Equal(t, &template.Queue{
+		LogicalID: "Retries", Name: "inorder-Retries", ARN: "arn:aws:sqs:us-east-1:000000000000:inorder-Retries",
+		URL: "http://127.0.0.1:3000/000000000000/inorder-Retries", Visibility: 6 * time.Minute, Delay: 5 * time.Second,
+		Retention: 4 * 24 * time.Hour, DeadLetters: "Dead", MaxReceives: 5, Line: 27,
+	}, stack.Queue("Retries"))
+	require.Equal(t, []string{"Resources.F.Properties.Events.Off.Properties: the mapping is not enabled"}, stack.Ignored)
 }
 
 func TestLoad_Schedules(t *testing.T) {

@@ -4,12 +4,17 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
 func main() {
@@ -27,6 +32,12 @@ func main() {
 			fmt.Println("tick of", event.Source, event.Resources)
 			return nil
 		})
+	case "post":
+		lambda.Start(post)
+	case "retry":
+		lambda.Start(retry)
+	case "refuse":
+		lambda.Start(func() error { return errors.New("no") })
 	default:
 		lambda.Start(echo)
 	}
@@ -47,4 +58,27 @@ func echo(_ context.Context, event events.APIGatewayWebsocketProxyRequest) (even
 	fmt.Println("heard", frame.Text)
 	time.Sleep(time.Duration(frame.WaitMS) * time.Millisecond)
 	return events.APIGatewayProxyResponse{StatusCode: 200, Body: frame.Text}, nil
+}
+
+// post sends the frame to the queue, by the endpoint that the environment tells.
+func post(ctx context.Context, event events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error) {
+	cfg, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return events.APIGatewayProxyResponse{}, err
+	}
+	_, err = sqs.NewFromConfig(cfg).SendMessage(ctx, &sqs.SendMessageInput{
+		QueueUrl: aws.String(os.Getenv("QUEUE")), MessageBody: aws.String(event.Body),
+	})
+	return events.APIGatewayProxyResponse{StatusCode: 200}, err
+}
+
+// retry fails for messages that say so.
+func retry(event events.SQSEvent) (answer events.SQSEventResponse, _ error) {
+	for _, m := range event.Records {
+		fmt.Println("receive", m.Attributes["ApproximateReceiveCount"], "of", m.Body)
+		if strings.Contains(m.Body, "fail") {
+			answer.BatchItemFailures = append(answer.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: m.MessageId})
+		}
+	}
+	return answer, nil
 }
