@@ -37,9 +37,10 @@ const (
 func replayCommand() command {
 	return command{
 		name: "replay", about: "pushes again what the fan-out gave up",
-		help: `Reads the dead-letter queue. A letter says where in the stream the changes are that could
-not be pushed; within 24 hours they are read from there and given to the fan-out again,
-which pushes them. Pushing twice is harmless. A letter is deleted when that succeeded.
+		help: `Reads the dead-letter queue. A letter is a conversation that could not be served for a
+day, and goes back into the queue from which the fan-out tries it; or it says where in the
+stream the changes are, and within 24 hours they are read from there and given to the
+fan-out. Pushing twice is harmless. A letter is deleted when that succeeded.
 
 Older letters have lost their changes, and the messages are not lost with them: devices
 get them when they sync. With -raise the members of the conversations whose last change
@@ -54,7 +55,11 @@ Without -yes it only says what there is.`,
 				if err != nil {
 					return err
 				}
-				return (&replay{session: s, queue: queue, yes: *yes, raise: *raise}).run(ctx)
+				retries, err := s.resource("Retries")
+				if err != nil {
+					return err
+				}
+				return (&replay{session: s, queue: queue, retries: retries, yes: *yes, raise: *raise}).run(ctx)
 			}
 		},
 	}
@@ -64,6 +69,7 @@ Without -yes it only says what there is.`,
 type replay struct {
 	*session
 	queue      string // its URL
+	retries    string // that of the queue that the fan-out tries again from
 	yes, raise bool
 	seen       []string           // messageIds
 	held       []sqstypes.Message // letters that are hidden from others, and not deleted
@@ -73,7 +79,7 @@ type replay struct {
 // outcome is what became of a letter.
 type outcome struct {
 	MessageID string    `json:"messageId"`
-	Outcome   string    `json:"outcome"` // replayed, raised, tooOld, failed; in a dry run replayable or tooOld
+	Outcome   string    `json:"outcome"` // replayed, requeued, raised, tooOld, failed; in a dry run replayable or tooOld
 	Condition string    `json:"condition"`
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
@@ -158,14 +164,17 @@ func (r *replay) giveBack(ctx context.Context) error {
 func (r *replay) one(ctx context.Context, m sqstypes.Message) outcome {
 	o := outcome{MessageID: aws.ToString(m.MessageId)}
 	l, err := letter.Parse(aws.ToString(m.Body))
-	if err == nil {
+	if aside, ok := conversationOf(aws.ToString(m.Body)); ok {
+		o.Condition, o.Changes = "SetAside", 1
+		o.Outcome, o.Detail, err = r.requeue(ctx, aside)
+	} else if err == nil {
 		o.Condition, o.From, o.To, o.Changes = l.RequestContext.Condition, l.Batch.First, l.Batch.Last, l.Batch.Size
 		o.Outcome, o.Detail, err = r.deal(ctx, l)
 	}
 	if err != nil {
 		o.Outcome, o.Detail = "failed", err.Error()
 	}
-	if o.Outcome == "replayed" || o.Outcome == "raised" {
+	if o.Outcome == "replayed" || o.Outcome == "requeued" || o.Outcome == "raised" {
 		if _, err := r.queues.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &r.queue, ReceiptHandle: m.ReceiptHandle}); err != nil {
 			o.Outcome, o.Detail = "failed", fmt.Sprintf("it was %s, and could not be deleted: %v", o.Outcome, err)
 			return o
@@ -173,6 +182,32 @@ func (r *replay) one(ctx context.Context, m sqstypes.Message) outcome {
 		r.held = slices.DeleteFunc(r.held, func(held sqstypes.Message) bool { return held.MessageId == m.MessageId })
 	}
 	return o
+}
+
+// conversationOf reads a conversation that the fan-out set aside, to be tried as
+// often as one that has just failed.
+func conversationOf(body string) (aside map[string]any, ok bool) {
+	if json.Unmarshal([]byte(body), &aside) != nil || aside["conversationId"] == nil {
+		return nil, false
+	}
+	aside["attempts"] = 0
+	return aside, true
+}
+
+// requeue gives a conversation back to the fan-out's queue.
+func (r *replay) requeue(ctx context.Context, aside map[string]any) (is, detail string, err error) {
+	detail = fmt.Sprintf("%v, which failed with: %v", aside["conversationId"], aside["err"])
+	if !r.yes {
+		return "replayable", detail, nil
+	}
+	body, err := json.Marshal(aside)
+	if err != nil {
+		return "", "", err
+	}
+	if _, err := r.queues.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &r.retries, MessageBody: aws.String(string(body))}); err != nil {
+		return "", "", fmt.Errorf("putting %v back into the queue: %w", aside["conversationId"], err)
+	}
+	return "requeued", detail, nil
 }
 
 func (r *replay) deal(ctx context.Context, l letter.Letter) (is, detail string, err error) {
