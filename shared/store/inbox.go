@@ -389,9 +389,12 @@ func addInboxes(byID map[string]inboxItem, items []item) error {
 // is for display only.
 func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat.Message, error) {
 	var keys []item
+	windows := map[string]window{}
 	for _, v := range views {
-		if seq := v.committedMax(); v.sees(seq) {
+		seq := v.committedMax()
+		if w, ok := v.windowAt(seq); ok {
 			keys = append(keys, messageKey(v.head.ConversationID, seq))
+			windows[v.head.ConversationID] = w
 		}
 	}
 	found, err := s.batchGet(ctx, s.tables.Messages, keys, false)
@@ -404,8 +407,9 @@ func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat
 		if err != nil {
 			return nil, err
 		}
-		if !s.expired(mi) {
-			last[mi.ConversationID] = mi.Message
+		during := windows[mi.ConversationID].during
+		if !s.expired(mi) && !mi.editedAfter(during.To) { // else it was edited since the head was read
+			last[mi.ConversationID] = mi.In(during)
 		}
 	}
 	return last, nil
