@@ -294,7 +294,7 @@ func (o *ordeal) checkAccount(user string, of account, ledgers map[string][]chat
 			o.t.Errorf("%s has no line of %s", user, place)
 			continue
 		}
-		visible := slices.DeleteFunc(slices.Clone(ledger), func(e chat.Message) bool { return !m.sees(e.Seq) || e.Seq <= line.ClearedSeq })
+		visible := slices.DeleteFunc(o.shown(m, ledger), func(e chat.Message) bool { return e.Seq <= line.ClearedSeq })
 		if found := unlike(of.messages[place], visible, nil); found != "" {
 			o.t.Errorf("what %s reads of %s: %s", user, place, found)
 		}
@@ -359,6 +359,8 @@ func membershipOf(user string, where place, ledger []chat.Message) membership {
 		}
 		title = cmp.Or(e.Event.Title, title)
 		switch {
+		case slices.Contains(e.Event.Added, user) && m.left != 0 && m.left == e.Seq-1: // back at once: never away
+			m.stretches[len(m.stretches)-1].To, m.left = last, 0
 		case slices.Contains(e.Event.Added, user):
 			m.stretches, m.left = append(m.stretches, chat.Range{From: e.Seq, To: last}), 0
 		case slices.Contains(e.Event.Removed, user):
@@ -371,8 +373,28 @@ func membershipOf(user string, where place, ledger []chat.Message) membership {
 	return m
 }
 
-func (m membership) sees(seq int64) bool {
-	return slices.ContainsFunc(m.stretches, func(r chat.Range) bool { return r.From <= seq && seq <= r.To })
+// shown gives what the user may see of a ledger: each message as it was at the end
+// of the stretch it lies in, and of an edit of a message elsewhere only that it was.
+func (o *ordeal) shown(m membership, ledger []chat.Message) []chat.Message {
+	var visible []chat.Message
+	for _, r := range m.stretches {
+		seen := slices.Clone(ledger[:r.To])
+		for i, e := range seen {
+			if w := o.log.writes[writeKey(e.SenderID, e.ClientMsgID)]; w != nil && e.Event == nil && e.Status == chat.Normal {
+				seen[i].Text, seen[i].Version = w.text, 1
+			}
+			if e.Event == nil || e.Event.Kind != chat.EventEdit || e.Status != chat.Normal {
+				continue
+			}
+			if target := &seen[e.Event.TargetSeq-1]; r.Has(target.Seq) {
+				target.Text, target.Version = e.Text, e.Event.Version
+			} else {
+				seen[i].Text, seen[i].Withheld = "", true
+			}
+		}
+		visible = append(visible, seen[r.From-1:]...)
+	}
+	return visible
 }
 
 // difference says what a device does not have as the store has it; "" is nothing.
@@ -416,7 +438,7 @@ func (a *actor) givenAbove(place string, seq int64) []chat.Message {
 }
 
 // unlike compares what a device has with what the store has for its user. Where
-// an event came while the user was no member, nobody tells the device of it, and
+// a recall came while the user was no member, nobody tells the device of it, and
 // it has the message as it was before.
 func unlike(have, want, all []chat.Message) string {
 	for i := range max(len(have), len(want)) {
@@ -435,7 +457,7 @@ func unlike(have, want, all []chat.Message) string {
 
 func changedUnseen(m chat.Message, visible, all []chat.Message) bool {
 	return slices.ContainsFunc(all, func(e chat.Message) bool {
-		target := e.Event != nil && (e.Event.TargetSeq == m.Seq || m.Event != nil && m.Event.TargetSeq == e.Event.TargetSeq && m.Event.TargetSeq != 0)
+		target := e.Event != nil && e.Event.Kind == chat.EventRecall && (e.Event.TargetSeq == m.Seq || m.Event != nil && m.Event.TargetSeq == e.Event.TargetSeq && m.Event.TargetSeq != 0)
 		_, seen := slices.BinarySearchFunc(visible, e.Seq, func(v chat.Message, seq int64) int { return cmp.Compare(v.Seq, seq) })
 		return target && !seen
 	})

@@ -630,3 +630,39 @@ func concurrently(ctx context.Context, n int, f func(ctx context.Context, i int)
 	}
 	return group.Wait()
 }
+
+// An edit carries the whole new content. Nobody gets it, by no way there is, who may
+// not read the message, or left before.
+func TestG9_AnEditBringsNobodyWhatOneMayNotRead(t *testing.T) {
+	t.Parallel()
+	alice, bob, late, gone := newUser("alice"), newUser("bob"), newUser("late"), newUser("gone")
+	all := listenAll(t, shared, alice, bob, late, gone)
+	a := all[0]
+	id := createGroup(t, a.device, chat.VisibleSinceJoin, bob, gone)
+	sent := say(t, a.device, id, "before")
+	removeMembers(t, a.device, id, gone)
+	addMembers(t, a.device, id, late)
+	edit := must[wire.Edited](t, a.device, wire.ActionEdit, wire.Edit{
+		ConversationID: id, Seq: sent.Seq, MessageID: sent.MessageID, Version: 1, Text: "edited", ClientMsgID: newID(),
+	})
+	for _, l := range all[:3] {
+		want := chat.Message{Text: "edited"}
+		if l.user == late {
+			want = chat.Message{Withheld: true}
+		}
+		pushed, err := l.awaitEntry(t.Context(), id, edit.Seq)
+		require.NoError(t, err)
+		require.Equal(t, want, chat.Message{Text: pushed.Text, Withheld: pushed.Withheld}, "the push to %s", l.user)
+		require.NoError(t, l.sync(t.Context(), id))
+		messages := l.messages(id)
+		require.Equal(t, pushed, messages[len(messages)-1], "the sync of %s", l.user)
+		page := must[wire.HistoryPage](t, l.device, wire.ActionHistory, wire.History{ConversationID: id})
+		require.Equal(t, pushed, page.Messages[len(page.Messages)-1], "the history of %s", l.user)
+		line, ok := lineOf(t, l.device, id)
+		require.True(t, ok)
+		require.Equal(t, want.Text, line.LastMessage.Text, "the list of %s", l.user)
+	}
+	require.NoError(t, all[3].sync(t.Context(), id))
+	require.Equal(t, "before", all[3].messages(id)[1].Text, "who was gone by then")
+	require.Equal(t, "edited", all[1].messages(id)[1].Text)
+}

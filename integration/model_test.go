@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -71,10 +70,15 @@ const modelUsers = 4
 type (
 	modelConversation struct {
 		id      string
-		head    wire.Conversation // the fields that all members see alike
-		entries []chat.Message    // seq n is at n-1
+		head    wire.Conversation     // the fields that all members see alike
+		entries []chat.Message        // seq n is at n-1
+		said    map[int64][]modelText // by seq: what it said, and then its edits
 		members map[string]wire.Member
 		lines   map[string]*modelLine // of members and former ones
+	}
+	modelText struct {
+		seq  int64 // of the message, or of the edit
+		text string
 	}
 	modelLine struct {
 		read, delivered, cleared int64
@@ -127,13 +131,46 @@ func (c *modelConversation) committedMax(l *modelLine) int64 {
 	return c.last()
 }
 
+// times are the user's times of membership.
+func (c *modelConversation) times(user string) []chat.Range {
+	l := c.lines[user]
+	return append(slices.Clone(l.past), chat.Range{From: l.from, To: c.committedMax(l)})
+}
+
+func (c *modelConversation) time(user string, seq int64) chat.Range {
+	for _, r := range c.times(user) {
+		if r.Has(seq) {
+			return r
+		}
+	}
+	return chat.Range{}
+}
+
+// shown is an entry as a user may see it: with what it said at the end of that time
+// of membership, and without what an edit made of an entry of another time.
+func (c *modelConversation) shown(user string, seq int64) chat.Message {
+	m, during := c.entries[seq-1], c.time(user, seq)
+	if m.Status == chat.Recalled {
+		return m
+	}
+	if m.Event != nil && m.Event.Kind == chat.EventEdit && !during.Has(m.Event.TargetSeq) {
+		m.Text, m.Withheld = "", true
+	}
+	for i, said := range c.said[seq] {
+		if said.seq <= during.To && m.Event == nil {
+			m.Text, m.Version = said.text, int64(i+1)
+		}
+	}
+	return m
+}
+
 func (c *modelConversation) visible(user string) []int64 {
 	l := c.lines[user]
 	if l == nil {
 		return nil
 	}
 	seqs := []int64{}
-	for _, r := range append(slices.Clone(l.past), chat.Range{From: l.from, To: c.committedMax(l)}) {
+	for _, r := range c.times(user) {
 		for seq := max(r.From, l.cleared+1); seq <= r.To; seq++ {
 			seqs = append(seqs, seq)
 		}
@@ -161,6 +198,10 @@ func (c *modelConversation) add(m chat.Message) {
 	m.ConversationID, m.Seq = c.id, c.last()+1
 	m.Version, m.Status = cmp.Or(m.Version, 1), chat.Normal
 	c.entries = append(c.entries, m)
+	if c.said == nil {
+		c.said = map[int64][]modelText{}
+	}
+	c.said[m.Seq] = []modelText{{m.Seq, m.Text}}
 }
 
 // join makes users members, with the message that is next.
@@ -169,13 +210,16 @@ func (c *modelConversation) join(at int64, users ...string) {
 		seq := c.last() + 1
 		l, before := c.lines[user]
 		from := seq
-		if !before {
+		switch {
+		case !before:
 			l = &modelLine{read: seq - 1, delivered: seq - 1}
 			c.lines[user] = l
 			if c.head.Visibility != chat.VisibleSinceJoin {
 				from = 1
 			}
-		} else {
+		case l.left == seq-1:
+			from = l.from // back at once: never away
+		default:
 			l.past = append(l.past, chat.Range{From: l.from, To: l.left})
 		}
 		l.from, l.left = from, 0
@@ -472,7 +516,7 @@ func (w *modelWorld) edit(rt *rapid.T) {
 	refused := c.revisable(user, seq)
 	switch {
 	case refused != "":
-	case target.SenderID != user:
+	case target.SenderID != user || c.time(user, seq).To < c.last():
 		refused = chat.Forbidden
 	case target.Status == chat.Recalled || target.Version != version:
 		refused = chat.VersionConflict
@@ -482,6 +526,7 @@ func (w *modelWorld) edit(rt *rapid.T) {
 	if w.write(rt, c, user, wire.ActionEdit, request, refused, event) {
 		c.entries[seq-1].Text = text
 		c.entries[seq-1].Version++
+		c.said[seq] = append(c.said[seq], modelText{c.last(), text})
 	}
 }
 
@@ -659,7 +704,7 @@ func (w *modelWorld) compareLedger(rt *rapid.T, c *modelConversation, user strin
 	}
 	want := []chat.Message{}
 	for _, seq := range c.visible(user) {
-		want = append(want, c.entries[seq-1])
+		want = append(want, c.shown(user, seq))
 	}
 	for i := range got {
 		got[i].ClientMsgID, got[i].SenderDeviceID = "", ""
@@ -716,7 +761,7 @@ func (c *modelConversation) compareLine(rt *rapid.T, user string, got wire.Conve
 	want.Unread = max(0, want.LastSeq-max(l.read, l.cleared, l.from-1))
 	if seqs := c.visible(user); len(seqs) > 0 && seqs[len(seqs)-1] == want.LastSeq {
 		require.Equal(rt, want.LastSeq, got.LastMessage.Seq)
-		require.Equal(rt, c.entries[want.LastSeq-1].Text, got.LastMessage.Text)
+		require.Equal(rt, c.shown(user, want.LastSeq).Text, got.LastMessage.Text)
 	} else {
 		require.Nil(rt, got.LastMessage)
 	}
@@ -746,7 +791,8 @@ func (w *modelWorld) compareRoster(rt *rapid.T, c *modelConversation, user strin
 }
 
 // comparePushes waits for the end of the conversation on all devices of a member,
-// and checks that no one was ever pushed what is not for such a one.
+// and checks that no one was ever pushed what is not for such a one: a push is what
+// sync gives, or gave before an edit or a recall.
 func (w *modelWorld) comparePushes(rt *rapid.T, c *modelConversation, user string) {
 	l := c.lines[user]
 	for _, d := range w.devices[user] {
@@ -755,9 +801,21 @@ func (w *modelWorld) comparePushes(rt *rapid.T, c *modelConversation, user strin
 			require.NoError(rt, err)
 		}
 		for _, m := range d.entries(c.id) {
-			inside := func(r chat.Range) bool { return r.From <= m.Seq && m.Seq <= r.To }
-			require.True(rt, inside(chat.Range{From: l.from, To: c.committedMax(l)}) || slices.ContainsFunc(l.past, inside),
-				fmt.Sprintf("%s was pushed seq %d of %s, and may read %+v", user, m.Seq, c.id, l))
+			during := c.time(user, m.Seq)
+			require.True(rt, during.Has(m.Seq), "%s was pushed seq %d of %s, and may read %+v", user, m.Seq, c.id, l)
+			if want := c.shown(user, m.Seq); want.Status != chat.Recalled {
+				require.Equal(rt, want.Withheld, m.Withheld, "%s was pushed seq %d of %s: %+v", user, m.Seq, c.id, m)
+			}
+			if m.Status == chat.Recalled || m.Withheld {
+				require.Empty(rt, m.Text)
+				continue
+			}
+			if m.Event != nil && m.Event.Kind == chat.EventEdit {
+				require.True(rt, during.Has(m.Event.TargetSeq), "%s was pushed an edit of seq %d of %s: %+v", user, m.Event.TargetSeq, c.id, m)
+			}
+			said := c.said[m.Seq][m.Version-1]
+			require.LessOrEqual(rt, said.seq, during.To, "%s was pushed what was made of seq %d of %s later: %+v", user, m.Seq, c.id, m)
+			require.Equal(rt, said.text, m.Text, "%s was pushed seq %d of %s", user, m.Seq, c.id)
 			require.Equal(rt, c.entries[m.Seq-1].MessageID, m.MessageID)
 		}
 	}

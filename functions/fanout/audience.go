@@ -17,10 +17,13 @@ type news struct {
 	noted   bool // in the sync heads of all members, with each message
 }
 
-// window is what one user may hear of: the seqs from from through to.
+// window is what one user may hear of: the seqs from from through to. They lie in a
+// time of membership that began with since. Of one who is gone since is not known;
+// the roster told of it.
 type window struct {
 	userID   string
 	from, to int64
+	since    int64
 	came     bool // became a member in this stretch
 	gone     bool // is a member no more
 }
@@ -59,7 +62,7 @@ func audience(c *conversation, members []chat.Member, entries []chat.Message) []
 	for _, m := range members {
 		inside[m.UserID] = true
 		if m.JoinSeq <= c.news.To {
-			windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To})
+			windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To, since: m.JoinSeq})
 		}
 	}
 	left, joined := moves(c.news.From, entries)
@@ -93,11 +96,37 @@ func moves(from int64, entries []chat.Message) (left map[string]chat.Range, join
 	return left, joined
 }
 
-// update is what a device in this window is pushed.
+// update is what a device in this window is pushed: what sync would give it.
 func (n news) update(w window) wire.Update {
 	from, _ := slices.BinarySearchFunc(n.entries, w.from, bySeq)
 	to, _ := slices.BinarySearchFunc(n.entries, w.to+1, bySeq)
-	return wire.Update{ConversationID: n.id, Messages: n.entries[from:to], CommittedMaxSeq: w.to}
+	return wire.Update{ConversationID: n.id, Messages: n.shown(w, n.entries[from:to]), CommittedMaxSeq: w.to}
+}
+
+// shown gives the entries of a window as its user may see them. What only sync can
+// tell of is left to sync, for a push is a hint: to one who is gone, the edit of a
+// message from before this stretch, and a message that was edited after the leaving.
+func (n news) shown(w window, entries []chat.Message) []chat.Message {
+	edits := func(m chat.Message) bool { return m.Event != nil && m.Event.Kind == chat.EventEdit }
+	if !slices.ContainsFunc(n.entries, edits) {
+		return entries
+	}
+	if !w.gone {
+		seen := make([]chat.Message, len(entries))
+		for i, m := range entries {
+			seen[i] = m.In(chat.Range{From: w.since, To: w.to})
+		}
+		return seen
+	}
+	later := map[int64]bool{} // the seqs that were edited after the leaving
+	for _, m := range n.entries {
+		if edits(m) && m.Seq > w.to {
+			later[m.Event.TargetSeq] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(m chat.Message) bool {
+		return later[m.Seq] || edits(m) && m.Event.TargetSeq < w.from
+	})
 }
 
 func bySeq(m chat.Message, seq int64) int {

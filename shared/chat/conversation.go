@@ -98,6 +98,11 @@ const (
 	// more than reading the head when a device asks.
 	InboxGroupMax = 20
 
+	// MaxPastStretches is how many earlier times of membership one who came back may
+	// still read, the last ones. The user's line then stays below 1 KB, which is one
+	// write unit, unless the names in it are very long.
+	MaxPastStretches = 16
+
 	// SmallGroupMax is the largest conversation whose messages are pushed whole;
 	// the devices of larger ones are told of the new head and pull.
 	SmallGroupMax = 200
@@ -159,3 +164,6 @@ type Range struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 }
+
+// Has reports whether seq lies in the range.
+func (r Range) Has(seq int64) bool { return r.From <= seq && seq <= r.To }

@@ -77,7 +77,8 @@ type Message struct {
 	ReplyTo        *ReplyTo        `json:"replyTo,omitempty"`
 	Version        int64           `json:"version"` // 1, and one more with each edit
 	Status         Status          `json:"status"`
-	ServerTime     int64           `json:"serverTime"` // when the server received it: for display, never for order
+	Withheld       bool            `json:"withheld,omitempty"` // it has content, which is not for this reader; never stored
+	ServerTime     int64           `json:"serverTime"`         // when the server received it: for display, never for order
 	ClientTime     int64           `json:"clientTime,omitempty"`
 	Event          *Event          `json:"event,omitempty"`
 }
@@ -101,6 +102,19 @@ type Event struct {
 	Member          string    `json:"member,omitempty"`          // members: whose role changed
 	Role            Role      `json:"role,omitempty"`            // members: to what
 	Title           string    `json:"title,omitempty"`           // title, and the first event of a group
+}
+
+// In gives the message as a reader sees it whose time of membership it lies in. The
+// event of an edit carries the content of another message: who may not see that one
+// at this time, or saw it at an earlier one, must not read it here. A device leaves
+// what it has of the message as it is.
+func (m Message) In(during Range) Message {
+	edits := m.Event != nil && m.Event.Kind == EventEdit
+	if !edits || during.Has(m.Event.TargetSeq) || m.Text == "" && len(m.Data) == 0 {
+		return m
+	}
+	m.Text, m.Data, m.Withheld = "", nil, true
+	return m
 }
 
 // Validate refuses a message that must not enter a ledger. It looks at content

@@ -158,3 +158,35 @@ func TestValidateIDs(t *testing.T) {
 		require.Error(t, chat.ValidateDeviceID("device", id), "%q", id)
 	}
 }
+
+func TestG9_In(t *testing.T) {
+	t.Parallel()
+	during := chat.Range{From: 5, To: 9}
+	edit := func(target int64, change func(*chat.Message)) chat.Message {
+		m := chat.Message{
+			Seq: 8, MessageType: chat.TypeEvent, Text: "new", Data: json.RawMessage(`{}`), Status: chat.Normal,
+			Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: target, Version: 2},
+		}
+		change(&m)
+		return m
+	}
+	same := func(*chat.Message) {}
+	for name, tc := range map[string]struct {
+		m        chat.Message
+		withheld bool
+	}{
+		"an edit of what is seen":     {edit(5, same), false},
+		"an edit of what was before":  {edit(4, same), true},
+		"an edit of what comes later": {edit(10, same), true}, // there is none such
+		"only data":                   {edit(4, func(m *chat.Message) { m.Text = "" }), true},
+		"without content":             {edit(4, func(m *chat.Message) { m.Text, m.Data, m.Status = "", nil, chat.Recalled }), false},
+		"a recall":                    {edit(4, func(m *chat.Message) { m.Event.Kind = chat.EventRecall }), false},
+		"a reply":                     {chat.Message{Seq: 8, Text: "yes", ReplyTo: &chat.ReplyTo{Seq: 1, MessageID: "m"}}, false},
+	} {
+		want := tc.m
+		if tc.withheld {
+			want.Text, want.Data, want.Withheld = "", nil, true
+		}
+		require.Equal(t, want, tc.m.In(during), name)
+	}
+}

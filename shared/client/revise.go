@@ -103,10 +103,11 @@ func (r revised) events(ctx context.Context, targetSeq int64) ([]chat.Message, e
 }
 
 // after gives the target as the event leaves it; ok is false if that is as it
-// was. An edit whose own content was taken out tells of a recall to come.
+// was. An edit whose own content was taken out tells of a recall to come; one whose
+// content is withheld is not for this user, who was away, and changes nothing.
 func after(target, event chat.Message) (m chat.Message, ok bool) {
 	e := event.Event
-	if e.TargetMessageID != target.MessageID {
+	if e.TargetMessageID != target.MessageID || event.Withheld {
 		return target, false
 	}
 	switch {
@@ -137,7 +138,7 @@ func asTold(ctx context.Context, store Store, messages []chat.Message) error {
 }
 
 func emptied(m chat.Message) chat.Message {
-	m.Status, m.Text, m.Data = chat.Recalled, "", nil
+	m.Status, m.Text, m.Data, m.Withheld = chat.Recalled, "", nil, false
 	return m
 }
 

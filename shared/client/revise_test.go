@@ -180,3 +180,54 @@ func TestAHistoryPageThatIsOutOfDate(t *testing.T) {
 		})
 	}
 }
+
+// What was made of a message while the user was away is not for it: a device keeps
+// what it has, and one that knows nothing gets the same.
+func TestG9_AWithheldEditChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		alice := online(t, config(s, "alice", "phone"))
+		bob := online(t, config(s, "bob", "phone"))
+		made, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "g", Members: []string{"bob"}, Visibility: chat.VisibleSinceJoin})
+		require.NoError(t, err)
+		group := made.ConversationID
+		before, err := alice.Send(ctx, text(group, "before"))
+		require.NoError(t, err)
+		take(t, bob, group, 2)
+		change := wire.ChangeMembers{ConversationID: group, Members: []string{"bob"}}
+		_, err = alice.RemoveMembers(ctx, change)
+		require.NoError(t, err)
+		away, err := alice.Send(ctx, text(group, "away"))
+		require.NoError(t, err)
+		_, err = alice.AddMembers(ctx, change)
+		require.NoError(t, err)
+		for _, target := range []wire.Sent{before, away} {
+			_, err = alice.Edit(ctx, wire.Edit{ConversationID: group, Seq: target.Seq, MessageID: target.MessageID, Version: 1, Text: "edited"})
+			require.NoError(t, err)
+		}
+		require.NoError(t, bob.Refresh(ctx))
+		late := online(t, config(s, "bob", "laptop"))
+		require.NoError(t, late.Refresh(ctx))
+		for name, device := range map[string]*client.Client{"live": bob, "late": late} {
+			messages := stored(t, device, group)
+			require.Equal(t, s.Ledger("bob", group), messages, name)
+			require.Len(t, messages, 6, name) // but for the one that was sent meanwhile
+			require.Equal(t, "before", messages[1].Text, name)
+			for _, edit := range messages[4:] {
+				require.True(t, edit.Withheld, name)
+				require.Empty(t, edit.Text, name)
+			}
+			page, err := device.History(ctx, group, 0, 0)
+			require.NoError(t, err)
+			require.Equal(t, messages, page.Messages, name)
+		}
+
+		// A recall has no content, and reaches what the device has.
+		_, err = alice.Recall(ctx, wire.Recall{ConversationID: group, Seq: before.Seq, MessageID: before.MessageID})
+		require.NoError(t, err)
+		require.NoError(t, bob.Refresh(ctx))
+		messages := stored(t, bob, group)
+		require.Equal(t, s.Ledger("bob", group), messages)
+		require.Equal(t, chat.Recalled, messages[1].Status)
+	})
+}

@@ -9,22 +9,23 @@ import (
 	"inorder/shared/wire"
 )
 
-// Encoder makes frames, for one batch of messages. It encodes each message once,
-// and each set of updates once, however many devices get it; the frames are
+// Encoder makes frames, for one batch of messages. It encodes each message once, or
+// twice if it is withheld from some, and each set of updates once, however many devices get it; the frames are
 // shared and must not be changed. It is not safe for concurrent use.
 type Encoder struct {
-	messages map[messageID][]byte
+	messages map[messageKey][]byte
 	frames   map[string][][]byte
 }
 
-type messageID struct {
+type messageKey struct {
 	conversationID string
 	seq            int64
+	withheld       bool
 }
 
 // NewEncoder makes an empty Encoder.
 func NewEncoder() *Encoder {
-	return &Encoder{messages: map[messageID][]byte{}, frames: map[string][][]byte{}}
+	return &Encoder{messages: map[messageKey][]byte{}, frames: map[string][][]byte{}}
 }
 
 // Frames coalesces updates, in their order, into as few push frames of at most
@@ -80,20 +81,21 @@ func (e *Encoder) pack(p *packer, u wire.Update) error {
 }
 
 func (e *Encoder) encode(m chat.Message) ([]byte, error) {
-	id := messageID{m.ConversationID, m.Seq}
-	if encoded, ok := e.messages[id]; ok {
+	key := messageKey{m.ConversationID, m.Seq, m.Withheld}
+	if encoded, ok := e.messages[key]; ok {
 		return encoded, nil
 	}
 	encoded, err := wire.Encode(m)
 	if err != nil {
 		return nil, fmt.Errorf("encoding message %d of %s: %w", m.Seq, m.ConversationID, err)
 	}
-	e.messages[id] = encoded
+	e.messages[key] = encoded
 	return encoded, nil
 }
 
-// keyOf tells sets of updates apart. The messages of a conversation ascend and
-// are taken from one batch, so the first, the last and their number say which.
+// keyOf tells sets of updates apart. The messages of a conversation ascend and are
+// taken from one batch, so the first, the last and their number say which; and
+// those that are withheld are named.
 func keyOf(updates []wire.Update) string {
 	var b strings.Builder
 	for _, u := range updates {
@@ -103,6 +105,11 @@ func keyOf(updates []wire.Update) string {
 		}
 		fmt.Fprintf(&b, "%d:%s %d-%d/%d<%d ", len(u.ConversationID), u.ConversationID,
 			u.Messages[0].Seq, u.Messages[n-1].Seq, n, u.CommittedMaxSeq)
+		for _, m := range u.Messages {
+			if m.Withheld {
+				fmt.Fprintf(&b, "!%d ", m.Seq)
+			}
+		}
 	}
 	return b.String()
 }

@@ -76,7 +76,10 @@ func TestFrames(t *testing.T) {
 		second, err := e.Frames(slices.Clone(whole))
 		require.NoError(t, err)
 		require.Same(t, &first[0][0], &second[0][0])
+		withheld := slices.Clone(entries[:2])
+		withheld[1].Text, withheld[1].Withheld = "", true
 		for _, other := range [][]wire.Update{
+			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: withheld}},
 			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[1:2]}},
 			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[:1]}},
 			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: []chat.Message{entries[0], entries[2]}}},

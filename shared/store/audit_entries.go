@@ -32,7 +32,7 @@ func (a *audit) entries(ctx context.Context, entries []messageItem) error {
 }
 
 // blank reports whether a message has no content.
-func (mi messageItem) blank() bool { return mi.Text == "" && mi.Data == "" }
+func (mi messageItem) blank() bool { return mi.Text == "" && mi.Data == "" && mi.Original == nil }
 
 // message reads an item that may be nil.
 func message(in item) (m messageItem, found bool, err error) {

@@ -134,7 +134,9 @@ func (s *Store) groupChange(ctx context.Context, r Request, conversationID strin
 
 // AddMembers adds users to a group. They read from the first message on, or by
 // the group's visibility from the event that they joined. Who was a member
-// before reads what there was until then, and what there is from now on.
+// before reads what there was until then, and what there is from now on; who is
+// taken back by the very next message has not been away. Of the times before, the
+// last chat.MaxPastStretches are kept.
 //
 // Beside the errors of Append: Forbidden without the right, BadRequest if one of
 // them is a member already, Limit for too many in one request or in the group, or
@@ -187,8 +189,11 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 		for _, id := range userIDs {
 			line, wasMember := former[id]
 			joinSeq := m.Seq
-			if head.Visibility == chat.VisibleAll && !wasMember {
+			switch {
+			case !wasMember && head.Visibility == chat.VisibleAll:
 				joinSeq = 1
+			case wasMember && line.LeftSeq == m.Seq-1:
+				joinSeq = line.JoinSeq
 			}
 			member, err := marshal(chat.Member{
 				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
@@ -218,10 +223,11 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 			TableName: &s.tables.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
 		}}, err
 	}
-	past := slices.Clip(line.Past)
-	if line.JoinSeq <= line.LeftSeq {
+	past := append([]chat.Range{}, line.Past...)
+	if line.JoinSeq <= line.LeftSeq && line.LeftSeq < joinSeq {
 		past = append(past, chat.Range{From: line.JoinSeq, To: line.LeftSeq})
 	}
+	past = past[max(0, len(past)-chat.MaxPastStretches):]
 	values, err := marshal(struct {
 		Past []chat.Range `json:":past"`
 		Join int64        `json:":join"`

@@ -84,11 +84,15 @@ func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 	for _, id := range e.Added {
 		require.NotContains(t, g.roles, id, "seq %d adds a member", m.Seq)
 		g.roles[id] = chat.Plain
-		from := m.Seq
-		if v == chat.VisibleAll && g.windows[id] == nil {
-			from = 1
+		before := len(g.windows[id])
+		switch {
+		case before > 0 && g.windows[id][before-1].To == m.Seq-1:
+			g.windows[id][before-1].To = 0 // back at once: never away
+		case before == 0 && v == chat.VisibleAll:
+			g.windows[id] = []chat.Range{{From: 1}}
+		default:
+			g.windows[id] = append(g.windows[id], chat.Range{From: m.Seq})
 		}
-		g.windows[id] = append(g.windows[id], chat.Range{From: from})
 	}
 	for _, id := range e.Removed {
 		require.Contains(t, g.roles, id, "seq %d removes no member", m.Seq)
@@ -139,6 +143,7 @@ func requireWhole(t require.TestingT, c *cloud, s *store.Store, id string) told 
 	}
 	for user, windows := range g.windows {
 		in := c.inbox(user, id)
+		windows = windows[max(0, len(windows)-1-chat.MaxPastStretches):]
 		require.Equal(t, windows, append(in.Past, chat.Range{From: in.JoinSeq, To: in.LeftSeq}), user)
 		require.LessOrEqual(t, in.ReadSeq, in.DeliveredSeq, user)
 		if in.LeftSeq == 0 {

@@ -215,9 +215,12 @@ func (s *Store) addInboxes(ctx context.Context, byID map[string]inboxItem, items
 // the price of 20 such reads of a small message.
 func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat.Message, error) {
 	var keys []item
+	windows := map[string]window{}
 	for _, v := range views {
-		if seq := v.committedMax(); v.sees(seq) {
+		seq := v.committedMax()
+		if w, ok := v.windowAt(seq); ok {
 			keys = append(keys, messageKey(v.head.ConversationID, seq))
+			windows[v.head.ConversationID] = w
 		}
 	}
 	// All but the data, which no preview shows: that of a hundred may be 2.4 MB.
@@ -233,11 +236,12 @@ func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat
 		if n := len(mi.SenderID) + len(mi.MessageType) + len(mi.Status); err == nil && n > 2*chat.MaxUserIDBytes {
 			err = fmt.Errorf("sender, type and status take %d bytes", n)
 		}
+		during := windows[mi.ConversationID].during
 		switch {
 		case err != nil:
 			s.damaged(ctx, s.tables.Messages, in, err)
-		case !s.expired(mi):
-			last[mi.ConversationID] = mi.Message
+		case !s.expired(mi) && !mi.editedAfter(during.To): // else it was edited since the head was read
+			last[mi.ConversationID] = mi.In(during)
 		}
 	}
 	return last, nil

@@ -40,10 +40,26 @@ type messageItem struct {
 	ExpiresAt int64  `json:"expiresAt,omitempty"` // seconds, for the table's TTL
 
 	RecalledBy *recalledBy `json:"recalledBy,omitempty"`
-	Edits      []int64     `json:"edits,omitempty"` // the seqs of the events that edited it
+	Edits      []int64     `json:"edits,omitempty"`    // the seqs of the events that edited it, ascending
+	Original   *content    `json:"original,omitempty"` // of a group message's first edit: what it replaced
 
-	late bool // a Query did not show it yet; not stored
-	size int  // bytes it takes in a list of a frame; not stored
+	late    bool // a Query did not show it yet; not stored
+	earlier bool // its reader was away since; not stored
+	size    int  // bytes it takes in a list of a frame; not stored
+}
+
+// content is what an edit replaces, as the table holds it.
+type content struct {
+	Text string `json:"text,omitempty"`
+	Data string `json:"data,omitempty"`
+}
+
+// show gives the message other content.
+func (mi *messageItem) show(c content) {
+	mi.Text, mi.Data, mi.Message.Data = c.Text, c.Data, nil
+	if c.Data != "" {
+		mi.Message.Data = json.RawMessage(c.Data)
+	}
 }
 
 // recalledBy is the event that recalled a message.
@@ -53,8 +69,8 @@ type recalledBy struct {
 	ServerTime int64  `json:"serverTime"`
 }
 
-func marshalMessage(m chat.Message, expiresAt int64) (item, error) {
-	return marshal(messageItem{Message: m, Data: string(m.Data), ExpiresAt: expiresAt})
+func marshalMessage(m chat.Message, original *content, expiresAt int64) (item, error) {
+	return marshal(messageItem{Message: m, Data: string(m.Data), Original: original, ExpiresAt: expiresAt})
 }
 
 // expiry is when a message expires, in seconds; 0 is never.

@@ -119,6 +119,8 @@ type effect struct {
 	state   chat.State                // the head's new state, "" as it is
 	title   string                    // the head's new title, "" as it is
 	owner   string                    // the head's new owner, "" as it is
+
+	original *content // kept with the message: what it replaces, see messageItem
 }
 
 // creation is a conversation about to be made by its first message.
@@ -530,7 +532,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 
 // transaction gives the items to write on the given head.
 func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.TransactWriteItem, error) {
-	entry, err := marshalMessage(w.message, s.expiry(w.message))
+	entry, err := marshalMessage(w.message, e.original, s.expiry(w.message))
 	if err != nil {
 		return nil, err
 	}

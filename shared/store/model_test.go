@@ -34,9 +34,16 @@ type said struct {
 	by, text string
 	receipt  store.Receipt
 	event    bool
+	target   int64 // of an edit: the seq of the message
 	version  int64
 	recall   *store.Receipt // what recalled it
-	edits    []int64        // the seqs of the events that edited it
+	versions []version      // the first is its own
+}
+
+// version is a text, and the seq of the message or of the edit that brought it.
+type version struct {
+	seq  int64
+	text string
 }
 
 func (g *group) last() int64 { return int64(len(g.ledger)) }
@@ -91,6 +98,10 @@ func (g *group) add(user string, seq, at int64) {
 		g.marks[user] = store.Watermarks{DeliveredSeq: seq - 1, ReadSeq: seq - 1}
 	}
 	g.roles[user], g.joined[user] = chat.Plain, at
+	if n := len(g.windows[user]); n > 0 && g.windows[user][n-1].To == seq-1 {
+		g.windows[user][n-1].To = 0 // who is back at once was never away
+		return
+	}
 	g.windows[user] = append(g.windows[user], chat.Range{From: from})
 }
 
@@ -121,6 +132,41 @@ func (g *group) sees(user string) []int64 {
 	return visible
 }
 
+// time is the time of membership that a seq which the user sees lies in.
+func (g *group) time(user string, seq int64) chat.Range {
+	for _, w := range g.windows[user] {
+		if w.To == 0 {
+			w.To = g.last()
+		}
+		if w.From <= seq && seq <= w.To {
+			return w
+		}
+	}
+	return chat.Range{}
+}
+
+// shown is what the user reads at a seq: what was said by the end of that time of
+// membership, and nothing of what was said at another one.
+func (g *group) shown(user string, seq int64) chat.Message {
+	m, during := g.ledger[seq-1], g.time(user, seq)
+	shown := chat.Message{Seq: seq, MessageID: m.receipt.MessageID, SenderID: m.by, Version: m.version, Status: chat.Normal}
+	switch {
+	case m.recall != nil:
+		shown.Status = chat.Recalled
+	case m.target != 0 && (m.target < during.From || m.target > during.To):
+		shown.Withheld = true
+	case m.event:
+		shown.Text = m.text
+	default:
+		for i, v := range m.versions {
+			if v.seq <= during.To {
+				shown.Version, shown.Text = int64(i+1), v.text
+			}
+		}
+	}
+	return shown
+}
+
 // run drives one group and its model with the same random steps.
 type run struct {
 	*rapid.T
@@ -135,8 +181,26 @@ type run struct {
 }
 
 func (r *run) pick(label string) string { return rapid.SampledFrom(r.people).Draw(r.T, label) }
-func (r *run) some(label string) []string {
-	return rapid.SliceOfNDistinct(rapid.SampledFrom(r.people), 1, 3, rapid.ID).Draw(r.T, label)
+
+// mostly draws one of those that are wanted, if there are any, and at times anyone.
+func (r *run) mostly(label string, wanted func(user string) bool) string {
+	users := slices.DeleteFunc(slices.Clone(r.people), func(user string) bool { return !wanted(user) })
+	if len(users) == 0 || rapid.IntRange(0, 3).Draw(r.T, "any") == 0 {
+		users = r.people
+	}
+	return rapid.SampledFrom(users).Draw(r.T, label)
+}
+
+func (r *run) admin() string {
+	return r.mostly("admin", func(user string) bool { return r.g.may(user, "add", "") })
+}
+
+func (r *run) some(label string, wanted func(user string) bool) []string {
+	whom := []string{r.mostly(label, wanted)}
+	if rapid.IntRange(0, 3).Draw(r.T, "more") == 0 {
+		whom = append(whom, r.pick("one more"))
+	}
+	return slices.Compact(whom)
 }
 func (r *run) store() *store.Store { return rapid.SampledFrom(r.stores).Draw(r.T, "store") }
 
@@ -165,7 +229,7 @@ func (r *run) event(user, text string, receipt store.Receipt) int64 {
 }
 
 func (r *run) send() {
-	g, user := r.g, r.pick("sender")
+	g, user := r.g, r.mostly("sender", func(user string) bool { return r.g.roles[user] != "" })
 	want := g.refusal(user)
 	m := chatIn(text(user, "", fmt.Sprint("text ", r.keys)), g.id)
 	if rapid.IntRange(0, 3).Draw(r.T, "reply") == 0 {
@@ -180,12 +244,13 @@ func (r *run) send() {
 		m.ClientMsgID = q.ClientMsgID
 		return s.Append(r.ctx, m, "")
 	}); ok {
-		g.ledger = append(g.ledger, said{by: user, text: m.Text, receipt: receipt, version: 1})
+		g.ledger = append(g.ledger, said{by: user, text: m.Text, receipt: receipt, version: 1, versions: []version{{receipt.Seq, m.Text}}})
 	}
 }
 
 func (r *run) addMembers() {
-	g, user, whom := r.g, r.pick("admin"), r.some("whom")
+	g, user := r.g, r.admin()
+	whom := r.some("whom", func(user string) bool { return g.roles[user] == "" })
 	want := g.refusal(user)
 	switch {
 	case want != "":
@@ -205,7 +270,8 @@ func (r *run) addMembers() {
 }
 
 func (r *run) removeMembers() {
-	g, user, whom := r.g, r.pick("admin"), r.some("whom")
+	g, user := r.g, r.admin()
+	whom := r.some("whom", func(id string) bool { return g.may(user, "remove", id) && g.roles[id] != "" })
 	want := g.refusal(user)
 	switch {
 	case slices.Contains(whom, user):
@@ -300,23 +366,30 @@ func (r *run) dissolve() {
 	}
 }
 
-// target draws a message, and gives what stands against revising it.
-func (r *run) target(user string) (*said, chat.Code) {
+// target draws a message, mostly one that someone said, and who revises it, mostly
+// its sender; and gives what stands against that.
+func (r *run) target(label string) (m *said, user string, want chat.Code) {
 	seq := rapid.Int64Range(1, r.g.last()).Draw(r.T, "target")
-	m := &r.g.ledger[seq-1]
-	want := r.g.refusal(user)
+	for ; seq > 1 && r.g.ledger[seq-1].event; seq-- {
+		if rapid.IntRange(0, 5).Draw(r.T, "any") == 0 {
+			break
+		}
+	}
+	m = &r.g.ledger[seq-1]
+	user = r.mostly(label, func(user string) bool { return user == m.by })
+	want = r.g.refusal(user)
 	if want == "" && !slices.Contains(r.g.sees(user), seq) {
 		want = chat.NotFound
 	}
 	if want == "" && m.event {
 		want = chat.Forbidden
 	}
-	return m, want
+	return m, user, want
 }
 
 func (r *run) recall() {
-	g, user := r.g, r.pick("who recalls")
-	m, want := r.target(user)
+	g := r.g
+	m, user, want := r.target("who recalls")
 	if want == "" && m.recall != nil { // again: the first one
 		got, err := r.store().Recall(r.ctx, by(user, r.prefix+"-again"), targetOf(m.receipt), store.NoWindow)
 		require.NoError(r, err)
@@ -332,32 +405,33 @@ func (r *run) recall() {
 	}); ok {
 		m.recall, m.text = &receipt, ""
 		m.version++
-		for _, seq := range m.edits {
-			g.ledger[seq-1].text, g.ledger[seq-1].recall = "", &receipt
+		for _, v := range m.versions[1:] {
+			g.ledger[v.seq-1].text, g.ledger[v.seq-1].recall = "", &receipt
 		}
 		r.event(user, "", receipt)
 	}
 }
 
 func (r *run) edit() {
-	user := r.pick("who edits")
-	m, want := r.target(user)
-	version := max(1, m.version-rapid.Int64Range(0, 1).Draw(r.T, "behind"))
+	g := r.g
+	m, user, want := r.target("who edits")
+	behind := max(1, m.version-rapid.Int64Range(0, 3).Draw(r.T, "behind")/3)
 	switch {
 	case want != "":
-	case m.by != user:
+	case m.by != user || g.time(user, m.receipt.Seq).To != g.end(user):
 		want = chat.Forbidden
-	case version != m.version || m.recall != nil:
+	case behind != m.version || m.recall != nil:
 		want = chat.VersionConflict
 	}
 	content := fmt.Sprint("edited ", r.keys)
 	if receipt, ok := r.write("edit", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
-		return s.Edit(r.ctx, q, targetOf(m.receipt), store.Edited{Version: version, Text: content}, store.NoWindow)
+		return s.Edit(r.ctx, q, targetOf(m.receipt), store.Edited{Version: behind, Text: content}, store.NoWindow)
 	}); ok {
 		m.text = content
 		m.version++
-		m.edits = append(m.edits, receipt.Seq)
-		r.event(user, content, receipt)
+		m.versions = append(m.versions, version{receipt.Seq, content})
+		target := m.receipt.Seq
+		g.ledger[r.event(user, content, receipt)-1].target = target
 	}
 }
 
@@ -427,15 +501,10 @@ func (r *run) compare(c *cloud) {
 	}
 	limit := rapid.IntRange(1, 5).Draw(r.T, "limit")
 	for _, user := range r.people {
-		if g.windows[user] == nil {
-			_, err := s.Sync(r.ctx, user, g.id, 0, 10, frame)
-			requireCode(r, chat.NotFound, err)
+		line, ok := r.reads(s, user, limit)
+		if !ok {
 			continue
 		}
-		require.Equal(r, g.sees(user), synced(r, s, user, g.id, limit), user)
-		require.Equal(r, g.sees(user), paged(r, s, user, g.id, limit), user)
-		line, err := s.Line(r.ctx, user, g.id)
-		require.NoError(r, err)
 		require.Equal(r, g.marks[user], store.Watermarks{DeliveredSeq: line.DeliveredSeq, ReadSeq: line.ReadSeq}, user)
 		require.Equal(r, g.cleared[user], line.ClearedSeq, user)
 		require.Equal(r, g.end(user), line.MaxSeq, user)
@@ -445,14 +514,72 @@ func (r *run) compare(c *cloud) {
 	}
 }
 
-// modelTime bounds the property test: with the machine's load, how many groups
-// it drives varies, and what it proves of each does not.
+// reads compares all that a user reads of the group by every way there is.
+func (r *run) reads(s *store.Store, user string, limit int) (line store.Line, ok bool) {
+	g := r.g
+	if g.windows[user] == nil {
+		_, err := s.Sync(r.ctx, user, g.id, 0, 10, frame)
+		requireCode(r, chat.NotFound, err)
+		return store.Line{}, false
+	}
+	want := []chat.Message{}
+	for _, seq := range g.sees(user) {
+		want = append(want, g.shown(user, seq))
+	}
+	require.Equal(r, want, bare(synced(r, s, user, g.id, limit)), "sync of %s", user)
+	require.Equal(r, want, bare(paged(r, s, user, g.id, limit)), "history of %s", user)
+	line, err := s.Line(r.ctx, user, g.id)
+	require.NoError(r, err)
+	if n := len(want); n > 0 && want[n-1].Seq == line.MaxSeq {
+		require.Equal(r, want[n-1:], bare([]chat.Message{*line.Last}), "list of %s", user)
+	} else {
+		require.Nil(r, line.Last)
+	}
+	return line, true
+}
+
+// bare leaves of messages what the model knows.
+func bare(messages []chat.Message) []chat.Message {
+	left := make([]chat.Message, len(messages))
+	for i, m := range messages {
+		left[i] = chat.Message{
+			Seq: m.Seq, MessageID: m.MessageID, SenderID: m.SenderID, Text: m.Text, Version: m.Version, Status: m.Status, Withheld: m.Withheld,
+		}
+	}
+	return left
+}
+
+// modelTime bounds each property test: with the machine's load, how many groups it
+// drives varies, and what it proves of each does not.
 const modelTime = 3 * time.Second
 
 func TestGroupsAgainstAModel(t *testing.T) {
 	t.Parallel()
+	driveGroups(t, []string{"ann", "bob", "cy", "dan", "eve"}, 40, func(r *run) map[string]func() {
+		return map[string]func(){
+			"send": r.send, "send more": r.send, "add": r.addMembers, "remove": r.removeMembers, "leave": r.leave,
+			"role": r.setRole, "title": r.setTitle, "dissolve": r.dissolve, "recall": r.recall, "edit": r.edit,
+			"ack": r.ack, "clear": r.clear, "retry": r.retry,
+		}
+	})
+}
+
+// Few people come and go, and much is edited: no one ever reads what was said, or
+// made of what was said, while away.
+func TestG9_WhatIsReadAgainstAModel(t *testing.T) {
+	t.Parallel()
+	driveGroups(t, []string{"ann", "bob", "cy"}, 60, func(r *run) map[string]func() {
+		return map[string]func(){
+			"send": r.send, "edit": r.edit, "edit more": r.edit, "edit again": r.edit, "recall": r.recall,
+			"add": r.addMembers, "add more": r.addMembers, "remove": r.removeMembers, "clear": r.clear,
+		}
+	})
+}
+
+// driveGroups drives groups of these people, whose first makes them, by at most so
+// many random steps each.
+func driveGroups(t *testing.T, people []string, most int, stepsOf func(*run) map[string]func()) {
 	c := newCloud(t)
-	people := []string{"ann", "bob", "cy", "dan", "eve"}
 	deadline := time.Now().Add(modelTime)
 	groups := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -462,33 +589,37 @@ func TestGroupsAgainstAModel(t *testing.T) {
 		groups++
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		stores := []*store.Store{c.store(nil), c.store(nil)}
-		v := rapid.SampledFrom([]chat.Visibility{chat.VisibleAll, chat.VisibleSinceJoin}).Draw(rt, "visibility")
-		first := rapid.SliceOfNDistinct(rapid.SampledFrom(people[1:]), 0, 3, rapid.ID).Draw(rt, "members")
-		prefix := fmt.Sprint(time.Now().UnixNano()) // the groups share the tables
-		line, receipt, err := stores[0].CreateGroup(ctx, by("ann", prefix), "title", first, v)
-		require.NoError(rt, err)
-		r := &run{T: rt, ctx: ctx, stores: stores, people: people, prefix: prefix, g: &group{
-			id: line.Conversation.ConversationID, visibility: v, title: "title",
-			roles: map[string]chat.Role{}, joined: map[string]int64{}, windows: map[string][]chat.Range{},
-			cleared: map[string]int64{}, marks: map[string]store.Watermarks{},
-		}}
-		r.event("ann", "", receipt)
-		for _, user := range append([]string{"ann"}, first...) {
-			r.g.add(user, 1, receipt.ServerTime)
-		}
-		r.g.roles["ann"], r.g.marks["ann"] = chat.Owner, store.Watermarks{DeliveredSeq: 1, ReadSeq: 1}
-		steps := map[string]func(){
-			"send": r.send, "send more": r.send, "add": r.addMembers, "remove": r.removeMembers, "leave": r.leave,
-			"role": r.setRole, "title": r.setTitle, "dissolve": r.dissolve, "recall": r.recall, "edit": r.edit,
-			"ack": r.ack, "clear": r.clear, "retry": r.retry,
-		}
+		r := newRun(ctx, rt, c, people)
+		steps := stepsOf(r)
 		names := slices.Sorted(maps.Keys(steps))
-		for range rapid.IntRange(5, 40).Draw(rt, "steps") {
+		for range rapid.IntRange(5, most).Draw(rt, "steps") {
 			steps[rapid.SampledFrom(names).Draw(rt, "step")]()
+			r.reads(r.store(), r.pick("who looks"), 100)
 		}
 		r.compare(c)
 	})
 	t.Logf("%d groups", groups)
 	require.Greater(t, groups, 3)
+}
+
+// newRun makes a group of the first of the people and some others.
+func newRun(ctx context.Context, rt *rapid.T, c *cloud, people []string) *run {
+	stores := []*store.Store{c.store(nil), c.store(nil)}
+	v := rapid.SampledFrom([]chat.Visibility{chat.VisibleAll, chat.VisibleSinceJoin}).Draw(rt, "visibility")
+	owner, most := people[0], min(3, len(people)-1)
+	first := rapid.SliceOfNDistinct(rapid.SampledFrom(people[1:]), 0, most, rapid.ID).Draw(rt, "members")
+	prefix := fmt.Sprint(time.Now().UnixNano()) // the groups share the tables
+	line, receipt, err := stores[0].CreateGroup(ctx, by(owner, prefix), "title", first, v)
+	require.NoError(rt, err)
+	r := &run{T: rt, ctx: ctx, stores: stores, people: people, prefix: prefix, g: &group{
+		id: line.Conversation.ConversationID, visibility: v, title: "title",
+		roles: map[string]chat.Role{}, joined: map[string]int64{}, windows: map[string][]chat.Range{},
+		cleared: map[string]int64{}, marks: map[string]store.Watermarks{},
+	}}
+	r.event(owner, "", receipt)
+	for _, user := range append([]string{owner}, first...) {
+		r.g.add(user, 1, receipt.ServerTime)
+	}
+	r.g.roles[owner], r.g.marks[owner] = chat.Owner, store.Watermarks{DeliveredSeq: 1, ReadSeq: 1}
+	return r
 }

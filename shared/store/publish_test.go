@@ -118,7 +118,7 @@ func TestConcurrentPublicationsMakeOneConversation(t *testing.T) {
 	require.Len(t, roster, n+1)
 	for _, m := range all {
 		user := "user" + m.ClientMsgID
-		require.Equal(t, m.Seq, synced(t, s, user, id, 100)[0], "%s reads from its message on", user)
+		require.Equal(t, m.Seq, synced(t, s, user, id, 100)[0].Seq, "%s reads from its message on", user)
 	}
 }
 

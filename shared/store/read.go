@@ -121,18 +121,20 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 	return page, nil
 }
 
-// Entries reads every message in r, ascending. Seqs in r that no entry has any
-// more, or a damaged one, are left out; one that is being committed is waited for,
-// or an error.
+// Entries reads every message in r, ascending, as it was when the ledger ended with
+// r.To: who hears of r need not be there to hear of a later edit. Seqs in r that no
+// entry has any more, or a damaged one, are left out; one that is being committed is
+// waited for, or an error.
 func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error) {
 	var all []chat.Message
-	for r.From <= r.To {
-		found, err := s.read(ctx, conversationID, r, ascending, quota{messages: math.MaxInt, bytes: math.MaxInt})
+	w := window{Range: r, during: chat.Range{From: 1, To: r.To}}
+	for w.From <= w.To {
+		found, err := s.read(ctx, conversationID, w, ascending, quota{messages: math.MaxInt, bytes: math.MaxInt})
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, found.messages...)
-		r.From = found.through + 1
+		w.From = found.through + 1
 	}
 	return all, nil
 }
@@ -163,10 +165,17 @@ func (s *Store) view(ctx context.Context, userID, conversationID string) (view, 
 }
 
 // viewOf is what the user of this inbox line sees: the head, or if the user has
-// left the head as it was then.
+// left the head as it was then. A line that an operator made a former member's has
+// none; what the group is called by now is not for that user then.
 func viewOf(head chat.Conversation, inbox inboxItem) view {
-	if inbox.LeftSeq != 0 && inbox.LeftHead != nil {
+	switch {
+	case inbox.LeftSeq == 0:
+	case inbox.LeftHead != nil:
 		head = *inbox.LeftHead
+	default:
+		head = chat.Conversation{
+			ConversationID: head.ConversationID, Kind: head.Kind, LastSeq: head.LastSeq, State: chat.Active, CreatedAt: head.CreatedAt,
+		}
 	}
 	return view{head: head, inbox: inbox}
 }
@@ -179,43 +188,59 @@ func (v view) committedMax() int64 {
 	return v.head.LastSeq
 }
 
-// visible gives the stretches this user may read, ascending: one for each time
-// of membership, without what was cleared.
-func (v view) visible() []chat.Range {
-	var stretches []chat.Range
+// window is a range of seqs that a user may read, and the time of membership that
+// it lies in. That decides which content is shown there: see chat.Message.In and
+// asOf. What the user cleared is only hidden, and ends no time.
+type window struct {
+	chat.Range
+	during chat.Range
+}
+
+// visible gives what this user may read, ascending: one window for each time of
+// membership, without what was cleared.
+func (v view) visible() []window {
+	var windows []window
 	now := chat.Range{From: v.inbox.JoinSeq, To: v.committedMax()}
-	for _, r := range append(slices.Clip(v.inbox.Past), now) {
-		r.From = max(r.From, v.inbox.ClearedSeq+1)
-		if r.From <= r.To {
-			stretches = append(stretches, r)
+	for _, during := range append(slices.Clip(v.inbox.Past), now) {
+		w := window{Range: during, during: during}
+		w.From = max(w.From, v.inbox.ClearedSeq+1)
+		if w.From <= w.To {
+			windows = append(windows, w)
 		}
 	}
-	return stretches
+	return windows
 }
 
-// sees reports whether this user may read the message with this seq.
-func (v view) sees(seq int64) bool {
-	return slices.ContainsFunc(v.visible(), func(r chat.Range) bool { return r.From <= seq && seq <= r.To })
-}
-
-// windowAfter gives the first stretch of seqs above seq that may be read.
-func (v view) windowAfter(seq int64) (chat.Range, bool) {
-	for _, r := range v.visible() {
-		if r.To > seq {
-			return chat.Range{From: max(r.From, seq+1), To: r.To}, true
+// windowAt gives the window with this seq, if this user may read it.
+func (v view) windowAt(seq int64) (window, bool) {
+	for _, w := range v.visible() {
+		if w.Has(seq) {
+			return w, true
 		}
 	}
-	return chat.Range{}, false
+	return window{}, false
 }
 
-// windowBefore gives the last stretch of seqs below seq that may be read.
-func (v view) windowBefore(seq int64) (chat.Range, bool) {
-	for _, r := range slices.Backward(v.visible()) {
-		if r.From < seq {
-			return chat.Range{From: r.From, To: min(r.To, seq-1)}, true
+// windowAfter gives the first window above seq.
+func (v view) windowAfter(seq int64) (window, bool) {
+	for _, w := range v.visible() {
+		if w.To > seq {
+			w.From = max(w.From, seq+1)
+			return w, true
 		}
 	}
-	return chat.Range{}, false
+	return window{}, false
+}
+
+// windowBefore gives the last window below seq.
+func (v view) windowBefore(seq int64) (window, bool) {
+	for _, w := range slices.Backward(v.visible()) {
+		if w.From < seq {
+			w.To = min(w.To, seq-1)
+			return w, true
+		}
+	}
+	return window{}, false
 }
 
 // direction is the order in which a range is read.
@@ -295,16 +320,20 @@ func (q quota) next(s stretch, first bool) int {
 	return min(n, q.messages-len(s.messages))
 }
 
-// read reads a range in one direction until it is through, or the quota is used up,
+// read reads a window in one direction until it is through, or the quota is used up,
 // or a long run of seqs that are gone would have to be listed. It gives at least one
 // seq.
-func (s *Store) read(ctx context.Context, conversationID string, r chat.Range, d direction, q quota) (stretch, error) {
+func (s *Store) read(ctx context.Context, conversationID string, w window, d direction, q quota) (stretch, error) {
+	r := w.Range
 	out := stretch{messages: []chat.Message{}, through: r.From - 1}
 	if d == descending {
 		out.through = r.To + 1
 	}
 	for queries := 0; r.From <= r.To && q.more(out) && queries < maxQueries; queries++ {
 		known, covered, err := s.query(ctx, conversationID, r, d, q.next(out, queries == 0))
+		if err == nil {
+			err = s.show(ctx, conversationID, known, w.during)
+		}
 		if err != nil {
 			return stretch{}, err
 		}

@@ -78,7 +78,7 @@ func (s *Store) recallEdits(ctx context.Context, target messageItem) ([]types.Tr
 	}
 	var items []types.TransactWriteItem
 	for _, seq := range slices.Sorted(maps.Keys(edits)) {
-		items = append(items, s.reviseTarget(edits[seq], "SET #status = :status REMOVE #text, #data",
+		items = append(items, s.reviseTarget(edits[seq], "SET #status = :status REMOVE #text, #data, original",
 			item{":status": str(string(chat.Recalled))}))
 	}
 	return items, nil
@@ -122,8 +122,11 @@ type Edited struct {
 // event in the ledger carries the new content. The message's version is then one
 // more than the one given.
 //
+// The event of a group message's first edit keeps what it replaced, for those who
+// leave, or left, before it: they read on what there was then, see asOf.
+//
 // Beside the errors of Append: NotFound as for Recall, Forbidden for another's
-// message, TooLate, VersionConflict if it was edited or recalled meanwhile, Limit
+// message and for one from before the caller was away, TooLate, VersionConflict if it was edited or recalled meanwhile, Limit
 // after chat.MaxEdits edits, and what chat.Message.Validate says of the new content.
 func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, window time.Duration) (Receipt, error) {
 	event := s.event(r, t.ConversationID, chat.Event{
@@ -141,7 +144,11 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 				return nil, err
 			}
 			return func(_ chat.Conversation, m *chat.Message) (effect, error) {
-				return effect{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}, nil
+				e := effect{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}
+				if head.Kind == chat.Group && len(target.Edits) == 0 {
+					e.original = &content{Text: target.Text, Data: target.Data}
+				}
+				return e, nil
 			}, nil
 		},
 	})
@@ -175,6 +182,9 @@ func (s *Store) mayEdit(r Request, target messageItem, edited Edited, window tim
 	}
 	if target.SenderID != r.UserID {
 		return chat.Errorf(chat.Forbidden, "this message is not yours to edit")
+	}
+	if target.earlier { // the edit would be withheld from its own author
+		return chat.Errorf(chat.Forbidden, "you were away since you sent this message; it can be recalled, not edited")
 	}
 	if target.Version != edited.Version || target.Status != chat.Normal {
 		return &chat.Error{
@@ -223,7 +233,8 @@ func (s *Store) target(ctx context.Context, userID string, head chat.Conversatio
 	if err != nil {
 		return messageItem{}, err
 	}
-	if !found || !v.sees(seq) {
+	w, visible := v.windowAt(seq)
+	if !found || !visible {
 		return messageItem{}, errNoMessage(field)
 	}
 	known, _, err := s.query(ctx, head.ConversationID, chat.Range{From: seq, To: seq}, ascending, 1)
@@ -234,6 +245,7 @@ func (s *Store) target(ctx context.Context, userID string, head chat.Conversatio
 	if !ok || m.MessageID != messageID {
 		return messageItem{}, errNoMessage(field)
 	}
+	m.earlier = w.during.To < v.committedMax()
 	return m, nil
 }
 

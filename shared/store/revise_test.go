@@ -21,7 +21,7 @@ func targetOf(r store.Receipt) store.Target {
 	return store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}
 }
 
-// entry reads one message as it is now.
+// entry reads one message as it is now; of a group's, as it was before any edit.
 func entry(t testing.TB, s *store.Store, r store.Receipt) chat.Message {
 	t.Helper()
 	entries, err := s.Entries(t.Context(), r.ConversationID, chat.Range{From: r.Seq, To: r.Seq})

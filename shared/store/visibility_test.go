@@ -13,10 +13,10 @@ import (
 
 // synced reads a conversation by Sync in pages of limit and checks that each
 // page accounts for what it passes.
-func synced(t require.TestingT, s *store.Store, user, id string, limit int) []int64 {
+func synced(t require.TestingT, s *store.Store, user, id string, limit int) []chat.Message {
 	ctx, cancel := contextOf()
 	defer cancel()
-	got := []int64{}
+	got := []chat.Message{}
 	for after := int64(0); ; {
 		page, err := s.Sync(ctx, user, id, after, limit, frame)
 		require.NoError(t, err)
@@ -31,7 +31,7 @@ func synced(t require.TestingT, s *store.Store, user, id string, limit int) []in
 		}
 		require.Equal(t, page.NextSeq, first+int64(len(page.Messages))-1, "after %d: %+v", after, page)
 		require.Equal(t, page.NextSeq < page.CommittedMaxSeq, page.HasMore)
-		got = append(got, seqs(page.Messages)...)
+		got = append(got, page.Messages...)
 		if !page.HasMore {
 			return got
 		}
@@ -41,14 +41,14 @@ func synced(t require.TestingT, s *store.Store, user, id string, limit int) []in
 }
 
 // paged reads a conversation by History in pages of limit.
-func paged(t require.TestingT, s *store.Store, user, id string, limit int) []int64 {
+func paged(t require.TestingT, s *store.Store, user, id string, limit int) []chat.Message {
 	ctx, cancel := contextOf()
 	defer cancel()
-	got := []int64{}
+	got := []chat.Message{}
 	for before := int64(0); ; {
 		page, err := s.History(ctx, user, id, before, limit, frame)
 		require.NoError(t, err)
-		got = append(seqs(page.Messages), got...)
+		got = append(page.Messages, got...)
 		if !page.HasMore {
 			return got
 		}
@@ -60,8 +60,8 @@ func paged(t require.TestingT, s *store.Store, user, id string, limit int) []int
 // requireSees checks what a user reads by every way there is.
 func requireSees(t require.TestingT, s *store.Store, user, id string, want ...int64) {
 	for _, limit := range []int{1, 2, 100} {
-		require.Equal(t, append([]int64{}, want...), synced(t, s, user, id, limit), "%s, sync by %d", user, limit)
-		require.Equal(t, append([]int64{}, want...), paged(t, s, user, id, limit), "%s, history by %d", user, limit)
+		require.Equal(t, append([]int64{}, want...), seqs(synced(t, s, user, id, limit)), "%s, sync by %d", user, limit)
+		require.Equal(t, append([]int64{}, want...), seqs(paged(t, s, user, id, limit)), "%s, history by %d", user, limit)
 	}
 	ctx, cancel := contextOf()
 	defer cancel()

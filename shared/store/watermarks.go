@@ -170,7 +170,7 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if v.head.Kind == chat.System {
 		return ReceiptPage{}, errReaders()
 	}
-	if !v.sees(seq) {
+	if _, ok := v.windowAt(seq); !ok {
 		return ReceiptPage{}, errNoMessage("seq")
 	}
 	if v.inbox.LeftSeq != 0 {

@@ -273,18 +273,19 @@ function targetOf({ event }) {
 
 // The target as the event leaves it. It may already carry the revision, because sync and history give
 // entries as they are now: versions decide, and a recall is final. An edit that lost its content was
-// recalled since.
+// recalled since; one whose content is withheld is not for this user, who was away, and changes nothing.
 /**
  * @param {Message} target
  * @param {RevisionMessage} revision
  * @returns {Message}
  */
-function revise(target, { event, status, text, data }) {
+function revise(target, { event, status, withheld, text, data }) {
   if (event.targetMessageId && event.targetMessageId !== target.messageId) return target;
   const { version = 0 } = event;
   const newer = version > target.version;
   if (event.kind === "recall") return newer ? { ...withoutContent(target), version } : withoutContent(target);
   if (status === "recalled") return withoutContent(target);
+  if (withheld) return target;
   return newer && target.status !== "recalled" ? { ...target, text, data, version } : target;
 }
 
@@ -293,7 +294,7 @@ function revise(target, { event, status, text, data }) {
  * @returns {Message}
  */
 function withoutContent(message) {
-  return message.status === "recalled" ? message : { ...message, status: "recalled", text: null, data: null };
+  return message.status === "recalled" ? message : { ...message, status: "recalled", withheld: false, text: null, data: null };
 }
 
 /** @param {Message[]} messages */

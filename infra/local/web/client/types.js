@@ -47,6 +47,7 @@
  * @property {LedgerEvent | null} [event]
  * @property {number} version
  * @property {"normal" | "recalled"} status
+ * @property {boolean} [withheld] whether it has a text or data that is not for this user
  * @property {number} serverTime
  */
 

@@ -14,8 +14,9 @@ import (
 
 type conversation struct {
 	head    chat.Conversation
-	entries []chat.Message // entries[i] has seq i+1
-	holes   map[int64]bool // seqs whose entries are gone
+	entries []chat.Message         // entries[i] has seq i+1
+	first   map[int64]chat.Message // of an edited one: as it was sent
+	holes   map[int64]bool         // seqs whose entries are gone
 	members map[string]*member
 }
 
@@ -102,7 +103,7 @@ func (s *Server) Ledger(userID, conversationID string) []chat.Message {
 	for _, r := range c.visible(userID) {
 		for seq := r.From; seq <= r.To; seq++ {
 			if !c.holes[seq] {
-				messages = append(messages, c.entries[seq-1])
+				messages = append(messages, c.shown(userID, seq))
 			}
 		}
 	}
@@ -122,6 +123,7 @@ func (s *Server) open(id string, kind chat.Kind, owner string) *conversation {
 	c := &conversation{
 		head:    chat.Conversation{ConversationID: id, Kind: kind, State: chat.Active, Owner: owner, Visibility: chat.VisibleAll, CreatedAt: now, UpdatedAt: now},
 		holes:   map[int64]bool{},
+		first:   map[int64]chat.Message{},
 		members: map[string]*member{},
 	}
 	s.conversations[id] = c
@@ -148,15 +150,45 @@ func (c *conversation) committedMax(userID string) int64 {
 	return c.last()
 }
 
-func (c *conversation) visible(userID string) []chat.Range {
+// times gives the user's times of membership.
+func (c *conversation) times(userID string) []chat.Range {
 	m := c.members[userID]
+	return append(slices.Clip(m.past), chat.Range{From: m.join, To: c.committedMax(userID)})
+}
+
+func (c *conversation) visible(userID string) []chat.Range {
 	var stretches []chat.Range
-	for _, r := range append(slices.Clip(m.past), chat.Range{From: m.join, To: c.committedMax(userID)}) {
-		if r.From = max(r.From, m.cleared+1); r.From <= r.To {
+	for _, r := range c.times(userID) {
+		if r.From = max(r.From, c.members[userID].cleared+1); r.From <= r.To {
 			stretches = append(stretches, r)
 		}
 	}
 	return stretches
+}
+
+// time gives the user's time of membership with this seq.
+func (c *conversation) time(userID string, seq int64) chat.Range {
+	for _, r := range c.times(userID) {
+		if r.Has(seq) {
+			return r
+		}
+	}
+	return chat.Range{}
+}
+
+// shown is an entry as the user may see it: as it was at the end of that time.
+func (c *conversation) shown(userID string, seq int64) chat.Message {
+	m := c.entries[seq-1]
+	during := c.time(userID, seq)
+	if first, edited := c.first[seq]; edited && m.Status == chat.Normal {
+		m = first
+		for _, e := range c.entries[:during.To] {
+			if e.Event != nil && e.Event.Kind == chat.EventEdit && e.Event.TargetSeq == seq {
+				m.Text, m.Data, m.Version = e.Text, e.Data, e.Event.Version
+			}
+		}
+	}
+	return m.In(during)
 }
 
 func (s *Server) user(id string) *user {
@@ -306,13 +338,15 @@ func (a *act) append(c *conversation, m chat.Message) wire.Sent {
 			a.s.raise(id, c.head.ConversationID)
 		}
 	}
-	var frame any = wire.Push{Type: wire.TypePush, Updates: []wire.Update{{
-		ConversationID: m.ConversationID, Messages: []chat.Message{m}, CommittedMaxSeq: m.Seq,
-	}}}
 	if len(present) > a.s.NotifyAbove {
-		frame = wire.Notify{Type: wire.TypeNotify, Updates: []wire.Head{{ConversationID: m.ConversationID, CommittedMaxSeq: m.Seq}}}
+		a.pushes = append(a.pushes, push{present, wire.Notify{Type: wire.TypeNotify, Updates: []wire.Head{{ConversationID: m.ConversationID, CommittedMaxSeq: m.Seq}}}})
+	} else {
+		for _, id := range present {
+			a.pushes = append(a.pushes, push{[]string{id}, wire.Push{Type: wire.TypePush, Updates: []wire.Update{{
+				ConversationID: m.ConversationID, Messages: []chat.Message{c.shown(id, m.Seq)}, CommittedMaxSeq: m.Seq,
+			}}}})
+		}
 	}
-	a.pushes = append(a.pushes, push{present, frame})
 	return wire.Sent{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ServerTime: now}
 }
 
@@ -393,6 +427,12 @@ func (a *act) edit(r wire.Edit) (any, error) {
 		if target.Version != r.Version || target.Status != chat.Normal {
 			return nil, &chat.Error{Code: chat.VersionConflict, Message: "changed meanwhile", Details: map[string]any{"version": target.Version}}
 		}
+		if c.time(a.userID, r.Seq).To < c.committedMax(a.userID) {
+			return nil, chat.Errorf(chat.Forbidden, "you were away since")
+		}
+		if target.Version == 1 {
+			c.first[r.Seq] = *target
+		}
 		target.Text, target.Data, target.Version = r.Text, r.Data, e.Version
 		return wire.Edited{Sent: a.append(c, m), Version: e.Version}, nil
 	})
@@ -424,7 +464,7 @@ func (a *act) sync(r wire.Sync) (any, error) {
 			if c.holes[seq] {
 				page.Skipped = append(page.Skipped, seq)
 			} else {
-				page.Messages = append(page.Messages, c.entries[seq-1])
+				page.Messages = append(page.Messages, c.shown(a.userID, seq))
 			}
 		}
 		break
@@ -461,7 +501,7 @@ func (a *act) history(r wire.History) (any, error) {
 			}
 			page.NextBeforeSeq = seq
 			if !c.holes[seq] {
-				page.Messages = append(page.Messages, c.entries[seq-1])
+				page.Messages = append(page.Messages, c.shown(a.userID, seq))
 			}
 		}
 	}

@@ -103,9 +103,10 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
         }
         const visible = server.visible(client.userId, conversationId);
         const shown = visible.filter(({ event }) => !REVISIONS.has(event?.kind));
-        // What happened to an entry while the user was no member is not told to those who had it before.
+        // That an entry was recalled while the user was no member is not told to those who had it before.
         const told = new Set(visible.map(({ seq }) => seq));
-        const untold = new Set(server.entries(conversationId).filter(({ seq }) => !told.has(seq)).map(({ event }) => event?.targetSeq));
+        const recalls = server.entries(conversationId).filter(({ event }) => event?.kind === "recall");
+        const untold = new Set(recalls.filter(({ seq }) => !told.has(seq)).map(({ event }) => event.targetSeq));
         const content = (seq, ...parts) => (untold.has(seq) ? [seq] : [seq, ...parts]);
         const want = shown.map(({ seq, text, status, version }) => content(seq, text ?? "", status === "recalled", status === "normal" && version > 1));
         const got = client.messages(conversationId).filter(({ seq }) => seq !== null);

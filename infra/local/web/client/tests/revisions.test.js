@@ -140,6 +140,36 @@ test("the owner and admins recall what others wrote", async (t) => {
   await clock.until(() => shown(carol, id)[0] === "recalled");
 });
 
+test("G9: what was made of a message while the user was away is not for it", async (t) => {
+  const store = new MemoryStore();
+  const { clock, server, online } = setUp(t);
+  const id = server.group("g", ["alice", "bob"], "sinceJoin");
+  const bob = await online("bob", { store });
+  const before = server.post("alice", { conversationId: id }, "before");
+  await clock.until(() => texts(bob, id).length === 1);
+  server.act("alice", "removeMembers", { conversationId: id, members: ["bob"] });
+  const away = server.post("alice", { conversationId: id }, "away");
+  server.act("alice", "addMembers", { conversationId: id, members: ["bob"] });
+  for (const { seq, messageId } of [before, away]) server.act("alice", "edit", { conversationId: id, seq, messageId, version: 1, text: "edited" });
+  await clock.advance(5_000);
+  const fresh = await online("bob", { deviceId: "web-2" });
+  fresh.show(id);
+  await clock.advance(5_000);
+  for (const client of [bob, fresh]) {
+    let loaded = false;
+    client.loadEarlier(id).then(() => (loaded = true));
+    await clock.until(() => loaded || !client.conversation(id).earlier);
+    assert.deepEqual(shown(client, id).filter((text) => text !== ""), ["before"]);
+  }
+  const held = (await store.load()).messages;
+  assert.deepEqual(held.filter(({ event }) => event?.kind === "edit").map(({ text, withheld }) => [text, withheld]), [[undefined, true], [undefined, true]]);
+  assert.ok(!JSON.stringify(held).includes("edited"));
+
+  // A recall has no content, and reaches what the device has.
+  server.act("alice", "recall", { conversationId: id, seq: before.seq, messageId: before.messageId });
+  await clock.until(() => shown(bob, id)[0] === "recalled");
+});
+
 test("an answer shows what it answers, as that is now", async (t) => {
   const { clock, alice, bob, id, row } = await setUpPair(t);
   await bob.send(id, "hi", { replyTo: bob.messages(id)[0] });

@@ -6,7 +6,7 @@ import { may } from "../rights.js";
 export class FakeServer {
   /** Each request that was handled: {userId, deviceId, frame}. */
   requests = [];
-  /** conversationId → {head, entries, holes, members, lines}; holes are seqs that retention removed. */
+  /** conversationId → {head, entries, first, holes, members, lines}; first are edited entries as they were sent, holes are seqs that retention removed. */
   conversations = new Map();
 
   // Hooks; each may be replaced.
@@ -70,7 +70,7 @@ export class FakeServer {
   /** What a user may read of a conversation, by now. */
   visible(userId, conversationId) {
     const conversation = this.conversations.get(conversationId);
-    return this.entries(conversationId).filter(({ seq }) => sees(conversation, userId, seq));
+    return this.entries(conversationId).filter(({ seq }) => sees(conversation, userId, seq)).map(({ seq }) => shown(conversation, userId, seq));
   }
 
   /** Makes a group, without an entry of its own; the first member owns it. */
@@ -193,7 +193,7 @@ export class FakeServer {
       const range = conversation.entries.slice(from - 1, stretch.to).slice(0, Math.min(limit, this.pageSize));
       const nextSeq = range.at(-1).seq;
       return {
-        messages: range.filter(({ seq }) => !conversation.holes.has(seq)),
+        messages: range.filter(({ seq }) => !conversation.holes.has(seq)).map(({ seq }) => shown(conversation, userId, seq)),
         skipped: range.filter(({ seq }) => conversation.holes.has(seq)).map(({ seq }) => seq),
         nextSeq,
         committedMaxSeq,
@@ -211,7 +211,7 @@ export class FakeServer {
       const range = conversation.entries.slice(stretch.from - 1, Math.min(stretch.to, beforeSeq - 1)).slice(-Math.min(limit, this.pageSize));
       const nextBeforeSeq = range[0].seq;
       return {
-        messages: range.filter(({ seq }) => !conversation.holes.has(seq)),
+        messages: range.filter(({ seq }) => !conversation.holes.has(seq)).map(({ seq }) => shown(conversation, userId, seq)),
         nextBeforeSeq,
         committedMaxSeq,
         hasMore: stretches.some(({ from }) => from < nextBeforeSeq),
@@ -296,11 +296,13 @@ export class FakeServer {
         const conversation = this.#writable(caller, conversationId);
         const target = this.#target(caller, conversation, { seq, messageId });
         if (target.senderId !== caller.userId) refuse("FORBIDDEN", "this message is not yours to edit");
+        if (timeOf(conversation, caller.userId, seq).to < conversation.head.lastSeq) refuse("FORBIDDEN", "you were away since you sent this message");
         if (target.version !== version || target.status !== "normal") {
           throw { code: "VERSION_CONFLICT", message: "the message was changed meanwhile", retryable: false, details: { version: target.version, status: target.status } };
         }
         this.#inTime(target, "edited");
         const event = { kind: "edit", targetSeq: seq, targetMessageId: messageId, version: version + 1 };
+        if (version === 1) conversation.first.set(seq, target);
         this.#revise(conversation, seq, { text, data, version: event.version });
         return this.#append(conversation, by(caller, frame), { messageType: "event", text, data, event });
       });
@@ -326,10 +328,11 @@ export class FakeServer {
         const seq = head.lastSeq + 1;
         for (const id of frame.members) {
           const former = lines.get(id);
-          const joinSeq = head.visibility === "all" && !former ? 1 : seq;
+          const atOnce = former?.leftSeq === seq - 1; // nothing was written since: never away
+          const joinSeq = atOnce ? former.joinSeq : head.visibility === "all" && !former ? 1 : seq;
           members.set(id, { userId: id, role: "member", joinSeq, joinedAt: this.#clock.now() });
           if (!former) lines.set(id, { readSeq: seq - 1, deliveredSeq: seq - 1, clearedSeq: 0, joinSeq, leftSeq: 0, past: [] });
-          else Object.assign(former, { past: [...former.past, { from: former.joinSeq, to: former.leftSeq }], joinSeq, leftSeq: 0, leftHead: null });
+          else Object.assign(former, { past: atOnce ? former.past : [...former.past, { from: former.joinSeq, to: former.leftSeq }], joinSeq, leftSeq: 0, leftHead: null });
         }
       }),
 
@@ -486,6 +489,7 @@ export class FakeServer {
     const conversation = {
       head: { conversationId, kind, state: "active", lastSeq: 0, membersVersion: 1, updatedAt: this.#clock.now(), ...extra },
       entries: [],
+      first: new Map(),
       holes: new Set(),
       members: new Map(),
       lines: new Map(),
@@ -528,7 +532,7 @@ export class FakeServer {
   // First the sync heads, then the connections, as the real fan-out does. A push carries the entry as it
   // is when it is read.
   #fanOut(conversation, { seq, event }, before) {
-    const { members, head, entries } = conversation;
+    const { members, head } = conversation;
     const { conversationId } = head;
     const moved = new Set([...(event?.added ?? []), ...(event?.removed ?? [])]);
     const audience = new Set([...members.keys(), ...before]);
@@ -538,8 +542,10 @@ export class FakeServer {
     const small = members.size <= this.smallGroupMax;
     this.#later(() => {
       const update = { conversationId, committedMaxSeq: seq };
-      const frame = small ? { type: "push", updates: [{ ...update, messages: [entries[seq - 1]] }] } : { type: "notify", updates: [update] };
-      this.#post([...audience], frame);
+      if (!small) this.#post([...audience], { type: "notify", updates: [update] });
+      else for (const userId of audience) {
+        if (timeOf(conversation, userId, seq)) this.#post([userId], { type: "push", updates: [{ ...update, messages: [shown(conversation, userId, seq)] }] });
+      }
     });
   }
 
@@ -576,9 +582,31 @@ function committedMax({ head, lines }, userId) {
   return lines.get(userId).leftSeq || head.lastSeq;
 }
 
+// The user's times of membership.
+function timesOf(conversation, userId) {
+  const { past, joinSeq } = conversation.lines.get(userId);
+  return [...past, { from: joinSeq, to: committedMax(conversation, userId) }];
+}
+
+function timeOf(conversation, userId, seq) {
+  return timesOf(conversation, userId).find(({ from, to }) => from <= seq && seq <= to);
+}
+
+// An entry as the user may see it: as it was at the end of that time of membership, and without what an
+// edit makes of an entry of another time.
+function shown({ entries, first, ...conversation }, userId, seq) {
+  const entry = entries[seq - 1];
+  const { from, to } = timeOf(conversation, userId, seq);
+  const ofOther = entry.event?.kind === "edit" && !(from <= entry.event.targetSeq && entry.event.targetSeq <= to);
+  if (ofOther && entry.status === "normal") return { ...entry, text: undefined, data: undefined, withheld: true };
+  if (entry.status !== "normal" || !first.has(seq)) return entry;
+  const last = entries.slice(0, to).findLast(({ event }) => event?.kind === "edit" && event.targetSeq === seq);
+  return last ? { ...first.get(seq), text: last.text, data: last.data, version: last.event.version } : first.get(seq);
+}
+
 function visibleTo(conversation, userId) {
-  const { past, joinSeq, clearedSeq } = conversation.lines.get(userId);
-  return [...past, { from: joinSeq, to: committedMax(conversation, userId) }]
+  const { clearedSeq } = conversation.lines.get(userId);
+  return timesOf(conversation, userId)
     .map(({ from, to }) => ({ from: Math.max(from, clearedSeq + 1), to }))
     .filter(({ from, to }) => from <= to);
 }
@@ -592,7 +620,7 @@ function lineOf(conversation, userId) {
   const { conversationId, kind, title, state, owner, visibility, updatedAt } = leftHead ?? conversation.head;
   const members = [...conversation.members.keys()];
   const lastSeq = committedMax(conversation, userId);
-  const last = sees(conversation, userId, lastSeq) && !conversation.holes.has(lastSeq) ? conversation.entries[lastSeq - 1] : null;
+  const last = sees(conversation, userId, lastSeq) && !conversation.holes.has(lastSeq) ? shown(conversation, userId, lastSeq) : null;
   return {
     conversationId,
     kind,

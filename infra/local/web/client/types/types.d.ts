@@ -36,6 +36,10 @@ export type Message = {
     event?: LedgerEvent | null;
     version: number;
     status: "normal" | "recalled";
+    /**
+     * whether it has a text or data that is not for this user
+     */
+    withheld?: boolean;
     serverTime: number;
 };
 export type Quote = {
@@ -293,6 +297,7 @@ export type Clock = {
  * @property {LedgerEvent | null} [event]
  * @property {number} version
  * @property {"normal" | "recalled"} status
+ * @property {boolean} [withheld] whether it has a text or data that is not for this user
  * @property {number} serverTime
  */
 /**
