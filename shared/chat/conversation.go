@@ -48,6 +48,7 @@ type Conversation struct {
 	Visibility     Visibility `json:"visibility,omitempty"`
 	CreatedAt      int64      `json:"createdAt"` // ms
 	UpdatedAt      int64      `json:"updatedAt"` // ms
+	Runs           Runs       `json:"runs,omitempty"`
 }
 
 // Member is one line of a conversation's roster.

@@ -203,7 +203,7 @@ type Line struct {
 	ClearedSeq   int64
 	LeftSeq      int64
 	MaxSeq       int64         // the last seq this user may read
-	Unread       int64         // from positions, never counted
+	Unread       int64         // from positions and the head's runs, never counted
 	Last         *chat.Message // nil if cleared, expired or not visible yet
 }
 
@@ -333,7 +333,8 @@ func (v view) line() Line {
 		LeftSeq:      v.inbox.LeftSeq,
 		MaxSeq:       v.committedMax(),
 	}
-	line.Unread = max(0, line.MaxSeq-max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1))
+	read := max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1)
+	line.Unread = v.head.Unread(v.inbox.UserID, read, line.MaxSeq)
 	return line
 }
 
