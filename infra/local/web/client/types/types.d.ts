@@ -158,6 +158,10 @@ export type Facts = {
     readSeq: number;
     deliveredSeq: number;
     clearedSeq: number;
+    unread: {
+        count: number;
+        asOf: number;
+    };
     told: {
         readSeq: number;
         deliveredSeq: number;
@@ -364,6 +368,7 @@ export type Clock = {
  * @property {number} readSeq
  * @property {number} deliveredSeq
  * @property {number} clearedSeq
+ * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Record<string, Positions>} receipts
  */
