@@ -134,6 +134,7 @@ func (cv *conversation) digest(self string, admitted, written []chat.Message) (r
 				k.LeftSeq = m.Seq
 			} else if slices.Contains(e.Added, self) {
 				k.LeftSeq = 0
+				k.DescribedSeq, k.Unread = m.Seq-1, 0 // what was there before is not unread
 			}
 		default:
 			continue

@@ -157,3 +157,28 @@ func TestUnreadBeyondWhatTheServerKnows(t *testing.T) {
 		requireUnread(t, s, 12, group, "alice", alice) // of 16, four of the last eight are alice's
 	})
 }
+
+// What a group holds from before its user came back is not unread, known or not.
+func TestUnreadOfOneWhoComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		bob := online(t, config(s, "bob", "phone"))
+		group, err := bob.CreateGroup(ctx, wire.CreateGroup{Title: "g", Members: []string{"alice"}, Visibility: chat.VisibleSinceJoin})
+		require.NoError(t, err)
+		id := group.ConversationID
+		alice := online(t, config(s, "alice", "phone"))
+		post(s, id, 2)
+		requireUnread(t, s, 3, id, "alice", alice)
+		_, err = bob.RemoveMembers(ctx, wire.ChangeMembers{ConversationID: id, Members: []string{"alice"}})
+		require.NoError(t, err)
+		post(s, id, 2)
+		require.NoError(t, alice.Refresh(ctx))
+		requireUnread(t, s, 4, id, "alice", alice)
+		_, err = bob.AddMembers(ctx, wire.ChangeMembers{ConversationID: id, Members: []string{"alice"}})
+		require.NoError(t, err)
+		s.Post("alice", wire.Send{ConversationID: id, Text: "back"})
+		post(s, id, 1)
+		take(t, alice, id, 7) // it fills the gap, and does not ask what changed
+		requireUnread(t, s, 2, id, "alice", alice)
+	})
+}

@@ -70,6 +70,7 @@ export function apply(facts, { seq, senderId, serverTime, event }, userId) {
   if (removed.includes(userId)) facts.leftSeq = seq;
   if (added.includes(userId)) {
     facts.leftSeq = 0;
+    facts.unread = { count: 0, asOf: seq - 1 }; // what was there before is not unread
     news.joined = senderId !== userId;
   }
   return news;
