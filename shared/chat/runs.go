@@ -102,7 +102,7 @@ func (r Runs) Written(userID string, after, through int64) int64 {
 // Unread counts the seqs above after, up to through, that the user has not written.
 // Where the head does not say who wrote, a seq counts.
 func (c Conversation) Unread(userID string, after, through int64) int64 {
-	return max(0, through-after) - c.Runs.Written(userID, after, through)
+	return max(0, through-after-c.Runs.Written(userID, after, through))
 }
 
 // Answered reports whether two have written to the conversation, or the product,
