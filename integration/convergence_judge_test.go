@@ -299,7 +299,7 @@ func (o *ordeal) checkAccount(user string, of account, ledgers map[string][]chat
 			o.t.Errorf("what %s reads of %s: %s", user, place, found)
 		}
 		through := m.stretches[len(m.stretches)-1]
-		unread := max(0, through.To-max(line.ReadSeq, line.ClearedSeq, through.From-1))
+		unread := unreadOf(user, ledger, o.readTo(user, line, ledger), through.To).server
 		if line.LastSeq != through.To || line.LeftSeq != m.left || line.Unread != unread || line.MemberCount != m.members || line.Title != m.title {
 			o.t.Errorf("%s has the line %+v of %s; it ends at %d, the user left at %d, %d are unread, %d are members, and it is called %q",
 				user, line, place, through.To, m.left, unread, m.members, m.title)
@@ -407,10 +407,13 @@ func (a *actor) difference(of account, ledgers map[string][]chat.Message) string
 		if mine.MaxContiguousSeq != mine.MaxSeenSeq {
 			return fmt.Sprintf("%s: it has %d of %d", id, mine.MaxContiguousSeq, mine.MaxSeenSeq)
 		}
-		got := [...]any{mine.LastSeq, mine.ReadSeq, mine.ClearedSeq, mine.LeftSeq, mine.Unread, mine.MemberCount, mine.Title}
-		want := [...]any{line.LastSeq, line.ReadSeq, line.ClearedSeq, line.LeftSeq, line.Unread, line.MemberCount, line.Title}
+		got := [...]any{mine.LastSeq, mine.ReadSeq, mine.ClearedSeq, mine.LeftSeq, mine.MemberCount, mine.Title}
+		want := [...]any{line.LastSeq, line.ReadSeq, line.ClearedSeq, line.LeftSeq, line.MemberCount, line.Title}
 		if got != want {
-			return fmt.Sprintf("%s: last, read, cleared, left, unread, members and title are %v, the store has %v", id, got, want)
+			return fmt.Sprintf("%s: last, read, cleared, left, members and title are %v, the store has %v", id, got, want)
+		}
+		if others := unreadOf(a.user, ledgers[id], a.readTo(a.user, line, ledgers[id]), line.LastSeq).others; mine.Unread < others || mine.Unread > line.Unread {
+			return fmt.Sprintf("%s: unread are %d, the store has %d, and others wrote %d", id, mine.Unread, line.Unread, others)
 		}
 		// That another device of the user received something is told by a push alone.
 		if mine.DeliveredSeq > line.DeliveredSeq || mine.DeliveredSeq < a.acked[id].delivered {
@@ -428,6 +431,13 @@ func (a *actor) difference(of account, ledgers map[string][]chat.Message) string
 		}
 	}
 	return ""
+}
+
+// readTo is where in a conversation what is unread to its user begins.
+func (o *ordeal) readTo(user string, line wire.Conversation, ledger []chat.Message) int64 {
+	where := o.places[slices.IndexFunc(o.places, func(p place) bool { return p.id == line.ConversationID })]
+	stretches := membershipOf(user, where, ledger).stretches
+	return max(line.ReadSeq, line.ClearedSeq, stretches[len(stretches)-1].From-1)
 }
 
 // givenAbove is the messages above seq that the user was given.

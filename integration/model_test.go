@@ -758,7 +758,7 @@ func (c *modelConversation) compareLine(rt *rapid.T, user string, got wire.Conve
 	}
 	want.LastSeq, want.LeftSeq = c.committedMax(l), l.left
 	want.ReadSeq, want.DeliveredSeq, want.ClearedSeq = l.read, l.delivered, l.cleared
-	want.Unread = max(0, want.LastSeq-max(l.read, l.cleared, l.from-1))
+	want.Unread = unreadOf(user, c.entries, max(l.read, l.cleared, l.from-1), want.LastSeq).server
 	if seqs := c.visible(user); len(seqs) > 0 && seqs[len(seqs)-1] == want.LastSeq {
 		require.Equal(rt, want.LastSeq, got.LastMessage.Seq)
 		require.Equal(rt, c.shown(user, want.LastSeq).Text, got.LastMessage.Text)

@@ -119,14 +119,16 @@ func requireReceiptsRise(t *testing.T, l *listener, id string, last int64) {
 	for _, p := range l.pushes(wire.TypeReceipt) {
 		require.Equal(t, id, p.ConversationID)
 		require.NotEqual(t, l.user, p.UserID, "of its own acks a device knows")
-		require.Positive(t, p.DeliveredSeq+p.ReadSeq)
+		rose := false
 		for seq, of := range map[*int64]map[string]int64{&p.DeliveredSeq: delivered, &p.ReadSeq: read} {
 			if *seq != 0 {
-				require.Greater(t, *seq, of[p.UserID], "a receipt tells of what rose")
+				require.GreaterOrEqual(t, *seq, of[p.UserID], "a receipt tells what is in force")
 				require.LessOrEqual(t, *seq, last)
+				rose = rose || *seq > of[p.UserID]
 				of[p.UserID] = *seq
 			}
 		}
+		require.True(t, rose, "%+v", p)
 	}
 }
 
@@ -139,10 +141,11 @@ func TestReceiptsOfAUserWithTwoDevices(t *testing.T) {
 	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "1"})
 	require.NoError(t, err)
 	id := sent.ConversationID
-	for n := 2; n <= 5; n++ {
+	say(t, phone.device, id, "2")
+	for n := 3; n <= 6; n++ {
 		say(t, a.device, id, strconv.Itoa(n))
 	}
-	_, err = laptop.awaitEntry(t.Context(), id, 5)
+	_, err = laptop.awaitEntry(t.Context(), id, 6)
 	require.NoError(t, err)
 	cursor := changesSince(t, laptop.device, 0).SyncCursor
 	unread := func(l *listener) int64 {
@@ -158,22 +161,46 @@ func TestReceiptsOfAUserWithTwoDevices(t *testing.T) {
 	require.Equal(t, wire.Acked{DeliveredSeq: 4, ReadSeq: 3}, ackRead(t, phone.device, id, 3))
 	for _, l := range []*listener{a, laptop} {
 		require.NoError(t, l.awaitReceipt(t.Context(), id, bob, 4, 0))
-		require.NoError(t, l.awaitReceipt(t.Context(), id, bob, 0, 3))
+		require.NoError(t, l.awaitReceipt(t.Context(), id, bob, 4, 3))
 		require.Len(t, l.pushes(wire.TypeReceipt), 2)
 	}
 	require.Empty(t, phone.pushes(wire.TypeReceipt))
 	changed := changesSince(t, laptop.device, cursor)
 	require.Len(t, changed.Conversations, 1, "what is read does")
-	require.Equal(t, int64(2), changed.Conversations[0].Unread)
-	require.Equal(t, int64(2), unread(phone))
+	require.Equal(t, int64(3), changed.Conversations[0].Unread)
+	require.Equal(t, int64(3), unread(phone))
 
-	require.Equal(t, wire.Acked{DeliveredSeq: 5, ReadSeq: 5}, ackRead(t, laptop.device, id, 5))
-	require.NoError(t, phone.awaitReceipt(t.Context(), id, bob, 5, 5))
+	require.Equal(t, wire.Acked{DeliveredSeq: 6, ReadSeq: 6}, ackRead(t, laptop.device, id, 6))
+	require.NoError(t, phone.awaitReceipt(t.Context(), id, bob, 6, 6))
 	require.Zero(t, unread(phone))
-	for seq, want := range map[int64][]string{1: {alice, bob}, 5: {bob}} {
+	for seq, want := range map[int64][]string{1: {alice, bob}, 6: {bob}} {
 		require.ElementsMatch(t, want, receiptsOf(t, a.device, id, seq).Read, "seq %d; one has read what one began with", seq)
 	}
-	requireRefused(t, a.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 6}, chat.NotFound, "seq")
+	requireRefused(t, a.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 7}, chat.NotFound, "seq")
+}
+
+// A message to someone does not tell when that one is online, until it is answered.
+func TestReceiptsAreNotForStrangers(t *testing.T) {
+	t.Parallel()
+	mallory, bob := newUser("mallory"), newUser("bob")
+	m := listen(t, shared, mallory, "phone")
+	phone, laptop := listen(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
+	sent, err := m.send(t.Context(), wire.Send{To: bob, Text: "1"})
+	require.NoError(t, err)
+	id := sent.ConversationID
+	require.Equal(t, wire.Acked{DeliveredSeq: 1, ReadSeq: 1}, ackRead(t, phone.device, id, 1))
+	require.NoError(t, laptop.awaitReceipt(t.Context(), id, bob, 1, 1), "the user's own devices hear of it")
+	own := wire.ReceiptsPage{Delivered: []string{mallory}, Read: []string{mallory}}
+	require.Equal(t, own, receiptsOf(t, m.device, id, 1))
+
+	say(t, m.device, id, "2")
+	require.Equal(t, int64(2), ackDelivered(t, laptop.device, id, 2).DeliveredSeq)
+	require.NoError(t, phone.awaitReceipt(t.Context(), id, bob, 2, 1))
+	say(t, phone.device, id, "do I know you?")
+	require.Equal(t, int64(3), ackDelivered(t, laptop.device, id, 3).DeliveredSeq)
+	require.NoError(t, m.awaitReceipt(t.Context(), id, bob, 3, 1), "with what was kept back")
+	require.Len(t, m.pushes(wire.TypeReceipt), 1)
+	require.ElementsMatch(t, []string{mallory, bob}, receiptsOf(t, m.device, id, 1).Read)
 }
 
 // One who was removed can still say what was read, and no one hears of it; nor

@@ -91,8 +91,8 @@ func position(field string, seq *int64) (int64, error) {
 }
 
 // tell pushes a receipt to the conversation's other members, if they are few,
-// and to the user's other devices. A receipt that gets lost is in no one's way:
-// the next one, or the action receipts, says the same.
+// and to the user's other devices. It says both watermarks, risen or not: one that
+// got lost, or was not for the others yet, is made good by the next one.
 func (h handler) tell(ctx context.Context, c route.Caller, acked store.Acked) {
 	log := h.log.With("requestId", c.RequestID, "conversationId", acked.Head.ConversationID)
 	users, err := h.audience(ctx, c.UserID, acked.Head)
@@ -100,23 +100,25 @@ func (h handler) tell(ctx context.Context, c route.Caller, acked store.Acked) {
 		log.WarnContext(ctx, "looking up who hears of a receipt", "err", err)
 		return
 	}
-	receipt := wire.Receipt{Type: wire.TypeReceipt, ConversationID: acked.Head.ConversationID, UserID: c.UserID}
-	if acked.DeliveredSeq > acked.Before.DeliveredSeq {
-		receipt.DeliveredSeq = acked.DeliveredSeq
-	}
-	if acked.ReadSeq > acked.Before.ReadSeq {
-		receipt.ReadSeq = acked.ReadSeq
-	}
-	h.post(ctx, log, c, users, receipt)
+	h.post(ctx, log, c, users, wire.Receipt{
+		Type: wire.TypeReceipt, ConversationID: acked.Head.ConversationID, UserID: c.UserID,
+		DeliveredSeq: acked.DeliveredSeq, ReadSeq: acked.ReadSeq,
+	})
 }
 
-// audience is who hears of the user's receipts in a conversation. The roster is
-// read, not remembered: the head may be an old one, at which someone was a member
-// who must not hear of anything now.
+// audience is who hears of the user's receipts in a conversation: not a stranger
+// whom the user has not answered. The roster is read, not remembered: the head may
+// be an old one, at which someone was a member who must not hear of anything now.
+//
+// An old head may also lack the answer. It reaches the seqs that were acked, so what
+// is acked after the answer is told.
 func (h handler) audience(ctx context.Context, userID string, head chat.Conversation) ([]string, error) {
 	alone := []string{userID}
 	if head.Kind == chat.System || head.MemberCount > chat.InboxGroupMax {
 		return alone, nil // its readers do not know each other, or are too many
+	}
+	if head.Kind == chat.Single && !head.Answered() {
+		return alone, nil
 	}
 	members, err := h.positions.Roster(ctx, head.ConversationID)
 	if err != nil {

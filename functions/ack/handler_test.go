@@ -167,14 +167,17 @@ func TestAckRaisesTheSyncHeadForWhatWasRead(t *testing.T) {
 	}
 }
 
-func TestAReceiptTellsWhatRose(t *testing.T) {
+// What did not rise is told too: it may have been acked when it was not for the
+// others yet.
+func TestAReceiptTellsWhatIsInForce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		before, after store.Watermarks
 		want          string // "" is no push
 	}{
-		"delivered": {store.Watermarks{DeliveredSeq: 3, ReadSeq: 3}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 3}, `,"deliveredSeq":9`},
-		"read":      {store.Watermarks{DeliveredSeq: 9, ReadSeq: 3}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, `,"readSeq":9`},
+		"delivered": {store.Watermarks{DeliveredSeq: 3, ReadSeq: 3}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 3}, `,"deliveredSeq":9,"readSeq":3`},
+		"read":      {store.Watermarks{DeliveredSeq: 9, ReadSeq: 3}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, `,"deliveredSeq":9,"readSeq":9`},
+		"the first": {store.Watermarks{}, store.Watermarks{DeliveredSeq: 9}, `,"deliveredSeq":9`},
 		"both":      {store.Watermarks{DeliveredSeq: 3, ReadSeq: 3}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 8}, `,"deliveredSeq":9,"readSeq":8`},
 		"neither":   {store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, ""},
 	} {
@@ -200,9 +203,14 @@ func TestWhoHearsOfAReceipt(t *testing.T) {
 		members int // by the head
 		roster  int // by the roster
 		former  bool
-		others  int // who hear of it
+		senders []string // of the entries
+		others  int      // who hear of it
 	}{
-		"two people":                        {kind: chat.Single, members: 2, roster: 2, others: 1},
+		"two people":                        {kind: chat.Single, members: 2, roster: 2, senders: []string{"user01", "alice"}, others: 1},
+		"a stranger":                        {kind: chat.Single, members: 2, roster: 2, senders: []string{"user01", "user01"}},
+		"a stranger whom alice writes to":   {kind: chat.Single, members: 2, roster: 2, senders: []string{"alice"}},
+		"two whom the product introduced":   {kind: chat.Single, members: 2, roster: 2, senders: []string{chat.SystemSender}, others: 1},
+		"two with a head from before":       {kind: chat.Single, members: 2, roster: 2, others: 1},
 		"one person's notes":                {kind: chat.Single, members: 1, roster: 1},
 		"a small group":                     {kind: chat.Group, members: 20, roster: 20, others: 19},
 		"a large group":                     {kind: chat.Group, members: 21, roster: 21},
@@ -214,6 +222,9 @@ func TestWhoHearsOfAReceipt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := &world{acked: rose(store.Watermarks{}, store.Watermarks{DeliveredSeq: 9}, tc.kind, tc.members)}
+			for i, sender := range tc.senders {
+				w.acked.Head.Runs = w.acked.Head.Runs.With(sender, int64(i+1))
+			}
 			w.roster, w.conns = crowd(tc.roster)
 			want := slices.Clone(own)
 			for _, userID := range w.roster[1 : 1+tc.others] {

@@ -48,6 +48,7 @@ type Conversation struct {
 	Visibility     Visibility `json:"visibility,omitempty"`
 	CreatedAt      int64      `json:"createdAt"` // ms
 	UpdatedAt      int64      `json:"updatedAt"` // ms
+	Runs           Runs       `json:"runs,omitempty"`
 
 	// LargestEntry is about how many bytes the largest entry ever takes, 0 if that
 	// is not known.

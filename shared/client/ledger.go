@@ -15,6 +15,7 @@ type ledger struct {
 	seen       int64          // the highest seq that anyone said was committed
 	cleared    int64          // up to here the user wants to see nothing
 	early      []chat.Message // by seq, all above contiguous+1: the reorder buffer
+	own        []int64        // of the user's own writes, not in order when they were answered
 }
 
 // step is what has to be stored for next to become true.
@@ -39,6 +40,32 @@ func (l *ledger) see(seq int64) {
 	if seq > l.seen && seq <= chat.MaxSeq {
 		l.seen = seq
 	}
+}
+
+// wrote notes that a write of the user's own is committed with this seq.
+func (l *ledger) wrote(seq int64) {
+	l.see(seq)
+	l.own = slices.DeleteFunc(slices.Clone(l.own), func(other int64) bool { return other <= l.contiguous || other == seq })
+	if seq > l.contiguous {
+		l.own = append(l.own, seq)
+	}
+}
+
+// ownAbove counts the seqs above after, up to through, that are the user's own and
+// not in order yet.
+func (l ledger) ownAbove(userID string, after, through int64) (n int64) {
+	after = max(after, l.contiguous)
+	for _, seq := range l.own {
+		if _, early := seqIndex(l.early, seq); !early && after < seq && seq <= through {
+			n++
+		}
+	}
+	for _, m := range l.early {
+		if m.SenderID == userID && after < m.Seq && m.Seq <= through {
+			n++
+		}
+	}
+	return n
 }
 
 // push takes pushed messages, in any order and with repeats. The reorder buffer

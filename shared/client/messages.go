@@ -103,7 +103,7 @@ func (c *Client) Conversations() []Conversation {
 	list := make([]Conversation, 0, len(c.conversations))
 	for _, cv := range c.conversations {
 		if cv.exists() {
-			list = append(list, cv.shown())
+			list = append(list, cv.shown(c.cfg.UserID))
 		}
 	}
 	slices.SortFunc(list, func(a, b Conversation) int {
@@ -121,16 +121,28 @@ func (c *Client) Conversation(conversationID string) (conversation Conversation,
 	if cv == nil || !cv.exists() {
 		return Conversation{}, false
 	}
-	return cv.shown(), true
+	return cv.shown(c.cfg.UserID), true
 }
 
-// shown is the record with the numbers of now.
-func (cv *conversation) shown() Conversation {
+// shown is the record with the numbers of now, for the user.
+func (cv *conversation) shown(userID string) Conversation {
 	r := cloned(cv.record())
 	r.LastSeq = max(r.LastSeq, cv.ledger.seen)
 	if r.LeftSeq > 0 {
 		r.LastSeq = min(r.LastSeq, r.LeftSeq)
 	}
-	r.Unread = max(0, r.LastSeq-max(r.ReadSeq, r.ClearedSeq, r.UnreadFloor))
+	r.Unread = cv.unread(userID, r.LastSeq)
 	return r
+}
+
+// unread counts on from the server's number, as the server does: what is above the
+// user's positions and not known to be the user's own. What the server did not count
+// when it described the conversation, the device may not know.
+func (cv *conversation) unread(userID string, through int64) int64 {
+	head := chat.Conversation{Runs: cv.known.Runs}
+	others := func(after int64) int64 {
+		return head.Unread(userID, after, through) - cv.ledger.ownAbove(userID, after, through)
+	}
+	read := max(cv.known.ReadSeq, cv.known.ClearedSeq)
+	return min(others(read), cv.known.Unread+others(max(read, cv.known.DescribedSeq)))
 }

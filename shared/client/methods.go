@@ -155,7 +155,7 @@ func (c *Client) heard(conversationID string, seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cv := c.conversation(conversationID)
-	cv.ledger.see(seq)
+	cv.ledger.wrote(seq)
 	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
 }
 

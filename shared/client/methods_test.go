@@ -179,8 +179,8 @@ func TestClearReachesAllOfTheUsersDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		ctx := within(t, time.Hour)
 		group := s.MakeGroup("g", "alice", "bob")
-		phone, laptop := online(t, config(s, "bob", "phone")), online(t, config(s, "bob", "laptop"))
-		alice := online(t, config(s, "alice", "phone"))
+		phone, laptop := online(t, config(s, "alice", "phone")), online(t, config(s, "alice", "laptop"))
+		bob := online(t, config(s, "bob", "phone"))
 		want := post(s, group, 5)
 		take(t, phone, group, 5)
 		cleared, err := phone.Clear(ctx, group, 3)
@@ -192,8 +192,8 @@ func TestClearReachesAllOfTheUsersDevices(t *testing.T) {
 			line, _ := device.Conversation(group)
 			require.Equal(t, int64(2), line.Unread)
 		}
-		require.Equal(t, want, texts(take(t, alice, group, 5)))
-		require.Equal(t, want[3:], texts(stored(t, online(t, config(s, "bob", "tablet")), group)))
+		require.Equal(t, want, texts(take(t, bob, group, 5)))
+		require.Equal(t, want[3:], texts(stored(t, online(t, config(s, "alice", "tablet")), group)))
 	})
 }
 

@@ -246,7 +246,7 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 	batch := Batch{OutboxDelete: []string{e.Send.ClientMsgID}}
 	next := *cv
 	if err == nil {
-		next.ledger.see(sent.Seq)
+		next.ledger.wrote(sent.Seq)
 		batch.Conversations = []Conversation{next.record()}
 	}
 	if failed := c.commit(batch); failed != nil {

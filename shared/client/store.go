@@ -57,7 +57,8 @@ type Span struct {
 }
 
 // Conversation is what a device knows of a conversation: the server's line, kept
-// up to date by what arrived since, and how far the device is.
+// up to date by what arrived since, and how far the device is. What a Store keeps as
+// Unread is the server's number as of DescribedSeq; Client.Conversation counts on.
 type Conversation struct {
 	wire.Conversation
 
@@ -69,8 +70,8 @@ type Conversation struct {
 	// Receipts are the other members' positions, as far as the server told them.
 	Receipts map[string]Positions `json:"receipts,omitempty"`
 
-	DescribedSeq int64 `json:"describedSeq"` // LastSeq when the server described the conversation
-	UnreadFloor  int64 `json:"unreadFloor"`  // seqs up to here do not count as unread
+	DescribedSeq int64     `json:"describedSeq"`   // LastSeq when the server described the conversation
+	Runs         chat.Runs `json:"runs,omitempty"` // who wrote what is in order
 }
 
 // Positions are how far a user has received and read a conversation.

@@ -103,13 +103,14 @@ func (c *Client) commit(b Batch) error {
 	return nil
 }
 
-// digest brings what is known of a conversation up to what was admitted: its
-// preview, and what events say of it. The server's own description holds up to
+// digest brings what is known of a conversation up to what was admitted: who wrote
+// it, its preview, and what events say of it. The server's own description holds up to
 // DescribedSeq, but for the user's removal, see describe. It reports whether the
 // roster or the title is different now.
 func (cv *conversation) digest(self string, admitted, written []chat.Message) (roster bool) {
 	k := &cv.known
 	for _, m := range admitted {
+		k.Runs = k.Runs.With(m.SenderID, m.Seq)
 		if m.Seq <= k.DescribedSeq {
 			if m.Seq == k.DescribedSeq && m.Event != nil && slices.Contains(m.Event.Removed, self) {
 				k.LeftSeq = m.Seq
@@ -133,6 +134,7 @@ func (cv *conversation) digest(self string, admitted, written []chat.Message) (r
 				k.LeftSeq = m.Seq
 			} else if slices.Contains(e.Added, self) {
 				k.LeftSeq = 0
+				k.DescribedSeq, k.Unread = m.Seq-1, 0 // what was there before is not unread
 			}
 		default:
 			continue
@@ -253,7 +255,7 @@ func (c *Client) describe(line wire.Conversation) (*conversation, error) {
 			k.LeftSeq = positions.LeftSeq // it ends with the user's own end, and does not say so yet
 		}
 		k.DescribedSeq = line.LastSeq
-		k.UnreadFloor = max(0, line.LastSeq-max(0, line.Unread))
+		k.Unread = max(0, line.Unread)
 	} else {
 		k.ReadSeq = max(k.ReadSeq, line.ReadSeq)
 		k.DeliveredSeq = max(k.DeliveredSeq, line.DeliveredSeq)

@@ -52,15 +52,13 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 		line, err := s.Line(ctx, r.UserID, receipt.ConversationID)
 		return line, receipt, err
 	}
-	event := w.message
-	event.Seq = receipt.Seq
+	w.message.Seq = receipt.Seq
 	made := view{
 		head:  w.headAfter(w.create.head, effect{}),
 		inbox: inboxItem{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
 	}
-	made.head.LastSeq = receipt.Seq
 	line := made.line()
-	line.Last = &event
+	line.Last = &w.message
 	return line, receipt, nil
 }
 
@@ -379,6 +377,7 @@ func (s *Store) leaving(userIDs []string) plan {
 	return func(head chat.Conversation, m *chat.Message) (effect, error) {
 		out := effect{roster: true, members: -len(userIDs)}
 		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
+		head.Runs = head.Runs.With(m.SenderID, m.Seq)
 		head.MembersVersion++
 		head.MemberCount -= len(userIDs)
 		last, err := marshal(head)

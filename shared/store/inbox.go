@@ -39,7 +39,7 @@ type Line struct {
 	ClearedSeq   int64
 	LeftSeq      int64
 	MaxSeq       int64         // the last seq this user may read
-	Unread       int64         // from positions, never counted
+	Unread       int64         // from positions and the head's runs, never counted
 	Last         *chat.Message // nil if cleared, expired or not visible yet
 	ChangedAt    int64         // the cursor that stands for it, in Changed
 }
@@ -145,7 +145,8 @@ func (v view) line() Line {
 		LeftSeq:      v.inbox.LeftSeq,
 		MaxSeq:       v.committedMax(),
 	}
-	line.Unread = v.head.Between(max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1), line.MaxSeq)
+	read := max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1)
+	line.Unread = v.head.Unread(v.inbox.UserID, read, line.MaxSeq)
 	return line
 }
 

@@ -605,6 +605,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 			values[":"+name] = value
 		}
 	}
+	also("runs", true, str(string(after.Runs)))
 	also("membersVersion", e.roster, num(after.MembersVersion))
 	also("memberCount", e.members != 0, num(int64(after.MemberCount)))
 	also("state", e.state != "", str(string(after.State)))
@@ -660,6 +661,7 @@ func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 		head.CreatedAt = w.message.ServerTime
 	}
 	head.LastSeq = w.message.Seq
+	head.Runs = head.Runs.With(w.message.SenderID, w.message.Seq)
 	head.UpdatedAt = w.message.ServerTime
 	if e.roster {
 		head.MembersVersion++

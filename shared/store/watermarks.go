@@ -160,8 +160,9 @@ type ReceiptPage struct {
 }
 
 // Receipts gives, of the members after the cursor, at most limit, those whose
-// watermarks have reached seq. NotFound for a seq the caller may not read, and
-// Forbidden for a former member, who is not told who came after.
+// watermarks have reached seq; of a single conversation that is not answered, the
+// caller alone. NotFound for a seq the caller may not read, and Forbidden for a
+// former member, who is not told who came after.
 func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (ReceiptPage, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
@@ -180,10 +181,11 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if err != nil {
 		return ReceiptPage{}, err
 	}
+	strangers := v.head.Kind == chat.Single && !v.head.Answered()
 	var ids []string
 	for _, m := range members {
 		// What was there before a member joined counts as read, but was not.
-		if m.JoinedSeq <= seq {
+		if m.JoinedSeq <= seq && (m.UserID == userID || !strangers) {
 			ids = append(ids, m.UserID)
 		}
 	}

@@ -3,9 +3,11 @@ package store_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
@@ -188,7 +190,7 @@ func TestG7_Acks(t *testing.T) {
 		require.Equal(t, step.in, store.Watermarks{DeliveredSeq: after.DeliveredSeq, ReadSeq: after.ReadSeq}, "step %d", i)
 	}
 	require.Equal(t, int64(0), mustLine(t, s, "bob", id).Unread)
-	require.Equal(t, int64(9), mustLine(t, s, "alice", id).Unread, "alice has read the one that made the conversation")
+	require.Equal(t, int64(0), mustLine(t, s, "alice", id).Unread, "one's own is never unread")
 }
 
 func mustLine(t testing.TB, s *store.Store, user, id string) store.Line {
@@ -325,4 +327,144 @@ func TestG7_AnAckThatMeetsATransactionIsTriedAgain(t *testing.T) {
 	require.Equal(t, int64(2), got.ReadSeq)
 	calls, _ := w.since(0)
 	require.Equal(t, []string{"GetItem", "UpdateItem", "UpdateItem", "UpdateItem"}, calls)
+}
+
+// A send reads up to itself where all before was read, at no write of its own; what
+// one does to messages is never unread to oneself, on no device.
+func TestOwnEntriesAreNotUnread(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s, other := c.store(nil), c.store(nil)
+	unread := func(id string, alice, bob int64) {
+		t.Helper()
+		require.Equal(t, [2]int64{alice, bob}, [2]int64{mustLine(t, s, "alice", id).Unread, mustLine(t, other, "bob", id).Unread})
+	}
+	id := sendN(t, s, 3)
+	unread(id, 0, 3)
+	_, err := s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 3})
+	require.NoError(t, err)
+	answer := send(t, other, "bob", "alice", "4")
+	unread(id, 1, 0)
+	must(t)(other.Edit(t.Context(), by("bob", "5"), store.Target{ConversationID: id, Seq: 4, MessageID: answer.MessageID}, store.Edited{Version: 1, Text: "new"}, store.NoWindow))
+	must(t)(s.Recall(t.Context(), by("alice", "6"), store.Target{ConversationID: id, Seq: 1, MessageID: ledger(t, s, "alice", id)[0].MessageID}, store.NoWindow))
+	unread(id, 2, 1)
+	_, _, err = s.Clear(t.Context(), "alice", id, 4)
+	require.NoError(t, err)
+	unread(id, 1, 1)
+
+	for n := range 20 {
+		send(t, s, "alice", "alice", fmt.Sprint("note", n))
+	}
+	require.Zero(t, mustLine(t, other, "alice", chat.SingleID("alice", "alice")).Unread)
+
+	group := newGroup(t, s, chat.VisibleAll, "alice", "bob")
+	must(t)(s.AddMembers(t.Context(), by("alice", "add"), group, []string{"cy"}))
+	must(t)(s.SetTitle(t.Context(), by("alice", "title"), group, "another"))
+	unread(group, 0, 3)
+	must(t)(s.RemoveMembers(t.Context(), by("alice", "remove"), group, []string{"bob"}))
+	sendIn(t, s, "alice", group, "after")
+	unread(group, 0, 4)
+}
+
+// A head from before runs were kept tells of no writer, and begins to with the next
+// entry. What a version wrote that keeps none is nobody's.
+func TestUnreadOfAHeadFromBefore(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := sendN(t, c.store(nil), 3)
+	c.set(c.tables.Conversations, values{"conversationId": id}, values{"runs": nil})
+	require.Equal(t, int64(2), mustLine(t, c.store(nil), "alice", id).Unread, "but for what began the conversation")
+	send(t, c.store(nil), "alice", "bob", "new")
+	require.Equal(t, int64(2), mustLine(t, c.store(nil), "alice", id).Unread)
+	require.True(t, c.head(id).Answered(), "as it was before")
+}
+
+// By a single message, nobody learns when someone is online.
+func TestReceiptsOfStrangers(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ask := func(user, id string, seq int64) store.ReceiptPage {
+		t.Helper()
+		page, err := s.Receipts(t.Context(), user, id, seq, "", 10)
+		require.NoError(t, err)
+		return page
+	}
+	ack := func(user, id string, seq int64) chat.Conversation {
+		t.Helper()
+		acked, err := c.store(nil).Ack(t.Context(), user, id, store.Watermarks{ReadSeq: seq})
+		require.NoError(t, err)
+		require.Equal(t, store.Watermarks{DeliveredSeq: seq, ReadSeq: seq}, acked.Watermarks)
+		return acked.Head
+	}
+	for n := range 2 * chat.MaxRuns {
+		send(t, s, "mallory", "bob", fmt.Sprint(n))
+	}
+	id := chat.SingleID("mallory", "bob")
+	require.False(t, ack("bob", id, 2).Answered())
+	require.Equal(t, store.ReceiptPage{Delivered: []string{"mallory"}, Read: []string{"mallory"}}, ask("mallory", id, 1))
+	require.Equal(t, store.ReceiptPage{Delivered: []string{}, Read: []string{}}, ask("mallory", id, 2))
+	require.Equal(t, store.ReceiptPage{Delivered: []string{"bob"}, Read: []string{"bob"}}, ask("bob", id, 2), "one's own are no secret")
+	send(t, s, "bob", "mallory", "an answer")
+	require.Equal(t, store.ReceiptPage{Delivered: []string{"bob"}, Read: []string{"bob"}}, ask("mallory", id, 2))
+	require.True(t, ack("bob", id, 2*chat.MaxRuns+1).Answered())
+
+	opened := must(t)(s.OpenSingle(t.Context(), "ann", "cy"))
+	require.True(t, ack("cy", opened.ConversationID, 1).Answered(), "introduced by the product")
+	require.Equal(t, []string{"cy"}, ask("ann", opened.ConversationID, 1).Read)
+}
+
+// An environment that remembers the head from before the answer learns of it with
+// the next ack, without a read of its own for that.
+func TestAnAckOfTheAnswerKnowsOfIt(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := sendN(t, c.store(nil), 2)
+	s := c.store(nil)
+	acked, err := s.Ack(t.Context(), "bob", id, store.Watermarks{DeliveredSeq: 1})
+	require.NoError(t, err)
+	require.False(t, acked.Head.Answered())
+	send(t, c.store(nil), "bob", "alice", "3")
+	acked, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 2})
+	require.NoError(t, err)
+	require.False(t, acked.Head.Answered(), "remembered")
+	acked, err = s.Ack(t.Context(), "bob", id, store.Watermarks{DeliveredSeq: 3})
+	require.NoError(t, err)
+	require.True(t, acked.Head.Answered())
+	require.Equal(t, store.Watermarks{DeliveredSeq: 3, ReadSeq: 2}, acked.Watermarks, "and all that was acked is told")
+}
+
+// Above 1 KB, every write to a conversation would cost one unit more, and twice
+// that as it is in a transaction.
+func TestAHeadStaysUnder1KB(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	people := make([]string, chat.MaxRuns+1)
+	for i := range people {
+		people[i] = fmt.Sprintf("%0128d", i)
+	}
+	title := strings.Repeat("𝄞", chat.MaxTitleRunes)
+	line, _, err := s.CreateGroup(t.Context(), by(people[0], "create"), title, people[1:], chat.VisibleSinceJoin)
+	require.NoError(t, err)
+	id := line.Conversation.ConversationID
+	c.set(c.tables.Conversations, values{"conversationId": id}, values{"lastSeq": 1_000_000_000})
+	for i, user := range people {
+		sendIn(t, c.store(nil), user, id, fmt.Sprint(i))
+	}
+	head := c.raw(c.tables.Conversations, values{"conversationId": id})
+	size := 0
+	for name, value := range head {
+		size += len(name)
+		switch v := value.(type) {
+		case *types.AttributeValueMemberS:
+			size += len(v.Value)
+		case *types.AttributeValueMemberN:
+			size += len(v.Value)/2 + 2 // two digits a byte, and two for the rest
+		default:
+			require.Failf(t, "an attribute of another type", "%s: %T", name, value)
+		}
+	}
+	t.Logf("%d bytes, of these %d of runs", size, len(c.head(id).Runs))
+	require.Less(t, size, 1024)
 }

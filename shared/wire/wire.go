@@ -339,7 +339,7 @@ type Conversation struct {
 	DeliveredSeq   int64           `json:"deliveredSeq"`
 	ClearedSeq     int64           `json:"clearedSeq"`
 	LeftSeq        int64           `json:"leftSeq,omitempty"` // the last seq a former member may read
-	Unread         int64           `json:"unread"`
+	Unread         int64           `json:"unread"`            // the seqs above ReadSeq and ClearedSeq that the user did not write
 	UpdatedAt      int64           `json:"updatedAt"`
 	LastMessage    *MessagePreview `json:"lastMessage,omitempty"`
 }
@@ -389,7 +389,9 @@ type Notify struct {
 }
 
 // Receipt tells the members of a conversation of up to chat.InboxGroupMax, and
-// the user's own other devices, that a user's watermarks rose.
+// the user's own other devices, that a user's watermarks rose, and how far both are
+// now. The other one of a single conversation hears of it once two have written
+// there, or the product (see chat.Conversation.Answered).
 type Receipt struct {
 	Type           string `json:"type"`
 	ConversationID string `json:"conversationId"`

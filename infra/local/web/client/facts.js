@@ -27,6 +27,7 @@ export function newFacts() {
     readSeq: 0,
     deliveredSeq: 0,
     clearedSeq: 0,
+    unread: { count: 0, asOf: 0 }, // what the server counted, when its last entry was that seq
     told: { readSeq: 0, deliveredSeq: 0, clearedSeq: 0 }, // how far the server is known to know these three
     receipts: {}, // userId → {deliveredSeq, readSeq}
   };
@@ -45,8 +46,8 @@ export function describe(facts, line) {
   facts.peer = line.peer ?? facts.peer;
   facts.updatedAt = Math.max(facts.updatedAt, line.updatedAt ?? 0);
   const { lastSeq, readSeq = 0, unread = lastSeq, deliveredSeq = 0, clearedSeq = 0 } = line;
-  // What the server does not count as unread may also be from before we joined.
-  know(facts, { readSeq: Math.max(readSeq, lastSeq - unread), deliveredSeq, clearedSeq });
+  if (lastSeq >= facts.unread.asOf) facts.unread = { count: unread, asOf: lastSeq };
+  know(facts, { readSeq, deliveredSeq, clearedSeq });
 }
 
 /**
@@ -69,6 +70,7 @@ export function apply(facts, { seq, senderId, serverTime, event }, userId) {
   if (removed.includes(userId)) facts.leftSeq = seq;
   if (added.includes(userId)) {
     facts.leftSeq = 0;
+    facts.unread = { count: 0, asOf: seq - 1 }; // what was there before is not unread
     news.joined = senderId !== userId;
   }
   return news;
@@ -113,17 +115,18 @@ export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
 }
 
 /**
- * How many entries are unread: what others wrote, and all that is known to be there but not held.
+ * How many seqs are unread: those above our positions that are not known to be ours. Of what was there when
+ * the server counted, it are no more than it said: it may know more of what is not held, or not there.
  * @param {Facts} facts
  * @param {Ledger} ledger
  * @param {string} userId
+ * @param {number[]} [sent] seqs of our own that the ledger may not hold yet
  */
-export function unreadIn({ readSeq, clearedSeq }, ledger, userId) {
-  const floor = Math.max(readSeq, clearedSeq);
-  let count = Math.max(0, ledger.baseSeq - floor);
-  for (let i = ledger.messages.length - 1; i >= 0 && ledger.messages[i].seq > floor; i--) {
-    const { senderId, messageType, status } = ledger.messages[i];
-    if (senderId !== userId && messageType !== "event" && status !== "recalled") count++;
-  }
-  return count;
+export function unreadIn({ readSeq, clearedSeq, leftSeq, unread }, ledger, userId, sent = []) {
+  const known = Math.max(ledger.maxSeenSeq, unread.asOf);
+  const last = leftSeq > 0 ? Math.min(known, leftSeq) : known;
+  /** @param {number} after */
+  const others = (after) => Math.max(0, last - after) - ledger.countBy(userId, after, last, sent);
+  const read = Math.max(readSeq, clearedSeq);
+  return Math.min(others(read), unread.count + others(Math.max(read, unread.asOf)));
 }

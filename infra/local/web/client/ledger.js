@@ -64,6 +64,25 @@ export class Ledger {
   }
 
   /**
+   * Counts the seqs above after, up to through, whose entries are this user's: in order, early, or among sent.
+   * @param {string} userId
+   * @param {number} after
+   * @param {number} through
+   * @param {number[]} sent
+   */
+  countBy(userId, after, through, sent) {
+    let count = 0;
+    for (let i = this.messages.length - 1; i >= 0 && this.messages[i].seq > after; i--) {
+      if (this.messages[i].senderId === userId && this.messages[i].seq <= through) count++;
+    }
+    const early = [...this.#early.values()].filter(({ senderId }) => senderId === userId).map(({ seq }) => seq);
+    for (const seq of new Set([...early, ...sent])) {
+      if (seq > Math.max(after, this.maxContiguousSeq) && seq <= through) count++;
+    }
+    return count;
+  }
+
+  /**
    * Takes note that seq is committed.
    * @param {number} seq
    */

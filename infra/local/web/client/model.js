@@ -316,7 +316,7 @@ export class Model {
       closed: closedFor(key, kind, view, making),
       role: kind === "group" ? this.#roleIn(view) : null,
       earlier: ledger !== null && this.hasEarlier(ledger),
-      unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId),
+      unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId, view.entries.map(({ seq }) => seq ?? 0)),
       last,
       time: last?.time ?? facts.updatedAt,
     };

@@ -127,6 +127,7 @@
  * @property {number} readSeq
  * @property {number} deliveredSeq
  * @property {number} clearedSeq
+ * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Record<string, Positions>} receipts
  */

@@ -26,12 +26,12 @@ async function checkSingle() {
   await until("the message", () => $("#messages > [data-seq='1'][data-state='sent']"));
   equal(lines(), ["hello <b>bob</b>"], "text is text");
   await until("one tick", () => $("#messages .mark").textContent === "✓");
-  server.act("bob", "ack", { conversationId: keyOf("bob"), deliveredSeq: 1 });
-  await until("two ticks", () => $("#messages > [data-receipt='delivered'] .mark")?.textContent === "✓✓");
-  server.act("bob", "ack", { conversationId: keyOf("bob"), readSeq: 1 });
-  await until("the mark of having read", () => $("#messages > [data-receipt='read'] .delivery")?.textContent === "✓✓read");
   server.post("bob", { to: "alice" }, "hi alice");
   await until("the answer", () => lines().length === 2);
+  server.act("bob", "ack", { conversationId: keyOf("bob"), deliveredSeq: 2 });
+  await until("two ticks", () => $("#messages > [data-receipt='delivered'] .mark")?.textContent === "✓✓");
+  server.act("bob", "ack", { conversationId: keyOf("bob"), readSeq: 2 });
+  await until("the mark of having read", () => $("#messages > [data-receipt='read'] .delivery")?.textContent === "✓✓read");
   server.post("carol", { to: "alice" }, "psst");
   await until("a badge", () => conversation("carol")?.dataset.unread === "1");
   equal(conversation("carol").querySelector(".badge").textContent, "1", "the badge counts");

@@ -136,6 +136,9 @@ func (a *act) receipts(r wire.Receipts) (any, error) {
 			page.Cursor = c.after(r.Cursor)[i-1]
 			break
 		}
+		if c.strangers() && id != a.userID {
+			continue
+		}
 		if c.members[id].delivered >= r.Seq {
 			page.Delivered = append(page.Delivered, id)
 		}

@@ -143,6 +143,9 @@ func (c *conversation) present() []string {
 	return ids
 }
 
+// strangers reports whether the members hear of no receipts of each other.
+func (c *conversation) strangers() bool { return c.head.Kind == chat.Single && !c.head.Answered() }
+
 func (c *conversation) committedMax(userID string) int64 {
 	if m := c.members[userID]; m.left != 0 {
 		return m.left
@@ -331,6 +334,7 @@ func (a *act) append(c *conversation, m chat.Message) wire.Sent {
 	m.SenderID, m.SenderDeviceID = a.userID, a.deviceID
 	m.Version, m.Status, m.ServerTime = 1, chat.Normal, now
 	c.entries = append(c.entries, m)
+	c.head.Runs = c.head.Runs.With(m.SenderID, m.Seq)
 	c.head.UpdatedAt = now
 	present := c.present()
 	if len(present) <= a.s.LargeAbove {
@@ -570,7 +574,7 @@ func (a *act) line(id string) wire.Conversation {
 		MemberCount: len(c.present()), LastSeq: c.committedMax(a.userID), UpdatedAt: c.head.UpdatedAt,
 		ReadSeq: m.read, DeliveredSeq: m.delivered, ClearedSeq: m.cleared, LeftSeq: m.left,
 	}
-	line.Unread = max(0, line.LastSeq-max(m.read, m.cleared, m.join-1))
+	line.Unread = c.head.Unread(a.userID, max(m.read, m.cleared, m.join-1), line.LastSeq)
 	if c.head.Kind == chat.Single {
 		line.Peer = a.userID
 		for other := range c.members {
@@ -598,7 +602,11 @@ func (a *act) ack(r wire.Ack) (any, error) {
 	if r.DeliveredSeq != nil {
 		m.delivered = max(m.delivered, min(*r.DeliveredSeq, c.last()))
 	}
-	a.pushes = append(a.pushes, push{c.present(), wire.Receipt{
+	audience := c.present()
+	if c.strangers() {
+		audience = []string{a.userID}
+	}
+	a.pushes = append(a.pushes, push{audience, wire.Receipt{
 		Type: wire.TypeReceipt, ConversationID: r.ConversationID, UserID: a.userID, DeliveredSeq: m.delivered, ReadSeq: m.read,
 	}})
 	return wire.Acked{DeliveredSeq: m.delivered, ReadSeq: m.read}, nil

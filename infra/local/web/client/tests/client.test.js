@@ -54,7 +54,7 @@ test("a first message: pending at once, then numbered, shown once on both sides"
     time: 0,
     state: "sent",
     error: null,
-    receipt: "delivered",
+    receipt: null, // bob has not answered
     readBy: [],
     audience: 1,
   });

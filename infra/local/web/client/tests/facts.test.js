@@ -42,19 +42,46 @@ test("positions only ever rise, and what the server told is known apart", () => 
   assert.deepEqual(facts.receipts.bob, { deliveredSeq: 4, readSeq: 4 });
 });
 
-test("unread: what others wrote, beyond what was read, cleared, or there before us", () => {
-  const m = (seq, extra = {}) => ({ seq, senderId: "bob", messageType: "text", status: "normal", ...extra });
+const of = (seq, senderId = "bob", extra = {}) => ({ conversationId: "c", seq, messageId: `m${seq}`, senderId, messageType: "text", status: "normal", ...extra });
+
+test("unread: what others wrote, whatever it is, beyond what was read or cleared", () => {
   const ledger = new Ledger("c", {
     baseSeq: 10,
     maxContiguousSeq: 16,
-    messages: [m(11), m(12, { senderId: "alice" }), m(13, { messageType: "event", event: { kind: "title" } }), m(14, { status: "recalled" }), m(15), m(16)],
+    messages: [of(11), of(12, "alice"), of(13, "bob", { messageType: "event", event: { kind: "title" } }), of(14, "bob", { status: "recalled" }), of(15), of(16)],
   });
-  const unread = (positions) => unreadIn({ ...newFacts(), ...positions }, ledger, "alice");
-  assert.equal(unread({ readSeq: 10 }), 3);
-  assert.equal(unread({ readSeq: 11 }), 2);
-  assert.equal(unread({ readSeq: 8 }), 5, "two that are not held");
+  const unread = (positions, userId = "alice") => unreadIn({ ...newFacts(), ...positions }, ledger, userId);
+  assert.equal(unread({ readSeq: 10 }), 5);
+  assert.equal(unread({ readSeq: 11 }), 4);
+  assert.equal(unread({ readSeq: 8 }), 7, "two that are not held");
   assert.equal(unread({ readSeq: 3, clearedSeq: 15 }), 1);
+  assert.equal(unread({ readSeq: 20 }), 0);
+  assert.equal(unread({ readSeq: 10, leftSeq: 14 }), 3, "a former member");
+  assert.equal(unread({ readSeq: 10 }, "bob"), 1, "the title is one's own");
+});
+
+test("unread: what is committed above a gap counts, but for our own", () => {
+  const ledger = new Ledger("c", { maxContiguousSeq: 1, messages: [of(1)] });
+  ledger.push([of(3), of(4, "alice")], 6);
+  const unread = (sent) => unreadIn(newFacts(), ledger, "alice", sent);
+  assert.equal(unread([]), 5);
+  assert.equal(unread([0, 4, 6]), 4, "what was answered, too");
+});
+
+test("unread: of what is not held, or not there, the server's number counts", () => {
   const facts = newFacts();
-  describe(facts, line(16, { readSeq: 2, unread: 1 })); // we joined at 16
-  assert.equal(unreadIn(facts, ledger, "alice"), 1);
+  const unread = (ledger) => unreadIn(facts, ledger, "alice");
+  describe(facts, line(400, { unread: 5 }));
+  const late = new Ledger("c");
+  assert.equal(unread(late), 5, "nothing is held");
+  late.see(400);
+  late.startAfter(399);
+  late.push([of(400), of(401), of(402, "alice")], 402);
+  assert.equal(unread(late), 6);
+  facts.readSeq = 398;
+  assert.equal(unread(late), 3, "399, which is not held, 400 and 401");
+  describe(facts, line(390, { readSeq: 380, unread: 0 }));
+  assert.equal(unread(late), 3, "an old line changes nothing");
+  facts.readSeq = 402;
+  assert.equal(unread(late), 0);
 });

@@ -9,6 +9,17 @@ async function setUpPair(t, options) {
   const world = setUp(t);
   const alice = await world.online("alice", options);
   const bob = await world.online("bob");
+  return sayHelo(world, alice, bob);
+}
+
+// Alice and bob, who have both written: each hears how far the other is.
+async function setUpFriends(t) {
+  const world = setUp(t);
+  world.server.post("bob", { to: "alice" }, "hi");
+  return sayHelo(world, await world.online("alice"), await world.online("bob"));
+}
+
+async function sayHelo(world, alice, bob) {
   await alice.send("to:bob", "helo");
   await world.clock.until(() => bob.conversations()[0]?.unread === 1);
   await world.clock.advance(1_000);
@@ -196,25 +207,41 @@ test("an answer shows what it answers, as that is now", async (t) => {
 // ---- how far everybody is ----
 
 test("what arrives is told as delivered, together, and what is seen as read", async (t) => {
-  const { clock, server, bob, online } = setUp(t);
-  const alice = await online("alice");
-  const receiver = await online("bob");
-  for (const text of ["1", "2", "3"]) await alice.send("to:bob", text);
-  await clock.until(() => alice.messages("to:bob").every(({ receipt }) => receipt === "delivered"));
+  const { clock, server, alice, bob, id } = await setUpFriends(t);
+  const before = server.count("ack");
+  const acks = () => server.asked("ack").slice(before).map(({ deliveredSeq, readSeq }) => [deliveredSeq, readSeq]);
+  for (const text of ["1", "2", "3"]) await alice.send(id, text);
+  const sent = () => alice.messages(id).slice(1);
+  await clock.until(() => sent().length === 4 && sent().every(({ receipt }) => receipt === "delivered"));
   await clock.advance(5_000);
-  assert.equal(server.count("ack"), 1, `one for all three, none for own ones: ${JSON.stringify(server.asked("ack"))}`);
-  const id = alice.currentKey("to:bob");
-  receiver.markRead(id);
-  assert.equal(receiver.conversation(id).unread, 0);
-  await clock.until(() => alice.messages(id).every(({ receipt }) => receipt === "read"));
-  assert.deepEqual(server.asked("ack").map(({ deliveredSeq, readSeq }) => [deliveredSeq, readSeq]), [[3, undefined], [undefined, 3]]);
-  receiver.markRead(id);
+  assert.deepEqual(acks(), [[5, undefined]], "one for all three, none for own ones");
+  bob.markRead(id);
+  assert.equal(bob.conversation(id).unread, 0);
+  await clock.until(() => sent().every(({ receipt }) => receipt === "read"));
+  assert.deepEqual(acks(), [[5, undefined], [undefined, 5]]);
+  bob.markRead(id);
   await clock.advance(5_000);
-  assert.equal(server.count("ack"), 2);
+  assert.equal(acks().length, 2);
+});
+
+test("a stranger does not hear how far we are, until we have answered", async (t) => {
+  const { clock, server, alice, bob, row, id } = await setUpPair(t);
+  bob.markRead(id);
+  alice.show(id);
+  await clock.advance(5_000);
+  assert.equal(server.line("bob", id).readSeq, 1);
+  assert.equal(row().receipt, null);
+  const receipts = alice.receipts(id, 1);
+  await clock.advance(1_000);
+  assert.deepEqual(await receipts, { delivered: ["alice"], read: ["alice"] });
+  await bob.send(id, "do I know you?");
+  await clock.until(() => alice.messages(id).length === 2);
+  bob.markRead(id);
+  await clock.until(() => alice.messages(id)[0].receipt === "read");
 });
 
 test("G7: one ack at a time per conversation, and never a smaller one", async (t) => {
-  const { clock, server, alice, bob, id } = await setUpPair(t);
+  const { clock, server, alice, bob, id } = await setUpFriends(t);
   let inFlight = 0;
   let most = 0;
   server.latency = () => 400;
@@ -237,9 +264,9 @@ test("G7: one ack at a time per conversation, and never a smaller one", async (t
   assert.equal(most, 1);
   const told = server.asked("ack").map(({ readSeq = 0 }) => readSeq).filter((seq) => seq > 0);
   assert.deepEqual(told, told.toSorted((a, b) => a - b));
-  assert.ok(server.count("ack") < 15, `${server.count("ack")} acks for 21 messages`);
-  assert.equal(server.conversations.get(id).lines.get("bob").readSeq, 21);
-  assert.equal(alice.messages(id)[0].receipt, "read");
+  assert.ok(server.count("ack") < 15, `${server.count("ack")} acks for 22 messages`);
+  assert.equal(server.conversations.get(id).lines.get("bob").readSeq, 22);
+  assert.equal(alice.messages(id)[1].receipt, "read");
 });
 
 test("what was read offline is told later; an ack that fails is tried again", async (t) => {
@@ -294,7 +321,7 @@ test("what another device of ours read is read here", async (t) => {
   server.pushes = () => 0; // and the same by `changes`
   server.post("alice", { conversationId: id }, "again");
   for (const client of [bob, other]) client.setOffline(true), client.setOffline(false);
-  await clock.until(() => bob.conversation(id).unread === 1 && other.conversation(id).unread === 1);
+  await clock.until(() => [bob, other].every((client) => texts(client, id).length === 2 && client.conversation(id).unread === 1));
   bob.markRead(id);
   await clock.advance(2_000);
   other.setOffline(true);
@@ -303,19 +330,19 @@ test("what another device of ours read is read here", async (t) => {
 });
 
 test("the marks of the last own message survive a device that was away", async (t) => {
-  const { clock, server, alice, bob, online, id } = await setUpPair(t);
+  const { clock, server, alice, bob, online, id } = await setUpFriends(t);
   alice.setOffline(true);
   bob.markRead(id);
   await clock.advance(1_000);
   alice.setOffline(false);
   await clock.advance(1_000);
-  assert.equal(alice.messages(id)[0].receipt, "delivered", "nobody looks");
+  assert.equal(alice.messages(id)[1].receipt, "delivered", "nobody looks");
   alice.show(id);
-  await clock.until(() => alice.messages(id)[0].receipt === "read");
+  await clock.until(() => alice.messages(id)[1].receipt === "read");
   const fresh = await online("alice", { deviceId: "web-9" });
   fresh.show(id);
-  await clock.until(() => fresh.messages(id)[0].receipt === "read");
-  assert.equal(server.asked("receipts").at(-1).seq, 1);
+  await clock.until(() => fresh.messages(id)[1].receipt === "read");
+  assert.equal(server.asked("receipts").at(-1).seq, 2);
   const asked = server.count("receipts");
   alice.show(id);
   await clock.advance(1_000);

@@ -73,6 +73,11 @@ export class FakeServer {
     return this.entries(conversationId).filter(({ seq }) => sees(conversation, userId, seq)).map(({ seq }) => shown(conversation, userId, seq));
   }
 
+  /** A user's line of a conversation, by now. */
+  line(userId, conversationId) {
+    return lineOf(this.conversations.get(conversationId), userId);
+  }
+
   /** Makes a group, without an entry of its own; the first member owns it. */
   group(id, members, visibility = "all") {
     return this.#conversation(`group:${id}`, "group", members, { title: id, owner: members[0], visibility }).head.conversationId;
@@ -252,12 +257,13 @@ export class FakeServer {
         type: "receipt",
         conversationId,
         userId,
-        ...(line.deliveredSeq > before.deliveredSeq && { deliveredSeq: line.deliveredSeq }),
-        ...(line.readSeq > before.readSeq && { readSeq: line.readSeq }),
+        ...(line.deliveredSeq > 0 && { deliveredSeq: line.deliveredSeq }),
+        ...(line.readSeq > 0 && { readSeq: line.readSeq }),
       };
-      if (receipt.readSeq) this.#note(userId, conversationId);
+      if (line.readSeq > before.readSeq) this.#note(userId, conversationId);
       const few = conversation.head.kind !== "system" && conversation.members.size <= this.inboxGroupMax && conversation.members.has(userId);
-      if (receipt.deliveredSeq || receipt.readSeq) this.#post(few ? [...conversation.members.keys()] : [userId], receipt, caller);
+      const rose = line.deliveredSeq > before.deliveredSeq || line.readSeq > before.readSeq;
+      if (rose) this.#post(few && !areStrangers(conversation) ? [...conversation.members.keys()] : [userId], receipt, caller);
       return { deliveredSeq: line.deliveredSeq, readSeq: line.readSeq };
     },
 
@@ -389,7 +395,7 @@ export class FakeServer {
       if (!sees(conversation, userId, seq)) refuse("NOT_FOUND", "no such message");
       const all = [...conversation.members.keys()].filter((id) => id > cursor).sort();
       const page = all.slice(0, this.listSize);
-      const reached = (name) => page.filter((id) => conversation.lines.get(id)[name] >= seq);
+      const reached = (name) => page.filter((id) => (id === userId || !areStrangers(conversation)) && conversation.lines.get(id)[name] >= seq);
       return { delivered: reached("deliveredSeq"), read: reached("readSeq"), ...(page.length < all.length && { cursor: page.at(-1) }) };
     },
   };
@@ -576,6 +582,12 @@ function by({ userId, deviceId }, { clientMsgId, clientTime }) {
   return { senderId: userId, senderDeviceId: deviceId, clientMsgId, clientTime };
 }
 
+// Whether one alone has written to a single conversation: then nobody hears how far the other is.
+function areStrangers({ head, entries }) {
+  const senders = new Set(entries.map(({ senderId }) => senderId));
+  return head.kind === "single" && senders.size < 2 && !senders.has("system");
+}
+
 // ---- what a user may see ----
 
 function committedMax({ head, lines }, userId) {
@@ -635,7 +647,7 @@ function lineOf(conversation, userId) {
     deliveredSeq,
     clearedSeq,
     ...(leftSeq && { leftSeq }),
-    unread: Math.max(0, lastSeq - Math.max(readSeq, clearedSeq, joinSeq - 1)),
+    unread: conversation.entries.filter(({ seq, senderId }) => seq > Math.max(readSeq, clearedSeq, joinSeq - 1) && seq <= lastSeq && senderId !== userId).length,
     updatedAt,
     ...(last && { lastMessage: { seq: last.seq, senderId: last.senderId, messageType: last.messageType, text: last.text?.slice(0, 100), status: last.status, serverTime: last.serverTime } }),
   };

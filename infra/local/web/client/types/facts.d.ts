@@ -59,9 +59,11 @@ export declare function receive(facts: Facts, userId: string, { deliveredSeq, re
     readSeq?: number;
 }): void;
 /**
- * How many entries are unread: what others wrote, and all that is known to be there but not held.
+ * How many seqs are unread: those above our positions that are not known to be ours. Of what was there when
+ * the server counted, it are no more than it said: it may know more of what is not held, or not there.
  * @param {Facts} facts
  * @param {Ledger} ledger
  * @param {string} userId
+ * @param {number[]} [sent] seqs of our own that the ledger may not hold yet
  */
-export declare function unreadIn({ readSeq, clearedSeq }: Facts, ledger: Ledger, userId: string): number;
+export declare function unreadIn({ readSeq, clearedSeq, leftSeq, unread }: Facts, ledger: Ledger, userId: string, sent?: number[]): number;

@@ -48,6 +48,14 @@ export declare class Ledger {
      */
     get(seq: number): Message | undefined;
     /**
+     * Counts the seqs above after, up to through, whose entries are this user's: in order, early, or among sent.
+     * @param {string} userId
+     * @param {number} after
+     * @param {number} through
+     * @param {number[]} sent
+     */
+    countBy(userId: string, after: number, through: number, sent: number[]): number;
+    /**
      * Takes note that seq is committed.
      * @param {number} seq
      */

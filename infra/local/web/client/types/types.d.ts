@@ -162,6 +162,10 @@ export type Facts = {
     readSeq: number;
     deliveredSeq: number;
     clearedSeq: number;
+    unread: {
+        count: number;
+        asOf: number;
+    };
     told: {
         readSeq: number;
         deliveredSeq: number;
@@ -369,6 +373,7 @@ export type Clock = {
  * @property {number} readSeq
  * @property {number} deliveredSeq
  * @property {number} clearedSeq
+ * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Record<string, Positions>} receipts
  */
