@@ -35,7 +35,7 @@ func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) e
 			return nil // it changes all the time; another audit will see
 		}
 		head = now
-		if err := a.s.pace.wait(ctx, attempt, false); err != nil {
+		if err := a.s.pace.waitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for the roster of %s: %w", id, err)
 		}
 	}

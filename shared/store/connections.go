@@ -228,7 +228,7 @@ func (s *Store) batchGet(ctx context.Context, table string, keys []item, consist
 			}
 			found = append(found, out.Responses[table]...)
 			chunk = out.UnprocessedKeys[table].Keys
-			if len(chunk) > 0 && s.pace.wait(ctx, attempt, true) != nil {
+			if len(chunk) > 0 && s.pace.waitRead(ctx, attempt, true) != nil {
 				return nil, errUnfinished
 			}
 		}

@@ -461,16 +461,11 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		receipt, err := w.first(record)
 		return outcome{receipt: receipt, err: err}
 	}
-	result := outcome{conflict: true, cause: canceled}
-	for _, r := range reasons {
-		switch aws.ToString(r.Code) {
-		case "None", "ConditionalCheckFailed", "TransactionConflict":
-		case "ThrottlingError", "ProvisionedThroughputExceeded":
-			result.throttled = true
-		default:
-			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, canceled)}
-		}
+	throttled, ok := mayPass(reasons)
+	if !ok {
+		return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, canceled)}
 	}
+	result := outcome{conflict: true, throttled: throttled, cause: canceled}
 	if isConditionFailed(reasons[atHead]) {
 		var head chat.Conversation
 		if err := unmarshal(reasons[atHead].Item, &head); err != nil {

@@ -143,7 +143,7 @@ func (r *Rosters) At(ctx context.Context, conversationID string, version int64) 
 		if attempt == maxRosterReads {
 			return members, nil // a wrong count must not stop the conversation
 		}
-		if err := r.store.pace.wait(ctx, attempt, false); err != nil {
+		if err := r.store.pace.waitRead(ctx, attempt, false); err != nil {
 			return nil, fmt.Errorf("waiting for the roster of %s: %w", conversationID, err)
 		}
 	}
