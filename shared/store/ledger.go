@@ -478,9 +478,12 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		result.head = &head
 		return result
 	}
-	if isConditionFailed(reasons[atMessage]) {
+	if isConditionFailed(reasons[atMessage]) && isHeld(reasons[atHead]) {
 		// The head was right, yet its next seq is taken: the head is behind its
 		// ledger, which only a repair can mend. Going on would overwrite.
+		//
+		// A head that met a conflict or a throttle was not judged: who was before
+		// this attempt may be in the middle of writing head and message.
 		return outcome{err: fmt.Errorf("the head of %s is behind its ledger: seq %d exists", w.message.ConversationID, w.message.Seq)}
 	}
 	return result

@@ -362,6 +362,75 @@ func TestAHeadBehindItsLedgerIsAFault(t *testing.T) {
 	require.NotEmpty(t, kept.MessageID)
 }
 
+// A cancelled transaction tells of each item by itself, in any mixture. Only what
+// was judged counts: a head that met a conflict or a throttle is not known to be
+// behind its ledger, whatever is said of the message.
+func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
+	t.Parallel()
+	const failed = "ConditionalCheckFailed"
+	codes := []string{"None", failed, "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+	c := newCloud(t)
+	type mixture struct{ head, message, record string }
+	var mixtures []mixture
+	for _, head := range codes {
+		for _, message := range codes {
+			for _, record := range codes {
+				mixtures = append(mixtures, mixture{head, message, record})
+			}
+		}
+	}
+	for name, write := range map[string]func(s *store.Store, user, id string) (store.Receipt, error){
+		"a message": func(s *store.Store, user, id string) (store.Receipt, error) {
+			return s.Append(t.Context(), chatIn(text(user, "1", "hi"), id), "")
+		},
+		"a change of the roster": func(s *store.Store, user, id string) (store.Receipt, error) {
+			return s.AddMembers(t.Context(), by(user, "1"), id, []string{"new"})
+		},
+	} {
+		require.NoError(t, parallel(len(mixtures), func(i int) error {
+			m, user := mixtures[i], fmt.Sprintf("user %d", i)
+			id := newGroup(t, c.store(nil), chat.VisibleAll, user+name)
+			transactions := 0
+			w := &wire{cancel: func(request []byte) string {
+				if transactions++; transactions > 1 {
+					return ""
+				}
+				reasons := []string{m.head, m.message, m.record}
+				for more := 3; more < itemsOf(request); more++ {
+					reasons = append(reasons, codes[(i+more)%len(codes)])
+				}
+				if m == (mixture{"None", "None", "None"}) {
+					reasons[0] = "TransactionConflict" // something was the matter
+				}
+				if reasons[0] == failed {
+					reasons[0] += ` {"conversationId":{"S":"` + id + `"},"kind":{"S":"group"},"lastSeq":{"N":"1"},"membersVersion":{"N":"1"},"memberCount":{"N":"1"},"state":{"S":"active"}}`
+				}
+				if reasons[2] == failed {
+					reasons[2] += ` {"messageId":{"S":"first"},"fingerprint":{"S":"of other content"},"seq":{"N":"1"}}`
+				}
+				return cancelledAnswer(reasons...)
+			}}
+			r, err := write(c.store(w), user+name, id)
+			want, tries := chat.Code(""), 2
+			switch {
+			case m.record == failed:
+				want, tries = chat.IdempotencyConflict, 1
+			case m.head == "None" && m.message == failed:
+				want, tries = chat.Internal, 1
+			}
+			switch {
+			case want == "" && (err != nil || r.Seq != 2):
+				return fmt.Errorf("%s with %v: seq %d, %w", name, m, r.Seq, err)
+			case want != "" && (err == nil || chat.CodeOf(err) != want):
+				return fmt.Errorf("%s with %v: %w instead of %s", name, m, err, want)
+			case transactions != tries:
+				return fmt.Errorf("%s with %v took %d transactions", name, m, transactions)
+			}
+			return nil
+		}))
+	}
+}
+
 func TestNotesAreAConversationOfOne(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)

@@ -79,16 +79,6 @@ const (
 	cannedLine    = `{"userId":{"S":"ann"},"conversationId":{"S":"group:1"},"joinSeq":{"N":"1"},"readSeq":{"N":"0"},"deliveredSeq":{"N":"0"}}`
 )
 
-// cancelledAnswer is the answer to a transaction that was cancelled for these reasons.
-func cancelledAnswer(codes ...string) string {
-	reasons := make([]string, len(codes))
-	for i, code := range codes {
-		reasons[i] = `{"Code":"` + code + `"}`
-	}
-	return `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"Transaction cancelled [` + strings.Join(codes, ", ") + `]",` +
-		`"CancellationReasons":[` + strings.Join(reasons, ",") + `]}`
-}
-
 // refuse answers an operation so many times with a refusal, and then as the rest.
 func (d *canned) refuse(op string, times int, refusal string) {
 	rest := d.answer

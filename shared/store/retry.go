@@ -185,6 +185,10 @@ func isConditionFailed(r types.CancellationReason) bool {
 	return aws.ToString(r.Code) == "ConditionalCheckFailed"
 }
 
+// isHeld reports whether an item of a cancelled transaction was judged, and its
+// condition held.
+func isHeld(r types.CancellationReason) bool { return aws.ToString(r.Code) == "None" }
+
 // isThrottle reports whether DynamoDB asked to slow down.
 func isThrottle(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
