@@ -71,8 +71,12 @@ func (c *headCache) knows(conversationID, userID string) bool {
 	return k != nil && k.members[userID]
 }
 
-// learn takes in a head that was read, or came back with a failed condition.
+// learn takes in a head that was read, or came back with a failed condition. One
+// that is damaged gives nothing to write on, see checkHead.
 func (c *headCache) learn(head chat.Conversation) {
+	if checkHead(head) != nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.entry(head)

@@ -41,10 +41,10 @@ type Receipt struct {
 // the right to send since. Errors the caller can show are of type *chat.Error:
 // what Message.Validate refuses, NotFound for a conversation that does not exist
 // or that the sender is no member of, Forbidden for a system conversation or to
-// create one where the Store is closed, Dissolved, IdempotencyConflict, and Busy
-// when contention outlasted the context's deadline (the message may then be
-// committed or not, and the same clientMsgId finds out). Any other error is a
-// fault.
+// create one where the Store is closed, Dissolved, IdempotencyConflict, Limit in a
+// conversation that has reached chat.MaxSeq, and Busy when contention outlasted the
+// context's deadline (the message may then be committed or not, and the same
+// clientMsgId finds out). Any other error is a fault.
 func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt, error) {
 	if to != "" {
 		if err := chat.ValidateUserID("to", to); err != nil {
@@ -210,6 +210,9 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 // attempt prepares the write for this place and tries it once. The error is a
 // refusal, or a failure to read what the change needs.
 func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error) {
+	if at.head.LastSeq >= chat.MaxSeq {
+		return outcome{}, errFull()
+	}
 	w.message.Seq = at.head.LastSeq + 1
 	if w.change != nil && at.plan == nil {
 		var err error
@@ -308,7 +311,7 @@ func (w write) readsSelf() bool { return w.change != nil && w.to == "" && !w.tru
 func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place, error) {
 	p := place{head: head}
 	if w.trusted {
-		return p, nil
+		return p, checkHead(head)
 	}
 	// The id of a single conversation is made of its two users, so who names
 	// the other one is a member.
@@ -318,6 +321,9 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place,
 			return place{}, err
 		}
 	}
+	if err := checkHead(p.head); err != nil {
+		return place{}, err
+	}
 	s.heads.admit(p.head, w.message.SenderID)
 	switch {
 	case p.head.Kind == chat.System:
@@ -326,6 +332,16 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place,
 		return place{}, chat.Errorf(chat.Dissolved, "the group is dissolved")
 	}
 	return p, nil
+}
+
+// checkHead refuses a head that no message can have left. To write on one would be
+// to create the conversation again, which fails for ever.
+func checkHead(head chat.Conversation) error {
+	if head.LastSeq > 0 {
+		return nil
+	}
+	return fmt.Errorf("the head of %s is damaged: its lastSeq is %d or missing; nothing can be sent to it until a repair raises it to its ledger",
+		head.ConversationID, head.LastSeq)
 }
 
 // headAndSelf reads a head and a user's roster item of the same version.
@@ -473,6 +489,9 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		}
 		if head.ConversationID == "" {
 			return outcome{err: errNoConversation()} // an operator deleted the head meanwhile
+		}
+		if err := checkHead(head); err != nil {
+			return outcome{err: err}
 		}
 		s.heads.learn(head)
 		result.head = &head
@@ -657,6 +676,14 @@ func (w write) first(r idempotencyRecord) (*Receipt, error) {
 
 func errNoConversation() error {
 	return chat.FieldErrorf(chat.NotFound, "conversationId", "no such conversation, or you are no member of it")
+}
+
+// errFull refuses to write where no seq is left that every JSON reader keeps exact.
+func errFull() error {
+	return &chat.Error{
+		Code: chat.Limit, Field: "conversationId", Details: map[string]any{"max": int64(chat.MaxSeq)},
+		Message: fmt.Sprintf("this conversation has had %d messages, which is all it can have; go on in another", int64(chat.MaxSeq)),
+	}
 }
 
 // errClosed refuses what creates a conversation. It is the same for every user

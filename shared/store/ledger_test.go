@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -429,6 +430,77 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 			return nil
 		}))
 	}
+}
+
+// A head that is damaged is a fault that is told once, with what it is. It used to
+// be created again, in vain, until the time was up.
+func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	for name, lastSeq := range map[string]any{"0": 0, "below 0": -3, "missing": nil, "a text": "12"} {
+		ann, bob := "ann "+name, "bob "+name
+		group := newGroup(t, s, chat.VisibleAll, ann, bob)
+		single := send(t, s, ann, bob, "1").ConversationID
+		system := "system:" + name
+		publish := func(s *store.Store, key string) (store.Receipt, error) {
+			return s.Publish(t.Context(), store.Publication{
+				Key: name, Title: "T", Recipients: []string{ann, bob}, ClientMsgID: name + key, Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"},
+			})
+		}
+		must(t)(publish(s, "1"))
+		w := &wire{}
+		warm := c.store(w)
+		sendIn(t, warm, ann, group, "warm")
+		must(t)(warm.Append(t.Context(), text(ann, "warm single", "hi"), bob))
+		for _, id := range []string{group, single, system} {
+			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": lastSeq})
+		}
+		cold := &wire{}
+		for _, env := range []struct {
+			wire *wire
+			*store.Store
+		}{{w, warm}, {cold, c.store(cold)}, {cold, c.store(cold)}} {
+			for what, write := range map[string]func() (store.Receipt, error){
+				group:        func() (store.Receipt, error) { return env.Append(t.Context(), chatIn(text(ann, "2", "hi"), group), "") },
+				single:       func() (store.Receipt, error) { return env.Append(t.Context(), text(ann, "3", "hi"), bob) },
+				system:       func() (store.Receipt, error) { return publish(env.Store, "2") },
+				group + " ":  func() (store.Receipt, error) { return env.AddMembers(t.Context(), by(ann, "4"), group, []string{"cy"}) },
+				single + " ": func() (store.Receipt, error) { return env.OpenSingle(t.Context(), ann, bob) },
+			} {
+				_, n := env.wire.since(0)
+				_, err := write()
+				require.Error(t, err, "%s with lastSeq %s", what, name)
+				require.Equal(t, chat.Internal, chat.CodeOf(err), "%s with lastSeq %s: %v", what, name, err)
+				if name != "a text" {
+					require.ErrorContains(t, err, "the head of "+strings.TrimSpace(what)+" is damaged")
+				}
+				calls, _ := env.wire.since(n)
+				require.LessOrEqual(t, len(calls), 3, "%s with lastSeq %s: %v", what, name, calls)
+			}
+		}
+	}
+}
+
+// The last seq that every JSON reader keeps exact is given out, and none after it.
+func TestG2_NoSeqIsGivenOutBeyondTheLast(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	c.set(c.tables.Conversations, convKey(id), values{"lastSeq": int64(chat.MaxSeq) - 1})
+	last := sendIn(t, s, "ann", id, "last")
+	require.Equal(t, int64(chat.MaxSeq), last.Seq)
+	for name, env := range map[string]*store.Store{"warm": s, "cold": c.store(nil)} {
+		_, err := env.Append(t.Context(), chatIn(text("bob", "1", "hi"), id), "")
+		require.Equal(t, int64(chat.MaxSeq), refused(t, chat.Limit, err, name).Details["max"])
+		_, err = env.Leave(t.Context(), by("bob", "2"), id)
+		requireCode(t, chat.Limit, err, name)
+		retry := sendIn(t, env, "ann", id, "last")
+		require.True(t, retry.Duplicate, name)
+		require.Equal(t, last.MessageID, retry.MessageID, name)
+	}
+	require.Equal(t, int64(chat.MaxSeq), c.head(id).LastSeq)
 }
 
 func TestNotesAreAConversationOfOne(t *testing.T) {
