@@ -142,6 +142,7 @@ var invariants = map[store.ViolationKind]metric.Name{
 	store.HeadMissing:      metric.InvariantHead,
 	store.HeadBehind:       metric.InvariantHead,
 	store.MemberCountWrong: metric.InvariantHead,
+	store.RosterWrong:      metric.InvariantHead,
 	store.LineMissing:      metric.InvariantHead,
 	store.LineFormer:       metric.InvariantHead,
 	store.LineOrphaned:     metric.InvariantHead,

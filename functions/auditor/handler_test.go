@@ -161,7 +161,7 @@ func TestAuditor_Counts(t *testing.T) {
 	t.Parallel()
 	want := map[metric.Name][]store.ViolationKind{
 		metric.InvariantHead: {
-			store.HeadMissing, store.HeadBehind, store.MemberCountWrong, store.LineMissing, store.LineFormer, store.LineOrphaned,
+			store.HeadMissing, store.HeadBehind, store.MemberCountWrong, store.RosterWrong, store.LineMissing, store.LineFormer, store.LineOrphaned,
 		},
 		metric.InvariantHole:        {store.HeadAhead, store.Hole},
 		metric.InvariantIdempotency: {store.DuplicateMessage, store.DuplicateKey, store.RecordMissing, store.RecordMismatch},

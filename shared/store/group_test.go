@@ -50,6 +50,7 @@ type told struct {
 	owner, title string
 	state        chat.State
 	version      int64
+	removals     int64
 	windows      map[string][]chat.Range // To is 0 while the user is a member
 }
 
@@ -78,6 +79,9 @@ func replay(t require.TestingT, v chat.Visibility, entries []chat.Message) told 
 func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 	e := m.Event
 	g.version++
+	if len(e.Removed) > 0 {
+		g.removals++
+	}
 	if m.Seq == 1 {
 		g.title = e.Title
 	}
@@ -131,7 +135,10 @@ func requireWhole(t require.TestingT, c *cloud, s *store.Store, id string) told 
 	}
 	require.Equal(t, g.roles, roles)
 	require.Equal(t, len(roster), head.MemberCount)
+	require.True(t, head.Hashed())
+	require.Equal(t, chat.RosterHash(roster), head.RosterHash)
 	require.Equal(t, g.version, head.MembersVersion)
+	require.Equal(t, g.removals, head.Removals()-1, "making the group may have removed someone, for all it knows")
 	require.Equal(t, g.title, head.Title)
 	require.Equal(t, g.state, head.State)
 	if len(roster) > 0 {
@@ -579,6 +586,7 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	removed := must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
 	was := c.head(id)
+	was.RosterHash, was.HashedVersion, was.Kept = 0, 0, 0 // they are shown no roster
 	must(t)(s.SetTitle(ctx, by("ann", "2"), id, "without bob"))
 	must(t)(s.SetRole(ctx, by("ann", "3"), id, "cy", chat.Owner))
 	must(t)(s.Dissolve(ctx, by("cy", "4"), id))
@@ -589,6 +597,62 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	lines, _, err := s.List(ctx, "bob", "", 10)
 	require.NoError(t, err)
 	require.Equal(t, []store.Line{line}, lines)
+}
+
+// Each way to change a roster leaves a head that knows it, and how often someone
+// may have been removed.
+func TestG9_EveryChangeOfARosterIsInItsHash(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	check := func(id string, changes, removals int64, members ...string) {
+		t.Helper()
+		head := c.head(id)
+		roster, err := s.Roster(ctx, id)
+		require.NoError(t, err)
+		ids := make([]string, len(roster))
+		for i, m := range roster {
+			ids[i] = m.UserID
+		}
+		require.Equal(t, append([]string{}, members...), ids)
+		require.True(t, head.Hashed())
+		require.True(t, head.IsRoster(roster))
+		require.Equal(t, chat.RosterHash(roster), head.RosterHash)
+		require.Equal(t, []int64{1 + changes, 1 + removals}, []int64{head.MembersVersion, head.Removals()})
+	}
+	check(send(t, s, "ann", "bob", "1").ConversationID, 0, 0, "ann", "bob")
+	check(send(t, s, "ann", "ann", "2").ConversationID, 0, 0, "ann")
+	check(must(t)(s.OpenSingle(ctx, "cy", "dan")).ConversationID, 0, 0, "cy", "dan")
+	check(must(t)(s.OpenGroup(ctx, by("ann", "3"), "a group", []string{"bob"}, chat.VisibleAll)).ConversationID, 0, 0, "ann", "bob")
+
+	publish := func(key string, to ...string) string {
+		return must(t)(s.Publish(ctx, store.Publication{
+			Key: "1", Title: "T", Recipients: to, ClientMsgID: key, Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"},
+		})).ConversationID
+	}
+	check(publish("1", "bob", "ann"), 0, 0, "ann", "bob")
+	check(publish("2", "ann"), 0, 0, "ann", "bob")
+	check(publish("3", "ann", "cy"), 1, 0, "ann", "bob", "cy")
+
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	check(id, 0, 0, "ann", "bob")
+	must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"cy", "dan"}))
+	check(id, 1, 0, "ann", "bob", "cy", "dan")
+	must(t)(s.SetRole(ctx, by("ann", "b"), id, "cy", chat.Admin))
+	check(id, 2, 0, "ann", "bob", "cy", "dan")
+	must(t)(s.SetTitle(ctx, by("ann", "c"), id, "other"))
+	check(id, 2, 0, "ann", "bob", "cy", "dan")
+	must(t)(s.RemoveMembers(ctx, by("ann", "d"), id, []string{"bob", "dan"}))
+	check(id, 3, 1, "ann", "cy")
+	must(t)(s.AddMembers(ctx, by("ann", "e"), id, []string{"bob"}))
+	check(id, 4, 1, "ann", "bob", "cy")
+	must(t)(s.Leave(ctx, by("ann", "f"), id))
+	check(id, 5, 2, "bob", "cy")
+	must(t)(s.Leave(ctx, by("bob", "g"), id))
+	check(id, 6, 3, "cy")
+	must(t)(s.Leave(ctx, by("cy", "h"), id))
+	check(id, 7, 4)
 }
 
 // A user who is removed while sending from several environments: what was

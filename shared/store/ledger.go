@@ -111,12 +111,13 @@ func nothingElse(chat.Conversation, *chat.Message) (effect, error) { return effe
 
 // effect is what a message changes beside the ledger, in the same transaction.
 type effect struct {
-	items   []types.TransactWriteItem // further writes; one that fails by its condition makes the whole attempt anew
-	roster  bool                      // the roster changes: membersVersion goes up
-	members int                       // how memberCount changes
-	state   chat.State                // the head's new state, "" as it is
-	title   string                    // the head's new title, "" as it is
-	owner   string                    // the head's new owner, "" as it is
+	items  []types.TransactWriteItem // further writes; one that fails by its condition makes the whole attempt anew
+	roster bool                      // the roster changes, by those who join or leave or in its roles
+	joined []chat.Member
+	left   []chat.Member
+	state  chat.State // the head's new state, "" as it is
+	title  string     // the head's new title, "" as it is
+	owner  string     // the head's new owner, "" as it is
 }
 
 // creation is a conversation about to be made by its first message.
@@ -129,6 +130,17 @@ type newMember struct {
 	userID string
 	role   chat.Role
 	peer   string // of a single conversation
+}
+
+// roster gives the members whom the first message makes.
+func (c *creation) roster(first chat.Message) []chat.Member {
+	roster := make([]chat.Member, len(c.members))
+	for i, m := range c.members {
+		roster[i] = chat.Member{
+			ConversationID: first.ConversationID, UserID: m.userID, Role: m.role, JoinSeq: 1, JoinedSeq: 1, JoinedAt: first.ServerTime,
+		}
+	}
+	return roster
 }
 
 func singleOf(conversationID, userID, to string) *creation {
@@ -581,7 +593,10 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 		}
 	}
 	also("membersVersion", e.roster, num(after.MembersVersion))
-	also("memberCount", e.members != 0, num(int64(after.MemberCount)))
+	also("memberCount", after.MemberCount != head.MemberCount, num(int64(after.MemberCount)))
+	also("rosterHash", after.RosterHash != head.RosterHash, unum(after.RosterHash))
+	also("hashedVersion", after.HashedVersion != head.HashedVersion, num(after.HashedVersion))
+	also("kept", after.Kept != head.Kept, num(after.Kept))
 	also("state", e.state != "", str(string(after.State)))
 	also("title", e.title != "", str(after.Title))
 	also("owner", e.owner != "", str(after.Owner))
@@ -600,10 +615,9 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 	m := w.message
 	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
-	for _, nm := range w.create.members {
-		member, err := marshal(chat.Member{
-			ConversationID: m.ConversationID, UserID: nm.userID, Role: nm.role, JoinSeq: 1, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
-		})
+	roster := w.create.roster(m)
+	for i, nm := range w.create.members {
+		member, err := marshal(roster[i])
 		if err != nil {
 			return nil, err
 		}
@@ -625,17 +639,17 @@ func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 // headAfter is the head once the message is committed.
 func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 	if head.LastSeq == 0 {
-		head.MembersVersion = 1
-		head.MemberCount = len(w.create.members)
+		roster := w.create.roster(w.message)
+		head.MembersVersion, head.HashedVersion = 1, 1
+		head.MemberCount, head.RosterHash = len(roster), chat.RosterHash(roster)
 		head.State = chat.Active
 		head.CreatedAt = w.message.ServerTime
 	}
 	head.LastSeq = w.message.Seq
 	head.UpdatedAt = w.message.ServerTime
 	if e.roster {
-		head.MembersVersion++
+		head = head.WithRoster(e.joined, e.left)
 	}
-	head.MemberCount += e.members
 	head.State = cmp.Or(e.state, head.State)
 	head.Title = cmp.Or(e.title, head.Title)
 	head.Owner = cmp.Or(e.owner, head.Owner)

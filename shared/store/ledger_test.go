@@ -274,7 +274,8 @@ func TestReceiptsTellWhatARequestTook(t *testing.T) {
 		r, err := newCloud(t).store(w).Append(ctx, text("alice", "1", "hi"), "bob")
 		requireCode(t, chat.Busy, err)
 		require.Positive(t, r.Attempts)
-		require.Equal(t, store.Receipt{Attempts: r.Attempts, Conflicts: r.Attempts}, r)
+		require.InDelta(t, r.Attempts, r.Conflicts, 1, "the time may be up in the middle of the last")
+		require.Equal(t, store.Receipt{Attempts: r.Attempts, Conflicts: r.Conflicts}, r)
 	})
 }
 
