@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -327,9 +328,9 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place,
 	}
 	// The id of a single conversation is made of its two users, so who names
 	// the other one is a member.
-	if w.to == "" && (w.readsSelf() || !s.heads.member(head.ConversationID, w.message.SenderID, head.MembersVersion)) {
+	if w.to == "" && (w.readsSelf() || !s.heads.member(head, w.message.SenderID)) {
 		var err error
-		if p, err = s.headAndSelf(ctx, head.ConversationID, w.message.SenderID); err != nil {
+		if p, err = s.sender(ctx, w, head); err != nil {
 			return place{}, err
 		}
 	}
@@ -354,6 +355,42 @@ func checkHead(head chat.Conversation) error {
 	}
 	return fmt.Errorf("the head of %s is damaged: its lastSeq is %d or missing; nothing can be sent to it until a repair raises it to its ledger",
 		head.ConversationID, head.LastSeq)
+}
+
+// sender reads a head at which the sender is a member: with the sender's roster item,
+// or, where many senders are not known, with the whole roster, after which all are.
+func (s *Store) sender(ctx context.Context, w write, head chat.Conversation) (place, error) {
+	if !w.readsSelf() && s.heads.paysForRoster(head.ConversationID) {
+		p, found, err := s.headAndRoster(ctx, head, w.message.SenderID)
+		if found || err != nil {
+			return p, err
+		}
+	}
+	return s.headAndSelf(ctx, head.ConversationID, w.message.SenderID)
+}
+
+// headAndRoster reads the roster of this head, which it reads too if its LastSeq is 0.
+// found is false if what it read is not the head's roster for certain, or the user is
+// not in it.
+//
+// A Query may show the members from before a change that the head has, or after one
+// that it has not. Neither has the head's hash.
+func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userID string) (p place, found bool, err error) {
+	if head.LastSeq == 0 {
+		if head, found, err = s.head(ctx, head.ConversationID); err != nil || !found {
+			return place{}, false, err
+		}
+	}
+	roster, err := s.Roster(ctx, head.ConversationID)
+	if err != nil || !head.Hashed() || !head.IsRoster(roster) {
+		return place{}, false, err
+	}
+	s.heads.admitAll(head, roster)
+	i := slices.IndexFunc(roster, func(m chat.Member) bool { return m.UserID == userID })
+	if i < 0 {
+		return place{}, false, nil
+	}
+	return place{head: head, self: roster[i]}, true, nil
 }
 
 // headAndSelf reads a head and a user's roster item of the same version.
@@ -459,7 +496,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
 	if err == nil {
 		s.pace.observe(time.Since(start), true)
-		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, e.roster)
+		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{receipt: w.receipt()}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
