@@ -236,10 +236,11 @@ func TestG9_ARosterIsNotBelievedByItsCount(t *testing.T) {
 			require.Len(t, after, len(before))
 
 			rosters := store.NewRosters(env)
-			for _, old = range []int{1, 3} {
+			for _, times := range []int{1, 3} {
+				old = times
 				got, err := rosters.At(ctx, id, 3)
 				require.NoError(t, err)
-				require.Equal(t, after, got, "%d old readings", old)
+				require.Equal(t, after, got, "%d old readings", times)
 				rosters = store.NewRosters(env)
 			}
 			old = 100
