@@ -22,9 +22,11 @@ var convergenceBroken = flag.String("convergence.broken", "", "the broken builds
 const brokenSeeds = 20
 
 // broken is a mistake that the tests have to see: a patch with a description that
-// names the test, and a part of its complaint.
+// names the test, after its package if that is another than this one, and a part of
+// its complaint.
 type broken struct {
 	name, file, test, complaint string
+	of                          string   // the test's package
 	packages                    []string // that it changes
 }
 
@@ -41,6 +43,10 @@ func brokenBuilds(t *testing.T) []broken {
 		b.file, err = filepath.Abs(file)
 		require.NoError(t, err)
 		b.test, b.complaint = headerOf(t, file, description, "Test"), headerOf(t, file, description, "Complaint")
+		b.of = "./integration"
+		if of, test, found := strings.Cut(b.test, " "); found {
+			b.of, b.test = of, test
+		}
 		for _, changed := range regexp.MustCompile(`(?m)^\+\+\+ b/(.*)/[^/]*\.go$`).FindAllStringSubmatch(diff, -1) {
 			b.packages = append(b.packages, "./"+changed[1])
 		}
@@ -109,8 +115,11 @@ func (b broken) run(ctx context.Context, root string) (output string, err error)
 	if b.test == "TestConvergence" {
 		count = 1
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "./integration", fmt.Sprint("-count=", count), "-v", "-failfast", "-timeout=60m", "-run=^"+b.test+"$",
-		fmt.Sprint("-convergence.seed=", seed), fmt.Sprint("-convergence.seeds=", brokenSeeds), fmt.Sprint("-convergence.steps=", *convergenceSteps))
+	args := []string{"test", b.of, fmt.Sprint("-count=", count), "-v", "-failfast", "-timeout=60m", "-run=^" + b.test + "$"}
+	if b.of == "./integration" {
+		args = append(args, fmt.Sprint("-convergence.seed=", seed), fmt.Sprint("-convergence.seeds=", brokenSeeds), fmt.Sprint("-convergence.steps=", *convergenceSteps))
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	return string(out), err

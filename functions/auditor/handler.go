@@ -148,6 +148,7 @@ var invariants = map[store.ViolationKind]metric.Name{
 	store.HeadMissing:      metric.InvariantHead,
 	store.HeadBehind:       metric.InvariantHead,
 	store.MemberCountWrong: metric.InvariantHead,
+	store.RosterWrong:      metric.InvariantHead,
 	store.LineMissing:      metric.InvariantHead,
 	store.LargeNotListed:   metric.InvariantHead,
 	store.SyncHeadWrong:    metric.InvariantHead,

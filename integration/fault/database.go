@@ -110,11 +110,11 @@ func (d *Database) serveData(operation string, req request) answer {
 		hangUp()
 	}
 	if s, ok := d.strikes(Throttle, req); ok {
-		return throttled(s, operation, req)
+		return d.throttled(s, operation, req)
 	}
 	if isWrite(operation) || isTransaction(operation) {
 		if s, ok := d.plan.strikes(Conflict); ok {
-			return conflicted(s, operation, req)
+			return d.conflicted(s, operation, req)
 		}
 	}
 	failed := false
@@ -243,10 +243,10 @@ const (
 	commonErrors   = "com.amazon.coral.availability#"
 )
 
-func throttled(s strike, operation string, req request) answer {
+func (d *Database) throttled(s strike, operation string, req request) answer {
 	if isTransaction(operation) && s.coin() {
 		code := oneOf(s, "ThrottlingError", "ProvisionedThroughputExceeded")
-		return cancelled(s, req, code, "the item's partition takes no more for now")
+		return cancelled(s, d.judge(operation, req), code, "the item's partition takes no more for now")
 	}
 	if s.coin() {
 		return refusal(http.StatusBadRequest, commonErrors+"ThrottlingException", "the rate of requests exceeds what is allowed", nil)
@@ -255,9 +255,9 @@ func throttled(s strike, operation string, req request) answer {
 		"the rate of requests exceeds the table's throughput", nil)
 }
 
-func conflicted(s strike, operation string, req request) answer {
+func (d *Database) conflicted(s strike, operation string, req request) answer {
 	if isTransaction(operation) {
-		return cancelled(s, req, "TransactionConflict", "a transaction is ongoing for the item")
+		return cancelled(s, d.judge(operation, req), "TransactionConflict", "a transaction is ongoing for the item")
 	}
 	return refusal(http.StatusBadRequest, dynamoDBErrors+"TransactionConflictException", "a transaction is ongoing for the item", nil)
 }
@@ -266,22 +266,80 @@ func internalError() answer {
 	return refusal(http.StatusInternalServerError, dynamoDBErrors+"InternalServerError", "the request could not be processed", nil)
 }
 
+// reason is why a transaction was cancelled, for one of its items.
+type reason struct {
+	Code    string
+	Message string          `json:",omitempty"`
+	Item    json.RawMessage `json:",omitempty"`
+}
+
+// judge gives what there is against each item of a transaction as things are: a
+// condition that fails, or none. DynamoDB judges each item by itself, so the reasons
+// of others may stand beside a conflict or a throttle in any order. Nothing is
+// carried out: the engine is given one more condition, which always fails.
+func (d *Database) judge(operation string, req request) []reason {
+	var fields map[string]json.RawMessage
+	var items []json.RawMessage
+	if json.Unmarshal(req.body, &fields) != nil || json.Unmarshal(fields["TransactItems"], &items) != nil {
+		return nil
+	}
+	unjudged := slices.Repeat([]reason{{Code: "None"}}, len(items))
+	if operation != "TransactWriteItems" || len(items) == 0 || len(items) == maxTransaction {
+		return unjudged
+	}
+	fields["TransactItems"] = mustMarshal(append(items, impossible(items[0])))
+	delete(fields, "ClientRequestToken") // it stands for the transaction itself
+	req.body = mustMarshal(fields)
+	var refused struct{ CancellationReasons []reason }
+	if json.Unmarshal(d.forward(req).body, &refused) != nil || len(refused.CancellationReasons) != len(items)+1 {
+		return unjudged
+	}
+	return refused.CancellationReasons[:len(items)]
+}
+
+// maxTransaction is how many items DynamoDB takes in a transaction.
+const maxTransaction = 100
+
+// impossible is an item of a transaction that asks for what nothing has, in the
+// table of another item: under a key that differs in all that is text.
+func impossible(other json.RawMessage) json.RawMessage {
+	var of map[string]struct { // by verb; there is one
+		TableName string
+		Key, Item map[string]map[string]any
+	}
+	_ = json.Unmarshal(other, &of)
+	for verb, o := range of {
+		what := map[string]any{
+			"TableName": o.TableName, "ConditionExpression": "attribute_exists(#no)",
+			"ExpressionAttributeNames": map[string]string{"#no": "no such attribute"},
+		}
+		key := o.Key
+		if what["Key"] = key; verb == "Put" {
+			key = o.Item // the key is somewhere in it
+			delete(what, "Key")
+			what["Item"] = key
+		} else {
+			verb = "ConditionCheck"
+		}
+		for _, value := range key {
+			if _, isText := value["S"]; isText {
+				value["S"] = "of nothing there is"
+			}
+		}
+		return mustMarshal(map[string]any{verb: what})
+	}
+	return mustMarshal(of)
+}
+
 // cancelled is the answer to a transaction of which at least one item has the
-// given reason, and the others none.
-func cancelled(s strike, req request, code, why string) answer {
-	var transaction struct{ TransactItems []json.RawMessage }
-	_ = json.Unmarshal(req.body, &transaction)
-	n := len(transaction.TransactItems)
+// given reason, and the others what they have anyway.
+func cancelled(s strike, reasons []reason, code, why string) answer {
+	n := len(reasons)
 	if n == 0 {
 		return internalError() // no such request passes DynamoDB either
 	}
-	type reason struct {
-		Code    string
-		Message string `json:",omitempty"`
-	}
-	reasons := slices.Repeat([]reason{{Code: "None"}}, n)
 	for _, i := range s.Perm(n)[:1+s.IntN(n)] {
-		reasons[i] = reason{code, why}
+		reasons[i] = reason{Code: code, Message: why}
 	}
 	codes := make([]string, n)
 	for i, r := range reasons {

@@ -3,7 +3,10 @@ package fault_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,7 +95,7 @@ func TestConflict(t *testing.T) {
 	_, err := c.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{TableName: aws.String("things"), Key: item("k", "1")})
 	var conflict *types.TransactionConflictException
 	require.ErrorAs(t, err, &conflict)
-	require.Empty(t, b.got(), "nothing is carried out")
+	requireNothingToDo(t, b)
 	require.NoError(t, get(t.Context(), c), "a read of one item is never refused")
 	require.Equal(t, map[fault.Kind]int{fault.Conflict: 21}, plan.Counts())
 }
@@ -121,7 +124,84 @@ func TestThrottle(t *testing.T) {
 		require.Contains(t, seen, code)
 	}
 	require.Error(t, get(t.Context(), c))
-	require.Empty(t, b.got())
+	requireNothingToDo(t, b)
+}
+
+// requireNothingToDo checks that what was asked of a backend cannot be carried out.
+func requireNothingToDo(t *testing.T, b *backend) {
+	t.Helper()
+	for _, request := range b.got() {
+		require.Contains(t, request, "TransactWriteItems")
+		require.Contains(t, request, "no such attribute")
+	}
+}
+
+// Beside a conflict or a throttle stand the reasons that the other items have by
+// themselves, in every order, and none that are not so.
+func TestReasonsAreMixed(t *testing.T) {
+	t.Parallel()
+	client, endpoint := dynamotest.Start(t)
+	createTable(t, client)
+	require.NoError(t, put(t.Context(), client, "", item("p", "1", "k", "there")))
+	create := func(k string) types.TransactWriteItem {
+		return types.TransactWriteItem{Put: &types.Put{
+			TableName: aws.String("things"), Item: item("p", "1", "k", k), ConditionExpression: aws.String("attribute_not_exists(p)"),
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}}
+	}
+	touch := types.TransactWriteItem{Update: &types.Update{
+		TableName: aws.String("things"), Key: item("p", "1", "k", "head"), UpdateExpression: aws.String("SET a = :a"),
+		ExpressionAttributeValues: item(":a", "1"),
+	}}
+	for kind, codes := range map[fault.Kind][]string{
+		fault.Conflict: {"TransactionConflict"},
+		fault.Throttle: {"ThrottlingError", "ProvisionedThroughputExceeded"},
+	} {
+		c := database(t, always(t, kind), endpoint)
+		for name, items := range map[string][]types.TransactWriteItem{
+			"puts":             {create("there"), create("new"), create("newer")},
+			"an update before": {touch, create("there"), create("new")},
+		} {
+			seen := map[string]int{}
+			for range 300 {
+				_, err := c.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: items})
+				var cancelled *types.TransactionCanceledException
+				if !errorsAs(err, &cancelled) {
+					continue // throttled as a whole
+				}
+				var mixture []string
+				for i, r := range cancelled.CancellationReasons {
+					code := *r.Code
+					if slices.Contains(codes, code) {
+						code = "passing"
+					}
+					mixture = append(mixture, code)
+					if code == "ConditionalCheckFailed" {
+						require.Equal(t, items[i].Put.Item["k"], r.Item["k"], "the item as it is")
+					}
+				}
+				seen[strings.Join(mixture, " ")]++
+			}
+			judged := []string{"None", "None", "None"}
+			judged[slices.IndexFunc(items, func(i types.TransactWriteItem) bool {
+				return i.Put != nil && i.Put.Item["k"].(*types.AttributeValueMemberS).Value == "there"
+			})] = "ConditionalCheckFailed"
+			want := map[string]bool{}
+			for chosen := 1; chosen < 8; chosen++ {
+				mixture := slices.Clone(judged)
+				for i := range mixture {
+					if chosen>>i&1 == 1 {
+						mixture[i] = "passing"
+					}
+				}
+				want[strings.Join(mixture, " ")] = true
+			}
+			require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(seen)), "%s, %s", kind, name)
+		}
+	}
+	out, err := client.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("things")})
+	require.NoError(t, err)
+	require.Len(t, out.Items, 2, "nothing is carried out")
 }
 
 func TestServerError(t *testing.T) {

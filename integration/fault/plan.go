@@ -27,7 +27,8 @@ type Kind string
 const (
 	// Conflict cancels a transaction, or refuses a single write, because another
 	// transaction is under way on one of its items. Every item is taken for one
-	// that transactions write to.
+	// that transactions write to. What there is against the other items of a
+	// transaction stands beside it, as it does beside a Throttle.
 	Conflict Kind = "conflict"
 	// Throttle refuses a request because of its rate, in one of the ways that
 	// DynamoDB has for it.

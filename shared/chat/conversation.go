@@ -1,7 +1,10 @@
 package chat
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -42,6 +45,9 @@ type Conversation struct {
 	LastSeq        int64      `json:"lastSeq"`
 	MembersVersion int64      `json:"membersVersion"` // one more with each change of the roster
 	MemberCount    int        `json:"memberCount"`
+	RosterHash     uint64     `json:"rosterHash,omitempty"`    // of the roster at HashedVersion, see Hashed
+	HashedVersion  int64      `json:"hashedVersion,omitempty"` // MembersVersion, unless what changed the roster knew of no hash
+	Kept           int64      `json:"kept,omitempty"`          // of the changes that MembersVersion counts, those that removed nobody; see Removals
 	State          State      `json:"state"`
 	Title          string     `json:"title,omitempty"`
 	Owner          string     `json:"owner,omitempty"`
@@ -72,6 +78,44 @@ func (c Conversation) Between(after, through int64) int64 {
 	return count
 }
 
+// Removals goes up with each change of the roster that may have removed someone,
+// and only then: who was a member is one while it stays the same.
+//
+// It is what is left of MembersVersion without the changes that are known to have
+// removed nobody, not a count of its own. So a change by what knows nothing of it,
+// such as an older version of a function during a deployment, is on the safe side.
+func (c Conversation) Removals() int64 { return c.MembersVersion - c.Kept }
+
+// WithRoster gives the head after a change of the roster: users who joined, who
+// left, or, with neither, whose roles changed.
+func (c Conversation) WithRoster(joined, left []Member) Conversation {
+	hashed := c.Hashed()
+	c.MembersVersion++
+	if len(left) == 0 {
+		c.Kept++
+	}
+	c.MemberCount += len(joined) - len(left)
+	if hashed { // else nothing is known of those who were there before
+		c.RosterHash += RosterHash(joined) - RosterHash(left)
+		c.HashedVersion = c.MembersVersion
+	}
+	return c
+}
+
+// Hashed reports whether RosterHash is that of the roster as it is. It is not in a
+// head from before there was a hash, nor after a change by an older version of the
+// product, which knows of none.
+func (c Conversation) Hashed() bool {
+	return c.HashedVersion != 0 && c.HashedVersion == c.MembersVersion
+}
+
+// IsRoster reports whether these are the members at the head's MembersVersion. A
+// head that is not Hashed can only count them: a roster in which one member stands
+// for another passes there.
+func (c Conversation) IsRoster(members []Member) bool {
+	return len(members) == c.MemberCount && (!c.Hashed() || c.RosterHash == RosterHash(members))
+}
+
 // Member is one line of a conversation's roster.
 type Member struct {
 	ConversationID string `json:"conversationId"`
@@ -80,6 +124,20 @@ type Member struct {
 	JoinSeq        int64  `json:"joinSeq"`   // the first seq the member may read
 	JoinedSeq      int64  `json:"joinedSeq"` // the seq of the message that made it a member
 	JoinedAt       int64  `json:"joinedAt"`  // ms
+}
+
+// RosterHash tells rosters apart, in whatever order their members come: it is the
+// sum, modulo 2^64, of the first 8 bytes of SHA-256 over each one's user id and
+// JoinedSeq, so that one who left and came back is another member than before. The
+// hash of a changed roster is that of the former one with those who joined added
+// and those who left taken away.
+func RosterHash(members []Member) uint64 {
+	hash := uint64(0)
+	for _, m := range members {
+		sum := sha256.Sum256([]byte(LengthPrefixed(m.UserID, strconv.FormatInt(m.JoinedSeq, 10))))
+		hash += binary.BigEndian.Uint64(sum[:])
+	}
+	return hash
 }
 
 // Limits on groups.

@@ -31,6 +31,7 @@ const (
 	RecordMismatch   ViolationKind = "recordMismatch"   // the record is about another message
 	PositionAhead    ViolationKind = "positionAhead"    // a position of an inbox line above the head
 	MemberCountWrong ViolationKind = "memberCount"      // the head counts other than the roster has
+	RosterWrong      ViolationKind = "roster"           // the head's hash is of other members than the roster has
 	LineMissing      ViolationKind = "lineMissing"      // a member without an inbox line
 	LineFormer       ViolationKind = "lineFormer"       // a member whose inbox line says it has left
 	LineOrphaned     ViolationKind = "lineOrphaned"     // the inbox line of a member that the roster lacks
@@ -52,6 +53,7 @@ var remedies = map[ViolationKind]string{
 	RecordMismatch:   "look at both with the admin tool; a late retry is answered with what the record says",
 	PositionAhead:    "lower the position to the head's lastSeq; until then the user is told too few unread messages",
 	MemberCountWrong: "set memberCount to the number of roster items",
+	RosterWrong:      "compare the roster with the events about members; once it is right, set rosterHash to its hash, or remove hashedVersion",
 	LineMissing:      "remove the member and add it again, or restore the line from a backup of the Inboxes table",
 	LineFormer:       "remove leftSeq and leftHead from the line, or delete the roster item, by what the last event about this user says",
 	LineOrphaned:     "put the roster item back, or set leftSeq in the line, by what the last event about this user says",

@@ -9,57 +9,81 @@ import (
 	"inorder/shared/chat"
 )
 
-// roster checks the roster: each member's inbox line, and how many there are. No
-// position may be above top.
+// roster checks the roster: each member's inbox line, and who is in it. No position
+// may be above top.
 func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) error {
 	id := head.ConversationID
 	for attempt := 1; ; attempt++ {
-		count, err := a.count(ctx, head, attempt == 1, top)
-		if err != nil || count == head.MemberCount {
+		now, err := a.tally(ctx, head, attempt == 1, top)
+		if err != nil || len(now.against(head)) == 0 {
 			return err
 		}
 		// A roster cannot be read serialisably, for it may have more items than a
-		// transaction. So it is counted until it fits a head, or the head stays.
-		var now chat.Conversation
-		if _, err := a.s.get(ctx, a.s.tables.Conversations, headKey(id), &now); err != nil {
+		// transaction. So it is read until it fits a head, or the head stays.
+		version := head.MembersVersion
+		head = chat.Conversation{}
+		if _, err := a.s.get(ctx, a.s.tables.Conversations, headKey(id), &head); err != nil {
 			return err
 		}
-		if attempt >= maxRosterCounts && now.MembersVersion == head.MembersVersion {
-			a.add(Violation{
-				ConversationID: id, Kind: MemberCountWrong,
-				Expected: fmt.Sprintf("memberCount %d, as the roster has", count), Found: fmt.Sprintf("memberCount %d", now.MemberCount),
-			})
+		if attempt >= maxRosterCounts && version == head.MembersVersion {
+			for _, v := range now.against(head) {
+				a.add(v)
+			}
 			return nil
 		}
 		if attempt >= 2*maxRosterCounts {
 			return nil // it changes all the time; another audit will see
 		}
-		head = now
-		if err := a.s.pace.wait(ctx, attempt, false); err != nil {
+		if err := a.s.pace.waitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for the roster of %s: %w", id, err)
 		}
 	}
 }
 
-// count counts a roster, and checks the members' lines if asked to.
-func (a *audit) count(ctx context.Context, head chat.Conversation, check bool, top int64) (count int, err error) {
+// tally is what a head says of its roster.
+type tally struct {
+	count int
+	hash  uint64
+}
+
+// against gives what is wrong with a head whose roster this is.
+func (t tally) against(head chat.Conversation) []Violation {
+	var wrong []Violation
+	if t.count != head.MemberCount {
+		wrong = append(wrong, Violation{
+			ConversationID: head.ConversationID, Kind: MemberCountWrong,
+			Expected: fmt.Sprintf("memberCount %d, as the roster has", t.count), Found: fmt.Sprintf("memberCount %d", head.MemberCount),
+		})
+	}
+	if head.Hashed() && t.hash != head.RosterHash {
+		wrong = append(wrong, Violation{
+			ConversationID: head.ConversationID, Kind: RosterWrong,
+			Expected: fmt.Sprintf("rosterHash %d, as the roster has", t.hash), Found: fmt.Sprintf("rosterHash %d", head.RosterHash),
+		})
+	}
+	return wrong
+}
+
+// tally reads a roster, and checks the members' lines if asked to.
+func (a *audit) tally(ctx context.Context, head chat.Conversation, check bool, top int64) (t tally, err error) {
 	id := head.ConversationID
 	for cursor := ""; ; {
 		members, next, err := a.s.rosterPage(ctx, id, cursor, auditPage)
 		if err != nil {
-			return 0, err
+			return tally{}, err
 		}
-		count += len(members)
+		t.count += len(members)
+		t.hash += chat.RosterHash(members)
 		if check {
 			if err := a.members(ctx, id, members, top); err != nil {
-				return 0, err
+				return tally{}, err
 			}
 			if err := a.listed(ctx, head, members); err != nil {
-				return 0, err
+				return tally{}, err
 			}
 		}
 		if cursor = next; next == "" {
-			return count, nil
+			return t, nil
 		}
 	}
 }

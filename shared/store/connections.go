@@ -284,7 +284,7 @@ func (s *Store) batchGetChunk(ctx context.Context, table string, keys []item, co
 		}
 		found = append(found, out.Responses[table]...)
 		keys = out.UnprocessedKeys[table].Keys
-		if len(keys) > 0 && s.pace.wait(ctx, attempt, true) != nil {
+		if len(keys) > 0 && s.pace.waitRead(ctx, attempt, true) != nil {
 			return nil, errUnfinished
 		}
 	}

@@ -134,7 +134,7 @@ func (e *eraser) message(ctx context.Context, m messageItem) error {
 		if err == nil || !conditionFailed(err) && !isConflict(err) {
 			return err
 		}
-		if err := e.s.pace.wait(ctx, attempt, false); err != nil {
+		if err := e.s.pace.waitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for message %s: %w", m.MessageID, err)
 		}
 		in, err := e.s.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, ascending)

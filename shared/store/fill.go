@@ -142,7 +142,7 @@ func (s *Store) putAll(ctx context.Context, table string, items []item) error {
 			requests = out.UnprocessedItems[table]
 		}
 		if len(requests) > 0 {
-			if err := s.pace.wait(ctx, attempt, true); err != nil {
+			if err := s.pace.waitRead(ctx, attempt, true); err != nil {
 				return err
 			}
 		}

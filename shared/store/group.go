@@ -183,7 +183,7 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 		return nil, err
 	}
 	return func(head chat.Conversation, m *chat.Message) (effect, error) {
-		out := effect{roster: true, members: len(userIDs)}
+		out := effect{roster: true}
 		for _, id := range userIDs {
 			line, wasMember := former[id]
 			joinSeq := m.Seq
@@ -193,9 +193,11 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 			case wasMember && line.LeftSeq == m.Seq-1:
 				joinSeq = line.JoinSeq
 			}
-			member, err := marshal(chat.Member{
+			joined := chat.Member{
 				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
-			})
+			}
+			out.joined = append(out.joined, joined)
+			member, err := marshal(joined)
 			if err != nil {
 				return effect{}, err
 			}
@@ -262,6 +264,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 			return nil, err
 		}
 		var absent []string
+		var targets []chat.Member
 		for _, id := range userIDs {
 			target, ok := present[id]
 			switch {
@@ -270,11 +273,12 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 			case !self.Role.May(chat.ActRemove, target.Role):
 				return nil, chat.FieldErrorf(chat.Forbidden, "members", "your role is %s, which may not remove %s, who is %s", self.Role, id, target.Role)
 			}
+			targets = append(targets, target)
 		}
 		if len(absent) > 0 {
 			return nil, membersError("no member", absent)
 		}
-		return s.leaving(userIDs), nil
+		return s.leaving(targets), nil
 	})
 }
 
@@ -283,7 +287,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
-		leave := s.leaving([]string{r.UserID})
+		leave := s.leaving([]chat.Member{self})
 		if self.Role != chat.Owner {
 			return leave, nil
 		}
@@ -291,7 +295,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 		if err != nil {
 			return nil, err
 		}
-		if len(roster) != head.MemberCount {
+		if !head.IsRoster(roster) {
 			return nil, errUnsettled // who is not seen yet must not be passed over
 		}
 		next, ok := chat.Successor(roster, r.UserID)
@@ -370,30 +374,31 @@ func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) 
 	})
 }
 
-// leaving plans that memberships end with a message. The head as it then is goes
-// into each one's inbox: what becomes of the group later is not for those who
-// left.
-func (s *Store) leaving(userIDs []string) plan {
+// leaving plans that memberships end with a message, if they are still as read. The
+// head as it then is goes into each one's inbox: what becomes of the group later is
+// not for those who left.
+func (s *Store) leaving(members []chat.Member) plan {
 	return func(head chat.Conversation, m *chat.Message) (effect, error) {
-		out := effect{roster: true, members: -len(userIDs)}
+		out := effect{roster: true, left: members}
+		head = head.WithRoster(nil, members)
 		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
 		head.Runs = head.Runs.With(m.SenderID, m.Seq)
-		head.MembersVersion++
-		head.MemberCount -= len(userIDs)
+		head.RosterHash, head.HashedVersion, head.Kept = 0, 0, 0 // of use where the roster is read, which is not for them
 		last, err := marshal(head)
 		if err != nil {
 			return effect{}, err
 		}
-		for _, id := range userIDs {
+		for _, member := range members {
 			out.items = append(out.items,
 				types.TransactWriteItem{Delete: &types.Delete{
-					TableName:           &s.tables.Members,
-					Key:                 memberKey(head.ConversationID, id),
-					ConditionExpression: aws.String("attribute_exists(userId)"),
+					TableName:                 &s.tables.Members,
+					Key:                       memberKey(head.ConversationID, member.UserID),
+					ConditionExpression:       aws.String("attribute_exists(userId) AND (attribute_not_exists(joinedSeq) OR joinedSeq = :joined)"),
+					ExpressionAttributeValues: item{":joined": num(member.JoinedSeq)},
 				}},
 				types.TransactWriteItem{Update: &types.Update{
 					TableName:        &s.tables.Inboxes,
-					Key:              inboxKey(id, head.ConversationID),
+					Key:              inboxKey(member.UserID, head.ConversationID),
 					UpdateExpression: aws.String("SET leftSeq = :left, leftHead = :head"),
 					ExpressionAttributeValues: item{
 						":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,6 +51,7 @@ type told struct {
 	owner, title string
 	state        chat.State
 	version      int64
+	removals     int64
 	windows      map[string][]chat.Range // To is 0 while the user is a member
 }
 
@@ -78,6 +80,9 @@ func replay(t require.TestingT, v chat.Visibility, entries []chat.Message) told 
 func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 	e := m.Event
 	g.version++
+	if len(e.Removed) > 0 {
+		g.removals++
+	}
 	if m.Seq == 1 {
 		g.title = e.Title
 	}
@@ -135,7 +140,10 @@ func requireWhole(t require.TestingT, c *cloud, s *store.Store, id string) told 
 	}
 	require.Equal(t, g.roles, roles)
 	require.Equal(t, len(roster), head.MemberCount)
+	require.True(t, head.Hashed())
+	require.Equal(t, chat.RosterHash(roster), head.RosterHash)
 	require.Equal(t, g.version, head.MembersVersion)
+	require.Equal(t, g.removals, head.Removals()-1, "making the group may have removed someone, for all it knows")
 	require.Equal(t, g.title, head.Title)
 	require.Equal(t, g.state, head.State)
 	if len(roster) > 0 {
@@ -584,6 +592,7 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	removed := must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
 	was := c.head(id)
+	was.RosterHash, was.HashedVersion, was.Kept = 0, 0, 0 // they are shown no roster
 	must(t)(s.SetTitle(ctx, by("ann", "2"), id, "without bob"))
 	must(t)(s.SetRole(ctx, by("ann", "3"), id, "cy", chat.Owner))
 	must(t)(s.Dissolve(ctx, by("cy", "4"), id))
@@ -594,6 +603,62 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	lines, _, err := s.List(ctx, "bob", "", 10)
 	require.NoError(t, err)
 	require.Equal(t, []store.Line{line}, lines)
+}
+
+// Each way to change a roster leaves a head that knows it, and how often someone
+// may have been removed.
+func TestG9_EveryChangeOfARosterIsInItsHash(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	ctx := t.Context()
+	check := func(id string, changes, removals int64, members ...string) {
+		t.Helper()
+		head := c.head(id)
+		roster, err := s.Roster(ctx, id)
+		require.NoError(t, err)
+		ids := make([]string, len(roster))
+		for i, m := range roster {
+			ids[i] = m.UserID
+		}
+		require.Equal(t, append([]string{}, members...), ids)
+		require.True(t, head.Hashed())
+		require.True(t, head.IsRoster(roster))
+		require.Equal(t, chat.RosterHash(roster), head.RosterHash)
+		require.Equal(t, []int64{1 + changes, 1 + removals}, []int64{head.MembersVersion, head.Removals()})
+	}
+	check(send(t, s, "ann", "bob", "1").ConversationID, 0, 0, "ann", "bob")
+	check(send(t, s, "ann", "ann", "2").ConversationID, 0, 0, "ann")
+	check(must(t)(s.OpenSingle(ctx, "cy", "dan")).ConversationID, 0, 0, "cy", "dan")
+	check(must(t)(s.OpenGroup(ctx, by("ann", "3"), "a group", []string{"bob"}, chat.VisibleAll)).ConversationID, 0, 0, "ann", "bob")
+
+	publish := func(key string, to ...string) string {
+		return must(t)(s.Publish(ctx, store.Publication{
+			Key: "1", Title: "T", Recipients: to, ClientMsgID: key, Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"},
+		})).ConversationID
+	}
+	check(publish("1", "bob", "ann"), 0, 0, "ann", "bob")
+	check(publish("2", "ann"), 0, 0, "ann", "bob")
+	check(publish("3", "ann", "cy"), 1, 0, "ann", "bob", "cy")
+
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	check(id, 0, 0, "ann", "bob")
+	must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"cy", "dan"}))
+	check(id, 1, 0, "ann", "bob", "cy", "dan")
+	must(t)(s.SetRole(ctx, by("ann", "b"), id, "cy", chat.Admin))
+	check(id, 2, 0, "ann", "bob", "cy", "dan")
+	must(t)(s.SetTitle(ctx, by("ann", "c"), id, "other"))
+	check(id, 2, 0, "ann", "bob", "cy", "dan")
+	must(t)(s.RemoveMembers(ctx, by("ann", "d"), id, []string{"bob", "dan"}))
+	check(id, 3, 1, "ann", "cy")
+	must(t)(s.AddMembers(ctx, by("ann", "e"), id, []string{"bob"}))
+	check(id, 4, 1, "ann", "bob", "cy")
+	must(t)(s.Leave(ctx, by("ann", "f"), id))
+	check(id, 5, 2, "bob", "cy")
+	must(t)(s.Leave(ctx, by("bob", "g"), id))
+	check(id, 6, 3, "cy")
+	must(t)(s.Leave(ctx, by("cy", "h"), id))
+	check(id, 7, 4)
 }
 
 // A user who is removed while sending from several environments: what was
@@ -651,6 +716,220 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 	require.Equal(t, int64(total)+2, removal.Seq, "all that is there was acked")
 	_, err := c.store(nil).Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
 	requireCode(t, chat.NotFound, err)
+	requireWhole(t, c, admin, id)
+}
+
+// countOps gives how often each operation was called since the n-th call, and how
+// many calls there are now.
+func (w *wire) countOps(n int) (map[string]int, int) {
+	calls, now := w.since(n)
+	count := map[string]int{}
+	for _, op := range calls {
+		count[op]++
+	}
+	return count, now
+}
+
+// On the warm path a send is one write, however many send, and whoever joins.
+func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	admin := c.store(nil)
+	var senders []string
+	for i := range 40 {
+		senders = append(senders, fmt.Sprintf("u%02d", i))
+	}
+	id := newGroup(t, admin, chat.VisibleAll, "ann", senders...)
+	w := &wire{}
+	env := c.store(w)
+	calls := 0
+	all := func(key string, want map[string]int) {
+		t.Helper()
+		for _, sender := range senders {
+			sendIn(t, env, sender, id, key)
+		}
+		var got map[string]int
+		got, calls = w.countOps(calls)
+		require.Equal(t, want, got, key)
+	}
+	all("cold", map[string]int{"TransactGetItems": 2, "GetItem": 1, "Query": 1, "TransactWriteItems": 40})
+	all("warm", map[string]int{"TransactWriteItems": 40})
+
+	must(t)(admin.AddMembers(t.Context(), by("ann", "join"), id, []string{"new"}))
+	all("after a joining", map[string]int{"TransactWriteItems": 41, "GetItem": 1})
+	must(t)(admin.SetRole(t.Context(), by("ann", "role"), id, "new", chat.Admin))
+	all("after a new role", map[string]int{"TransactWriteItems": 41, "GetItem": 1})
+	sendIn(t, env, "new", id, "hello")
+	var got map[string]int
+	got, calls = w.countOps(calls)
+	require.Equal(t, map[string]int{"TransactGetItems": 1, "TransactWriteItems": 1}, got, "who joined later is looked up alone")
+
+	must(t)(admin.RemoveMembers(t.Context(), by("ann", "remove"), id, []string{"new"}))
+	_, err := env.Append(t.Context(), chatIn(text("new", "after", "hi"), id), "")
+	requireCode(t, chat.NotFound, err)
+	_, calls = w.since(0)
+	all("after a removal", map[string]int{"TransactGetItems": 2, "GetItem": 1, "Query": 1, "TransactWriteItems": 40})
+
+	// One who is no member makes nobody read rosters.
+	for n := range 5 {
+		_, err := env.Append(t.Context(), chatIn(text("mallory", fmt.Sprint(n), "hi"), id), "")
+		requireCode(t, chat.NotFound, err)
+	}
+	got, _ = w.countOps(calls)
+	require.Equal(t, map[string]int{"TransactGetItems": 10}, got, "the head with the roster item, and the idempotency record")
+	requireWhole(t, c, admin, id)
+}
+
+// What a Query gives of a roster while a removal is being applied is not believed,
+// in either direction.
+func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy", "dan")
+	var before []byte
+	w := &wire{edit: func(op string, _, answer []byte) []byte {
+		switch {
+		case op != "Query":
+		case before == nil:
+			before = answer
+		default:
+			return before
+		}
+		return answer
+	}}
+	env := c.store(w)
+	_, err := env.Roster(t.Context(), id)
+	require.NoError(t, err)
+	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
+	must(t)(s.AddMembers(t.Context(), by("ann", "a"), id, []string{"eve"}))
+	for _, sender := range []string{"ann", "cy"} {
+		sendIn(t, env, sender, id, "1")
+	}
+	_, n := w.since(0)
+	_, err = env.Append(t.Context(), chatIn(text("bob", "1", "hi"), id), "")
+	requireCode(t, chat.NotFound, err)
+	calls, _ := w.since(n)
+	require.Equal(t, []string{"GetItem", "Query", "TransactGetItems", "TransactGetItems"}, calls, "the roster was read, and not believed")
+	sendIn(t, env, "eve", id, "1")
+	requireWhole(t, c, s, id)
+
+	// The other way round, the head is from before, and so is what is learned by it:
+	// the write that relies on it fails.
+	must(t)(s.AddMembers(t.Context(), by("ann", "b"), id, []string{"bob"}))
+	removed := false
+	w = &wire{rule: func(op string, _ int) fault {
+		if op == "TransactWriteItems" && !removed {
+			removed = true
+			must(t)(s.RemoveMembers(t.Context(), by("ann", "r2"), id, []string{"bob"}))
+		}
+		return none
+	}}
+	removed = true
+	env = c.store(w)
+	for _, sender := range []string{"ann", "cy", "dan"} {
+		sendIn(t, env, sender, id, "2")
+	}
+	calls, _ = w.since(0)
+	require.Contains(t, calls, "Query", "bob is known")
+	removed = false
+	_, n = w.since(0)
+	_, err = env.Append(t.Context(), chatIn(text("bob", "2", "hi"), id), "")
+	requireCode(t, chat.NotFound, err)
+	calls, _ = w.since(n)
+	require.Equal(t, "TransactWriteItems", calls[0], "it was tried without a read")
+	require.True(t, removed)
+	requireWhole(t, c, s, id)
+}
+
+// Members who are known by the roster send from several environments while others
+// join all the time, and then are removed themselves.
+func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	admin := c.store(nil)
+	senders := []string{"bob", "cy", "dan", "eve"}
+	id := newGroup(t, admin, chat.VisibleAll, "ann", senders...)
+	var envs [3]*store.Store
+	for i := range envs {
+		w := &wire{}
+		envs[i] = c.store(w)
+		for _, sender := range senders {
+			sendIn(t, envs[i], sender, id, fmt.Sprint("before", i))
+		}
+		calls, _ := w.since(0)
+		require.Contains(t, calls, "Query", "all are known")
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	sent := make(chan struct{}, 1<<16)
+	after10 := func(change func() (store.Receipt, error)) (store.Receipt, error) {
+		for range 10 {
+			select {
+			case <-sent:
+			case <-ctx.Done():
+				return store.Receipt{}, ctx.Err()
+			}
+		}
+		return change()
+	}
+	var mu sync.Mutex
+	removals := map[string]int64{}
+	change := func() error {
+		for n := range 6 {
+			_, err := after10(func() (store.Receipt, error) {
+				return admin.AddMembers(ctx, by("ann", fmt.Sprint("join", n)), id, []string{fmt.Sprint("new", n)})
+			})
+			if err != nil {
+				return err
+			}
+		}
+		for _, sender := range senders {
+			r, err := after10(func() (store.Receipt, error) {
+				return admin.RemoveMembers(ctx, by("ann", "remove "+sender), id, []string{sender})
+			})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			removals[sender] = r.Seq
+			mu.Unlock()
+		}
+		return nil
+	}
+	send := func(i int) error {
+		gone := map[string]bool{}
+		for n := 0; len(gone) < len(senders); n++ {
+			for _, sender := range senders {
+				r, err := envs[i].Append(ctx, chatIn(text(sender, fmt.Sprintf("%d-%d", i, n), "hi"), id), "")
+				sent <- struct{}{}
+				mu.Lock()
+				removal := removals[sender]
+				mu.Unlock()
+				switch {
+				case err != nil && chat.CodeOf(err) == chat.NotFound:
+					gone[sender] = true
+				case err != nil:
+					return err
+				case gone[sender] || removal != 0 && r.Seq > removal:
+					return fmt.Errorf("seq %d of %s was committed after the removal at %d", r.Seq, sender, removal)
+				}
+			}
+		}
+		return nil
+	}
+	require.NoError(t, parallel(len(envs)+1, func(i int) error {
+		var err error
+		if i == len(envs) {
+			err = change()
+		} else {
+			err = send(i)
+		}
+		if err != nil {
+			stop() // the others need not go on
+		}
+		return err
+	}))
 	requireWhole(t, c, admin, id)
 }
 

@@ -121,6 +121,9 @@ func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Va
 func num(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
+func unum(n uint64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatUint(n, 10)}
+}
 func set(s ...string) types.AttributeValue { return &types.AttributeValueMemberSS{Value: s} }
 
 func headKey(conversationID string) item { return item{"conversationId": str(conversationID)} }

@@ -204,7 +204,7 @@ func TestRostersAreAsNewAsTheirHead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, members, older, "a later one will do")
 
-	// A head whose count is wrong stops nothing.
+	// A head that is wrong stops nothing.
 	head := c.head(id)
 	c.put(c.tables.Conversations, map[string]any{
 		"conversationId": id, "kind": "group", "lastSeq": head.LastSeq, "membersVersion": 9, "memberCount": 77, "state": "active",
@@ -212,4 +212,121 @@ func TestRostersAreAsNewAsTheirHead(t *testing.T) {
 	members, err = rosters.At(ctx, id, 9)
 	require.NoError(t, err)
 	require.Len(t, members, 2)
+}
+
+// A Query may show the roster from before a removal and a joining though the head is
+// from after both: as many members, and not the same. It is not taken for the
+// head's, by those who push nor by an owner who leaves.
+func TestG9_ARosterIsNotBelievedByItsCount(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, change := range map[string]func(t *testing.T, s *store.Store, id string){
+		"another in the place of one": func(t *testing.T, s *store.Store, id string) {
+			must(t)(s.RemoveMembers(ctx, by("ann", "r"), id, []string{"bob"}))
+			must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"dan"}))
+		},
+		"one who came back, and may read less": func(t *testing.T, s *store.Store, id string) {
+			must(t)(s.RemoveMembers(ctx, by("ann", "r"), id, []string{"bob"}))
+			must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"bob"}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := c.store(nil)
+			id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+			before, err := s.Roster(ctx, id)
+			require.NoError(t, err)
+			old := 0
+			var applied []byte
+			w := &wire{edit: func(op string, _, answer []byte) []byte {
+				switch {
+				case op != "Query":
+				case applied == nil:
+					applied = answer
+				case old > 0:
+					old--
+					return applied
+				}
+				return answer
+			}}
+			env := c.store(w)
+			_, err = env.Roster(ctx, id)
+			require.NoError(t, err)
+			change(t, s, id)
+			after, err := s.Roster(ctx, id)
+			require.NoError(t, err)
+			require.Len(t, after, len(before))
+
+			rosters := store.NewRosters(env)
+			for _, times := range []int{1, 3} {
+				old = times
+				got, err := rosters.At(ctx, id, 3)
+				require.NoError(t, err)
+				require.Equal(t, after, got, "%d old readings", times)
+				rosters = store.NewRosters(env)
+			}
+			old = 100
+			_, err = rosters.At(ctx, id, 3)
+			require.NoError(t, err, "an old roster stops nothing")
+			old = 0
+			got, err := rosters.At(ctx, id, 3)
+			require.NoError(t, err)
+			require.Equal(t, after, got, "and is not remembered")
+
+			old = 1
+			left := must(t)(env.Leave(ctx, by("ann", "l"), id))
+			require.Equal(t, int64(4), left.Seq)
+			owner := after[1].UserID
+			require.Equal(t, owner, c.head(id).Owner)
+			requireWhole(t, c, s, id)
+		})
+	}
+}
+
+// What knows of no hash leaves it behind when it changes the roster, and by that is
+// told apart; so is a head from before there was one. Both are counted.
+func TestRostersOfHeadsWithoutAHashAreCounted(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for name, change := range map[string]func(c *cloud, id string){
+		"from before": func(c *cloud, id string) {
+			c.set(c.tables.Conversations, convKey(id), values{"rosterHash": nil, "hashedVersion": nil, "kept": nil})
+		},
+		"changed by an older version": func(c *cloud, id string) {
+			c.set(c.tables.Conversations, convKey(id), values{"membersVersion": 2, "memberCount": 1})
+			c.delete(c.tables.Members, rosterKey(id, "bob"))
+			c.set(c.tables.Inboxes, lineKey("bob", id), values{"leftSeq": 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			w := &wire{}
+			s := c.store(w)
+			id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+			change(c, id)
+			was := c.head(id)
+			require.False(t, was.Hashed())
+			must(t)(c.store(nil).AddMembers(ctx, by("ann", "a"), id, []string{"cy"}))
+			now := c.head(id)
+			require.False(t, now.Hashed(), "what is not known of all is not made up")
+			require.Equal(t, was.Removals(), now.Removals())
+			_, n := w.since(0)
+			members, err := store.NewRosters(s).At(ctx, id, now.MembersVersion)
+			require.NoError(t, err)
+			require.Len(t, members, now.MemberCount)
+			calls, _ := w.since(n)
+			require.Equal(t, []string{"GetItem", "Query"}, calls)
+			r, err := s.AuditConversation(ctx, id)
+			require.NoError(t, err)
+			require.Empty(t, r.Violations)
+			must(t)(s.Leave(ctx, by("ann", "l"), id))
+			require.Equal(t, "cy", func() string {
+				roster, err := s.Roster(ctx, id)
+				require.NoError(t, err)
+				return roster[len(roster)-1].UserID
+			}())
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -41,10 +42,10 @@ type Receipt struct {
 // the right to send since. Errors the caller can show are of type *chat.Error:
 // what Message.Validate refuses, NotFound for a conversation that does not exist
 // or that the sender is no member of, Forbidden for a system conversation or to
-// create one where the Store is closed, Dissolved, IdempotencyConflict, and Busy
-// when contention outlasted the context's deadline (the message may then be
-// committed or not, and the same clientMsgId finds out). Any other error is a
-// fault.
+// create one where the Store is closed, Dissolved, IdempotencyConflict, Limit in a
+// conversation that has reached chat.MaxSeq, and Busy when contention outlasted the
+// context's deadline (the message may then be committed or not, and the same
+// clientMsgId finds out). Any other error is a fault.
 func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt, error) {
 	if to != "" {
 		if err := chat.ValidateUserID("to", to); err != nil {
@@ -113,12 +114,13 @@ func nothingElse(chat.Conversation, *chat.Message) (effect, error) { return effe
 
 // effect is what a message changes beside the ledger, in the same transaction.
 type effect struct {
-	items   []types.TransactWriteItem // further writes; one that fails by its condition makes the whole attempt anew
-	roster  bool                      // the roster changes: membersVersion goes up
-	members int                       // how memberCount changes
-	state   chat.State                // the head's new state, "" as it is
-	title   string                    // the head's new title, "" as it is
-	owner   string                    // the head's new owner, "" as it is
+	items  []types.TransactWriteItem // further writes; one that fails by its condition makes the whole attempt anew
+	roster bool                      // the roster changes, by those who join or leave or in its roles
+	joined []chat.Member
+	left   []chat.Member
+	state  chat.State // the head's new state, "" as it is
+	title  string     // the head's new title, "" as it is
+	owner  string     // the head's new owner, "" as it is
 
 	original *content // kept with the message: what it replaces, see messageItem
 }
@@ -133,6 +135,17 @@ type newMember struct {
 	userID string
 	role   chat.Role
 	peer   string // of a single conversation
+}
+
+// roster gives the members whom the first message makes.
+func (c *creation) roster(first chat.Message) []chat.Member {
+	roster := make([]chat.Member, len(c.members))
+	for i, m := range c.members {
+		roster[i] = chat.Member{
+			ConversationID: first.ConversationID, UserID: m.userID, Role: m.role, JoinSeq: 1, JoinedSeq: 1, JoinedAt: first.ServerTime,
+		}
+	}
+	return roster
 }
 
 func singleOf(conversationID, userID, to string) *creation {
@@ -216,6 +229,9 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 // attempt prepares the write for this place and tries it once. The error is a
 // refusal, or a failure to read what the change needs.
 func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error) {
+	if at.head.LastSeq >= chat.MaxSeq {
+		return outcome{}, errFull()
+	}
 	w.message.Seq = at.head.LastSeq + 1
 	if w.change != nil && at.plan == nil {
 		var err error
@@ -314,15 +330,18 @@ func (w write) readsSelf() bool { return w.change != nil && w.to == "" && !w.tru
 func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place, error) {
 	p := place{head: head}
 	if w.trusted {
-		return p, nil
+		return p, checkHead(head)
 	}
 	// The id of a single conversation is made of its two users, so who names
 	// the other one is a member.
-	if w.to == "" && (w.readsSelf() || !s.heads.member(head.ConversationID, w.message.SenderID, head.MembersVersion)) {
+	if w.to == "" && (w.readsSelf() || !s.heads.member(head, w.message.SenderID)) {
 		var err error
-		if p, err = s.headAndSelf(ctx, head.ConversationID, w.message.SenderID); err != nil {
+		if p, err = s.sender(ctx, w, head); err != nil {
 			return place{}, err
 		}
+	}
+	if err := checkHead(p.head); err != nil {
+		return place{}, err
 	}
 	s.heads.admit(p.head, w.message.SenderID)
 	switch {
@@ -332,6 +351,52 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place,
 		return place{}, chat.Errorf(chat.Dissolved, "the group is dissolved")
 	}
 	return p, nil
+}
+
+// checkHead refuses a head that no message can have left. To write on one would be
+// to create the conversation again, which fails for ever.
+func checkHead(head chat.Conversation) error {
+	if head.LastSeq > 0 {
+		return nil
+	}
+	return fmt.Errorf("the head of %s is damaged: its lastSeq is %d or missing; nothing can be sent to it until a repair raises it to its ledger",
+		head.ConversationID, head.LastSeq)
+}
+
+// sender reads a head at which the sender is a member: with the sender's roster item,
+// or, where many senders are not known, with the whole roster, after which all are.
+func (s *Store) sender(ctx context.Context, w write, head chat.Conversation) (place, error) {
+	if !w.readsSelf() && s.heads.paysForRoster(head.ConversationID) {
+		p, found, err := s.headAndRoster(ctx, head, w.message.SenderID)
+		if found || err != nil {
+			return p, err
+		}
+	}
+	return s.headAndSelf(ctx, head.ConversationID, w.message.SenderID)
+}
+
+// headAndRoster reads the roster of this head, which it reads too if its LastSeq is 0.
+// found is false if what it read is not the head's roster for certain, or the user is
+// not in it.
+//
+// A Query may show the members from before a change that the head has, or after one
+// that it has not. Neither has the head's hash.
+func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userID string) (p place, found bool, err error) {
+	if head.LastSeq == 0 {
+		if head, found, err = s.head(ctx, head.ConversationID); err != nil || !found {
+			return place{}, false, err
+		}
+	}
+	roster, err := s.Roster(ctx, head.ConversationID)
+	if err != nil || !head.Hashed() || !head.IsRoster(roster) {
+		return place{}, false, err
+	}
+	s.heads.admitAll(head, roster)
+	i := slices.IndexFunc(roster, func(m chat.Member) bool { return m.UserID == userID })
+	if i < 0 {
+		return place{}, false, nil
+	}
+	return place{head: head, self: roster[i]}, true, nil
 }
 
 // headAndSelf reads a head and a user's roster item of the same version.
@@ -467,7 +532,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
 	if err == nil {
 		s.pace.observe(time.Since(start), true)
-		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, e.roster)
+		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{receipt: w.receipt()}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
@@ -500,16 +565,11 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 	if w.counted && isConditionFailed(reasons[len(reasons)-1]) {
 		return outcome{refusal: s.errGroupsToday()}
 	}
-	result := outcome{conflict: true, cause: canceled}
-	for _, r := range reasons {
-		switch aws.ToString(r.Code) {
-		case "None", "ConditionalCheckFailed", "TransactionConflict":
-		case "ThrottlingError", "ProvisionedThroughputExceeded":
-			result.throttled = true
-		default:
-			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, canceled)}
-		}
+	throttled, ok := mayPass(reasons)
+	if !ok {
+		return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, canceled)}
 	}
+	result := outcome{conflict: true, throttled: throttled, cause: canceled}
 	if isConditionFailed(reasons[atHead]) {
 		var head chat.Conversation
 		if err := unmarshal(reasons[atHead].Item, &head); err != nil {
@@ -518,13 +578,19 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		if head.ConversationID == "" {
 			return outcome{err: errNoConversation()} // an operator deleted the head meanwhile
 		}
+		if err := checkHead(head); err != nil {
+			return outcome{err: err}
+		}
 		s.heads.learn(head)
 		result.head = &head
 		return result
 	}
-	if isConditionFailed(reasons[atMessage]) {
+	if isConditionFailed(reasons[atMessage]) && isHeld(reasons[atHead]) {
 		// The head was right, yet its next seq is taken: the head is behind its
 		// ledger, which only a repair can mend. Going on would overwrite.
+		//
+		// A head that met a conflict or a throttle was not judged: who was before
+		// this attempt may be in the middle of writing head and message.
 		return outcome{err: fmt.Errorf("the head of %s is behind its ledger: seq %d exists", w.message.ConversationID, w.message.Seq)}
 	}
 	return result
@@ -607,7 +673,10 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 	}
 	also("runs", true, str(string(after.Runs)))
 	also("membersVersion", e.roster, num(after.MembersVersion))
-	also("memberCount", e.members != 0, num(int64(after.MemberCount)))
+	also("memberCount", after.MemberCount != head.MemberCount, num(int64(after.MemberCount)))
+	also("rosterHash", after.RosterHash != head.RosterHash, unum(after.RosterHash))
+	also("hashedVersion", after.HashedVersion != head.HashedVersion, num(after.HashedVersion))
+	also("kept", after.Kept != head.Kept, num(after.Kept))
 	also("state", e.state != "", str(string(after.State)))
 	also("title", e.title != "", str(after.Title))
 	also("owner", e.owner != "", str(after.Owner))
@@ -627,10 +696,9 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 	m := w.message
 	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
-	for _, nm := range w.create.members {
-		member, err := marshal(chat.Member{
-			ConversationID: m.ConversationID, UserID: nm.userID, Role: nm.role, JoinSeq: 1, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
-		})
+	roster := w.create.roster(m)
+	for i, nm := range w.create.members {
+		member, err := marshal(roster[i])
 		if err != nil {
 			return nil, err
 		}
@@ -655,8 +723,9 @@ func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 		head.LargestEntry = max(head.LargestEntry, weight(w.message))
 	}
 	if head.LastSeq == 0 {
-		head.MembersVersion = 1
-		head.MemberCount = len(w.create.members)
+		roster := w.create.roster(w.message)
+		head.MembersVersion, head.HashedVersion = 1, 1
+		head.MemberCount, head.RosterHash = len(roster), chat.RosterHash(roster)
 		head.State = chat.Active
 		head.CreatedAt = w.message.ServerTime
 	}
@@ -664,9 +733,8 @@ func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 	head.Runs = head.Runs.With(w.message.SenderID, w.message.Seq)
 	head.UpdatedAt = w.message.ServerTime
 	if e.roster {
-		head.MembersVersion++
+		head = head.WithRoster(e.joined, e.left)
 	}
-	head.MemberCount += e.members
 	head.State = cmp.Or(e.state, head.State)
 	head.Title = cmp.Or(e.title, head.Title)
 	head.Owner = cmp.Or(e.owner, head.Owner)
@@ -713,6 +781,14 @@ func (w write) first(r idempotencyRecord) (*Receipt, error) {
 
 func errNoConversation() error {
 	return chat.FieldErrorf(chat.NotFound, "conversationId", "no such conversation, or you are no member of it")
+}
+
+// errFull refuses to write where no seq is left that every JSON reader keeps exact.
+func errFull() error {
+	return &chat.Error{
+		Code: chat.Limit, Field: "conversationId", Details: map[string]any{"max": int64(chat.MaxSeq)},
+		Message: fmt.Sprintf("this conversation has had %d messages, which is all it can have; go on in another", int64(chat.MaxSeq)),
+	}
 }
 
 // errClosed refuses what creates a conversation. It is the same for every user

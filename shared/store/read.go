@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -608,14 +609,21 @@ func (s *Store) transactGet(ctx context.Context, gets []types.TransactGetItem) (
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
+		start := time.Now()
 		out, err := s.db.TransactGetItems(ctx, &dynamodb.TransactGetItemsInput{TransactItems: gets})
 		if err == nil {
+			s.pace.observe(time.Since(start), false)
 			return out, nil
 		}
-		if _, canceled := errors.AsType[*types.TransactionCanceledException](err); !canceled && !isConflict(err) {
+		throttled := false
+		if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+			if throttled, ok = mayPass(canceled.CancellationReasons); !ok {
+				return nil, err
+			}
+		} else if !isConflict(err) {
 			return nil, err
 		}
-		if s.pace.wait(ctx, attempt, false) != nil {
+		if s.pace.waitRead(ctx, attempt, throttled) != nil {
 			return nil, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "messages are being written right now; ask again"), err)
 		}
 	}

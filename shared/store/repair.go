@@ -65,7 +65,7 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 		if !conditionFailed(err) && !isConflict(err) {
 			return Repair{}, err
 		}
-		if s.pace.wait(ctx, attempt, false) != nil {
+		if s.pace.waitRead(ctx, attempt, false) != nil {
 			return Repair{}, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "conversation %s is being written to; try again", conversationID), err)
 		}
 	}

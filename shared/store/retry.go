@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -46,10 +47,14 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 // that others come in between, was measured with 64 writers: it shortens the slowest
 // of 4,000 sends from 3.1–4.1 s to 1.8–2.8 s and costs a fifth to a quarter of all
 // sends a second.
+//
+// Readers have no part in the crowd: what they wait for is one transaction that is
+// being applied, however many write.
 type pace struct {
-	mu      sync.Mutex
-	latency time.Duration // moving average, 0 until one was seen
-	crowd   float64       // the window that keeps such a crowd apart, in latencies
+	mu       sync.Mutex
+	latency  time.Duration // moving average, 0 until one was seen
+	crowd    float64       // the window that keeps such a crowd apart, in latencies, as of collided
+	collided time.Time     // when a writer last collided
 }
 
 const (
@@ -57,23 +62,34 @@ const (
 	minLatency     = 500 * time.Microsecond
 	maxWindow      = 2 * time.Second
 
+	// maxLatency is the longest that counts: one above it had a try in it that the
+	// SDK made again, and is no measure of the next.
+	maxLatency = 100 * time.Millisecond
+
 	// The window grows by half with each collision, from the first guess on, and
 	// shrinks more slowly with each commit, so that it settles where most
-	// attempts succeed. It is forgotten where hardly anyone else is left.
+	// attempts succeed. Where nobody commits, time shrinks it. It is forgotten
+	// where hardly anyone else is left.
 	firstCrowd  = 20
 	maxCrowd    = 512
 	minCrowd    = 10
 	crowdGrowth = 1.5
 	crowdDecay  = 1.2
-	loneWindow  = 4 // latencies, when there is no crowd, or one has waited long
+	crowdHalf   = 10 * time.Second // in which the window halves by itself: longer than any sleep in it
+	loneWindow  = 4                // latencies, when there is no crowd, or one has waited long
+
+	// A reader waits from one latency to readWindow of them. A transaction keeps
+	// its items for less than one.
+	readWindow = 3
 )
 
 func newPace() *pace { return &pace{} }
 
-// observe takes in a transaction that was answered.
+// observe takes in a transaction that was answered, of reads or of writes.
 func (p *pace) observe(took time.Duration, committed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	took = min(took, maxLatency)
 	if p.latency == 0 {
 		p.latency = took
 	}
@@ -86,17 +102,32 @@ func (p *pace) observe(took time.Duration, committed bool) {
 	}
 }
 
-// wait sleeps after the given attempt, which collided or was throttled, or
-// returns the context's error if the time would not suffice.
+// wait sleeps after the given attempt of a write, which collided or was throttled,
+// or returns the context's error if the time would not suffice.
 //
 // Full jitter: the sleep is anywhere in the window, so that writers that
 // collided do not collide again.
 func (p *pace) wait(ctx context.Context, attempt int, throttled bool) error {
-	sleep := rand.N(p.window(attempt, throttled)) //nolint:gosec // jitter is no secret
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= sleep {
+	return sleep(ctx, rand.N(p.window(attempt, throttled))) //nolint:gosec // jitter is no secret
+}
+
+// waitRead is wait for a reader, and for a write that meets no other of its kind.
+// It learns nothing from being in another's way.
+func (p *pace) waitRead(ctx context.Context, attempt int, throttled bool) error {
+	if throttled {
+		return sleep(ctx, rand.N(throttleWindow(attempt))) //nolint:gosec // jitter is no secret
+	}
+	p.mu.Lock()
+	latency := p.usual()
+	p.mu.Unlock()
+	return sleep(ctx, latency+rand.N((readWindow-1)*latency)) //nolint:gosec // jitter is no secret
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return context.DeadlineExceeded
 	}
-	timer := time.NewTimer(sleep)
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -106,25 +137,57 @@ func (p *pace) wait(ctx context.Context, attempt int, throttled bool) error {
 	}
 }
 
+// throttleWindow grows: a throttled partition needs time to split, not another
+// try.
+func throttleWindow(attempt int) time.Duration {
+	return min(50*time.Millisecond<<min(attempt, 6), maxWindow)
+}
+
+// usual is what a transaction takes here. p.mu is held.
+func (p *pace) usual() time.Duration {
+	return max(cmp.Or(p.latency, initialLatency), minLatency)
+}
+
 // window is the longest that the sleep after this attempt may be. Who has tried
 // more often waits less: with windows that grow, the unlucky ones would be
 // overtaken for seconds by those who come new.
 func (p *pace) window(attempt int, throttled bool) time.Duration {
 	if throttled {
-		// A throttled partition needs time to split, not another try.
-		return min(50*time.Millisecond<<min(attempt, 6), maxWindow)
+		return throttleWindow(attempt)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := time.Now()
+	p.crowd *= math.Exp2(-now.Sub(p.collided).Seconds() / crowdHalf.Seconds())
+	p.collided = now
 	p.crowd = min(max(p.crowd*crowdGrowth, firstCrowd), maxCrowd)
-	latency := max(cmp.Or(p.latency, initialLatency), minLatency)
-	window := float64(latency) * max(p.crowd/float64(attempt), loneWindow)
+	window := float64(p.usual()) * max(p.crowd/float64(attempt), loneWindow)
 	return min(time.Duration(window), maxWindow)
+}
+
+// mayPass tells of the reasons of a cancelled transaction whether one is that
+// DynamoDB asks to slow down, and whether all of them may pass: conditions,
+// conflicts and throttles do.
+func mayPass(reasons []types.CancellationReason) (throttled, ok bool) {
+	for _, r := range reasons {
+		switch aws.ToString(r.Code) {
+		case "None", "ConditionalCheckFailed", "TransactionConflict":
+		case "ThrottlingError", "ProvisionedThroughputExceeded":
+			throttled = true
+		default:
+			return false, false
+		}
+	}
+	return throttled, true
 }
 
 func isConditionFailed(r types.CancellationReason) bool {
 	return aws.ToString(r.Code) == "ConditionalCheckFailed"
 }
+
+// isHeld reports whether an item of a cancelled transaction was judged, and its
+// condition held.
+func isHeld(r types.CancellationReason) bool { return aws.ToString(r.Code) == "None" }
 
 // isThrottle reports whether DynamoDB asked to slow down.
 func isThrottle(err error) bool {

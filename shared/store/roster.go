@@ -133,8 +133,8 @@ func NewRosters(s *Store) *Rosters {
 // caller must not change it.
 //
 // A Query can show a roster that is older than the head it was read after, while
-// the transaction that changed both is being applied. So it is read until there
-// are as many members as the head says, and is not remembered otherwise.
+// the transaction that changed both is being applied. So it is read until it is
+// the one that the head says, and is not remembered otherwise.
 func (r *Rosters) At(ctx context.Context, conversationID string, version int64) ([]chat.Member, error) {
 	r.mu.Lock()
 	k, ok := r.known[conversationID]
@@ -151,14 +151,14 @@ func (r *Rosters) At(ctx context.Context, conversationID string, version int64) 
 		if err != nil {
 			return nil, err
 		}
-		if len(members) == head.MemberCount && head.MembersVersion >= version {
+		if head.IsRoster(members) && head.MembersVersion >= version {
 			r.remember(conversationID, knownRoster{version: head.MembersVersion, members: members})
 			return members, nil
 		}
 		if attempt == maxRosterReads {
-			return members, nil // a wrong count must not stop the conversation
+			return members, nil // a head that is wrong must not stop the conversation
 		}
-		if err := r.store.pace.wait(ctx, attempt, false); err != nil {
+		if err := r.store.pace.waitRead(ctx, attempt, false); err != nil {
 			return nil, fmt.Errorf("waiting for the roster of %s: %w", conversationID, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +81,9 @@ type wire struct {
 	calls []string
 	rule  func(op string, n int) fault // n counts the calls of this op from 1
 	edit  func(op string, request, answer []byte) []byte
+
+	// cancel gives, for a transaction, the answer that cancels it; "" for none.
+	cancel func(request []byte) string
 }
 
 type fault int
@@ -88,8 +92,8 @@ const (
 	none        fault = iota
 	dropped           // the request never arrives: failed, not applied
 	unanswered        // the answer never arrives: failed, yet applied
-	conflicting       // refused: a transaction is at work on the item
-	throttled         // refused: too many requests
+	conflicting       // refused: a transaction is at work on the item, or on some of the items
+	throttled         // refused: too many requests, for some of the items
 	hanging           // nothing comes until the caller gives up
 	gateway503        // 503 without an error document, not applied
 	gateway504        // 504 without an error document, yet applied
@@ -117,6 +121,16 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		f = w.rule(op, n)
 	}
 	w.mu.Unlock()
+	request, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(request))
+	if w.cancel != nil && op == "TransactWriteItems" {
+		if answer := w.cancel(request); answer != "" {
+			return refusing(r, http.StatusBadRequest, answer), nil
+		}
+	}
 	switch f {
 	case dropped:
 		return nil, errWire
@@ -124,17 +138,18 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	case conflicting:
+		if items := itemsOf(request); items > 0 {
+			return refusing(r, http.StatusBadRequest, cancelledAnswer(someOf(items, n, "TransactionConflict")...)), nil
+		}
 		return refusing(r, http.StatusBadRequest, conflictAnswer), nil
 	case throttled:
+		if items := itemsOf(request); items > 0 && n%2 == 0 { // both are DynamoDB's ways
+			return refusing(r, http.StatusBadRequest, cancelledAnswer(someOf(items, n, "ThrottlingError")...)), nil
+		}
 		return refusing(r, http.StatusBadRequest, throttleAnswer), nil
 	case gateway503:
 		return refusing(r, http.StatusServiceUnavailable, ""), nil
 	}
-	request, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(request))
 	resp, err := w.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -157,6 +172,43 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Body = io.NopCloser(bytes.NewReader(answer))
 	resp.ContentLength = int64(len(answer))
 	return resp, nil
+}
+
+// itemsOf gives how many items a transaction has, 0 for another request.
+func itemsOf(request []byte) int {
+	var transaction struct{ TransactItems []json.RawMessage }
+	_ = json.Unmarshal(request, &transaction)
+	return len(transaction.TransactItems)
+}
+
+// someOf gives the reasons of a transaction in which some items have this one:
+// others for each n, and all choices in turn.
+func someOf(items, n int, code string) []string {
+	reasons := slices.Repeat([]string{"None"}, items)
+	chosen := n%(1<<min(items, 10)-1) + 1
+	for i := range reasons {
+		if chosen>>i&1 == 1 {
+			reasons[i] = code
+		}
+	}
+	return reasons
+}
+
+// cancelledAnswer is the answer to a transaction that was cancelled for these
+// reasons: a code, or a code and the item that failed its condition.
+func cancelledAnswer(reasons ...string) string {
+	answer := make([]string, len(reasons))
+	codes := make([]string, len(reasons))
+	for i, reason := range reasons {
+		code, item, _ := strings.Cut(reason, " ")
+		codes[i], answer[i] = code, `{"Code":"`+code+`"}`
+		if item != "" {
+			answer[i] = `{"Code":"` + code + `","Item":` + item + `}`
+		}
+	}
+	return `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException",` +
+		`"Message":"Transaction cancelled, please refer cancellation reasons for specific reasons [` + strings.Join(codes, ", ") + `]",` +
+		`"CancellationReasons":[` + strings.Join(answer, ",") + `]}`
 }
 
 func refusing(r *http.Request, status int, answer string) *http.Response {

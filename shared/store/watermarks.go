@@ -136,7 +136,7 @@ func (s *Store) updateLine(ctx context.Context, userID, conversationID, update, 
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	out, err := s.db.UpdateItem(ctx, in)
-	for attempt := 1; isConflict(err) && s.pace.wait(ctx, attempt, false) == nil; attempt++ {
+	for attempt := 1; isConflict(err) && s.pace.waitRead(ctx, attempt, false) == nil; attempt++ {
 		out, err = s.db.UpdateItem(ctx, in) // the user is joining or leaving at this moment
 	}
 	var attributes item
