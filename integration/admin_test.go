@@ -218,22 +218,27 @@ func TestAdmin_EraseUser(t *testing.T) {
 	require.NoError(t, a.do(t.Context(), wire.ActionEdit, edit, nil))
 	before := mustConnect(t, shared, b.user, "laptop")
 	require.NoError(t, before.sync(t.Context(), id))
+	held := before.messages(id)
 
 	dry := operate(t, shared, "erase-user", a.user)
-	require.Equal(t, "would blank 4 messages and 1 edits of "+a.user+" in 1 conversations (8 messages looked at), and in 5 the name of the device\n", dry.must(t))
+	require.Equal(t, "would blank 4 messages and 1 edits of "+a.user+" in 1 conversations (8 messages looked at), and in 5 the name of the device; 1 events tell devices\n", dry.must(t))
 	require.Contains(t, dry.stderr, "-yes")
 	same := mustConnect(t, shared, b.user, "tablet")
 	require.NoError(t, same.sync(t.Context(), id))
-	require.Equal(t, before.messages(id), same.messages(id))
+	require.Equal(t, held, same.messages(id))
 
 	done := decoded[map[string]any](t, operate(t, shared, "erase-user", "-yes", "-json", a.user).must(t))
-	require.Equal(t, []any{a.user, false, 4.0, 1.0}, []any{done[0]["userId"], done[0]["dryRun"], done[0]["messages"], done[0]["edits"]})
+	require.Equal(t, []any{a.user, false, 4.0, 1.0, 1.0},
+		[]any{done[0]["userId"], done[0]["dryRun"], done[0]["messages"], done[0]["edits"], done[0]["events"]})
 	for i, user := range []string{b.user, a.user} {
 		after := mustConnect(t, shared, user, fmt.Sprintf("new%d", i))
 		require.NoError(t, after.sync(t.Context(), id))
-		require.Equal(t, seqsOf(before.messages(id)), seqsOf(after.messages(id)))
-		for i, m := range after.messages(id) {
-			was := before.messages(id)[i]
+		messages := after.messages(id)
+		event := messages[len(messages)-1]
+		require.Equal(t, &chat.Event{Kind: chat.EventErase, Erased: a.user}, event.Event)
+		require.Equal(t, append(seqsOf(held), event.Seq), seqsOf(messages))
+		for i, was := range held {
+			m := messages[i]
 			require.Equal(t, [2]string{was.MessageID, was.SenderID}, [2]string{m.MessageID, m.SenderID})
 			if m.SenderID == a.user {
 				require.Equal(t, [4]any{"", "", chat.Recalled, was.Version + 1}, [4]any{m.Text, m.SenderDeviceID, m.Status, m.Version})

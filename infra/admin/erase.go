@@ -15,12 +15,14 @@ func eraseCommand() command {
 from, and are shown as recalled. They keep seq, messageId and sender, and the user
 stays in rosters and inboxes: other people's conversations would not be whole without.
 The user's idempotency records lose the fingerprint of the content, and the user's
-connections are forgotten.
+connections are forgotten. An event in each conversation tells its members' devices,
+which take the content out of what they hold as soon as they catch up.
 
 What remains: the userId, as the sender of what is blank, in rosters, inboxes and
 events; titles that the user gave to groups; files that messages pointed to; what
-other devices hold, until they read the ledger again; backups, for as long as they
-are kept (35 days of point-in-time recovery); and logs, which have ids but no content.
+devices hold that do not connect again, or whose users had left the group before; what
+waits in the user's own outbox; backups, for as long as they are kept (35 days of
+point-in-time recovery); and logs, which have ids but no content.
 
 It may be repeated at will. Block the user first: what is sent meanwhile may be missed.
 Without -yes it only counts.`,
@@ -63,8 +65,8 @@ func (s *session) erase(ctx context.Context, userID, after string, yes bool) err
 	if !yes {
 		verb = "would blank"
 	}
-	say(s.out, "%s %d messages and %d edits of %s in %d conversations (%d messages looked at), and in %d the name of the device\n",
-		verb, done.Messages, done.Edits, quote(userID), done.Conversations, done.Scanned, done.Devices)
+	say(s.out, "%s %d messages and %d edits of %s in %d conversations (%d messages looked at), and in %d the name of the device; %d events tell devices\n",
+		verb, done.Messages, done.Edits, quote(userID), done.Conversations, done.Scanned, done.Devices, done.Events)
 	if !yes {
 		s.note("nothing was changed; do it with -yes")
 	}

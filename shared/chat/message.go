@@ -60,6 +60,7 @@ const (
 	EventMembers  EventKind = "members"
 	EventTitle    EventKind = "title"
 	EventDissolve EventKind = "dissolve"
+	EventErase    EventKind = "erase" // of an operator: it takes the content out of all that a user has sent before
 )
 
 // Message is one entry of a conversation's ledger. Its JSON is what travels in
@@ -102,6 +103,29 @@ type Event struct {
 	Member          string    `json:"member,omitempty"`          // members: whose role changed
 	Role            Role      `json:"role,omitempty"`            // members: to what
 	Title           string    `json:"title,omitempty"`           // title, and the first event of a group
+	Erased          string    `json:"erased,omitempty"`          // erase: whose messages have no content any more
+}
+
+// Erases reports whether the message is the event of an erasure, and the other one
+// is among those that it takes the content out of.
+func (m Message) Erases(other Message) bool {
+	return m.Event != nil && m.Event.Kind == EventErase && other.SenderID == m.Event.Erased && other.Seq < m.Seq
+}
+
+// Erased gives the message as an erasure leaves it: without text and data, and
+// without the device and the time that it came from. What had content is recalled,
+// in the next version. A message that has none of these stays as it is, and ok is
+// false: so an erasure that is applied twice does the same.
+func (m Message) Erased() (erased Message, ok bool) {
+	if m.Text == "" && len(m.Data) == 0 && m.SenderDeviceID == "" && m.ClientTime == 0 {
+		return m, false
+	}
+	m.Text, m.Data, m.SenderDeviceID, m.ClientTime = "", nil, "", 0
+	if m.Event == nil || m.Event.Kind == EventEdit {
+		m.Status = Recalled
+		m.Version++
+	}
+	return m, true
 }
 
 // In gives the message as a reader sees it whose time of membership it lies in. The

@@ -15,9 +15,10 @@ import (
 // of ctx, ErrClosed, ErrReplaced or ErrTooManyDevices once all that is stored was
 // given, or one of the store. A loop that breaks needs no error.
 //
-// A message that is recalled or edited after it was given is not given again; its
-// event is, with the target's seq and an edit's new content, and Stored has the
-// target as it is then. Messages that the user cleared are left out.
+// A message that is recalled, edited or erased after it was given is not given again;
+// its event is, with the target's seq and an edit's new content or, of an erasure,
+// with the user whose earlier messages have no content any more. Stored has them as
+// they are then. Messages that the user cleared are left out.
 //
 // It reads from the store page by page, so it needs no memory for what has not
 // been asked for yet, and no connection.

@@ -39,9 +39,12 @@ func revise(ctx context.Context, store Store, conversationID string, s step) ([]
 // is final. A recall takes the content out of the target's edits too, even where
 // the target itself is not there.
 func (r revised) apply(ctx context.Context, event chat.Message) error {
-	seq := targetOf(event)
-	if seq == 0 {
+	seq, ok := targetOf(event)
+	switch {
+	case !ok:
 		return nil
+	case seq == 0:
+		return r.erase(ctx, event)
 	}
 	target, known, err := r.message(ctx, seq)
 	if err != nil {
@@ -70,6 +73,31 @@ func (r revised) apply(ctx context.Context, event chat.Message) error {
 	return nil
 }
 
+// erase takes the content out of all that a user has sent before the event. The whole
+// conversation is read for it, which happens once for a user.
+func (r revised) erase(ctx context.Context, event chat.Message) error {
+	for seq, m := range r.written {
+		if event.Erases(m) {
+			r.written[seq], _ = m.Erased()
+		}
+	}
+	for after := int64(0); ; {
+		page, err := r.store.Messages(ctx, r.conversationID, after, event.Seq-1, readPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, m := range page {
+			after = m.Seq
+			if _, newer := r.written[m.Seq]; newer || !event.Erases(m) {
+				continue
+			}
+			if erased, ok := m.Erased(); ok {
+				r.written[m.Seq] = erased
+			}
+		}
+	}
+}
+
 func holdsContent(m chat.Message) bool {
 	return m.Status != chat.Recalled || m.Text != "" || len(m.Data) > 0
 }
@@ -95,7 +123,7 @@ func (r revised) events(ctx context.Context, targetSeq int64) ([]chat.Message, e
 		return newer
 	})
 	for _, m := range r.written {
-		if targetOf(m) == targetSeq {
+		if target, ok := targetOf(m); ok && target == targetSeq {
 			events = append(events, m)
 		}
 	}
@@ -125,6 +153,13 @@ func after(target, event chat.Message) (m chat.Message, ok bool) {
 // asTold gives messages that came past the ledger as the events in the store
 // leave them.
 func asTold(ctx context.Context, store Store, messages []chat.Message) error {
+	if len(messages) == 0 {
+		return nil
+	}
+	erasures, err := store.Revisions(ctx, messages[0].ConversationID, 0)
+	if err != nil {
+		return err
+	}
 	for i, m := range messages {
 		events, err := store.Revisions(ctx, m.ConversationID, m.Seq)
 		if err != nil {
@@ -132,6 +167,11 @@ func asTold(ctx context.Context, store Store, messages []chat.Message) error {
 		}
 		for _, e := range events {
 			messages[i], _ = after(messages[i], e)
+		}
+		for _, e := range erasures {
+			if e.Erases(messages[i]) {
+				messages[i], _ = messages[i].Erased()
+			}
 		}
 	}
 	return nil

@@ -27,7 +27,8 @@ type Store interface {
 	Messages(ctx context.Context, conversationID string, afterSeq, throughSeq int64, limit int) ([]chat.Message, error)
 
 	// Revisions gives the events whose target is the message with this seq,
-	// ascending.
+	// ascending; for 0 those of erasures, whose target is all that a user has sent
+	// before.
 	Revisions(ctx context.Context, conversationID string, targetSeq int64) ([]chat.Message, error)
 }
 

@@ -39,6 +39,7 @@ const (
 	SyncHeadWrong    ViolationKind = "syncHead"         // a sync head, or what lies beside it, that cannot be right
 	EventTarget      ViolationKind = "eventTarget"      // a recall or edit whose message does not fit
 	NotBlank         ViolationKind = "notBlank"         // a recalled message that still has content
+	NotErased        ViolationKind = "notErased"        // content of a user from before the event of the user's erasure
 )
 
 // remedies say what an operator does about each kind.
@@ -61,6 +62,7 @@ var remedies = map[ViolationKind]string{
 	SyncHeadWrong:    "delete the item; the user's devices then read their whole list once",
 	EventTarget:      "restore both messages from a backup of the Messages table, or make the message what the event says",
 	NotBlank:         "remove text and data of the message",
+	NotErased:        "run the operator's tool again, with erase-user and this user; it broke off",
 }
 
 // Violation is one thing that is wrong, confirmed by a serialisable reading.
@@ -115,6 +117,13 @@ const (
 	retentionAtLeast = 24 * time.Hour
 	expirySlack      = time.Hour
 
+	// eraseTime is how long after its event an erasure may still be blanking the
+	// messages of that conversation.
+	eraseTime = time.Hour
+
+	// maxWriters is of how many users an audit notes where their content begins.
+	maxWriters = 10_000
+
 	// auditReserve is kept of the time to give the report.
 	auditReserve = 5 * time.Second
 
@@ -132,6 +141,7 @@ type audit struct {
 	s      *Store
 	report AuditReport
 	seen   *seenIDs
+	wrote  map[string]int64 // by sender: the first seq with content in the stretch of a ledger that is read
 }
 
 func (s *Store) newAudit() *audit {
@@ -498,6 +508,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 		}
 	}
 	a.seen.reset()
+	a.wrote = map[string]int64{}
 	checked := map[string]bool{}
 	for r.From <= r.To {
 		if timeIsUp(ctx) {
@@ -584,10 +595,13 @@ func (a *audit) retained(head chat.Conversation, prev, next *messageItem) bool {
 	}
 	soon := a.s.now().Add(expirySlack)
 	for _, m := range []*messageItem{prev, next} {
-		if m == nil || m.ExpiresAt == 0 {
+		if m == nil || m.ExpiresAt == 0 && (!m.erases() || a.s.retention == 0) {
 			continue
 		}
 		lifetime := time.Unix(m.ExpiresAt, 0).Sub(time.UnixMilli(m.ServerTime))
+		if m.erases() { // it stays where its neighbours go
+			lifetime = a.s.retention
+		}
 		if !time.UnixMilli(prev.ServerTime).Add(lifetime).After(soon) {
 			return true
 		}

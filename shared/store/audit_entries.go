@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"time"
 
 	"inorder/shared/chat"
 )
@@ -28,7 +29,46 @@ func (a *audit) entries(ctx context.Context, entries []messageItem) error {
 	if err := a.records(ctx, live); err != nil {
 		return err
 	}
+	if err := a.erasures(ctx, live); err != nil {
+		return err
+	}
 	return a.events(ctx, live)
+}
+
+// erasures looks for content of users that is before the event of their erasure.
+func (a *audit) erasures(ctx context.Context, entries []messageItem) error {
+	for _, m := range entries {
+		if _, noted := a.wrote[m.SenderID]; !noted && !m.blank() && len(a.wrote) < maxWriters {
+			a.wrote[m.SenderID] = m.Seq
+		}
+		if !m.erases() {
+			continue
+		}
+		first, wrote := a.wrote[m.Event.Erased]
+		delete(a.wrote, m.Event.Erased)
+		if !wrote || a.s.now().Sub(time.UnixMilli(m.ServerTime)) < eraseTime {
+			continue
+		}
+		if err := a.notErased(ctx, m, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *audit) notErased(ctx context.Context, event messageItem, seq int64) error {
+	out, err := a.again(ctx, a.getMessage(event.ConversationID, seq))
+	if err != nil {
+		return err
+	}
+	now, found, err := message(out[0])
+	if err == nil && found && !now.blank() && event.Erases(now.Message) {
+		a.add(Violation{
+			ConversationID: event.ConversationID, Kind: NotErased, Seq: seq, UserID: now.SenderID,
+			Expected: fmt.Sprintf("no text and no data: the event at seq %d says that they were erased", event.Seq), Found: "content",
+		})
+	}
+	return err
 }
 
 // blank reports whether a message has no content.

@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +23,7 @@ type Erasure struct {
 	Messages      int64 `json:"messages"`      // messages of the user that had content
 	Edits         int64 `json:"edits"`         // events of edits that had content
 	Devices       int64 `json:"devices"`       // messages and events that named a device
+	Events        int   `json:"events"`        // events written, each of which tells the devices of a conversation
 	Connections   bool  `json:"connections"`   // whether there were any
 
 	// After is the last conversation that was looked through. An erasure that broke
@@ -42,6 +46,18 @@ const erased = "erased"
 // inboxes stay, for without them the conversations of others would not be whole. So
 // do the idempotency records of messages that retention has deleted, with their
 // fingerprints, for recordGrace: nothing leads to them any more.
+//
+// Devices are told by an event in each ledger that has anything to blank: what the
+// user has sent before it has no content any more (see chat.Message.Erased). It has
+// its place among the messages, so whichever way a device reads them, by pushes, sync
+// or history, and however late, it has met the messages when it meets the event, and
+// needs to read nothing again. An event of each message would double the ledgers, and
+// a number on the head that makes devices read again would cost reading them whole.
+// The event is written also where the user has left and where a group is dissolved.
+// It never expires: who was away for longer than messages are kept still hears of it.
+//
+// It is written before anything is blanked. So a run that breaks off leaves content
+// that the next one finds, and never blank messages of which no device was told.
 //
 // Each write is conditional on the version that was read, so it never undoes an
 // edit: it reads again and takes the edit's content too, and that of its event.
@@ -77,18 +93,20 @@ type eraser struct {
 	done     Erasure
 	progress func(Erasure)
 	edits    map[int64]bool // the seqs of the events of edits that were met in this conversation
+	told     int64          // its seqs below this one have the event of an erasure after them
 }
 
 // conversation goes through a ledger from its end: the event of an edit is blanked
 // before the message it is about, as a recall leaves no content in an event.
 func (e *eraser) conversation(ctx context.Context, id string) error {
-	e.edits = map[int64]bool{}
+	e.edits, e.told = map[int64]bool{}, 0
 	in := &dynamodb.QueryInput{
 		TableName:              &e.s.tables.Messages,
 		KeyConditionExpression: aws.String("conversationId = :c"),
-		FilterExpression:       aws.String("senderId = :u AND (attribute_exists(#text) OR attribute_exists(#data) OR attribute_exists(senderDeviceId))"),
+		FilterExpression: aws.String("#event.erased = :u OR senderId = :u AND " +
+			"(attribute_exists(#text) OR attribute_exists(#data) OR attribute_exists(senderDeviceId) OR attribute_exists(clientTime))"),
 		ExpressionAttributeNames: map[string]string{
-			"#text": "text", "#data": "data",
+			"#text": "text", "#data": "data", "#event": "event",
 		},
 		ExpressionAttributeValues: item{":c": str(id), ":u": str(e.userID)},
 		ConsistentRead:            aws.Bool(true),
@@ -105,6 +123,10 @@ func (e *eraser) conversation(ctx context.Context, id string) error {
 			if err != nil {
 				return err
 			}
+			if m.erases() {
+				e.told = max(e.told, m.Seq)
+				continue
+			}
 			if err := e.message(ctx, m); err != nil {
 				return err
 			}
@@ -120,8 +142,8 @@ func (e *eraser) conversation(ctx context.Context, id string) error {
 // writing.
 func (e *eraser) message(ctx context.Context, m messageItem) error {
 	e.count(m)
-	if !e.act {
-		return nil
+	if err := e.tell(ctx, m); err != nil || !e.act {
+		return err
 	}
 	if m.Event != nil {
 		e.edits[m.Seq] = true
@@ -143,6 +165,40 @@ func (e *eraser) message(ctx context.Context, m messageItem) error {
 		}
 		m = *in
 	}
+}
+
+// tell makes sure that the event of an erasure comes after a message.
+func (e *eraser) tell(ctx context.Context, m messageItem) error {
+	if m.Seq < e.told {
+		return nil
+	}
+	e.told = m.Seq + 1
+	if e.act {
+		receipt, err := e.s.commit(ctx, write{message: e.s.erasure(e.userID, m), trusted: true, anyState: true})
+		if refusal, ok := errors.AsType[*chat.Error](err); ok && refusal.Code == chat.NotFound {
+			e.told = chat.MaxSeq + 1 // there is no head: nobody can read the conversation
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("telling the devices of %s: %w", m.ConversationID, err)
+		}
+		e.told = receipt.Seq
+	}
+	e.done.Events++
+	return nil
+}
+
+// erasure is the event that tells of the blanking of a user's messages up to this
+// one. Runs at the same time that begin with the same message write one.
+func (s *Store) erasure(userID string, last messageItem) chat.Message {
+	sum := sha256.Sum256([]byte(chat.LengthPrefixed(userID, last.MessageID)))
+	return s.stamp(chat.Message{
+		ConversationID: last.ConversationID,
+		SenderID:       chat.SystemSender,
+		ClientMsgID:    "erase:" + hex.EncodeToString(sum[:16]),
+		MessageType:    chat.TypeEvent,
+		Event:          &chat.Event{Kind: chat.EventErase, Erased: userID},
+	})
 }
 
 // newerEdits blanks the events of a message's edits that the ledger did not show:

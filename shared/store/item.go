@@ -73,9 +73,15 @@ func marshalMessage(m chat.Message, original *content, expiresAt int64) (item, e
 	return marshal(messageItem{Message: m, Data: string(m.Data), Original: original, ExpiresAt: expiresAt})
 }
 
-// expiry is when a message expires, in seconds; 0 is never.
+// erases reports whether the message is the event of an erasure.
+func (mi messageItem) erases() bool { return erases(mi.Message) }
+
+func erases(m chat.Message) bool { return m.Event != nil && m.Event.Kind == chat.EventErase }
+
+// expiry is when a message expires, in seconds; 0 is never. The event of an erasure
+// stays for devices that hold what expired long ago.
 func (s *Store) expiry(m chat.Message) int64 {
-	if s.retention == 0 {
+	if s.retention == 0 || erases(m) {
 		return 0
 	}
 	return time.UnixMilli(m.ServerTime).Add(s.retention).Unix()
@@ -89,7 +95,7 @@ const recordGrace = 30 * day
 // recordExpiry is when the idempotency record of a message expires, in seconds; 0
 // is never.
 func (s *Store) recordExpiry(m chat.Message) int64 {
-	if s.retention == 0 {
+	if s.retention == 0 || erases(m) {
 		return 0
 	}
 	return time.UnixMilli(m.ServerTime).Add(s.retention + recordGrace).Unix()

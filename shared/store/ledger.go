@@ -97,6 +97,9 @@ type write struct {
 	// trusted writes come from the product itself: no membership is asked for,
 	// and system conversations are written by nothing else.
 	trusted bool
+
+	// anyState writes go into dissolved groups too.
+	anyState bool
 }
 
 // changeFunc reads what a message is to change and refuses what the sender may
@@ -655,13 +658,17 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}}, err
 	}
+	state := chat.Active
+	if w.anyState {
+		state = head.State
+	}
 	set := "SET lastSeq = :next, updatedAt = :now"
 	values := item{
-		":next":   num(after.LastSeq),
-		":now":    num(after.UpdatedAt),
-		":prev":   num(head.LastSeq),
-		":mv":     num(head.MembersVersion),
-		":active": str(string(chat.Active)),
+		":next": num(after.LastSeq),
+		":now":  num(after.UpdatedAt),
+		":prev": num(head.LastSeq),
+		":mv":   num(head.MembersVersion),
+		":as":   str(string(state)),
 	}
 	names := map[string]string{"#state": "state"}
 	also := func(name string, changed bool, value types.AttributeValue) {
@@ -685,7 +692,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 		TableName:                           &s.tables.Conversations,
 		Key:                                 headKey(head.ConversationID),
 		UpdateExpression:                    &set,
-		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :active"),
+		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :as"),
 		ExpressionAttributeNames:            names,
 		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	_ "modernc.org/sqlite" // the driver, in Go
 
@@ -57,10 +58,11 @@ var schema = [...]string{
 	 ) WITHOUT ROWID;`,
 }
 
-// pragmas of the connection. A commit reaches the operating system before it
+// pragmas of the connection. What is deleted or replaced is overwritten in the file,
+// as people expect of what was recalled, cleared or erased. A commit reaches the operating system before it
 // returns, so it outlives the program; a power cut may lose the last commits, but
 // only together with all that followed them.
-var pragmas = []string{"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(500)"}
+var pragmas = []string{"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(NORMAL)", "secure_delete(ON)", "busy_timeout(500)"}
 
 // Open opens the file, or makes it, readable by its owner only. It errs with
 // ErrInUse, and for a file that a newer version of this package made.
@@ -93,6 +95,9 @@ func open(ctx context.Context, path string) (*Store, error) {
 	s := &Store{db: db}
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(inUse(err), db.Close())
+	}
+	if err := s.emptyLog(ctx); err != nil { // a kill may have come before it was
+		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
 }
@@ -179,8 +184,26 @@ func claim(ctx context.Context, tx *sql.Tx, userID string) error {
 	return nil
 }
 
-// Commit is client.Store.Commit: one transaction.
+// Commit is client.Store.Commit: one transaction. With an erasure it also empties the
+// log of earlier ones, in which what was erased stands as it was.
 func (s *Store) Commit(ctx context.Context, b client.Batch) error {
+	if err := s.write(ctx, b); err != nil || !slices.ContainsFunc(b.Messages, erases) {
+		return err
+	}
+	return s.emptyLog(ctx)
+}
+
+// emptyLog moves the write-ahead log into the file and empties it.
+func (s *Store) emptyLog(ctx context.Context) error {
+	var busy, frames, moved int
+	row := s.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	if err := row.Scan(&busy, &frames, &moved); err != nil || busy != 0 {
+		return fmt.Errorf("emptying the log: busy %d: %w", busy, err)
+	}
+	return nil
+}
+
+func (s *Store) write(ctx context.Context, b client.Batch) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		w := writer{ctx: ctx, tx: tx}
 		for _, span := range b.Delete {
@@ -217,13 +240,20 @@ func (s *Store) Revisions(ctx context.Context, conversationID string, targetSeq 
 		WHERE conversation_id = ? AND target_seq = ? ORDER BY seq`, conversationID, targetSeq)
 }
 
-// targetOf is the seq that a recall or an edit is about, or nil.
+// targetOf is the seq that a recall or an edit is about, 0 for an erasure, or nil.
 func targetOf(m chat.Message) any {
-	if m.Event == nil || m.Event.Kind != chat.EventRecall && m.Event.Kind != chat.EventEdit {
+	switch {
+	case m.Event == nil:
 		return nil
+	case m.Event.Kind == chat.EventRecall || m.Event.Kind == chat.EventEdit:
+		return m.Event.TargetSeq
+	case erases(m):
+		return 0
 	}
-	return m.Event.TargetSeq
+	return nil
 }
+
+func erases(m chat.Message) bool { return m.Event != nil && m.Event.Kind == chat.EventErase }
 
 func (s *Store) inTx(ctx context.Context, do func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)

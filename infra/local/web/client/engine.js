@@ -537,7 +537,7 @@ export class Engine {
     const facts = this.#model.factsOf(conversationId);
     for (const entry of entries) {
       const { senderId } = entry;
-      if (isSingle(conversationId) && senderId && senderId !== this.#userId) this.#model.setPeer(conversationId, senderId);
+      if (isSingle(conversationId) && senderId && senderId !== this.#userId && senderId !== "system") this.#model.setPeer(conversationId, senderId);
       const { roster, joined } = apply(facts, entry, this.#userId);
       if (roster) this.#rosters.invalidate(conversationId);
       if (joined) void this.#catchUp(this.#session);

@@ -29,6 +29,8 @@ export class Ledger {
   #earlyLimit;
   /** @type {Map<number, number[]>} The seqs of the held events that recall or edit a seq, whether it is held or not. */
   #revisions = new Map();
+  /** @type {Map<string, number>} By user, the seq of the last held event that erased what they had sent. */
+  #erasures = new Map();
 
   /**
    * @param {string} conversationId
@@ -41,7 +43,7 @@ export class Ledger {
     this.maxSeenSeq = maxContiguousSeq;
     this.#earlyLimit = earlyLimit;
     this.messages = bySeq(messages);
-    for (const message of this.messages) this.#noteRevision(message);
+    for (const message of this.messages) this.#note(message);
   }
 
   /** True while something committed has not arrived yet: a pull is due. */
@@ -205,22 +207,34 @@ export class Ledger {
     return this.#revised(fresh);
   }
 
-  // Applies the revisions that the fresh entries are, or that were waiting for them.
+  // Applies the revisions and erasures that the fresh entries are, or that were waiting for them.
   /** @param {Message[]} fresh */
   #revised(fresh) {
     const changed = new Set(fresh.map(({ seq }) => seq));
-    for (const message of fresh) this.#noteRevision(message);
+    for (const message of fresh) this.#note(message);
     for (const message of fresh) this.#revise(targetOf(message) ?? message.seq, changed);
+    for (const { seq } of fresh.some(({ event }) => event?.kind === "erase") ? [...this.messages] : fresh) this.#erase(seq, changed);
     return [...changed].map((seq) => /** @type {Message} */ (this.get(seq)));
   }
 
   /** @param {Message} message */
-  #noteRevision(message) {
+  #note(message) {
+    const { event, seq } = message;
+    if (event?.kind === "erase" && event.erased) this.#erasures.set(event.erased, Math.max(this.#erasures.get(event.erased) ?? 0, seq));
     const target = targetOf(message);
     if (target === null) return;
     const events = this.#revisions.get(target);
-    if (events) events.push(message.seq);
-    else this.#revisions.set(target, [message.seq]);
+    if (events) events.push(seq);
+    else this.#revisions.set(target, [seq]);
+  }
+
+  /**
+   * @param {number} seq
+   * @param {Set<number>} changed
+   */
+  #erase(seq, changed) {
+    const message = /** @type {Message} */ (this.get(seq));
+    if (seq < (this.#erasures.get(message.senderId ?? "") ?? 0)) this.#replace(erased(message), changed);
   }
 
   /**
@@ -278,11 +292,11 @@ export function accountsForAll({ messages, nextSeq, skipped, firstSeq = 0 }, aft
 }
 
 /**
- * Tells whether an entry is shown by what it does to another, not as a row of its own.
+ * Tells whether an entry is shown by what it does to others, not as a row of its own.
  * @param {Message} message
  */
 export function isRevision(message) {
-  return targetOf(message) !== null;
+  return targetOf(message) !== null || message.event?.kind === "erase";
 }
 
 /** @param {Message} message */
@@ -314,6 +328,19 @@ function revise(target, { event, status, withheld, text, data }) {
  */
 function withoutContent(message) {
   return message.status === "recalled" ? message : { ...message, status: "recalled", withheld: false, text: null, data: null };
+}
+
+// The message as the server leaves it once all that its sender has sent is erased.
+/**
+ * @param {Message} message
+ * @returns {Message}
+ */
+function erased(message) {
+  const { senderDeviceId, clientTime, ...rest } = message;
+  const { text, data, event, version } = message;
+  if (!text && !data && !senderDeviceId && !clientTime) return message;
+  const isContent = !event || event.kind === "edit";
+  return { ...rest, text: null, data: null, ...(isContent && { status: "recalled", version: version + 1 }) };
 }
 
 /** @param {Message[]} messages */

@@ -19,7 +19,7 @@
 /**
  * What became of the ledger, as its entries tell it.
  * @typedef {object} LedgerEvent
- * @property {"recall" | "edit" | "members" | "title" | "dissolve"} kind
+ * @property {"recall" | "edit" | "members" | "title" | "dissolve" | "erase"} kind
  * @property {number} [targetSeq]
  * @property {string} [targetMessageId]
  * @property {number} [version]
@@ -29,6 +29,7 @@
  * @property {Role} [role]
  * @property {string} [owner]
  * @property {string} [title]
+ * @property {string} [erased] whose messages before it have no content any more
  */
 
 /**
@@ -49,6 +50,7 @@
  * @property {"normal" | "recalled"} status
  * @property {boolean} [withheld] whether it has a text or data that is not for this user
  * @property {number} serverTime
+ * @property {number} [clientTime]
  */
 
 /**

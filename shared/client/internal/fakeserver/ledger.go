@@ -71,6 +71,31 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 	return c.head.ConversationID
 }
 
+// Erase takes the content out of all that a user has sent, as the operator's tool
+// does.
+func (s *Server) Erase(userID string) {
+	s.mu.Lock()
+	a := act{s: s, userID: chat.SystemSender}
+	for _, id := range slices.Sorted(maps.Keys(s.conversations)) {
+		c := s.conversations[id]
+		if !slices.ContainsFunc(c.entries, func(m chat.Message) bool { return m.SenderID == userID }) {
+			continue
+		}
+		a.append(c, chat.Message{
+			ClientMsgID: fmt.Sprintf("erase-%d", s.lastID), MessageType: chat.TypeEvent,
+			Event: &chat.Event{Kind: chat.EventErase, Erased: userID},
+		})
+		event := c.entries[len(c.entries)-1]
+		for i, m := range c.entries {
+			if event.Erases(m) {
+				c.entries[i], _ = m.Erased()
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.send(nil, a.pushes)
+}
+
 // Punch makes holes: the entries with these seqs are gone.
 func (s *Server) Punch(conversationID string, seqs ...int64) {
 	s.mu.Lock()

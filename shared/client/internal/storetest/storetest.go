@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) (store client.Store, reopen func(
 		"a message replaces the one with its seq":          replaces,
 		"deletions come before messages":                   deletes,
 		"revisions are found by target":                    revisions,
+		"erasures are found by target 0":                   erasures,
 		"what is above the position is the reorder buffer": buffered,
 		"the outbox is in order":                           outbox,
 		"it belongs to one user":                           owned,
@@ -154,6 +155,20 @@ func revisions(t *testing.T, s client.Store, _ func() client.Store) {
 	events, err := s.Revisions(t.Context(), id, 1)
 	require.NoError(t, err)
 	require.Equal(t, []chat.Message{event(3, 1, chat.EventEdit), event(5, 1, chat.EventRecall)}, events)
+}
+
+func erasures(t *testing.T, s client.Store, reopen func() client.Store) {
+	erasure := message(3, "")
+	erasure.MessageType, erasure.Event = chat.TypeEvent, &chat.Event{Kind: chat.EventErase, Erased: "bob"}
+	require.NoError(t, s.Commit(t.Context(), client.Batch{Messages: []chat.Message{message(1, "hi"), event(2, 1, chat.EventEdit), erasure}}))
+	events, err := s.Revisions(t.Context(), id, 0)
+	require.NoError(t, err)
+	require.Equal(t, []chat.Message{erasure}, events)
+	span := client.Span{ConversationID: id, Range: chat.Range{From: 3, To: 3}}
+	require.NoError(t, s.Commit(t.Context(), client.Batch{Delete: []client.Span{span}}))
+	events, err = reopen().Revisions(t.Context(), id, 0)
+	require.NoError(t, err)
+	require.Empty(t, events)
 }
 
 func buffered(t *testing.T, s client.Store, reopen func() client.Store) {

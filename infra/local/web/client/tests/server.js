@@ -100,6 +100,21 @@ export class FakeServer {
     return this.#actions[action]({ userId, deviceId: "other" }, { clientMsgId: `other-${Math.random()}`, ...fields });
   }
 
+  /** Takes the content out of all that a user has sent, as the operator's tool does. */
+  erase(userId) {
+    for (const conversation of this.conversations.values()) {
+      if (!conversation.entries.some(({ senderId }) => senderId === userId)) continue;
+      const event = { kind: "erase", erased: userId };
+      const { seq } = this.#append(conversation, { senderId: "system", clientMsgId: `erase-${Math.random()}` }, { messageType: "event", event });
+      for (const { senderId, senderDeviceId, clientTime, text, data, event, version, ...rest } of conversation.entries.slice(0, seq - 1)) {
+        if (senderId !== userId || (!text && !data && !senderDeviceId && !clientTime)) continue;
+        const isContent = !event || event.kind === "edit";
+        const blank = { ...rest, senderId, version, ...(event && { event }) };
+        conversation.entries[rest.seq - 1] = isContent ? { ...blank, status: "recalled", version: version + 1 } : blank;
+      }
+    }
+  }
+
   /** Forgets everything, as a server that is begun anew. */
   wipe() {
     this.conversations.clear();

@@ -115,7 +115,7 @@ export declare class Ledger {
  */
 export declare function accountsForAll({ messages, nextSeq, skipped, firstSeq }: SyncPage, afterSeq: number): boolean;
 /**
- * Tells whether an entry is shown by what it does to another, not as a row of its own.
+ * Tells whether an entry is shown by what it does to others, not as a row of its own.
  * @param {Message} message
  */
 export declare function isRevision(message: Message): boolean;

@@ -8,7 +8,7 @@ export type Content = {
     data?: Record<string, unknown>;
 };
 export type LedgerEvent = {
-    kind: "recall" | "edit" | "members" | "title" | "dissolve";
+    kind: "recall" | "edit" | "members" | "title" | "dissolve" | "erase";
     targetSeq?: number;
     targetMessageId?: string;
     version?: number;
@@ -18,6 +18,10 @@ export type LedgerEvent = {
     role?: Role;
     owner?: string;
     title?: string;
+    /**
+     * whose messages before it have no content any more
+     */
+    erased?: string;
 };
 export type Message = {
     conversationId: string;
@@ -41,6 +45,7 @@ export type Message = {
      */
     withheld?: boolean;
     serverTime: number;
+    clientTime?: number;
 };
 export type Quote = {
     seq: number;
@@ -274,7 +279,7 @@ export type Clock = {
 /**
  * What became of the ledger, as its entries tell it.
  * @typedef {object} LedgerEvent
- * @property {"recall" | "edit" | "members" | "title" | "dissolve"} kind
+ * @property {"recall" | "edit" | "members" | "title" | "dissolve" | "erase"} kind
  * @property {number} [targetSeq]
  * @property {string} [targetMessageId]
  * @property {number} [version]
@@ -284,6 +289,7 @@ export type Clock = {
  * @property {Role} [role]
  * @property {string} [owner]
  * @property {string} [title]
+ * @property {string} [erased] whose messages before it have no content any more
  */
 /**
  * A message as the server gives it.
@@ -303,6 +309,7 @@ export type Clock = {
  * @property {"normal" | "recalled"} status
  * @property {boolean} [withheld] whether it has a text or data that is not for this user
  * @property {number} serverTime
+ * @property {number} [clientTime]
  */
 /**
  * The message that a row answers; senderId and kind are null if it is not at hand.
