@@ -120,7 +120,7 @@ func (m Message) Erased() (erased Message, ok bool) {
 	if m.Text == "" && len(m.Data) == 0 && m.SenderDeviceID == "" && m.ClientTime == 0 {
 		return m, false
 	}
-	m.Text, m.Data, m.SenderDeviceID, m.ClientTime = "", nil, "", 0
+	m.Text, m.Data, m.Withheld, m.SenderDeviceID, m.ClientTime = "", nil, false, "", 0
 	if m.Event == nil || m.Event.Kind == EventEdit {
 		m.Status = Recalled
 		m.Version++

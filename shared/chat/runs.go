@@ -23,11 +23,20 @@ type Runs string
 const (
 	bySystem  = "*"
 	byUnknown = "?" // seqs without an entry, or written by a version that kept no runs
+	byNobody  = "-" // entries that are news to nobody: the events of an erasure
 )
 
 // writerLength is how much of a hash is kept. Users whose hashes are the same by
 // chance, one pair in 2^36, count each other's entries as their own.
 const writerLength = 6
+
+// writerOf gives what stands for the writer of a message.
+func (m Message) writerOf() string {
+	if m.Event != nil && m.Event.Kind == EventErase {
+		return byNobody
+	}
+	return writerOf(m.SenderID)
+}
 
 func writerOf(senderID string) string {
 	if senderID == SystemSender {
@@ -64,17 +73,17 @@ func (r Runs) list() []run {
 	return runs
 }
 
-// With gives the runs with one more entry. Seqs that were left out since the last
-// one are nobody's.
-func (r Runs) With(senderID string, seq int64) Runs {
-	runs := r.list()
+// With gives the runs with one more entry. Who wrote the seqs that were left out
+// since the last one is not known.
+func (r Runs) With(m Message) Runs {
+	seq, runs := m.Seq, r.list()
 	if len(runs) > 0 && runs[0].To >= seq {
 		runs = nil // of another ledger than this entry
 	}
 	if len(runs) > 0 && runs[0].To < seq-1 {
 		runs = slices.Insert(runs, 0, run{byUnknown, Range{From: runs[0].To + 1, To: seq - 1}})
 	}
-	if writer := writerOf(senderID); len(runs) > 0 && runs[0].writer == writer {
+	if writer := m.writerOf(); len(runs) > 0 && runs[0].writer == writer {
 		runs[0].To = seq
 	} else {
 		runs = slices.Insert(runs, 0, run{writer, Range{From: seq, To: seq}})
@@ -88,11 +97,11 @@ func (r Runs) With(senderID string, seq int64) Runs {
 }
 
 // Written counts the seqs above after, up to through, that are known to be the
-// user's.
+// user's, or news to nobody.
 func (r Runs) Written(userID string, after, through int64) int64 {
 	writer, n := writerOf(userID), int64(0)
 	for _, one := range r.list() {
-		if one.writer == writer {
+		if one.writer == writer || one.writer == byNobody {
 			n += max(0, min(one.To, through)-max(one.From-1, after))
 		}
 	}
@@ -119,6 +128,6 @@ func (c Conversation) Answered() bool {
 	}
 	first := runs[len(runs)-1].writer
 	return slices.ContainsFunc(runs, func(one run) bool {
-		return one.writer == bySystem || one.writer != first && one.writer != byUnknown
+		return one.writer == bySystem || one.writer != first && one.writer != byUnknown && one.writer != byNobody
 	})
 }

@@ -22,9 +22,18 @@ func written(entries string) chat.Conversation {
 			continue
 		}
 		head.LastSeq++
-		head.Runs = head.Runs.With(sender, head.LastSeq)
+		head.Runs = head.Runs.With(entryOf(sender, head.LastSeq))
 	}
 	return head
+}
+
+// entryOf is an entry of a sender; that of the sender "erasure" is what tells of one.
+func entryOf(sender string, seq int64) chat.Message {
+	m := chat.Message{SenderID: sender, Seq: seq}
+	if sender == "erasure" {
+		m.SenderID, m.Event = chat.SystemSender, &chat.Event{Kind: chat.EventErase}
+	}
+	return m
 }
 
 func times(n int, sender string) string { return strings.Repeat(sender+" ", n) }
@@ -54,6 +63,8 @@ func TestUnreadIsWhatOthersWrote(t *testing.T) {
 		"runs since then":                   {entries: "7 alice bob", alice: 8, bob: 8},
 		"a raised head":                     {entries: "alice alice 10", alice: 10, bob: 12},
 		"and who goes on":                   {entries: "alice alice 10 alice", alice: 10, bob: 13},
+		"an erasure":                        {entries: "alice erasure bob erasure", alice: 1, bob: 1},
+		"an erasure alone":                  {entries: "erasure"},
 		"the product and others":            {entries: "system alice system bob", alice: 3, bob: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +90,7 @@ func TestRunsKnowTheLastWriters(t *testing.T) {
 		senders := make([]string, 1, 60) // by seq
 		for seq := int64(1); seq < 60; seq++ {
 			sender := fmt.Sprint("user", random.IntN(4))
-			runs, senders = runs.With(sender, seq), append(senders, sender)
+			runs, senders = runs.With(entryOf(sender, seq)), append(senders, sender)
 			known, turns := seq, 0
 			for ; known > 0; known-- {
 				if known == seq || senders[known] != senders[known+1] {
@@ -134,13 +145,13 @@ func TestRunsThatCannotBeRead(t *testing.T) {
 	} {
 		head := chat.Conversation{LastSeq: 3, Runs: chat.Runs(bad)}
 		require.Equal(t, int64(3), head.Unread("alice", 0, 3), bad)
-		head.Runs = head.Runs.With("alice", 4)
+		head.Runs = head.Runs.With(entryOf("alice", 4))
 		require.Equal(t, int64(3), head.Unread("alice", 0, 4), bad)
 		require.Equal(t, int64(4), head.Unread("bob", 0, 4), bad)
 	}
 	require.Equal(t, int64(1), chat.Runs(good+" x").Written("bob", 0, 3), "what can be read is")
-	ahead := chat.Runs(good).With("bob", 2)
-	require.Equal(t, chat.Runs("").With("bob", 2), ahead, "a list that is ahead of its ledger is not believed")
+	ahead := chat.Runs(good).With(entryOf("bob", 2))
+	require.Equal(t, chat.Runs("").With(entryOf("bob", 2)), ahead, "a list that is ahead of its ledger is not believed")
 }
 
 // The bound on what a head keeps. No user's writer is that of the product.
@@ -148,14 +159,14 @@ func TestRunsAreShort(t *testing.T) {
 	t.Parallel()
 	var runs chat.Runs
 	for seq := range int64(100) {
-		runs = runs.With(fmt.Sprint("user", seq), 1_000_000+10*seq)
+		runs = runs.With(entryOf(fmt.Sprint("user", seq), 1_000_000+10*seq))
 	}
 	require.LessOrEqual(t, len(runs), 100, runs)
 	for seq := range int64(100) {
-		runs = runs.With(fmt.Sprint("user", seq%20), chat.MaxSeq-100+seq)
+		runs = runs.With(entryOf(fmt.Sprint("user", seq%20), chat.MaxSeq-100+seq))
 	}
 	require.LessOrEqual(t, len(runs), 17+chat.MaxRuns*9, runs)
 	for _, id := range []string{"*", "?", "System", ""} {
-		require.NotEqual(t, chat.Runs("").With(chat.SystemSender, 1), chat.Runs("").With(id, 1))
+		require.NotEqual(t, chat.Runs("").With(entryOf(chat.SystemSender, 1)), chat.Runs("").With(entryOf(id, 1)))
 	}
 }

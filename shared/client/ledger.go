@@ -51,8 +51,8 @@ func (l *ledger) wrote(seq int64) {
 	}
 }
 
-// ownAbove counts the seqs above after, up to through, that are the user's own and
-// not in order yet.
+// ownAbove counts the seqs above after, up to through, that are the user's own, or
+// news to nobody, and not in order yet.
 func (l ledger) ownAbove(userID string, after, through int64) (n int64) {
 	after = max(after, l.contiguous)
 	for _, seq := range l.own {
@@ -61,7 +61,8 @@ func (l ledger) ownAbove(userID string, after, through int64) (n int64) {
 		}
 	}
 	for _, m := range l.early {
-		if m.SenderID == userID && after < m.Seq && m.Seq <= through {
+		isNews := m.SenderID != userID && (m.Event == nil || m.Event.Kind != chat.EventErase)
+		if !isNews && after < m.Seq && m.Seq <= through {
 			n++
 		}
 	}

@@ -110,7 +110,7 @@ func (c *Client) commit(b Batch) error {
 func (cv *conversation) digest(self string, admitted, written []chat.Message) (roster bool) {
 	k := &cv.known
 	for _, m := range admitted {
-		k.Runs = k.Runs.With(m.SenderID, m.Seq)
+		k.Runs = k.Runs.With(m)
 		if m.Seq <= k.DescribedSeq {
 			if m.Seq == k.DescribedSeq && m.Event != nil && slices.Contains(m.Event.Removed, self) {
 				k.LeftSeq = m.Seq

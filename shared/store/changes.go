@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
 )
@@ -82,19 +83,13 @@ func (s *Store) readSyncHead(ctx context.Context, userID string) (head syncHead,
 		return head, large, fmt.Errorf("reading the sync head of %s: %w", userID, err)
 	}
 	for _, in := range out.Items {
-		var key inboxItem
-		if err = unmarshal(item{"conversationId": in["conversationId"]}, &key); err != nil {
-			return head, large, err
+		var into any = &large
+		if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok && id.Value == syncHeadKey {
+			into = &head
 		}
-		switch key.ConversationID {
-		case syncHeadKey:
-			err = unmarshal(in, &head)
-		case largeKey:
-			err = unmarshal(in, &large)
-		}
-		if err != nil { // it tells nothing: the whole list does
-			s.damaged(ctx, s.tables.Inboxes, in, err)
-			return syncHead{}, largeList{}, nil
+		if damage := unmarshal(in, into); damage != nil { // it tells nothing: the whole list does
+			s.damaged(ctx, s.tables.Inboxes, in, damage)
+			return syncHead{}, largeList{}, nil //nolint:nilerr // it is told, and passed over
 		}
 	}
 	return head, large, nil

@@ -382,7 +382,7 @@ func (s *Store) leaving(members []chat.Member) plan {
 		out := effect{roster: true, left: members}
 		head = head.WithRoster(nil, members)
 		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
-		head.Runs = head.Runs.With(m.SenderID, m.Seq)
+		head.Runs = head.Runs.With(*m)
 		head.RosterHash, head.HashedVersion, head.Kept = 0, 0, 0 // of use where the roster is read, which is not for them
 		last, err := marshal(head)
 		if err != nil {

@@ -737,7 +737,7 @@ func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 		head.CreatedAt = w.message.ServerTime
 	}
 	head.LastSeq = w.message.Seq
-	head.Runs = head.Runs.With(w.message.SenderID, w.message.Seq)
+	head.Runs = head.Runs.With(w.message)
 	head.UpdatedAt = w.message.ServerTime
 	if e.roster {
 		head = head.WithRoster(e.joined, e.left)

@@ -75,9 +75,9 @@ export class Ledger {
   countBy(userId, after, through, sent) {
     let count = 0;
     for (let i = this.messages.length - 1; i >= 0 && this.messages[i].seq > after; i--) {
-      if (this.messages[i].senderId === userId && this.messages[i].seq <= through) count++;
+      if (isNoNews(this.messages[i], userId) && this.messages[i].seq <= through) count++;
     }
-    const early = [...this.#early.values()].filter(({ senderId }) => senderId === userId).map(({ seq }) => seq);
+    const early = [...this.#early.values()].filter((message) => isNoNews(message, userId)).map(({ seq }) => seq);
     for (const seq of new Set([...early, ...sent])) {
       if (seq > Math.max(after, this.maxContiguousSeq) && seq <= through) count++;
     }
@@ -340,7 +340,16 @@ function erased(message) {
   const { text, data, event, version } = message;
   if (!text && !data && !senderDeviceId && !clientTime) return message;
   const isContent = !event || event.kind === "edit";
-  return { ...rest, text: null, data: null, ...(isContent && { status: "recalled", version: version + 1 }) };
+  return { ...rest, withheld: false, text: null, data: null, ...(isContent && { status: "recalled", version: version + 1 }) };
+}
+
+/**
+ * Whether a message is never unread: one's own, or one that only takes content away.
+ * @param {Message} message
+ * @param {string} userId
+ */
+function isNoNews(message, userId) {
+  return message.senderId === userId || message.event?.kind === "erase";
 }
 
 /** @param {Message[]} messages */

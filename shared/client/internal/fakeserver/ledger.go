@@ -359,7 +359,7 @@ func (a *act) append(c *conversation, m chat.Message) wire.Sent {
 	m.SenderID, m.SenderDeviceID = a.userID, a.deviceID
 	m.Version, m.Status, m.ServerTime = 1, chat.Normal, now
 	c.entries = append(c.entries, m)
-	c.head.Runs = c.head.Runs.With(m.SenderID, m.Seq)
+	c.head.Runs = c.head.Runs.With(m)
 	c.head.UpdatedAt = now
 	present := c.present()
 	if len(present) <= a.s.LargeAbove {
