@@ -90,6 +90,7 @@ type write struct {
 	create *creation
 
 	change changeFunc // nil for a plain message
+	leave  bool       // its sender leaves, which is never refused for what became of the group
 
 	// trusted writes come from the product itself: no membership is asked for,
 	// and system conversations are written by nothing else.
@@ -246,7 +247,7 @@ type place struct {
 
 // sameRoster reports whether only messages came between the place and this head.
 func (p place) sameRoster(head chat.Conversation) bool {
-	return p.head.LastSeq != 0 && p.head.MembersVersion == head.MembersVersion && head.State == chat.Active
+	return p.head.LastSeq != 0 && p.head.MembersVersion == head.MembersVersion && p.head.State == head.State
 }
 
 // errUnsettled is how a change says that what it read does not fit the head: a
@@ -322,8 +323,8 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place,
 	switch {
 	case p.head.Kind == chat.System:
 		return place{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
-	case p.head.State != chat.Active:
-		return place{}, chat.Errorf(chat.Dissolved, "the group is dissolved")
+	case p.head.State != chat.Active && !w.leave:
+		return place{}, errDissolved()
 	}
 	return p, nil
 }
@@ -578,11 +579,14 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 	}
 	set := "SET lastSeq = :next, updatedAt = :now"
 	values := item{
-		":next":   num(after.LastSeq),
-		":now":    num(after.UpdatedAt),
-		":prev":   num(head.LastSeq),
-		":mv":     num(head.MembersVersion),
-		":active": str(string(chat.Active)),
+		":next": num(after.LastSeq),
+		":now":  num(after.UpdatedAt),
+		":prev": num(head.LastSeq),
+		":mv":   num(head.MembersVersion),
+		":is":   str(string(chat.Active)),
+	}
+	if w.leave {
+		values[":is"] = str(string(head.State))
 	}
 	names := map[string]string{"#state": "state"}
 	also := func(name string, changed bool, value types.AttributeValue) {
@@ -601,7 +605,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 		TableName:                           &s.tables.Conversations,
 		Key:                                 headKey(head.ConversationID),
 		UpdateExpression:                    &set,
-		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :active"),
+		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :is"),
 		ExpressionAttributeNames:            names,
 		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -685,6 +689,8 @@ func (w write) first(r idempotencyRecord) (*Receipt, error) {
 		Duplicate:      r.MessageID != w.message.MessageID,
 	}, nil
 }
+
+func errDissolved() error { return chat.Errorf(chat.Dissolved, "the group is dissolved") }
 
 func errNoConversation() error {
 	return chat.FieldErrorf(chat.NotFound, "conversationId", "no such conversation, or you are no member of it")

@@ -27,6 +27,7 @@ type group struct {
 	joined     map[string]int64 // ms
 	windows    map[string][]chat.Range
 	cleared    map[string]int64
+	gone       map[string]bool // left by themselves
 	marks      map[string]store.Watermarks
 }
 
@@ -91,6 +92,7 @@ func (g *group) add(user string, seq, at int64) {
 		g.marks[user] = store.Watermarks{DeliveredSeq: seq - 1, ReadSeq: seq - 1}
 	}
 	g.roles[user], g.joined[user] = chat.Plain, at
+	delete(g.gone, user)
 	g.windows[user] = append(g.windows[user], chat.Range{From: from})
 }
 
@@ -193,11 +195,33 @@ func (r *run) addMembers() {
 		want = chat.Forbidden
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
 		want = chat.BadRequest
+	case slices.ContainsFunc(whom, func(id string) bool { return g.gone[id] }):
+		want = chat.Forbidden
 	}
 	if receipt, ok := r.write("add", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.AddMembers(r.ctx, q, g.id, whom)
 	}); ok {
 		seq := r.event(user, "", receipt)
+		for _, id := range whom {
+			g.add(id, seq, receipt.ServerTime)
+		}
+	}
+}
+
+// admit is what the product adds.
+func (r *run) admit() {
+	g, whom := r.g, r.some("whom")
+	want := chat.Code("")
+	switch {
+	case g.dissolved:
+		want = chat.Dissolved
+	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
+		want = chat.BadRequest
+	}
+	if receipt, ok := r.write("admit", chat.SystemSender, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.AdmitMembers(r.ctx, g.id, whom, q.ClientMsgID)
+	}); ok {
+		seq := r.event(chat.SystemSender, "", receipt)
 		for _, id := range whom {
 			g.add(id, seq, receipt.ServerTime)
 		}
@@ -230,15 +254,20 @@ func (r *run) removeMembers() {
 
 func (r *run) leave() {
 	g, user := r.g, r.pick("who leaves")
-	if receipt, ok := r.write("leave", user, g.refusal(user), func(s *store.Store, q store.Request) (store.Receipt, error) {
+	want := chat.Code("") // also of a group that is dissolved
+	if g.roles[user] == "" {
+		want = chat.NotFound
+	}
+	if receipt, ok := r.write("leave", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.Leave(r.ctx, q, g.id)
 	}); ok {
 		heir := ""
 		if g.roles[user] == chat.Owner {
 			heir = g.heir(user)
-			g.dissolved = heir == ""
+			g.dissolved = g.dissolved || heir == ""
 		}
 		g.remove(user, r.event(user, "", receipt))
+		g.gone[user] = true
 		if heir != "" {
 			g.roles[heir] = chat.Owner
 		}
@@ -440,9 +469,23 @@ func (r *run) compare(c *cloud) {
 		require.Equal(r, g.cleared[user], line.ClearedSeq, user)
 		require.Equal(r, g.end(user), line.MaxSeq, user)
 		require.Equal(r, g.roles[user] == "", line.LeftSeq != 0, user)
+		listed := r.lines(s, user)[g.id]
+		require.Equal(r, g.roles[user] != "" || g.cleared[user] < g.end(user), listed, "what %s has left and cleared is hidden", user)
 		now := g.windows[user][len(g.windows[user])-1]
 		require.Equal(r, max(0, g.end(user)-max(g.marks[user].ReadSeq, g.cleared[user], now.From-1)), line.Unread, user)
 	}
+}
+
+// lines gives the user's list: the groups of all runs.
+func (r *run) lines(s *store.Store, user string) map[string]bool {
+	all := map[string]bool{}
+	for cursor := store.FromStart; cursor != ""; {
+		lines, next, err := s.List(r.ctx, user, cursor, 100)
+		require.NoError(r, err)
+		maps.Copy(all, conversationIDs(lines))
+		cursor = next
+	}
+	return all
 }
 
 // modelTime bounds the property test: with the machine's load, how many groups
@@ -462,7 +505,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 		groups++
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		stores := []*store.Store{c.store(nil), c.store(nil)}
+		stores := []*store.Store{c.with(store.WithRejoin(time.Hour)), c.with(store.WithRejoin(time.Hour))}
 		v := rapid.SampledFrom([]chat.Visibility{chat.VisibleAll, chat.VisibleSinceJoin}).Draw(rt, "visibility")
 		first := rapid.SliceOfNDistinct(rapid.SampledFrom(people[1:]), 0, 3, rapid.ID).Draw(rt, "members")
 		prefix := fmt.Sprint(time.Now().UnixNano()) // the groups share the tables
@@ -471,7 +514,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 		r := &run{T: rt, ctx: ctx, stores: stores, people: people, prefix: prefix, g: &group{
 			id: line.Conversation.ConversationID, visibility: v, title: "title",
 			roles: map[string]chat.Role{}, joined: map[string]int64{}, windows: map[string][]chat.Range{},
-			cleared: map[string]int64{}, marks: map[string]store.Watermarks{},
+			cleared: map[string]int64{}, gone: map[string]bool{}, marks: map[string]store.Watermarks{},
 		}}
 		r.event("ann", "", receipt)
 		for _, user := range append([]string{"ann"}, first...) {
@@ -479,7 +522,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 		}
 		r.g.roles["ann"], r.g.marks["ann"] = chat.Owner, store.Watermarks{DeliveredSeq: 1, ReadSeq: 1}
 		steps := map[string]func(){
-			"send": r.send, "send more": r.send, "add": r.addMembers, "remove": r.removeMembers, "leave": r.leave,
+			"send": r.send, "send more": r.send, "add": r.addMembers, "admit": r.admit, "remove": r.removeMembers, "leave": r.leave,
 			"role": r.setRole, "title": r.setTitle, "dissolve": r.dissolve, "recall": r.recall, "edit": r.edit,
 			"ack": r.ack, "clear": r.clear, "retry": r.retry,
 		}

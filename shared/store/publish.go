@@ -78,5 +78,5 @@ func (s *Store) newRecipients(ctx context.Context, conversationID string, userID
 	if len(added) == 0 {
 		return nothingElse, nil
 	}
-	return s.joining(ctx, conversationID, added)
+	return s.joining(ctx, conversationID, added, 0)
 }

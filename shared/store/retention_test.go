@@ -104,6 +104,7 @@ func TestOptionsFromEnv(t *testing.T) {
 		"DIRECT_MESSAGES":   {"Closed", "on"},
 		"RETENTION_DAYS":    {"-1", "x", "1.5", "1d", "36501", " 1"},
 		"MAX_GROUP_MEMBERS": {"1", "1001", "x"},
+		"REJOIN_DAYS":       {"-1", "3651", "x"},
 	} {
 		for _, v := range values {
 			_, err := open(map[string]string{name: v})

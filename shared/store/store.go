@@ -71,7 +71,8 @@ type Store struct {
 
 	retention  time.Duration // 0: messages are kept
 	maxMembers int           // of a group
-	closed     bool          // users create no conversations
+	closed     bool          // users create no conversations, and add no one to them
+	rejoin     time.Duration // for how long members add no one who left by itself
 }
 
 // Option is a choice that New leaves open.
@@ -89,11 +90,18 @@ func WithMaxGroupMembers(n int) Option {
 	return func(s *Store) { s.maxMembers = n }
 }
 
-// WithClosed makes the Store closed: users create no conversations. Append and
-// CreateGroup refuse to, and OpenSingle, OpenGroup and Publish are for the
-// product's own side.
+// WithClosed makes the Store closed: users reach nobody with whom the product has
+// not brought them together. Append and CreateGroup create no conversation,
+// AddMembers adds no one, and OpenSingle, OpenGroup, AdmitMembers and Publish are
+// for the product's own side.
 func WithClosed(closed bool) Option {
 	return func(s *Store) { s.closed = closed }
+}
+
+// WithRejoin sets for how long AddMembers refuses a user who left the group without
+// being removed. 0, the default, lets members add such a one at once.
+func WithRejoin(age time.Duration) Option {
+	return func(s *Store) { s.rejoin = age }
 }
 
 // New makes a Store on a client.
@@ -141,10 +149,13 @@ const day = 24 * time.Hour
 // maxRetentionDays is a hundred years; more is a slip of the keyboard.
 const maxRetentionDays = 36500
 
+// maxRejoinDays is ten years, which is for good.
+const maxRejoinDays = 3650
+
 // OptionsFromEnv reads RETENTION_DAYS, where 0 and nothing mean that messages are
 // kept for ever; MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is the
-// default; and DIRECT_MESSAGES, open, which is the default, or closed. The error
-// names the variable that is wrong.
+// default; REJOIN_DAYS, for WithRejoin, where nothing means 0; and DIRECT_MESSAGES,
+// open, which is the default, or closed. The error names the variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
 	if err != nil {
@@ -154,11 +165,18 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	if err != nil {
 		return nil, err
 	}
+	rejoin, err := numberFrom(getenv, "REJOIN_DAYS", 0, 0, maxRejoinDays)
+	if err != nil {
+		return nil, err
+	}
 	closed, err := closedFrom(getenv)
 	if err != nil {
 		return nil, err
 	}
-	return []Option{WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed)}, nil
+	return []Option{
+		WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members),
+		WithRejoin(time.Duration(rejoin) * day), WithClosed(closed),
+	}, nil
 }
 
 func numberFrom(getenv func(string) string, name string, otherwise, least, most int) (int, error) {

@@ -311,14 +311,16 @@ type Changed struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// Conversations asks for the user's list of conversations, page by page.
+// Conversations asks for the user's list of conversations, page by page. Hidden
+// asks for those too that are on the list no more, see Conversation.Hidden.
 type Conversations struct {
 	Cursor string `json:"cursor,omitempty"`
 	Limit  *int   `json:"limit,omitempty"`
+	Hidden bool   `json:"hidden,omitempty"`
 }
 
 // ConversationsPage is the result of Conversations. Cursor is there when more
-// follow.
+// follow, also after a page without any.
 type ConversationsPage struct {
 	Conversations []Conversation `json:"conversations"`
 	Cursor        string         `json:"cursor,omitempty"`
@@ -343,6 +345,10 @@ type Conversation struct {
 	UpdatedAt      int64           `json:"updatedAt"`
 	LastMessage    *MessagePreview `json:"lastMessage,omitempty"`
 }
+
+// Hidden reports whether the user has left the conversation and cleared all of it:
+// then it is not on the user's list, until the user is added again.
+func (c Conversation) Hidden() bool { return c.LeftSeq > 0 && c.ClearedSeq >= c.LeftSeq }
 
 // MessagePreview is what a list shows of a conversation's last message.
 type MessagePreview struct {
