@@ -88,7 +88,7 @@ func (c *Client) page(s *session) (more bool, err error) {
 	if changed.More && changed.SyncCursor == cursor && changed.HeadsCursor == ask.HeadsCursor {
 		return false, violated("changes answered more, and the cursors it was asked with")
 	}
-	if err := c.learn(s, changed); err != nil {
+	if err := c.learn(s, changed, cursor > 0); err != nil {
 		return false, err
 	}
 	if err := c.pullAll(s); err != nil {
@@ -106,8 +106,9 @@ func (c *Client) page(s *session) (more bool, err error) {
 	return changed.More, nil
 }
 
-// learn takes in what changed, the whole of a list that came in pages.
-func (c *Client) learn(s *session, changed wire.Changed) error {
+// learn takes in what changed, the whole of a list that came in pages: with hidden
+// ones where the device may know them from before.
+func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 	for _, h := range changed.Heads {
 		if _, ok := chat.KindOf(h.ConversationID); !ok || !possible(h.CommittedMaxSeq) {
 			return violated("a head of conversation %.100q at %d", h.ConversationID, h.CommittedMaxSeq)
@@ -123,7 +124,7 @@ func (c *Client) learn(s *session, changed wire.Changed) error {
 		}
 		last := page.Cursor
 		page = wire.ConversationsPage{}
-		if err := s.request(s.ctx, wire.ActionConversations, wire.Conversations{Cursor: last}, &page); err != nil {
+		if err := s.request(s.ctx, wire.ActionConversations, wire.Conversations{Cursor: last, Hidden: hidden}, &page); err != nil {
 			return err
 		}
 		if page.Cursor == last {
