@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"inorder/shared/chat"
 	"inorder/shared/metric"
@@ -154,6 +155,9 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 		}
 	}
 	list := conversationsOf(changed.Lines)
+	if !r.Hidden {
+		list = slices.DeleteFunc(list, wire.Conversation.Hidden)
+	}
 	answer := wire.Changed{
 		Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: changed.Cursor, Full: true,
 		Cursor: longestCursor(list, changed.Next),

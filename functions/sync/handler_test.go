@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -435,6 +436,23 @@ func TestChanges(t *testing.T) {
 		require.NotEmpty(t, c.Conversations)
 		require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
 		require.Equal(t, "list alice  50 all", f.asked)
+	})
+
+	t.Run("that are hidden come to devices that ask for them", func(t *testing.T) {
+		t.Parallel()
+		two := lines(2, "hi")
+		two[0].LeftSeq, two[0].ClearedSeq = 7, 7
+		for full, want := range map[bool]map[string]int{true: {"": 1, `,"hidden":true`: 2}, false: {"": 2, `,"hidden":true`: 2}} {
+			for extra, n := range want {
+				f := &fakeReader{changed: store.Changed{Lines: at(slices.Clone(two), 3), Cursor: 3, Full: full}}
+				c := result[wire.Changed](t, serve(t, f, `{"action":"changes","id":"r","syncCursor":1`+extra+`}`))
+				require.Len(t, c.Conversations, n, "full: %t %s", full, extra)
+			}
+		}
+		f := &fakeReader{changed: store.Changed{Lines: two[:1], Cursor: 3, Full: true, Next: "group:000"}}
+		c := result[wire.Changed](t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`))
+		require.Empty(t, c.Conversations)
+		require.Equal(t, "group:000", c.Cursor, "a page of nothing leads on")
 	})
 
 	t.Run("begin with those that changed last", func(t *testing.T) {

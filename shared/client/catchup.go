@@ -76,7 +76,7 @@ func (c *Client) round(s *session) error {
 func (c *Client) page(s *session) (more bool, err error) {
 	c.mu.Lock()
 	cursor := c.syncCursor
-	ask := wire.Changes{SyncCursor: &cursor, HeadsCursor: c.headsCursor}
+	ask := wire.Changes{SyncCursor: &cursor, HeadsCursor: c.headsCursor, Hidden: len(c.conversations) > 0}
 	c.mu.Unlock()
 	var changed wire.Changed
 	if err := s.request(s.ctx, wire.ActionChanges, ask, &changed); err != nil {
@@ -88,7 +88,7 @@ func (c *Client) page(s *session) (more bool, err error) {
 	if changed.More && changed.SyncCursor == cursor && changed.HeadsCursor == ask.HeadsCursor {
 		return false, violated("changes answered more, and the cursors it was asked with")
 	}
-	if err := c.learn(s, changed, cursor > 0); err != nil {
+	if err := c.learn(s, changed, ask.Hidden); err != nil {
 		return false, err
 	}
 	if err := c.pullAll(s); err != nil {
@@ -106,8 +106,7 @@ func (c *Client) page(s *session) (more bool, err error) {
 	return changed.More, nil
 }
 
-// learn takes in what changed, the whole of a list that came in pages: with hidden
-// ones where the device may know them from before.
+// learn takes in what changed, the whole of a list that came in pages.
 func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 	for _, h := range changed.Heads {
 		if _, ok := chat.KindOf(h.ConversationID); !ok || !possible(h.CommittedMaxSeq) {

@@ -31,10 +31,11 @@ type Changed struct {
 }
 
 // Changes returns the conversations that changed after the cursor, at most
-// pageSize, those that are hidden now among them. For a device that has no cursor
-// (0), or one too old to tell, it returns the first page of the whole list.
-// headsCursor is that of an earlier answer, or "". The sync head is read before the
-// lines, so a change in between is told twice rather than not.
+// pageSize. For a device that has no cursor (0), or one too old to tell, it
+// returns the first page of the whole list. headsCursor is that of an earlier
+// answer, or "". The sync head is read before the lines, so a change in between
+// is told twice rather than not. Hidden conversations are among them, in each case:
+// it depends on the device whether it has to be told.
 func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsCursor string, pageSize int) (Changed, error) {
 	head, large, err := s.readSyncHead(ctx, userID)
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 	}
 	// A cursor above V is not of this store: it was restored, or begun anew.
 	if cursor <= 0 || cursor < floor || cursor > head.V || large.Over {
-		return s.everything(ctx, userID, head.V, changed, pageSize, cursor > 0)
+		return s.everything(ctx, userID, head.V, changed, pageSize)
 	}
 	maps.DeleteFunc(changed, func(_ string, v int64) bool { return v <= cursor })
 	out, err := s.changedLines(ctx, userID, head.V, changed, pageSize)
@@ -142,11 +143,10 @@ func (s *Store) linesOf(ctx context.Context, userID string, ids []string, change
 }
 
 // everything begins the whole list: with the conversations that changed last, if
-// any are known, and then from the start, where those come again. A device that
-// knows nothing is not told of hidden ones.
-func (s *Store) everything(ctx context.Context, userID string, v int64, recent map[string]int64, pageSize int, all bool) (Changed, error) {
+// any are known, and then from the start, where those come again.
+func (s *Store) everything(ctx context.Context, userID string, v int64, recent map[string]int64, pageSize int) (Changed, error) {
 	out := Changed{Cursor: v, Full: true}
-	items, next, err := s.listPage(ctx, userID, "", pageSize, all)
+	items, next, err := s.inboxPage(ctx, userID, "", pageSize)
 	if err != nil {
 		return Changed{}, err
 	}
@@ -159,8 +159,5 @@ func (s *Store) everything(ctx context.Context, userID string, v int64, recent m
 	slices.Reverse(ids)
 	out.Next = FromStart
 	out.Lines, err = s.linesOf(ctx, userID, ids[:min(len(ids), pageSize)], nil)
-	if !all {
-		out.Lines = slices.DeleteFunc(out.Lines, Line.hidden)
-	}
 	return out, err
 }

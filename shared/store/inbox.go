@@ -63,13 +63,10 @@ func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat
 	return heads, nil
 }
 
-// hidden reports whether the user has left the conversation and cleared all of it:
-// then it is not on the user's list. What the line holds stays, and whoever is added
+// notHidden is the condition on inbox lines that are on the user's list: those of
+// conversations that the user has not both left and cleared to the end. A line that
+// lacks one of the two is on it. What a hidden line holds stays, and whoever is added
 // again has it on the list again.
-func (l Line) hidden() bool { return l.LeftSeq != 0 && l.ClearedSeq >= l.LeftSeq }
-
-// notHidden is the opposite as a condition on inbox lines. A line that lacks one of
-// the two is not hidden.
 const notHidden = "NOT clearedSeq >= leftSeq"
 
 // List gives the user's conversations by id, without those that are hidden: at most
@@ -79,8 +76,8 @@ func (s *Store) List(ctx context.Context, userID, cursor string, limit int) (lin
 	return s.list(ctx, userID, cursor, limit, false)
 }
 
-// ListAll is List with those that are hidden, for a device that may not know that
-// they are.
+// ListAll is List with those that are hidden, for a device that may know them from
+// before.
 func (s *Store) ListAll(ctx context.Context, userID, cursor string, limit int) (lines []Line, next string, err error) {
 	return s.list(ctx, userID, cursor, limit, true)
 }

@@ -290,10 +290,13 @@ type ReceiptsPage struct {
 
 // Changes asks which of the user's conversations changed since a cursor that an
 // earlier answer gave; 0 for a device that has none. HeadsCursor is that of the
-// last answer which this device has taken in, or empty: then all heads come.
+// last answer which this device has taken in, or empty: then all heads come. Hidden
+// asks for the whole list, if that comes, with what is hidden; a device that knows
+// any conversation has to be told.
 type Changes struct {
 	SyncCursor  *int64 `json:"syncCursor"`
 	HeadsCursor string `json:"headsCursor,omitempty"`
+	Hidden      bool   `json:"hidden,omitempty"`
 }
 
 // Changed is the result of Changes. Full says that Conversations is the whole
@@ -312,7 +315,7 @@ type Changed struct {
 }
 
 // Conversations asks for the user's list of conversations, page by page. Hidden
-// asks for those too that are on the list no more, see Conversation.Hidden.
+// asks for what is hidden, too; see Conversation.Hidden.
 type Conversations struct {
 	Cursor string `json:"cursor,omitempty"`
 	Limit  *int   `json:"limit,omitempty"`

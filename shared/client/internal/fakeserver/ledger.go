@@ -481,7 +481,7 @@ func (a *act) changes(r wire.Changes) (any, error) {
 	cursor := *r.SyncCursor
 	if cursor <= 0 || cursor < u.floor || cursor > u.v {
 		answer.Full, answer.Heads = true, []wire.Head{}
-		answer.Conversations, answer.Cursor = a.page("", cursor > 0)
+		answer.Conversations, answer.Cursor = a.page("", r.Hidden)
 		return answer, nil
 	}
 	changed := slices.SortedFunc(maps.Keys(u.at), func(a, b string) int { return cmp.Compare(u.at[a], u.at[b]) })
