@@ -113,6 +113,14 @@ export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
 }
 
 /**
+ * Whether we have left the conversation and cleared all of it: then it is on no list, until we are added again.
+ * @param {Facts} facts
+ */
+export function isHidden({ leftSeq, clearedSeq }) {
+  return leftSeq > 0 && clearedSeq >= leftSeq;
+}
+
+/**
  * How many entries are unread: what others wrote, and all that is known to be there but not held.
  * @param {Facts} facts
  * @param {Ledger} ledger

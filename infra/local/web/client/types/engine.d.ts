@@ -32,6 +32,7 @@ export type Session = {
     flush: any;
     catching: Promise<void> | null;
     again: boolean;
+    headsCursor?: string;
 };
 export type EngineHooks = {
     /**
@@ -51,7 +52,7 @@ export type EngineHooks = {
 /** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
 /**
  * What belongs to one connection: when the next one comes, the work of the last is void.
- * @typedef {{flush: any, catching: Promise<void> | null, again: boolean}} Session
+ * @typedef {{flush: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
  */
 /**
  * @typedef {object} EngineHooks

@@ -59,6 +59,11 @@ export declare function receive(facts: Facts, userId: string, { deliveredSeq, re
     readSeq?: number;
 }): void;
 /**
+ * Whether we have left the conversation and cleared all of it: then it is on no list, until we are added again.
+ * @param {Facts} facts
+ */
+export declare function isHidden({ leftSeq, clearedSeq }: Facts): boolean;
+/**
  * How many entries are unread: what others wrote, and all that is known to be there but not held.
  * @param {Facts} facts
  * @param {Ledger} ledger
