@@ -51,7 +51,7 @@ var remedies = map[ViolationKind]string{
 	PositionAhead:    "lower the position to the head's lastSeq; until then the user is told too few unread messages",
 	MemberCountWrong: "set memberCount to the number of roster items",
 	LineMissing:      "remove the member and add it again, or restore the line from a backup of the Inboxes table",
-	LineFormer:       "remove leftSeq and leftHead from the line, or delete the roster item, by what the last event about this user says",
+	LineFormer:       "remove leftSeq, leftHead and leftAt from the line, or delete the roster item, by what the last event about this user says",
 	LineOrphaned:     "put the roster item back, or set leftSeq in the line, by what the last event about this user says",
 	EventTarget:      "restore both messages from a backup of the Messages table, or make the message what the event says",
 	NotBlank:         "remove text and data of the message",
