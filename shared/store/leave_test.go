@@ -285,6 +285,7 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	require.Empty(t, page.Messages)
 	require.Equal(t, left.Seq, page.CommittedMaxSeq)
 
+	sendIn(t, s, "ann", id, "without bob")
 	back := must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"bob"}))
 	ids, _ = listed(t, s.List, "bob", 10)
 	require.Equal(t, []string{id}, ids, "added again, it is listed again")
