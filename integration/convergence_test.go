@@ -194,7 +194,8 @@ func (o *ordeal) start() {
 	if o.clock != nil {
 		env = o.clock.Env()
 	}
-	o.cloud = startCloudIn(o.t, env, "-dynamodb-endpoint", database.URL(), "-connections-endpoint", connections.URL())
+	o.cloud = startCloudIn(o.t, env, "-dynamodb-endpoint", database.URL(), "-connections-endpoint", connections.URL(),
+		"-param", "RejoinDays=0") // the guest comes back at once
 	require.NoError(o.t, connections.SetTarget(o.cloud.page))
 	o.sockets, err = fault.NewSockets(o.plan, o.cloud.socket)
 	require.NoError(o.t, err)

@@ -522,7 +522,7 @@ func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
 	must[wire.Cleared](t, b, wire.ActionClear, requests[wire.ActionClear](left))
 
 	// Members of a dissolved group are told so, and go on reading.
-	for _, action := range []string{wire.ActionSend, wire.ActionLeave, wire.ActionRecall} {
+	for _, action := range []string{wire.ActionSend, wire.ActionSetTitle, wire.ActionRecall} {
 		requireRefused(t, b, action, requests[action](dissolved), chat.Dissolved, "")
 	}
 	must[wire.Synced](t, b, wire.ActionSync, requests[wire.ActionSync](dissolved))
@@ -530,6 +530,63 @@ func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
 	line, ok := lineOf(t, m, single)
 	require.False(t, ok, "%+v", line)
 	require.Empty(t, m.messages(group))
+}
+
+// There is a way out of every group, and it stays one: off the list on all devices,
+// and back only by the product.
+func TestG9_AWayOutOfEveryGroup(t *testing.T) {
+	t.Parallel()
+	alice, bob := newUser("alice"), newUser("bob")
+	a, phone, laptop := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
+	dissolved, active := createGroup(t, a, "", bob), createGroup(t, a, "", bob)
+	must[wire.Sent](t, a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: dissolved, ClientMsgID: newID()})
+	clear := func(id string, through int64) int64 {
+		return must[wire.Cleared](t, phone, wire.ActionClear, wire.Clear{ConversationID: id, ThroughSeq: &through}).ClearedSeq
+	}
+	for _, id := range []string{dissolved, active} {
+		leave := wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}
+		left := must[wire.Sent](t, phone, wire.ActionLeave, leave)
+		again := must[wire.Sent](t, phone, wire.ActionLeave, leave)
+		require.True(t, again.Duplicate)
+		require.Equal(t, left.Seq, again.Seq)
+		m, err := laptop.awaitEntry(t.Context(), id, left.Seq)
+		require.NoError(t, err)
+		require.Equal(t, []string{bob}, m.Event.Removed)
+		_, listed := lineOf(t, phone, id)
+		require.True(t, listed, "it was not cleared yet")
+
+		cursor := changesSince(t, phone, 0).SyncCursor
+		require.Equal(t, left.Seq, clear(id, left.Seq+5))
+		_, listed = lineOf(t, phone, id)
+		require.False(t, listed)
+		require.NotContains(t, idsOf(changesSince(t, phone, 0).Conversations), id)
+		require.NoError(t, laptop.await(t.Context(), "the other device is told", func() bool {
+			return slices.ContainsFunc(laptop.heard, func(p push) bool { return p.Type == wire.TypeChanged && p.SyncCursor > cursor })
+		}))
+		told := changesSince(t, laptop.device, cursor).Conversations
+		require.Equal(t, []string{id}, idsOf(told))
+		require.True(t, told[0].Hidden())
+		require.Contains(t, idsOf(everyLine(t, phone)), id)
+	}
+
+	add := wire.ChangeMembers{ConversationID: active, Members: []string{bob}, ClientMsgID: newID()}
+	e := requireRefused(t, a, wire.ActionAddMembers, add, chat.Forbidden, "members")
+	require.Equal(t, []any{bob}, e.Details["members"])
+	admit := map[string]any{"addMembers": map[string]any{"conversationId": active, "members": []string{bob}}, "clientMsgId": newID()}
+	added, err := publish(t.Context(), t, shared, admit)
+	require.NoError(t, err)
+	again, err := publish(t.Context(), t, shared, admit)
+	require.NoError(t, err)
+	require.Equal(t, wire.Sent{ConversationID: active, Seq: added.Seq, MessageID: added.MessageID, ServerTime: added.ServerTime, Duplicate: true}, again)
+	m, err := laptop.awaitEntry(t.Context(), active, added.Seq)
+	require.NoError(t, err)
+	require.Equal(t, [2]any{chat.SystemSender, []string{bob}}, [2]any{m.SenderID, m.Event.Added})
+	line, listed := lineOf(t, phone, active)
+	require.True(t, listed)
+	require.Zero(t, line.LeftSeq)
+	tablet := mustConnect(t, shared, bob, "tablet")
+	require.NoError(t, tablet.sync(t.Context(), active))
+	require.Equal(t, []int64{added.Seq}, seqsOf(tablet.messages(active)), "what was cleared stays so")
 }
 
 // A group outgrows two lines: above 20 members its messages are not noted in sync

@@ -512,9 +512,17 @@ func TestDirectMessages_Closed(t *testing.T) {
 	_, err = bob.awaitEntry(t.Context(), group.ConversationID, 1)
 	require.NoError(t, err)
 	say(t, bob.device, group.ConversationID, "hi all")
-	must[wire.Sent](t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
-		ConversationID: group.ConversationID, Members: []string{newUser("carol")}, ClientMsgID: newID(),
+	carol := newUser("carol")
+	requireRefused(t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
+		ConversationID: group.ConversationID, Members: []string{carol}, ClientMsgID: newID(),
+	}, chat.Forbidden, "members")
+	added, err := publish(t.Context(), t, c.stack, map[string]any{
+		"addMembers": map[string]any{"conversationId": group.ConversationID, "members": []string{carol}}, "clientMsgId": newID(),
 	})
+	require.NoError(t, err)
+	m, err := bob.awaitEntry(t.Context(), group.ConversationID, added.Seq)
+	require.NoError(t, err)
+	require.Equal(t, []string{carol}, m.Event.Added)
 
 	_, err = publish(t.Context(), t, c.stack, map[string]any{"between": []string{alice.user}})
 	require.ErrorContains(t, err, "BAD_REQUEST: between")

@@ -83,6 +83,7 @@ type (
 	modelLine struct {
 		read, delivered, cleared int64
 		from, left               int64
+		gone                     bool // left by itself
 		past                     []chat.Range
 		leftHead                 wire.Conversation
 	}
@@ -164,6 +165,9 @@ func (c *modelConversation) shown(user string, seq int64) chat.Message {
 	return m
 }
 
+// hidden reports whether the user has left, and cleared all of it.
+func (l *modelLine) hidden() bool { return l.left != 0 && l.cleared >= l.left }
+
 func (c *modelConversation) visible(user string) []int64 {
 	l := c.lines[user]
 	if l == nil {
@@ -186,7 +190,7 @@ func (c *modelConversation) mayWrite(user string, right chat.Action) chat.Code {
 	switch {
 	case !member:
 		return chat.NotFound
-	case c.head.State != chat.Active:
+	case c.head.State != chat.Active && right != chat.ActLeave:
 		return chat.Dissolved
 	case right != chat.ActSend && (c.head.Kind != chat.Group || !c.role(user).May(right, chat.Plain)):
 		return chat.Forbidden
@@ -222,7 +226,7 @@ func (c *modelConversation) join(at int64, users ...string) {
 		default:
 			l.past = append(l.past, chat.Range{From: l.from, To: l.left})
 		}
-		l.from, l.left = from, 0
+		l.from, l.left, l.gone = from, 0, false
 		c.members[user] = wire.Member{UserID: user, Role: chat.Plain, JoinSeq: from, JoinedAt: at}
 	}
 	c.head.MemberCount = len(c.members)
@@ -559,8 +563,12 @@ func (w *modelWorld) addMembers(rt *rapid.T) {
 	c, user := w.group(rt)
 	some := w.some(rt, func(u string) bool { return c.role(u) == "" })
 	refused := c.mayWrite(user, chat.ActAdd)
-	if refused == "" && slices.ContainsFunc(some, func(u string) bool { return c.role(u) != "" }) {
+	switch {
+	case refused != "":
+	case slices.ContainsFunc(some, func(u string) bool { return c.role(u) != "" }):
 		refused = chat.BadRequest
+	case slices.ContainsFunc(some, func(u string) bool { return c.lines[u] != nil && c.lines[u].gone }):
+		refused = chat.Forbidden
 	}
 	request := wire.ChangeMembers{ConversationID: c.id, Members: some, ClientMsgID: newID()}
 	if w.write(rt, c, user, wire.ActionAddMembers, request, refused, chat.Message{MessageType: chat.TypeEvent, Event: &chat.Event{Kind: chat.EventMembers, Added: some}}) {
@@ -610,6 +618,7 @@ func (w *modelWorld) leave(rt *rapid.T) {
 		return
 	}
 	w.before(c, func(int64) { c.part(user) })
+	c.lines[user].gone = true
 	switch {
 	case event.Owner != "":
 		c.setRole(event.Owner, chat.Owner)
@@ -737,7 +746,7 @@ func (w *modelWorld) compare(rt *rapid.T) {
 		for _, c := range w.conversations {
 			w.compareLedger(rt, c, user, d.device)
 			line, listed := lines[c.id]
-			require.Equal(rt, c.lines[user] != nil, listed)
+			require.Equal(rt, c.lines[user] != nil && !c.lines[user].hidden(), listed)
 			if listed {
 				c.compareLine(rt, user, line)
 				w.comparePushes(rt, c, user)

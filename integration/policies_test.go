@@ -449,6 +449,9 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	do(ann, wire.ActionRecall, wire.Recall{ConversationID: id, Seq: theirs.Seq, MessageID: theirs.MessageID, ClientMsgID: "r3"}, nil)
 	do(ann, wire.ActionMembers, map[string]any{"conversationId": id}, nil)
 	change(ann, wire.ActionLeave, nil)
+	_, err = publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{ann.user}}, "clientMsgId": "a1"})
+	require.NoError(t, err)
+	change(ann, wire.ActionLeave, nil)
 	refused(ann, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, chat.NotFound)
 	change(bob, wire.ActionDissolve, nil)
 

@@ -223,7 +223,7 @@ func TestWhoHearsOfAReceipt(t *testing.T) {
 			t.Parallel()
 			w := &world{acked: rose(store.Watermarks{}, store.Watermarks{DeliveredSeq: 9}, tc.kind, tc.members)}
 			for i, sender := range tc.senders {
-				w.acked.Head.Runs = w.acked.Head.Runs.With(sender, int64(i+1))
+				w.acked.Head.Runs = w.acked.Head.Runs.With(chat.Message{SenderID: sender, Seq: int64(i + 1)})
 			}
 			w.roster, w.conns = crowd(tc.roster)
 			want := slices.Clone(own)

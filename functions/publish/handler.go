@@ -22,6 +22,7 @@ type ledger interface {
 	Publish(ctx context.Context, p store.Publication) (store.Receipt, error)
 	OpenSingle(ctx context.Context, userID, otherID string) (store.Receipt, error)
 	OpenGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Receipt, error)
+	AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Receipt, error)
 }
 
 type handler struct {
@@ -30,10 +31,12 @@ type handler struct {
 }
 
 // request is the event of a direct invocation: a message to a system conversation
-// (key), or the opening of a single conversation (between) or a group (group).
+// (key), the opening of a single conversation (between) or a group (group), or new
+// members for a group (addMembers).
 type request struct {
-	Between []string `json:"between"` // two users
-	Group   *group   `json:"group"`
+	Between    []string    `json:"between"` // two users
+	Group      *group      `json:"group"`
+	AddMembers *newMembers `json:"addMembers"`
 
 	Key         string           `json:"key"`        // the conversation is system:<key>
 	Title       string           `json:"title"`      // of a new conversation
@@ -50,6 +53,12 @@ type group struct {
 	Title      string          `json:"title"`
 	Members    []string        `json:"members"`    // beside the owner
 	Visibility chat.Visibility `json:"visibility"` // all if empty
+}
+
+// newMembers are to join a group, under the request's clientMsgId.
+type newMembers struct {
+	ConversationID string   `json:"conversationId"`
+	Members        []string `json:"members"`
 }
 
 // handle answers with the receipt. A refusal is the function's error: its
@@ -77,18 +86,20 @@ func (h handler) handle(ctx context.Context, event json.RawMessage) (wire.Sent, 
 
 func (h handler) carryOut(ctx context.Context, r request) (store.Receipt, error) {
 	asked := 0
-	for _, there := range []bool{r.Key != "", r.Between != nil, r.Group != nil} {
+	for _, there := range []bool{r.Key != "", r.Between != nil, r.Group != nil, r.AddMembers != nil} {
 		if there {
 			asked++
 		}
 	}
 	switch {
 	case asked > 1:
-		return store.Receipt{}, chat.Errorf(chat.BadRequest, "one at a time: a message (key), a single conversation (between) or a group (group)")
+		return store.Receipt{}, chat.Errorf(chat.BadRequest, "one at a time: a message (key), a single conversation (between), a group (group) or new members (addMembers)")
 	case r.Between != nil:
 		return h.openSingle(ctx, r)
 	case r.Group != nil:
 		return h.openGroup(ctx, r)
+	case r.AddMembers != nil:
+		return h.addMembers(ctx, r)
 	}
 	return h.publish(ctx, r)
 }
@@ -111,11 +122,19 @@ func (h handler) openGroup(ctx context.Context, r request) (store.Receipt, error
 	return h.ledger.OpenGroup(ctx, by, r.Group.Title, r.Group.Members, cmp.Or(r.Group.Visibility, chat.VisibleAll))
 }
 
-// nothingToSay refuses a message beside what is to be opened: it would not be
-// sent.
+func (h handler) addMembers(ctx context.Context, r request) (store.Receipt, error) {
+	if err := nothingToSay(r); err != nil {
+		return store.Receipt{}, err
+	}
+	metric.Note(ctx, metric.Conversation(r.AddMembers.ConversationID))
+	return h.ledger.AdmitMembers(ctx, r.AddMembers.ConversationID, r.AddMembers.Members, r.ClientMsgID)
+}
+
+// nothingToSay refuses a message beside what is to be opened, or who is to be added:
+// it would not be sent.
 func nothingToSay(r request) error {
 	if r.Text != "" || len(r.Data) > 0 || len(r.Recipients) > 0 || r.MessageType != "" || r.Title != "" {
-		return chat.Errorf(chat.BadRequest, "what opens a conversation takes no message; leave out title, recipients, messageType, text and data")
+		return chat.Errorf(chat.BadRequest, "what opens a conversation or adds members takes no message; leave out title, recipients, messageType, text and data")
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ type fakeLedger struct {
 	given  store.Publication
 	single [2]string
 	group  opened
+	added  []any
 	calls  int
 }
 
@@ -48,6 +49,12 @@ func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string,
 	f.calls++
 	f.group = opened{r, title, userIDs, v}
 	return store.Receipt{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}, f.err
+}
+
+func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Receipt, error) {
+	f.calls++
+	f.added = []any{conversationID, userIDs, clientMsgID}
+	return store.Receipt{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}, f.err
 }
 
 // opened is a group as it was asked for.
@@ -145,6 +152,7 @@ func TestPublishRefuses(t *testing.T) {
 		"a field in other case":      {`{"key":"k","ClientMsgId":"a secret","clientMsgId":"c","text":"x"}`, "ClientMsgId"},
 		"a misspelt null":            {`{"key":"k","clientMsgId":"c","text":"x","titel":null}`, "titel"},
 		"a misspelt field within":    {`{"group":{"owner":"alice","title":"Trip","member":["a secret"]},"clientMsgId":"c"}`, "group.member"},
+		"a misspelt field of others": {`{"addMembers":{"conversationId":"group:x","memebers":["a secret"]},"clientMsgId":"c"}`, "addMembers.memebers"},
 		"a field of the level above": {`{"group":{"owner":"alice","title":"Trip","clientMsgId":"c"}}`, "group.clientMsgId"},
 		"an event":                   {`{"key":"k","clientMsgId":"c","messageType":"event","text":"a secret"}`, "messageType"},
 		"an unknown messageType":     {`{"key":"k","clientMsgId":"c","messageType":"smell","text":"a secret"}`, "messageType"},
@@ -200,6 +208,17 @@ func TestPublishOpensConversations(t *testing.T) {
 		}
 	})
 
+	t.Run("new members", func(t *testing.T) {
+		t.Parallel()
+		f := &fakeLedger{}
+		answer, line, err := publish(t, f, `{"addMembers":{"conversationId":"group:x","members":["bob","cy"]},"clientMsgId":"c"}`)
+		require.NoError(t, err)
+		require.Equal(t, []any{"group:x", []string{"bob", "cy"}, "c"}, f.added)
+		require.Equal(t, 1, f.calls)
+		require.Equal(t, wire.Sent{ConversationID: "group:x", Seq: 7, MessageID: "01A", ServerTime: 9}, answer)
+		require.Equal(t, "group:x", line["conversationId"])
+	})
+
 	t.Run("and nothing else with them", func(t *testing.T) {
 		t.Parallel()
 		for _, event := range []string{
@@ -207,6 +226,8 @@ func TestPublishOpensConversations(t *testing.T) {
 			`{"between":["alice","bob"],"recipients":["cy"]}`, `{"between":["alice","bob"],"title":"Trip"}`,
 			`{"between":["alice","bob"],"key":"order:1"}`, `{"between":["alice","bob"],"group":{"owner":"alice"}}`,
 			`{"group":{"owner":"alice","title":"Trip","members":["bob"]},"clientMsgId":"c","messageType":"text"}`,
+			`{"addMembers":{"conversationId":"group:x","members":["bob"]},"clientMsgId":"c","text":"hi"}`,
+			`{"addMembers":{"conversationId":"group:x","members":["bob"]},"key":"order:1","clientMsgId":"c"}`,
 		} {
 			f := &fakeLedger{}
 			_, _, err := publish(t, f, event)

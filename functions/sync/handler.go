@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"inorder/shared/chat"
 	"inorder/shared/metric"
@@ -17,6 +18,7 @@ type reader interface {
 	History(ctx context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error)
 	Changes(ctx context.Context, userID string, cursor int64, headsCursor string, pageSize int) (store.Changed, error)
 	List(ctx context.Context, userID, cursor string, limit int) (lines []store.Line, next string, err error)
+	ListAll(ctx context.Context, userID, cursor string, limit int) (lines []store.Line, next string, err error)
 	MembersOf(ctx context.Context, userID, conversationID, cursor string, limit int) (store.MemberPage, error)
 	Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (store.ReceiptPage, error)
 }
@@ -115,7 +117,11 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 	if err != nil {
 		return wire.ConversationsPage{}, err
 	}
-	lines, next, err := h.store.List(ctx, c.UserID, r.Cursor, limit)
+	page := h.store.List
+	if r.Hidden {
+		page = h.store.ListAll
+	}
+	lines, next, err := page(ctx, c.UserID, r.Cursor, limit)
 	if err != nil {
 		return wire.ConversationsPage{}, err
 	}
@@ -144,11 +150,14 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 		if ok || err != nil {
 			return answer, err
 		}
-		if changed.Lines, changed.Next, err = h.store.List(ctx, c.UserID, "", wire.DefaultListLimit); err != nil {
+		if changed.Lines, changed.Next, err = h.store.ListAll(ctx, c.UserID, "", wire.DefaultListLimit); err != nil {
 			return wire.Changed{}, err
 		}
 	}
 	list := conversationsOf(changed.Lines)
+	if !r.Hidden {
+		list = slices.DeleteFunc(list, wire.Conversation.Hidden)
+	}
 	answer := wire.Changed{
 		Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: changed.Cursor, Full: true,
 		Cursor: longestCursor(list, changed.Next),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +87,12 @@ func (f *fakeReader) List(_ context.Context, userID, cursor string, limit int) (
 	return page, f.next, f.err
 }
 
+func (f *fakeReader) ListAll(ctx context.Context, userID, cursor string, limit int) ([]store.Line, string, error) {
+	lines, next, err := f.List(ctx, userID, cursor, limit)
+	f.asked += " all"
+	return lines, next, err
+}
+
 func (f *fakeReader) MembersOf(_ context.Context, userID, conversationID, cursor string, limit int) (store.MemberPage, error) {
 	f.asked = fmt.Sprint("members ", userID, " ", conversationID, " ", cursor, " ", limit)
 	return f.members, f.err
@@ -140,6 +147,7 @@ func TestRequests(t *testing.T) {
 		"history before a seq":         {`{"action":"history","id":"r","conversationId":"group:1","beforeSeq":1,"limit":100}`, "history alice group:1 1 100"},
 		"conversations from the start": {`{"action":"conversations","id":"r"}`, "list alice  50"},
 		"conversations from a cursor":  {`{"action":"conversations","id":"r","cursor":"group:1","limit":100}`, "list alice group:1 100"},
+		"hidden conversations too":     {`{"action":"conversations","id":"r","hidden":true}`, "list alice  50 all"},
 		"changes":                      {`{"action":"changes","id":"r","syncCursor":0}`, "changes alice 0 50"},
 		"members from the start":       {`{"action":"members","id":"r","conversationId":"group:1"}`, "members alice group:1  80"},
 		"members from a cursor":        {`{"action":"members","id":"r","conversationId":"group:1","cursor":"bob"}`, "members alice group:1 bob 80"},
@@ -180,6 +188,7 @@ func TestRefusals(t *testing.T) {
 		"conversations from no id":        {`"action":"conversations","cursor":"x"`, "cursor"},
 		"conversations from a number":     {`"action":"conversations","cursor":1`, "cursor"},
 		"conversations of 0":              {`"action":"conversations","limit":0`, "limit"},
+		"conversations and a text":        {`"action":"conversations","hidden":"true"`, "hidden"},
 		"conversations of 101":            {`"action":"conversations","limit":101`, "limit"},
 		"changes without syncCursor":      {`"action":"changes"`, "syncCursor"},
 		"changes since a negative":        {`"action":"changes","syncCursor":-1`, "syncCursor"},
@@ -426,7 +435,24 @@ func TestChanges(t *testing.T) {
 		require.Equal(t, int64(12), c.SyncCursor, "the cursor is that from before the list was read")
 		require.NotEmpty(t, c.Conversations)
 		require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
-		require.Equal(t, "list alice  50", f.asked)
+		require.Equal(t, "list alice  50 all", f.asked)
+	})
+
+	t.Run("that are hidden come to devices that ask for them", func(t *testing.T) {
+		t.Parallel()
+		two := lines(2, "hi")
+		two[0].LeftSeq, two[0].ClearedSeq = 7, 7
+		for full, want := range map[bool]map[string]int{true: {"": 1, `,"hidden":true`: 2}, false: {"": 2, `,"hidden":true`: 2}} {
+			for extra, n := range want {
+				f := &fakeReader{changed: store.Changed{Lines: at(slices.Clone(two), 3), Cursor: 3, Full: full}}
+				c := result[wire.Changed](t, serve(t, f, `{"action":"changes","id":"r","syncCursor":1`+extra+`}`))
+				require.Len(t, c.Conversations, n, "full: %t %s", full, extra)
+			}
+		}
+		f := &fakeReader{changed: store.Changed{Lines: two[:1], Cursor: 3, Full: true, Next: "group:000"}}
+		c := result[wire.Changed](t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`))
+		require.Empty(t, c.Conversations)
+		require.Equal(t, "group:000", c.Cursor, "a page of nothing leads on")
 	})
 
 	t.Run("begin with those that changed last", func(t *testing.T) {

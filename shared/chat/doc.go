@@ -23,7 +23,8 @@
 //
 // (*) an admin acts on plain members only, and nobody on the owner. When the
 // owner leaves, the admin who joined first becomes owner, or if there is none
-// the member who did; when the last member leaves, the group is dissolved.
+// the member who did; when the last member leaves, the group is dissolved. A
+// dissolved group can be read and left, and takes nothing else.
 //
 // In a single conversation both may send, and recall and edit their own. A
 // system conversation is read-only to its members.

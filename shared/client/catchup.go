@@ -76,7 +76,7 @@ func (c *Client) round(s *session) error {
 func (c *Client) page(s *session) (more bool, err error) {
 	c.mu.Lock()
 	cursor := c.syncCursor
-	ask := wire.Changes{SyncCursor: &cursor, HeadsCursor: c.headsCursor}
+	ask := wire.Changes{SyncCursor: &cursor, HeadsCursor: c.headsCursor, Hidden: len(c.conversations) > 0}
 	c.mu.Unlock()
 	var changed wire.Changed
 	if err := c.ask(s, wire.ActionChanges, ask, &changed); err != nil {
@@ -88,7 +88,7 @@ func (c *Client) page(s *session) (more bool, err error) {
 	if changed.More && changed.SyncCursor == cursor && changed.HeadsCursor == ask.HeadsCursor {
 		return false, violated("changes answered more, and the cursors it was asked with")
 	}
-	if err := c.learn(s, changed); err != nil {
+	if err := c.learn(s, changed, ask.Hidden); err != nil {
 		return false, err
 	}
 	if err := c.pullAll(s); err != nil {
@@ -119,7 +119,7 @@ func (c *Client) ask(s *session, action string, request, result any) error {
 }
 
 // learn takes in what changed, the whole of a list that came in pages.
-func (c *Client) learn(s *session, changed wire.Changed) error {
+func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 	for _, h := range changed.Heads {
 		if _, ok := chat.KindOf(h.ConversationID); !ok || !possible(h.CommittedMaxSeq) {
 			return violated("a head of conversation %.100q at %d", h.ConversationID, h.CommittedMaxSeq)
@@ -135,7 +135,7 @@ func (c *Client) learn(s *session, changed wire.Changed) error {
 		}
 		last := page.Cursor
 		page = wire.ConversationsPage{}
-		if err := c.ask(s, wire.ActionConversations, wire.Conversations{Cursor: last}, &page); err != nil {
+		if err := c.ask(s, wire.ActionConversations, wire.Conversations{Cursor: last, Hidden: hidden}, &page); err != nil {
 			return err
 		}
 		if page.Cursor == last {

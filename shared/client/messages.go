@@ -97,13 +97,14 @@ func (c *Client) Stored(ctx context.Context, conversationID string, afterSeq int
 
 // Conversations lists what the device knows of the user's conversations, the one
 // that changed last first. It is the server's list as of the last catch-up, with
-// what arrived since; it needs no connection.
+// what arrived since; it needs no connection. What is hidden, which the user has left
+// and cleared to its end, is left out.
 func (c *Client) Conversations() []Conversation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]Conversation, 0, len(c.conversations))
 	for _, cv := range c.conversations {
-		if cv.exists() {
+		if cv.exists() && !cv.known.Hidden() {
 			list = append(list, cv.shown(c.cfg.UserID))
 		}
 	}

@@ -40,7 +40,8 @@ func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, r
 }
 
 // Clear hides a conversation up to throughSeq on all of the user's devices, and
-// deletes it from this one's store. It gives the position now in force.
+// deletes it from this one's store. It gives the position now in force. What the
+// user has left is hidden once it is cleared to its end: Conversations leaves it out.
 func (c *Client) Clear(ctx context.Context, conversationID string, throughSeq int64) (wire.Cleared, error) {
 	var cleared wire.Cleared
 	request := wire.Clear{ConversationID: conversationID, ThroughSeq: &throughSeq}
@@ -94,7 +95,8 @@ func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Crea
 	return created, nil
 }
 
-// AddMembers adds up to chat.MaxRosterChange users to a group.
+// AddMembers adds up to chat.MaxRosterChange users to a group. It errs with Forbidden,
+// and the members concerned in the details, for those who lately left it themselves.
 func (c *Client) AddMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionAddMembers, r.ConversationID, r)
@@ -106,7 +108,7 @@ func (c *Client) RemoveMembers(ctx context.Context, r wire.ChangeMembers) (wire.
 	return c.write(ctx, wire.ActionRemoveMembers, r.ConversationID, r)
 }
 
-// Leave takes the user out of a group.
+// Leave takes the user out of a group, a dissolved one too.
 func (c *Client) Leave(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionLeave, r.ConversationID, r)
@@ -125,7 +127,7 @@ func (c *Client) SetTitle(ctx context.Context, r wire.SetTitle) (wire.Sent, erro
 	return c.write(ctx, wire.ActionSetTitle, r.ConversationID, r)
 }
 
-// Dissolve ends a group: it can be read, and takes no messages any more.
+// Dissolve ends a group: it can be read and left, and takes no messages any more.
 func (c *Client) Dissolve(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionDissolve, r.ConversationID, r)

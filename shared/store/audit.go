@@ -56,7 +56,7 @@ var remedies = map[ViolationKind]string{
 	MemberCountWrong: "set memberCount to the number of roster items",
 	RosterWrong:      "compare the roster with the events about members; once it is right, set rosterHash to its hash, or remove hashedVersion",
 	LineMissing:      "remove the member and add it again, or restore the line from a backup of the Inboxes table",
-	LineFormer:       "remove leftSeq and leftHead from the line, or delete the roster item, by what the last event about this user says",
+	LineFormer:       "remove leftSeq, leftHead and leftAt from the line, or delete the roster item, by what the last event about this user says",
 	LineOrphaned:     "put the roster item back, or set leftSeq in the line, by what the last event about this user says",
 	LargeNotListed:   "invoke the auditor with this conversationId, \"repair\": true and \"margin\": 0; until then the member's devices learn of messages there by pushes only",
 	SyncHeadWrong:    "delete the item; the user's devices then read their whole list once",

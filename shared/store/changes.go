@@ -35,7 +35,8 @@ type Changed struct {
 // pageSize. For a device that has no cursor (0), or one too old to tell, it
 // returns the first page of the whole list. headsCursor is that of an earlier
 // answer, or "". The sync head is read before the lines, so a change in between
-// is told twice rather than not.
+// is told twice rather than not. Hidden conversations are among them, in each case:
+// it depends on the device whether it has to be told.
 func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsCursor string, pageSize int) (Changed, error) {
 	head, large, err := s.readSyncHead(ctx, userID)
 	if err != nil {

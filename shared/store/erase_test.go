@@ -95,7 +95,7 @@ func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
 			require.Empty(t, m.Text, name)
 		}
 		want := before[id]
-		want.LastSeq, want.UpdatedAt = m.Seq, m.ServerTime
+		want.LastSeq, want.UpdatedAt, want.Runs = m.Seq, m.ServerTime, want.Runs.With(m)
 		require.Equal(t, want, c.head(id), "%s: the head is as it was", name)
 	}
 	events, _ := erasuresIn(t, s, system)

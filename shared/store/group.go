@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -118,9 +119,11 @@ func (s *Store) Line(ctx context.Context, userID, conversationID string) (Line, 
 func (s *Store) groupChange(ctx context.Context, r Request, conversationID string, e chat.Event, may chat.Action, change changeFunc) (Receipt, error) {
 	return s.commit(ctx, write{
 		message: s.event(r, conversationID, e),
+		// Whoever wants to leave is never refused for what became of the group.
+		anyState: may == chat.ActLeave,
 		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
 			if head.Kind != chat.Group {
-				return nil, chat.FieldErrorf(chat.Forbidden, "conversationId", "this is no group")
+				return nil, errNoGroup()
 			}
 			if !self.Role.May(may, chat.Plain) {
 				return nil, chat.Errorf(chat.Forbidden, "your role is %s, which may not %s", self.Role, may)
@@ -130,38 +133,95 @@ func (s *Store) groupChange(ctx context.Context, r Request, conversationID strin
 	})
 }
 
+func errNoGroup() error {
+	return chat.FieldErrorf(chat.Forbidden, "conversationId", "this is no group")
+}
+
 // AddMembers adds users to a group. They read from the first message on, or by
 // the group's visibility from the event that they joined. Who was a member
 // before reads what there was until then, and what there is from now on; who is
 // taken back by the very next message has not been away. Of the times before, the
 // last chat.MaxPastStretches are kept.
 //
-// Beside the errors of Append: Forbidden without the right, BadRequest if one of
-// them is a member already, Limit for too many in one request or in the group, or
-// where one is in too many large conversations.
+// Beside the errors of Append: Forbidden without the right, for one of them who left
+// the group lately without being removed (see WithRejoin), or where the Store is
+// closed; BadRequest if one of them is a member already, Limit for too many in one
+// request or in the group, or where one is in too many large conversations.
 func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Receipt, error) {
 	if err := chat.ValidateMembers("members", userIDs); err != nil {
 		return Receipt{}, err
 	}
 	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
-		if head.MemberCount+len(userIDs) > s.maxMembers {
-			return nil, s.errTooLarge()
+		if s.closed {
+			return nil, chat.FieldErrorf(chat.Forbidden, "members", "here only the product adds members to a group")
 		}
-		present, err := s.membersAmong(ctx, conversationID, userIDs)
-		if err != nil {
-			return nil, err
-		}
-		if len(present) > 0 {
-			return nil, membersError("already a member", slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
-				return present[id].UserID == ""
-			}))
-		}
-		if err := s.mayGrow(ctx, head, userIDs, "members"); err != nil {
-			return nil, err
-		}
-		return s.joining(ctx, conversationID, userIDs)
+		return s.adding(ctx, head, userIDs, s.rejoin)
 	})
+}
+
+// AdmitMembers adds users to a group as AddMembers does, for the product's own
+// side: it asks for no one's right, does so where the Store is closed, and takes
+// in who has left. The event's sender is chat.SystemSender. It is idempotent on
+// clientMsgID, among all that the product writes.
+func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (Receipt, error) {
+	if err := chat.ValidateMembers("members", userIDs); err != nil {
+		return Receipt{}, err
+	}
+	r := Request{UserID: chat.SystemSender, ClientMsgID: clientMsgID}
+	return s.commit(ctx, write{
+		message: s.event(r, conversationID, chat.Event{Kind: chat.EventMembers, Added: userIDs}),
+		trusted: true,
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+			switch {
+			case head.Kind != chat.Group:
+				return nil, errNoGroup()
+			case head.State != chat.Active:
+				return nil, errDissolved()
+			}
+			return s.adding(ctx, head, userIDs, 0)
+		},
+	})
+}
+
+// adding plans that users who are no members join a group, none of whom left it
+// by itself within the time given.
+func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []string, within time.Duration) (plan, error) {
+	if head.MemberCount+len(userIDs) > s.maxMembers {
+		return nil, s.errTooLarge()
+	}
+	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	if len(present) > 0 {
+		return nil, membersError("already a member", slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
+			return present[id].UserID == ""
+		}))
+	}
+	if err := s.mayGrow(ctx, head, userIDs, "members"); err != nil {
+		return nil, err
+	}
+	return s.joining(ctx, head.ConversationID, userIDs, within)
+}
+
+// mayRejoin refuses those of the users who left by themselves within the time
+// given: whoever wants to be out of a group is not pulled back into it.
+func (s *Store) mayRejoin(userIDs []string, former map[string]inboxItem, within time.Duration) error {
+	var out []string
+	for _, id := range userIDs {
+		if at := former[id].LeftAt; at != 0 && s.now().Sub(time.UnixMilli(at)) < within {
+			out = append(out, id)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return &chat.Error{
+		Code: chat.Forbidden, Field: "members", Details: map[string]any{"members": out},
+		Message: fmt.Sprintf("%d of the users named left this group by themselves; for %d days after that only the product adds them again, so leave them out",
+			len(out), within/day),
+	}
 }
 
 func (s *Store) errTooLarge() error {
@@ -171,15 +231,18 @@ func (s *Store) errTooLarge() error {
 	}
 }
 
-// joining plans that users join with a message.
+// joining plans that users join with a message; see mayRejoin for who may not.
 //
 // It and what follows make the writes conditional on what was read, beside the
 // head: reads that are not part of a transaction can show a head from after a
 // change of the roster with a roster or an inbox from before it. Whose inbox is
 // as read is no member.
-func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string) (plan, error) {
+func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string, within time.Duration) (plan, error) {
 	former, err := s.inboxesOf(ctx, conversationID, userIDs)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.mayRejoin(userIDs, former, within); err != nil {
 		return nil, err
 	}
 	return func(head chat.Conversation, m *chat.Message) (effect, error) {
@@ -239,7 +302,7 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                 &s.tables.Inboxes,
 		Key:                       inboxKey(userID, conversationID),
-		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead"),
+		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead, leftAt"),
 		ConditionExpression:       aws.String("leftSeq = :left"),
 		ExpressionAttributeValues: values,
 	}}, nil
@@ -282,7 +345,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 	})
 }
 
-// Leave takes the caller out of a group. A group whose owner leaves passes on to
+// Leave takes the caller out of a group, a dissolved one too. A group whose owner leaves passes on to
 // chat.Successor; one whose last member leaves is dissolved.
 func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
@@ -365,8 +428,8 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 	})
 }
 
-// Dissolve ends a group: its members can read it, and nothing is written to it
-// any more.
+// Dissolve ends a group: its members can read it and leave it, and nothing else
+// is written to it any more.
 func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventDissolve}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (plan, error) {
@@ -376,7 +439,8 @@ func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) 
 
 // leaving plans that memberships end with a message, if they are still as read. The
 // head as it then is goes into each one's inbox: what becomes of the group later is
-// not for those who left.
+// not for those who left. The time goes there for one who wrote the message itself;
+// see mayRejoin.
 func (s *Store) leaving(members []chat.Member) plan {
 	return func(head chat.Conversation, m *chat.Message) (effect, error) {
 		out := effect{roster: true, left: members}
@@ -389,6 +453,13 @@ func (s *Store) leaving(members []chat.Member) plan {
 			return effect{}, err
 		}
 		for _, member := range members {
+			set, values := "SET leftSeq = :left, leftHead = :head", item{
+				":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
+			}
+			if member.UserID == m.SenderID {
+				set += ", leftAt = :at"
+				values[":at"] = num(m.ServerTime)
+			}
 			out.items = append(out.items,
 				types.TransactWriteItem{Delete: &types.Delete{
 					TableName:                 &s.tables.Members,
@@ -397,12 +468,10 @@ func (s *Store) leaving(members []chat.Member) plan {
 					ExpressionAttributeValues: item{":joined": num(member.JoinedSeq)},
 				}},
 				types.TransactWriteItem{Update: &types.Update{
-					TableName:        &s.tables.Inboxes,
-					Key:              inboxKey(member.UserID, head.ConversationID),
-					UpdateExpression: aws.String("SET leftSeq = :left, leftHead = :head"),
-					ExpressionAttributeValues: item{
-						":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
-					},
+					TableName:                 &s.tables.Inboxes,
+					Key:                       inboxKey(member.UserID, head.ConversationID),
+					UpdateExpression:          &set,
+					ExpressionAttributeValues: values,
 				}})
 		}
 		return out, nil

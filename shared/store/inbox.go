@@ -27,6 +27,7 @@ type inboxItem struct {
 	LeftSeq        int64  `json:"leftSeq,omitempty"` // the last one, for a former member
 
 	LeftHead *chat.Conversation `json:"leftHead,omitempty"` // the head as it was then
+	LeftAt   int64              `json:"leftAt,omitempty"`   // ms; of one who left by itself, and was not removed
 	Past     []chat.Range       `json:"past,omitempty"`     // what a member who came back may read from before
 }
 
@@ -82,10 +83,27 @@ func unmarshalHead(in item) (head chat.Conversation, err error) {
 	return head, err
 }
 
-// List gives the user's conversations by id, at most limit from the cursor on,
-// and the cursor of the next page, "" after the last.
+// notHidden is the condition on inbox lines that are on the user's list: those of
+// conversations that the user has not both left and cleared to the end. A line that
+// lacks one of the two is on it. What a hidden line holds stays, and whoever is added
+// again has it on the list again.
+const notHidden = "NOT clearedSeq >= leftSeq"
+
+// List gives the user's conversations by id, without those that are hidden: at most
+// limit from the cursor on, and the cursor of the next page, "" after the last. A
+// page may be empty and not the last.
 func (s *Store) List(ctx context.Context, userID, cursor string, limit int) (lines []Line, next string, err error) {
-	items, next, err := s.inboxPage(ctx, userID, cursor, limit)
+	return s.list(ctx, userID, cursor, limit, false)
+}
+
+// ListAll is List with those that are hidden, for a device that may know them from
+// before.
+func (s *Store) ListAll(ctx context.Context, userID, cursor string, limit int) (lines []Line, next string, err error) {
+	return s.list(ctx, userID, cursor, limit, true)
+}
+
+func (s *Store) list(ctx context.Context, userID, cursor string, limit int, all bool) (lines []Line, next string, err error) {
+	items, next, err := s.listPage(ctx, userID, cursor, limit, all)
 	if err != nil {
 		return nil, "", err
 	}
@@ -99,13 +117,22 @@ func (s *Store) List(ctx context.Context, userID, cursor string, limit int) (lin
 // inboxPage reads at most limit inbox items of a user from the cursor on, without
 // what the store keeps for itself, and gives the cursor of the next page, "" after the last.
 func (s *Store) inboxPage(ctx context.Context, userID, cursor string, limit int) (items []item, next string, err error) {
-	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
+	return s.listPage(ctx, userID, cursor, limit, true)
+}
+
+// listPage is inboxPage, without hidden lines if not all are wanted.
+func (s *Store) listPage(ctx context.Context, userID, cursor string, limit int, all bool) (items []item, next string, err error) {
+	in := &dynamodb.QueryInput{
 		TableName:                 &s.tables.Inboxes,
 		KeyConditionExpression:    aws.String("userId = :u AND conversationId > :c"),
 		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, firstLine))},
 		ConsistentRead:            aws.Bool(true),
 		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the callers
-	})
+	}
+	if !all {
+		in.FilterExpression = aws.String(notHidden)
+	}
+	out, err := s.db.Query(ctx, in)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the inbox of %s: %w", userID, err)
 	}

@@ -271,7 +271,7 @@ type place struct {
 
 // sameRoster reports whether only messages came between the place and this head.
 func (p place) sameRoster(head chat.Conversation) bool {
-	return p.head.LastSeq != 0 && p.head.MembersVersion == head.MembersVersion && head.State == chat.Active
+	return p.head.LastSeq != 0 && p.head.MembersVersion == head.MembersVersion && p.head.State == head.State
 }
 
 // errUnsettled is how a change says that what it read does not fit the head: a
@@ -350,8 +350,8 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place,
 	switch {
 	case p.head.Kind == chat.System:
 		return place{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
-	case p.head.State != chat.Active:
-		return place{}, chat.Errorf(chat.Dissolved, "the group is dissolved")
+	case p.head.State != chat.Active && !w.anyState:
+		return place{}, errDissolved()
 	}
 	return p, nil
 }
@@ -785,6 +785,8 @@ func (w write) first(r idempotencyRecord) (*Receipt, error) {
 		Duplicate:      r.MessageID != w.message.MessageID,
 	}, nil
 }
+
+func errDissolved() error { return chat.Errorf(chat.Dissolved, "the group is dissolved") }
 
 func errNoConversation() error {
 	return chat.FieldErrorf(chat.NotFound, "conversationId", "no such conversation, or you are no member of it")

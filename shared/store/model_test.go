@@ -27,6 +27,7 @@ type group struct {
 	joined     map[string]int64 // ms
 	windows    map[string][]chat.Range
 	cleared    map[string]int64
+	gone       map[string]bool // left by themselves
 	marks      map[string]store.Watermarks
 }
 
@@ -98,6 +99,7 @@ func (g *group) add(user string, seq, at int64) {
 		g.marks[user] = store.Watermarks{DeliveredSeq: seq - 1, ReadSeq: seq - 1}
 	}
 	g.roles[user], g.joined[user] = chat.Plain, at
+	delete(g.gone, user)
 	if n := len(g.windows[user]); n > 0 && g.windows[user][n-1].To == seq-1 {
 		g.windows[user][n-1].To = 0 // who is back at once was never away
 		return
@@ -274,11 +276,34 @@ func (r *run) addMembers() {
 		want = chat.Forbidden
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
 		want = chat.BadRequest
+	case slices.ContainsFunc(whom, func(id string) bool { return g.gone[id] }):
+		want = chat.Forbidden
 	}
 	if receipt, ok := r.write("add", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.AddMembers(r.ctx, q, g.id, whom)
 	}); ok {
 		seq := r.event(user, "", receipt)
+		for _, id := range whom {
+			g.add(id, seq, receipt.ServerTime)
+		}
+	}
+}
+
+// admit is what the product adds.
+func (r *run) admit() {
+	g := r.g
+	whom := r.some("whom", func(user string) bool { return g.roles[user] == "" })
+	want := chat.Code("")
+	switch {
+	case g.dissolved:
+		want = chat.Dissolved
+	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
+		want = chat.BadRequest
+	}
+	if receipt, ok := r.write("admit", chat.SystemSender, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+		return s.AdmitMembers(r.ctx, g.id, whom, q.ClientMsgID)
+	}); ok {
+		seq := r.event(chat.SystemSender, "", receipt)
 		for _, id := range whom {
 			g.add(id, seq, receipt.ServerTime)
 		}
@@ -312,15 +337,20 @@ func (r *run) removeMembers() {
 
 func (r *run) leave() {
 	g, user := r.g, r.pick("who leaves")
-	if receipt, ok := r.write("leave", user, g.refusal(user), func(s *store.Store, q store.Request) (store.Receipt, error) {
+	want := chat.Code("") // also of a group that is dissolved
+	if g.roles[user] == "" {
+		want = chat.NotFound
+	}
+	if receipt, ok := r.write("leave", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.Leave(r.ctx, q, g.id)
 	}); ok {
 		heir := ""
 		if g.roles[user] == chat.Owner {
 			heir = g.heir(user)
-			g.dissolved = heir == ""
+			g.dissolved = g.dissolved || heir == ""
 		}
 		g.remove(user, r.event(user, "", receipt))
+		g.gone[user] = true
 		if heir != "" {
 			g.roles[heir] = chat.Owner
 		}
@@ -526,7 +556,21 @@ func (r *run) compare(c *cloud) {
 		require.Equal(r, g.end(user), line.MaxSeq, user)
 		require.Equal(r, g.roles[user] == "", line.LeftSeq != 0, user)
 		require.Equal(r, g.unread(user), line.Unread, user)
+		listed := r.lines(s, user)[g.id]
+		require.Equal(r, g.roles[user] != "" || g.cleared[user] < g.end(user), listed, "what %s has left and cleared is hidden", user)
 	}
+}
+
+// lines gives the user's list: the groups of all runs.
+func (r *run) lines(s *store.Store, user string) map[string]bool {
+	all := map[string]bool{}
+	for cursor := store.FromStart; cursor != ""; {
+		lines, next, err := s.List(r.ctx, user, cursor, 100)
+		require.NoError(r, err)
+		maps.Copy(all, conversationIDs(lines))
+		cursor = next
+	}
+	return all
 }
 
 // reads compares all that a user reads of the group by every way there is.
@@ -572,7 +616,7 @@ func TestGroupsAgainstAModel(t *testing.T) {
 	t.Parallel()
 	driveGroups(t, []string{"ann", "bob", "cy", "dan", "eve"}, 40, func(r *run) map[string]func() {
 		return map[string]func(){
-			"send": r.send, "send more": r.send, "add": r.addMembers, "remove": r.removeMembers, "leave": r.leave,
+			"send": r.send, "send more": r.send, "add": r.addMembers, "admit": r.admit, "remove": r.removeMembers, "leave": r.leave,
 			"role": r.setRole, "title": r.setTitle, "dissolve": r.dissolve, "recall": r.recall, "edit": r.edit,
 			"ack": r.ack, "clear": r.clear, "retry": r.retry,
 		}
@@ -586,7 +630,7 @@ func TestG9_WhatIsReadAgainstAModel(t *testing.T) {
 	driveGroups(t, []string{"ann", "bob", "cy"}, 60, func(r *run) map[string]func() {
 		return map[string]func(){
 			"send": r.send, "edit": r.edit, "edit more": r.edit, "edit again": r.edit, "recall": r.recall,
-			"add": r.addMembers, "add more": r.addMembers, "remove": r.removeMembers, "clear": r.clear,
+			"add": r.addMembers, "add more": r.addMembers, "admit": r.admit, "remove": r.removeMembers, "leave": r.leave, "clear": r.clear,
 		}
 	})
 }
@@ -619,7 +663,7 @@ func driveGroups(t *testing.T, people []string, most int, stepsOf func(*run) map
 
 // newRun makes a group of the first of the people and some others.
 func newRun(ctx context.Context, rt *rapid.T, c *cloud, people []string) *run {
-	stores := []*store.Store{c.store(nil), c.store(nil)}
+	stores := []*store.Store{c.with(store.WithRejoin(time.Hour)), c.with(store.WithRejoin(time.Hour))}
 	v := rapid.SampledFrom([]chat.Visibility{chat.VisibleAll, chat.VisibleSinceJoin}).Draw(rt, "visibility")
 	owner, most := people[0], min(3, len(people)-1)
 	first := rapid.SliceOfNDistinct(rapid.SampledFrom(people[1:]), 0, most, rapid.ID).Draw(rt, "members")
@@ -629,7 +673,7 @@ func newRun(ctx context.Context, rt *rapid.T, c *cloud, people []string) *run {
 	r := &run{T: rt, ctx: ctx, stores: stores, people: people, prefix: prefix, g: &group{
 		id: line.Conversation.ConversationID, visibility: v, title: "title",
 		roles: map[string]chat.Role{}, joined: map[string]int64{}, windows: map[string][]chat.Range{},
-		cleared: map[string]int64{}, marks: map[string]store.Watermarks{},
+		cleared: map[string]int64{}, gone: map[string]bool{}, marks: map[string]store.Watermarks{},
 	}}
 	r.event(owner, "", receipt)
 	for _, user := range append([]string{owner}, first...) {

@@ -81,5 +81,5 @@ func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userI
 	if err := s.systemMayGrow(ctx, head, added); err != nil {
 		return nil, err
 	}
-	return s.joining(ctx, head.ConversationID, added)
+	return s.joining(ctx, head.ConversationID, added, 0)
 }

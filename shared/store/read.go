@@ -150,16 +150,20 @@ type view struct {
 // was read was one when its lastSeq was committed, and nothing above that
 // lastSeq is shown. Read the other way round, a removal between the two reads
 // would show what was written after it.
+//
+// The line is read where there is no head, too: a stranger would tell by the time
+// whether there is one.
 func (s *Store) view(ctx context.Context, userID, conversationID string) (view, error) {
 	var v view
-	found, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &v.head)
-	if found && err == nil {
-		found, err = s.get(ctx, s.tables.Inboxes, inboxKey(userID, conversationID), &v.inbox)
-	}
+	exists, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &v.head)
 	if err != nil {
 		return view{}, err
 	}
-	if !found {
+	known, err := s.get(ctx, s.tables.Inboxes, inboxKey(userID, conversationID), &v.inbox)
+	if err != nil {
+		return view{}, err
+	}
+	if !exists || !known {
 		return view{}, errNoConversation()
 	}
 	return viewOf(v.head, v.inbox), nil

@@ -124,7 +124,7 @@ func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID strin
 
 // maxSkips is how many stretches a head remembers as skipped. They take 30 bytes
 // each, and a head that stays below 1 KB is written for one unit.
-const maxSkips = 8
+const maxSkips = 6
 
 // withSkip adds a stretch. What is one too many is joined with its neighbour, where
 // the fewest seqs are in between: these then count as skipped too. The newest stays

@@ -59,7 +59,7 @@ func TestRaiseHead_WhatItSkipsIsNotUnread(t *testing.T) {
 // unit.
 func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
 	t.Parallel()
-	const most, rounds = 8, 20
+	const most, rounds = 6, 20
 	for name, tc := range map[string]struct {
 		sends  int // between two repairs
 		unread func(sent int64) (least, most int64)

@@ -97,6 +97,8 @@ func (s *Store) rosterPage(ctx context.Context, conversationID, cursor string, l
 			members[i] = chat.Member{
 				ConversationID: conversationID, UserID: userID.Value, Role: chat.Plain, JoinSeq: chat.MaxSeq, JoinedSeq: chat.MaxSeq,
 			}
+			// With what else is in the head's hash, if that can be read.
+			_ = unmarshal(item{"joinedSeq": in["joinedSeq"]}, &members[i])
 		}
 	}
 	var last chat.Member

@@ -73,7 +73,8 @@ type Store struct {
 
 	retention  time.Duration // 0: messages are kept
 	maxMembers int           // of a group
-	closed     bool          // users create no conversations
+	closed     bool          // users create no conversations, and add no one to them
+	rejoin     time.Duration // for how long members add no one who left by itself
 	quotas     Quotas
 }
 
@@ -92,9 +93,10 @@ func WithMaxGroupMembers(n int) Option {
 	return func(s *Store) { s.maxMembers = n }
 }
 
-// WithClosed makes the Store closed: users create no conversations. Append and
-// CreateGroup refuse to, and OpenSingle, OpenGroup and Publish are for the
-// product's own side.
+// WithClosed makes the Store closed: users reach nobody with whom the product has
+// not brought them together. Append and CreateGroup create no conversation,
+// AddMembers adds no one, and OpenSingle, OpenGroup, AdmitMembers and Publish are
+// for the product's own side.
 func WithClosed(closed bool) Option {
 	return func(s *Store) { s.closed = closed }
 }
@@ -102,6 +104,12 @@ func WithClosed(closed bool) Option {
 // WithQuotas sets quotas; without, there are none.
 func WithQuotas(q Quotas) Option {
 	return func(s *Store) { s.quotas = q }
+}
+
+// WithRejoin sets for how long AddMembers refuses a user who left the group without
+// being removed. 0, the default, lets members add such a one at once.
+func WithRejoin(age time.Duration) Option {
+	return func(s *Store) { s.rejoin = age }
 }
 
 // New makes a Store on a client.
@@ -150,17 +158,25 @@ const day = 24 * time.Hour
 // maxRetentionDays is a hundred years; more is a slip of the keyboard.
 const maxRetentionDays = 36500
 
+// maxRejoinDays is ten years, which is for good.
+const maxRejoinDays = 3650
+
 // OptionsFromEnv reads RETENTION_DAYS, where 0 and nothing mean that messages are
 // kept for ever; MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is the
-// default; DIRECT_MESSAGES, open, which is the default, or closed; and the Quotas:
-// GROUPS_PER_DAY, MAX_SYSTEM_MEMBERS and MAX_LARGE_CONVERSATIONS, where 0 and
-// nothing are none. The error names the variable that is wrong.
+// default; REJOIN_DAYS, for WithRejoin, where nothing means 0; DIRECT_MESSAGES, open,
+// which is the default, or closed; and the Quotas: GROUPS_PER_DAY, MAX_SYSTEM_MEMBERS
+// and MAX_LARGE_CONVERSATIONS, where 0 and nothing are none. The error names the
+// variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
 	if err != nil {
 		return nil, err
 	}
 	members, err := numberFrom(getenv, "MAX_GROUP_MEMBERS", chat.MaxGroupMembers, 2, chat.MaxGroupMembers)
+	if err != nil {
+		return nil, err
+	}
+	rejoin, err := numberFrom(getenv, "REJOIN_DAYS", 0, 0, maxRejoinDays)
 	if err != nil {
 		return nil, err
 	}
@@ -174,6 +190,7 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	}
 	return []Option{
 		WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed), WithQuotas(quotas),
+		WithRejoin(time.Duration(rejoin) * day),
 	}, nil
 }
 

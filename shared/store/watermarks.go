@@ -34,7 +34,7 @@ func (a Acked) Rose() bool { return a.Watermarks != a.Before }
 // the user may read: a receipt beyond it counts up to it. It errs with NotFound
 // (*chat.Error) where the user is and was no member.
 func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Watermarks) (Acked, error) {
-	head, err := s.headWith(ctx, conversationID, max(want.DeliveredSeq, want.ReadSeq))
+	head, remembered, err := s.headWith(ctx, conversationID, max(want.DeliveredSeq, want.ReadSeq))
 	if err != nil {
 		return Acked{}, err
 	}
@@ -50,7 +50,7 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 	}
 	next := want
 	for {
-		old, done, err := s.updateLine(ctx, userID, conversationID, set, condition, values)
+		old, done, err := s.updateLine(ctx, userID, head, remembered, set, condition, values)
 		if err != nil {
 			return Acked{}, err
 		}
@@ -87,14 +87,17 @@ func (w Watermarks) max(other Watermarks) Watermarks {
 // Clear hides a conversation from the user up to throughSeq, on all devices, and
 // gives the position now in force. It never goes down. rose is false if it was
 // there already. It errs as Ack does.
+//
+// Through the last seq of a conversation that the user has left, it takes the
+// conversation off the user's list.
 func (s *Store) Clear(ctx context.Context, userID, conversationID string, throughSeq int64) (clearedSeq int64, rose bool, err error) {
-	head, err := s.headWith(ctx, conversationID, throughSeq)
+	head, remembered, err := s.headWith(ctx, conversationID, throughSeq)
 	if err != nil {
 		return 0, false, err
 	}
 	next := min(throughSeq, head.LastSeq)
 	for {
-		old, done, err := s.updateLine(ctx, userID, conversationID, "SET clearedSeq = :c",
+		old, done, err := s.updateLine(ctx, userID, head, remembered, "SET clearedSeq = :c",
 			"clearedSeq < :c AND (attribute_not_exists(leftSeq) OR leftSeq >= :c)", item{":c": num(next)})
 		if err != nil {
 			return 0, false, err
@@ -109,26 +112,37 @@ func (s *Store) Clear(ctx context.Context, userID, conversationID string, throug
 }
 
 // headWith gives a head whose lastSeq is at least seq, from memory if it can be,
-// or else as it is now.
-func (s *Store) headWith(ctx context.Context, conversationID string, seq int64) (chat.Conversation, error) {
+// or else as it is now. Where there is none, its lastSeq is 0.
+func (s *Store) headWith(ctx context.Context, conversationID string, seq int64) (head chat.Conversation, remembered bool, err error) {
 	if head, ok := s.heads.reaching(conversationID, seq); ok {
-		return head, nil
+		return head, true, nil
 	}
-	head, found, err := s.head(ctx, conversationID)
-	if err == nil && !found {
-		err = errNoConversation()
+	head, _, err = s.head(ctx, conversationID)
+	head.ConversationID = conversationID
+	return head, false, err
+}
+
+// noLine answers one who has no line. Neither whether there is the conversation
+// nor whether this process remembers it may be told by the time that takes: in
+// each case the line is updated once, and the head read once.
+func (s *Store) noLine(ctx context.Context, head chat.Conversation, remembered bool) error {
+	if remembered {
+		if _, _, err := s.head(ctx, head.ConversationID); err != nil {
+			return err
+		}
 	}
-	return head, err
+	return errNoConversation()
 }
 
 // updateLine changes a user's line of a conversation under a condition. done is
-// false if the condition failed; old is the line as it was, in both cases.
-func (s *Store) updateLine(ctx context.Context, userID, conversationID, update, condition string, values item) (old inboxItem, done bool, err error) {
+// false if the condition failed; old is the line as it was, in both cases. Without
+// a head or a line it errs with NotFound.
+func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update, condition string, values item) (old inboxItem, done bool, err error) {
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
 	in := &dynamodb.UpdateItemInput{
 		TableName:                           &s.tables.Inboxes,
-		Key:                                 inboxKey(userID, conversationID),
+		Key:                                 inboxKey(userID, head.ConversationID),
 		UpdateExpression:                    &update,
 		ConditionExpression:                 aws.String("attribute_exists(userId) AND " + condition),
 		ExpressionAttributeValues:           values,
@@ -143,12 +157,12 @@ func (s *Store) updateLine(ctx context.Context, userID, conversationID, update, 
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		attributes = failed.Item
 	} else if err != nil {
-		return inboxItem{}, false, fmt.Errorf("updating the line of %s in %s: %w", conversationID, userID, err)
+		return inboxItem{}, false, fmt.Errorf("updating the line of %s in %s: %w", head.ConversationID, userID, err)
 	} else {
 		attributes, done = out.Attributes, true
 	}
-	if len(attributes) == 0 {
-		return inboxItem{}, false, errNoConversation()
+	if len(attributes) == 0 || head.LastSeq == 0 {
+		return inboxItem{}, false, s.noLine(ctx, head, remembered)
 	}
 	return old, done, unmarshal(attributes, &old)
 }

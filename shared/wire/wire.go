@@ -290,10 +290,13 @@ type ReceiptsPage struct {
 
 // Changes asks which of the user's conversations changed since a cursor that an
 // earlier answer gave; 0 for a device that has none. HeadsCursor is that of the
-// last answer which this device has taken in, or empty: then all heads come.
+// last answer which this device has taken in, or empty: then all heads come. Hidden
+// asks for the whole list, if that comes, with what is hidden; a device that knows
+// any conversation has to be told.
 type Changes struct {
 	SyncCursor  *int64 `json:"syncCursor"`
 	HeadsCursor string `json:"headsCursor,omitempty"`
+	Hidden      bool   `json:"hidden,omitempty"`
 }
 
 // Changed is the result of Changes. Full says that Conversations is the whole
@@ -311,14 +314,16 @@ type Changed struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// Conversations asks for the user's list of conversations, page by page.
+// Conversations asks for the user's list of conversations, page by page. Hidden
+// asks for what is hidden, too; see Conversation.Hidden.
 type Conversations struct {
 	Cursor string `json:"cursor,omitempty"`
 	Limit  *int   `json:"limit,omitempty"`
+	Hidden bool   `json:"hidden,omitempty"`
 }
 
 // ConversationsPage is the result of Conversations. Cursor is there when more
-// follow.
+// follow, also after a page without any.
 type ConversationsPage struct {
 	Conversations []Conversation `json:"conversations"`
 	Cursor        string         `json:"cursor,omitempty"`
@@ -343,6 +348,10 @@ type Conversation struct {
 	UpdatedAt      int64           `json:"updatedAt"`
 	LastMessage    *MessagePreview `json:"lastMessage,omitempty"`
 }
+
+// Hidden reports whether the user has left the conversation and cleared all of it:
+// then it is not on the user's list, until the user is added again.
+func (c Conversation) Hidden() bool { return c.LeftSeq > 0 && c.ClearedSeq >= c.LeftSeq }
 
 // MessagePreview is what a list shows of a conversation's last message.
 type MessagePreview struct {

@@ -421,10 +421,11 @@ export class Engine {
    * @param {string | undefined} headsCursor of the last answer that was taken in
    */
   async #changes(syncCursor, headsCursor) {
-    const changes = await this.#ask("changes", { syncCursor, headsCursor });
+    const hidden = this.#model.ledgers.size > 0; // what was hidden elsewhere has to be told to who may show it
+    const changes = await this.#ask("changes", { syncCursor, headsCursor, hidden });
     const conversations = [...changes.conversations];
     for (let { cursor } = changes; cursor; ) {
-      const page = await this.#ask("conversations", { cursor });
+      const page = await this.#ask("conversations", { cursor, hidden });
       conversations.push(...page.conversations);
       cursor = page.cursor;
     }

@@ -115,6 +115,14 @@ export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
 }
 
 /**
+ * Whether we have left the conversation and cleared all of it: then it is on no list, until we are added again.
+ * @param {Facts} facts
+ */
+export function isHidden({ leftSeq, clearedSeq }) {
+  return leftSeq > 0 && clearedSeq >= leftSeq;
+}
+
+/**
  * How many seqs are unread: those above our positions that are not known to be ours. Of what was there when
  * the server counted, it are no more than it said: it may know more of what is not held, or not there.
  * @param {Facts} facts

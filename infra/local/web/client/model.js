@@ -2,7 +2,7 @@
 // reads for people. In the tab that leads the engine changes it; in the others what the leader tells does.
 // No I/O, no time.
 
-import { newFacts, unreadIn } from "./facts.js";
+import { isHidden, newFacts, unreadIn } from "./facts.js";
 import { Ledger } from "./ledger.js";
 import { recordOf } from "./outbox.js";
 import { may } from "./rights.js";
@@ -185,7 +185,7 @@ export class Model {
 
   /** @returns {Conversation[]} */
   conversations() {
-    const keys = new Set(this.ledgers.keys());
+    const keys = new Set([...this.ledgers.keys()].filter((conversationId) => !isHidden(this.factsOf(conversationId))));
     for (const entry of this.entries.values()) keys.add(this.keyOf(entry));
     return [...keys].map((key) => this.#summary(key)).sort((a, b) => b.time - a.time);
   }
@@ -216,7 +216,8 @@ export class Model {
    */
   may(key, action, target) {
     const { closed, role } = this.conversation(key);
-    return closed === null && may(role, action, target);
+    const open = closed === null || (closed === "dissolved" && action === "leave");
+    return open && may(role, action, target);
   }
 
   // ---- what the engine changes ----

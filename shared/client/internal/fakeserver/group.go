@@ -31,6 +31,9 @@ func (a *act) change(conversationID, clientMsgID string, e *chat.Event, effect f
 	m := chat.Message{ConversationID: conversationID, ClientMsgID: clientMsgID, MessageType: chat.TypeEvent, Event: e}
 	return a.once(clientMsgID, m, func() (any, error) {
 		c, err := a.writable(conversationID)
+		if chat.CodeOf(err) == chat.Dissolved && slices.Equal(e.Removed, []string{a.userID}) {
+			err = nil // leaving is always possible
+		}
 		if err != nil {
 			return nil, err
 		}

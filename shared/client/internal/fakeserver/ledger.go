@@ -550,7 +550,7 @@ func (a *act) changes(r wire.Changes) (any, error) {
 	cursor := *r.SyncCursor
 	if cursor <= 0 || cursor < u.floor || cursor > u.v {
 		answer.Full, answer.Heads = true, []wire.Head{}
-		answer.Conversations, answer.Cursor = a.page("")
+		answer.Conversations, answer.Cursor = a.page("", r.Hidden)
 		return answer, nil
 	}
 	changed := slices.SortedFunc(maps.Keys(u.at), func(a, b string) int { return cmp.Compare(u.at[a], u.at[b]) })
@@ -573,20 +573,24 @@ func (a *act) changes(r wire.Changes) (any, error) {
 }
 
 func (a *act) list(r wire.Conversations) (any, error) {
-	list, next := a.page(r.Cursor)
+	list, next := a.page(r.Cursor, r.Hidden)
 	return wire.ConversationsPage{Conversations: list, Cursor: next}, nil
 }
 
-func (a *act) page(after string) ([]wire.Conversation, string) {
-	list := []wire.Conversation{}
+// page may be empty and not the last, as the real server's.
+func (a *act) page(after string, hidden bool) ([]wire.Conversation, string) {
+	list, looked, last := []wire.Conversation{}, 0, ""
 	for _, id := range slices.Sorted(maps.Keys(a.s.conversations)) {
 		if a.s.conversations[id].members[a.userID] == nil || id <= after {
 			continue
 		}
-		if len(list) == a.s.ListSize {
-			return list, list[len(list)-1].ConversationID
+		if looked == a.s.ListSize {
+			return list, last
 		}
-		list = append(list, a.line(id))
+		looked, last = looked+1, id
+		if line := a.line(id); hidden || !line.Hidden() {
+			list = append(list, line)
+		}
 	}
 	return list, ""
 }

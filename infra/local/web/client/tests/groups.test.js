@@ -204,6 +204,57 @@ test("leaving hands the group on, and the last to leave dissolves it", async (t)
   assert.equal(server.conversations.get(id).head.state, "dissolved");
 });
 
+test("a dissolved group can be left, and what was left and cleared is on no list of any device", async (t) => {
+  const { clock, online, alice, bob, key, id } = await setUpGroup(t);
+  const laptop = await online("bob", { deviceId: "laptop" });
+  await alice.dissolve(key);
+  await clock.until(() => [bob, laptop].every((client) => client.conversation(id).closed === "dissolved"));
+  assert.deepEqual([bob.may(id, "leave"), bob.may(id, "send")], [true, false]);
+  await bob.leave(id);
+  await clock.until(() => [bob, laptop].every((client) => client.conversation(id).closed === "left"));
+  assert.equal(bob.conversations().length, 1);
+  bob.clear(id);
+  assert.deepEqual(bob.conversations(), [], "at once");
+  await clock.until(() => laptop.conversations().length === 0);
+  assert.deepEqual((await online("bob", { deviceId: "tablet" })).conversations(), []);
+});
+
+test("one who is added again has the conversation back", async (t) => {
+  const { clock, server, alice, bob, key, id } = await setUpGroup(t);
+  await alice.removeMembers(key, ["bob"]);
+  await clock.until(() => bob.conversation(id).closed === "left");
+  bob.clear(id);
+  await clock.until(() => server.conversations.get(id).lines.get("bob").clearedSeq > 0);
+  assert.deepEqual(bob.conversations(), []);
+  await alice.addMembers(key, ["bob"]);
+  await clock.until(() => bob.conversations().length === 1);
+  assert.equal(bob.conversation(id).closed, null);
+});
+
+test("a device that was away for long hears of what was hidden meanwhile", async (t) => {
+  const { clock, server, online, device } = setUp(t);
+  const said = [];
+  const laptop = device("bob", { deviceId: "laptop", log: (text) => said.push(text) });
+  const groups = ["a", "b", "c", "d", "e"].map((name) => server.group(name, ["alice", "bob"]));
+  for (const conversationId of groups) server.post("alice", { conversationId }, "hi");
+  await laptop.start();
+  await clock.until(() => laptop.conversations().length === groups.length);
+  laptop.setOffline(true);
+  const phone = await online("bob");
+  for (const id of groups.slice(1)) {
+    await phone.leave(id);
+    await clock.until(() => phone.conversation(id).closed === "left");
+    phone.clear(id);
+  }
+  await clock.until(() => groups.slice(1).every((id) => server.conversations.get(id).lines.get("bob").clearedSeq === 2));
+  Object.assign(server, { floor: Infinity, listSize: 2 });
+  laptop.setOffline(false);
+  await clock.until(() => laptop.conversations().length === 1);
+  assert.deepEqual(said, [], "it does not take the list for another world's");
+  const tablet = await online("bob", { deviceId: "tablet" });
+  assert.deepEqual(tablet.conversations().map((line) => line.key), groups.slice(0, 1));
+});
+
 test("what is refused says so in its place", async (t) => {
   const { clock, server, bob, id } = await setUpGroup(t);
   await bob.setTitle(id, "Mine");

@@ -24,6 +24,8 @@ export class FakeServer {
   pageSize = 100;
   /** The most lines in an answer to changes or conversations, and in a page of members or receipts. */
   listSize = 50;
+  /** Cursors below this are too old to tell what changed. */
+  floor = 0;
   /** Conversations with more members than this push {committedMaxSeq} only. */
   smallGroupMax = 200;
   /** Conversations with more members than this are not noted with each message, and push no receipts. */
@@ -238,9 +240,9 @@ export class FakeServer {
       };
     },
 
-    changes: ({ userId }, { syncCursor, headsCursor }) => {
+    changes: ({ userId }, { syncCursor, headsCursor, hidden }) => {
       const { v, at } = this.#syncHead(userId);
-      if (syncCursor === 0 || syncCursor > v) return { ...this.#page(userId, 0), heads: [], syncCursor: v, full: true };
+      if (syncCursor === 0 || syncCursor < this.floor || syncCursor > v) return { ...this.#page(userId, 0, hidden), heads: [], syncCursor: v, full: true };
       const heads = this.#of(userId)
         .filter(({ members }) => members.size > this.inboxGroupMax && members.has(userId))
         .map(({ head }) => ({ conversationId: head.conversationId, committedMaxSeq: head.lastSeq }));
@@ -258,7 +260,7 @@ export class FakeServer {
       };
     },
 
-    conversations: ({ userId }, { cursor = "0" }) => this.#page(userId, Number(cursor)),
+    conversations: ({ userId }, { cursor = "0", hidden }) => this.#page(userId, Number(cursor), hidden),
 
     ack: (caller, { conversationId, deliveredSeq = 0, readSeq = 0 }) => {
       const { userId } = caller;
@@ -421,9 +423,13 @@ export class FakeServer {
     return [...this.conversations.values()].filter(({ lines }) => lines.has(userId));
   }
 
-  #page(userId, from) {
+  // It may be empty and not the last.
+  #page(userId, from, hidden) {
     const all = this.#of(userId);
-    const conversations = all.slice(from, from + this.listSize).map((conversation) => lineOf(conversation, userId));
+    const conversations = all
+      .slice(from, from + this.listSize)
+      .map((conversation) => lineOf(conversation, userId))
+      .filter(({ leftSeq = 0, clearedSeq }) => hidden || leftSeq === 0 || clearedSeq < leftSeq);
     return { conversations, ...(from + this.listSize < all.length && { cursor: String(from + this.listSize) }) };
   }
 
@@ -454,11 +460,11 @@ export class FakeServer {
     return result;
   }
 
-  #writable({ userId }, conversationId) {
+  #writable({ userId }, conversationId, action) {
     const conversation = this.conversations.get(conversationId);
     if (!conversation?.members.has(userId)) refuse("NOT_FOUND", "no such conversation");
     if (conversation.head.kind === "system") refuse("FORBIDDEN", "a system conversation is read-only");
-    if (conversation.head.state === "dissolved") refuse("DISSOLVED", "the group is dissolved");
+    if (conversation.head.state === "dissolved" && action !== "leave") refuse("DISSOLVED", "the group is dissolved");
     return conversation;
   }
 
@@ -489,7 +495,7 @@ export class FakeServer {
   #change(caller, frame, right, event, apply) {
     const { action, id, clientMsgId, ...content } = frame;
     return this.#once(caller, frame, content, () => {
-      const conversation = this.#writable(caller, frame.conversationId);
+      const conversation = this.#writable(caller, frame.conversationId, action);
       if (conversation.head.kind !== "group") refuse("FORBIDDEN", "this is no group");
       const { role } = conversation.members.get(caller.userId);
       if (right !== "remove" && !may(role, right)) refuse("FORBIDDEN", `your role is ${role}`);

@@ -59,6 +59,11 @@ export declare function receive(facts: Facts, userId: string, { deliveredSeq, re
     readSeq?: number;
 }): void;
 /**
+ * Whether we have left the conversation and cleared all of it: then it is on no list, until we are added again.
+ * @param {Facts} facts
+ */
+export declare function isHidden({ leftSeq, clearedSeq }: Facts): boolean;
+/**
  * How many seqs are unread: those above our positions that are not known to be ours. Of what was there when
  * the server counted, it are no more than it said: it may know more of what is not held, or not there.
  * @param {Facts} facts
