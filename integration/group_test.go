@@ -642,7 +642,11 @@ func TestALargeGroup(t *testing.T) {
 		requireDense(t, l.messages(id), int(seq))
 	}
 	require.Len(t, first.entries(id), whole, "what is notified of is not pushed whole")
-	require.Equal(t, []wire.Head{{ConversationID: id, CommittedMaxSeq: seq}}, changesSince(t, last.device, 0).Heads)
+	list := changesSince(t, last.device, 0)
+	require.True(t, list.Full)
+	require.Empty(t, list.Heads, "the list tells")
+	require.Equal(t, []string{id}, idsOf(list.Conversations))
+	require.Equal(t, seq, list.Conversations[0].LastSeq)
 	roster, pages := rosterOf(t, last.device, id)
 	require.Len(t, roster, chat.SmallGroupMax+1)
 	require.Equal(t, 3, pages)

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -64,6 +65,7 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 	o.refusals()
 	o.publications()
 	o.deadConnections()
+	o.failedPush()
 	o.brokenLedger()
 
 	missing := func() (names []metric.Name) {
@@ -83,6 +85,22 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 	require.NoError(t, c.stop()) // so that all is written
 	o.requireNoSecret()
 	o.requireIdentified()
+}
+
+// failedPush lets the fan-out fail once, and set the conversation aside.
+func (o *observed) failedPush() {
+	o.t.Helper()
+	messages := []byte(tableName(o.t, o.db.client, "Messages"))
+	o.db.set(func(operation string, request []byte, forward func() reply) reply {
+		if operation == "Query" && bytes.Contains(request, messages) {
+			return failure(400, "AccessDeniedException", "")
+		}
+		return forward()
+	})
+	_, err := o.ann.send(o.t.Context(), wire.Send{To: o.bob.user, Text: o.secrets.make("text")})
+	require.NoError(o.t, err)
+	require.Eventually(o.t, func() bool { return o.published()[metric.SetAside] }, patience, 10*time.Millisecond)
+	o.db.set(nil)
 }
 
 // observed is a local cloud whose output is read.

@@ -103,6 +103,7 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	everything(t, c.stack, seen.client)
 	nearTheLimits(t, c.stack, seen.client)
 	everyAudit(t, c.stack, seen.client)
+	unlucky(t, c.stack, seen)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
 		{"FanoutFunction", "GetItem", "Messages"},
@@ -181,10 +182,12 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 
 // watchman notes who asks DynamoDB for what, and denies one permission.
 type watchman struct {
-	client *dynamodb.Client
-	denied string
-	mu     sync.Mutex
-	used   map[permission]bool
+	client  *dynamodb.Client
+	denied  string
+	failing string // a permission whose use fails, with failure
+	failure string
+	mu      sync.Mutex
+	used    map[permission]bool
 }
 
 func (w *watchman) watch(t *testing.T) (endpoint string) {
@@ -197,8 +200,8 @@ func (w *watchman) watch(t *testing.T) (endpoint string) {
 		if err != nil {
 			return // the caller is gone
 		}
-		if !w.allows(r, body) {
-			denial := failure(http.StatusBadRequest, "AccessDeniedException", "")
+		if allowed, reason := w.allows(r, body); !allowed {
+			denial := failure(http.StatusBadRequest, reason, "")
 			maps.Copy(rw.Header(), denial.header)
 			rw.WriteHeader(denial.status)
 			_, _ = rw.Write(denial.body)
@@ -255,16 +258,6 @@ func onQueues(function string, r *http.Request, body []byte) permission {
 	return permission{function, action, strings.TrimPrefix(path.Base(request.QueueURL), "inorder-")}
 }
 
-// Until a function of the product asks SQS for something, this is what shows that it
-// would be seen.
-func TestPolicies_WhatIsAskedOfQueues(t *testing.T) {
-	t.Parallel()
-	r := httptest.NewRequest(http.MethodPost, "/", nil)
-	r.Header.Set("X-Amz-Target", "AmazonSQS.SendMessageBatch")
-	body := []byte(`{"QueueUrl":"http://127.0.0.1:3000/000000000000/inorder-Retries"}`)
-	require.Equal(t, "FanoutFunction/SendMessage/Retries", onQueues("FanoutFunction", r, body).String())
-}
-
 func (w *watchman) saw(p permission) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -273,11 +266,19 @@ func (w *watchman) saw(p permission) bool {
 
 var appID = regexp.MustCompile(`app/(\w+)`)
 
-// allows notes a request.
-func (w *watchman) allows(r *http.Request, body []byte) bool {
+// fail makes uses of a permission fail from here on; "" ends that.
+func (w *watchman) fail(p, reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failing, w.failure = p, reason
+}
+
+// allows notes a request, and says how it fails if it is to.
+func (w *watchman) allows(r *http.Request, body []byte) (allowed bool, reason string) {
+	reason = "AccessDeniedException"
 	function := appID.FindStringSubmatch(r.Header.Get("User-Agent"))
 	if function == nil {
-		return true // the local cloud itself
+		return true, "" // the local cloud itself
 	}
 	operation := operationOf(r)
 	var request struct {
@@ -286,15 +287,18 @@ func (w *watchman) allows(r *http.Request, body []byte) bool {
 		TransactItems []map[string]struct{ TableName string }
 	}
 	if json.Unmarshal(body, &request) != nil {
-		return true
+		return true, ""
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	allowed := true
+	allowed = true
 	use := func(action, table string) {
 		p := permission{function[1], action, strings.TrimPrefix(table, "inorder-")}
 		w.used[p] = true
-		allowed = allowed && p.String() != w.denied
+		if p.String() == w.failing {
+			reason = w.failure
+		}
+		allowed = allowed && p.String() != w.denied && p.String() != w.failing
 	}
 	if request.TableName != "" {
 		use(operation, request.TableName)
@@ -313,7 +317,7 @@ func (w *watchman) allows(r *http.Request, body []byte) bool {
 			use(action, on.TableName)
 		}
 	}
-	return allowed
+	return allowed, reason
 }
 
 // outlived lets each function with a route see a request of a connection whose
@@ -336,6 +340,48 @@ func outlived(t *testing.T, s stack) {
 	for _, d := range devices {
 		requireDismissed(t, d, wire.GoodbyeExpired)
 	}
+}
+
+// unlucky takes connections out behind their devices' backs, lets the fan-out fail
+// in passing and for good, and takes a large conversation off a member's list.
+func unlucky(t *testing.T, s stack, seen *watchman) {
+	t.Helper()
+	ctx := t.Context()
+	d := mustConnect(t, s, newUser("fay"), "phone")
+	for _, action := range []string{wire.ActionPing, wire.ActionChanges} {
+		_, err := seen.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+			TableName: aws.String(tableName(t, seen.client, "Connections")),
+			Key:       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: d.user}},
+		})
+		require.NoError(t, err)
+		require.NoError(t, d.do(ctx, action, map[string]any{"syncCursor": 0}, nil))
+	}
+	for table, failure := range map[string]string{"Retries": "AccessDeniedException", "DeadLetters": "ValidationException"} {
+		seen.fail("FanoutFunction/Query/Messages", failure)
+		_, err := d.send(ctx, wire.Send{To: newUser("gil"), Text: "hi"})
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "SendMessage", table}) }, patience, time.Millisecond)
+		seen.fail("", "")
+	}
+	var large wire.Created
+	var members []string
+	for range chat.InboxGroupMax {
+		members = append(members, newUser("hal"))
+	}
+	require.NoError(t, d.do(ctx, wire.ActionCreateGroup, wire.CreateGroup{Title: "Large", Members: members, ClientMsgID: "large"}, &large))
+	inboxes := tableName(t, seen.client, "Inboxes")
+	list := map[string]types.AttributeValue{
+		"userId": &types.AttributeValueMemberS{Value: d.user}, "conversationId": &types.AttributeValueMemberS{Value: "#large"},
+	}
+	require.Eventually(t, func() bool {
+		out, err := seen.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &inboxes, Key: list, ConsistentRead: aws.Bool(true)})
+		return err == nil && out.Item != nil
+	}, patience, time.Millisecond)
+	_, err := seen.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &inboxes, Key: list})
+	require.NoError(t, err)
+	_, err = audit(ctx, s, `{"conversationId": "`+large.ConversationID+`", "repair": true, "margin": 0}`)
+	require.NoError(t, err)
+	require.True(t, seen.saw(permission{"AuditorFunction", "UpdateItem", "Inboxes"}))
 }
 
 // nearTheLimits lets each function see a user who comes near the limit: a new one each, so

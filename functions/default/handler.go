@@ -9,7 +9,8 @@ import (
 )
 
 type handler struct {
-	now func() time.Time
+	now    func() time.Time
+	attend route.Attend
 }
 
 func (h handler) actions() map[string]route.Action {
@@ -17,6 +18,7 @@ func (h handler) actions() map[string]route.Action {
 }
 
 // ping tells the server's time, for display: no order depends on it.
-func (h handler) ping(context.Context, route.Caller, struct{}) (wire.Pong, error) {
+func (h handler) ping(ctx context.Context, c route.Caller, _ struct{}) (wire.Pong, error) {
+	h.attend(ctx, c)
 	return wire.Pong{ServerTime: h.now().UnixMilli()}, nil
 }

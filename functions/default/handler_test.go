@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -24,7 +25,7 @@ func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
 
 func TestDefault(t *testing.T) {
 	t.Parallel()
-	h := handler{now: func() time.Time { return time.UnixMilli(1795950300123) }}
+	h := handler{now: func() time.Time { return time.UnixMilli(1795950300123) }, attend: func(context.Context, route.Caller) {}}
 	serve := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())
 	for name, tc := range map[string]struct{ body, want string }{
 		"ping": {

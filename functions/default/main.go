@@ -13,7 +13,6 @@ import (
 	"inorder/shared/route"
 	"inorder/shared/start"
 	"inorder/shared/store"
-	"inorder/shared/wire"
 )
 
 func main() {
@@ -27,8 +26,7 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		actions := handler{now: time.Now}.actions()
-		actions[wire.ActionPing] = route.Attended(log, s, p, actions[wire.ActionPing])
-		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Reads), p), actions), err
+		h := handler{now: time.Now, attend: route.NewAttend(log, s, p)}
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Reads), p), h.actions()), err
 	})
 }

@@ -24,7 +24,8 @@ type reader interface {
 }
 
 type handler struct {
-	store reader
+	store  reader
+	attend route.Attend
 }
 
 func (h handler) actions() map[string]route.Action {
@@ -141,6 +142,7 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 	if err != nil {
 		return wire.Changed{}, err
 	}
+	h.attend(ctx, c) // first registered, then told: what comes in between is pushed
 	changed, err := h.store.Changes(ctx, c.UserID, cursor, r.HeadsCursor, wire.DefaultListLimit)
 	if err != nil {
 		return wire.Changed{}, err

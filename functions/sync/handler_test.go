@@ -117,7 +117,7 @@ func serve(t require.TestingT, f *fakeReader, body string) string {
 		event.Body = body
 	}
 	var log bytes.Buffer
-	response, err := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, nil, handler{store: f}.actions())(context.Background(), event)
+	response, err := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, nil, handler{store: f, attend: func(context.Context, route.Caller) {}}.actions())(context.Background(), event)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
 	require.LessOrEqual(t, len(response.Body), wire.MaxFrameBytes)

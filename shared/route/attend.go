@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 
@@ -15,16 +14,18 @@ type Registry interface {
 	Attend(ctx context.Context, userID string, c store.Connection) error
 }
 
-// Attended makes an action see to it, before anything else, that pushes reach the
-// caller's connection, and end it where another has its place. Devices ask by ping
-// and changes: whatever took their connection out, they go without pushes until
-// then and no longer. A failure to look is logged only.
-func Attended(log *slog.Logger, registry Registry, sockets Sockets, action Action) Action {
-	return func(ctx context.Context, c Caller, fields map[string]json.RawMessage) (any, error) {
+// Attend sees to it that pushes reach the caller's connection, and ends it where
+// another has its place. An action does that before it reads what the device has to
+// know. Devices ask by ping and changes: whatever took their connection out, they go
+// without pushes until then and no longer. A failure to look is logged only.
+type Attend func(ctx context.Context, c Caller)
+
+// NewAttend makes an Attend.
+func NewAttend(log *slog.Logger, registry Registry, sockets Sockets) Attend {
+	return func(ctx context.Context, c Caller) {
 		if err := attend(ctx, registry, sockets, c); err != nil {
 			log.WarnContext(ctx, "attending a connection", "requestId", c.RequestID, "connectionId", c.ConnectionID, "err", err)
 		}
-		return action(ctx, c, fields)
 	}
 }
 

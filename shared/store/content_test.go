@@ -62,33 +62,6 @@ func TestG5_DataIsRefusedByEveryWay(t *testing.T) {
 	require.Equal(t, 1, c.count(c.tables.Idempotency))
 }
 
-// What was taken under older rules keeps its result, and lends it to nothing else.
-func TestG3_ARetryOfDataThatIsRefusedNow(t *testing.T) {
-	t.Parallel()
-	c := newCloud(t)
-	s := c.store(nil)
-	const twice = `{"a":1,"a":2}`
-	old := must(t)(s.Append(t.Context(), custom("old", `{"a":2}`), "bob"))
-	c.setData(old.ConversationID, old.Seq, twice) // its fingerprint is what it was for this
-	again := must(t)(s.Append(t.Context(), custom("old", twice), "bob"))
-	require.True(t, again.Duplicate)
-	require.Equal(t, [2]any{old.MessageID, old.Seq}, [2]any{again.MessageID, again.Seq})
-	_, err := s.Append(t.Context(), custom("old", `{"a":2,"a":1}`), "bob")
-	requireCode(t, chat.IdempotencyConflict, err)
-
-	now := must(t)(s.Append(t.Context(), custom("now", `{"a":2}`), "bob"))
-	_, err = s.Append(t.Context(), custom("now", twice), "bob")
-	require.Equal(t, "data", refused(t, chat.BadRequest, err, "of this version, which never took that").Field)
-	again = must(t)(s.Append(t.Context(), custom("now", ` {"a": 2}`), "bob"))
-	require.Equal(t, now.MessageID, again.MessageID)
-
-	c.setData(old.ConversationID, old.Seq, "")
-	require.Equal(t, old.MessageID, must(t)(s.Append(t.Context(), custom("old", twice), "bob")).MessageID, "recalled since")
-	c.deleteMessage(old.ConversationID, old.Seq)
-	require.Equal(t, old.MessageID, must(t)(s.Append(t.Context(), custom("old", twice), "bob")).MessageID, "expired since")
-	require.Equal(t, int64(2), c.head(old.ConversationID).LastSeq)
-}
-
 // Who is there under an id that is refused now is still read, led and removed.
 func TestUsersOfOlderRulesStay(t *testing.T) {
 	t.Parallel()

@@ -171,7 +171,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	attempts, conflicts, throttles := 0, 0, 0
 	defer func() { receipt.Attempts, receipt.Conflicts, receipt.Throttles = attempts, conflicts, throttles }()
 	if err := w.message.Validate(); err != nil {
-		return s.refuseContent(ctx, w, err)
+		return Receipt{}, err
 	}
 	if w.fingerprint == "" {
 		if w.fingerprint, err = w.message.Fingerprint(); err != nil {
@@ -472,35 +472,6 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		return Receipt{}, err
 	}
 	return *receipt, nil
-}
-
-// refuseContent refuses a message for what it says. Of data, more was taken once
-// than Message.Validate takes now: a retry of what was committed then gets its
-// first result. Only such a retry does, for under the old rules other data could
-// have the same fingerprint.
-func (s *Store) refuseContent(ctx context.Context, w write, refusal error) (Receipt, error) {
-	e, ok := errors.AsType[*chat.Error](refusal)
-	if !ok || e.Field != "data" || len(w.message.Data) == 0 {
-		return Receipt{}, refusal
-	}
-	if w.fingerprint == "" {
-		var err error
-		if w.fingerprint, err = w.message.Fingerprint(); err != nil {
-			return Receipt{}, refusal // no JSON, which was never taken
-		}
-	}
-	receipt, err := s.refuse(ctx, w, 0, refusal)
-	if err != nil {
-		return Receipt{}, err
-	}
-	known, _, err := s.query(ctx, receipt.ConversationID, chat.Range{From: receipt.Seq, To: receipt.Seq}, ascending, 1)
-	if err != nil {
-		return Receipt{}, err
-	}
-	if first := known[receipt.Seq]; len(first.Message.Data) > 0 && first.Validate() == nil {
-		return Receipt{}, refusal
-	}
-	return receipt, nil
 }
 
 // outcome is what became of one transaction: exactly one of receipt, err, refusal

@@ -65,29 +65,10 @@ func (s *Store) OpenGroup(ctx context.Context, r Request, title string, userIDs 
 	if err != nil {
 		return Receipt{}, err
 	}
-	if first, err := s.openedBefore(ctx, r, w); err != nil || first.MessageID != "" {
-		return first, err
-	}
 	digest := sha256.Sum256([]byte(chat.LengthPrefixed(r.UserID, r.ClientMsgID)))
 	w.message.SenderID, w.message.SenderDeviceID = chat.SystemSender, ""
 	w.message.ClientMsgID = "group:" + hex.EncodeToString(digest[:16])
 	return s.commit(ctx, w)
-}
-
-// openedBefore finds the group that an earlier version opened under one of the
-// owner's keys. What else the owner has used that key for is nothing to it.
-func (s *Store) openedBefore(ctx context.Context, r Request, w write) (Receipt, error) {
-	var record idempotencyRecord
-	key := item{"dedupeKey": str(chat.DedupeKey(r.UserID, r.ClientMsgID))}
-	found, err := s.get(ctx, s.tables.Idempotency, key, &record)
-	if err != nil || !found || record.Fingerprint != w.fingerprint {
-		return Receipt{}, err
-	}
-	first, err := w.first(record)
-	if err != nil {
-		return Receipt{}, err
-	}
-	return *first, nil
 }
 
 // newGroup is the first message of a group.

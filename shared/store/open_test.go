@@ -169,20 +169,3 @@ func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }
-
-// A group that an earlier version opened, under one of the owner's keys, is found
-// by its retry.
-func TestG3_ARetryOfAGroupOpenedUnderItsOwnersKey(t *testing.T) {
-	t.Parallel()
-	c := newCloud(t)
-	s := c.store(nil)
-	// That is how a user creates one.
-	_, old, err := s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "k"}, "Trip", []string{"bob"}, chat.VisibleAll)
-	require.NoError(t, err)
-	r := store.Request{UserID: "ann", ClientMsgID: "k"}
-	again := must(t)(s.OpenGroup(t.Context(), r, "Trip", []string{"bob"}, chat.VisibleAll))
-	require.True(t, again.Duplicate)
-	require.Equal(t, old.ConversationID, again.ConversationID)
-	other := must(t)(s.OpenGroup(t.Context(), r, "Tour", []string{"bob"}, chat.VisibleAll))
-	require.False(t, other.Duplicate, "of other content it was the owner's")
-}
