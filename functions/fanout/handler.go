@@ -21,15 +21,16 @@ import (
 )
 
 // parallel is how many DynamoDB calls of a batch are under way at a time.
-const parallel = 32
+const parallel = 64
 
 // How long the parts of a batch may take, so that all of them together, and setting
 // aside what did not come to its end, fit the function's minute.
 const (
-	stepTimeout = 10 * time.Second // reading one conversation, or noting one user
-	loadBudget  = 12 * time.Second // reading all
-	raiseBudget = 20 * time.Second // noting all
-	pushBudget  = 15 * time.Second // posting; what is left then is dropped: a push is a hint
+	swift       = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
+	stepTimeout = 10 * time.Second       // reading one conversation, or noting one user
+	loadBudget  = 12 * time.Second       // reading all
+	raiseBudget = 20 * time.Second       // noting all
+	pushBudget  = 15 * time.Second       // posting; what is left then is dropped: a push is a hint
 )
 
 // handshake is how long a registered connection may still be on its way: API
@@ -129,14 +130,43 @@ func (h handler) follow(ctx context.Context, event events.DynamoDBEvent) events.
 
 // serve notes and pushes the conversations, as far as it can.
 func (h handler) serve(ctx context.Context, conversations []*conversation) (*batch, []news, tally) {
-	b := &batch{failed: map[string]error{}}
+	b := &batch{failed: map[string]error{}, pending: map[string]int{}}
 	loading, cancel := context.WithTimeout(ctx, loadBudget)
 	defer cancel()
-	all := h.load(loading, b, conversations)
+	l := h.load(loading, b, conversations)
+	patiently(l.done, swift)
+	all := l.take()
+	t := h.tell(ctx, b, all)
+	<-l.done
+	if late := l.take(); len(late) > 0 {
+		all, t = append(all, late...), t.plus(h.tell(ctx, b, late))
+	}
+	return b, all, t
+}
+
+// tell notes news in the sync heads and pushes it: at first what is noted soon.
+func (h handler) tell(ctx context.Context, b *batch, all []news) tally {
 	raising, cancel := context.WithTimeout(ctx, raiseBudget)
 	defer cancel()
-	h.raise(raising, b, all)
-	return b, all, h.push(ctx, b, all)
+	done := h.raise(raising, b, all)
+	patiently(done, swift)
+	noted, waiting := b.split(all)
+	t := h.push(ctx, b, noted)
+	<-done
+	if len(waiting) == 0 {
+		return t
+	}
+	return t.plus(h.push(ctx, b, waiting))
+}
+
+// patiently waits until something is done, or as long as that.
+func patiently(done <-chan struct{}, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // passOver tells of what nobody will come back to, as it would fail the same way.
@@ -144,10 +174,34 @@ func (h handler) passOver(ctx context.Context, err error, about ...slog.Attr) {
 	h.log.LogAttrs(ctx, slog.LevelError, "passed over", append(about, metric.Count(metric.InvariantItem, 1), slog.Any("err", err))...)
 }
 
-// batch collects, from several goroutines, the conversations that failed.
+// batch collects, from several goroutines, what became of conversations.
 type batch struct {
-	mu     sync.Mutex
-	failed map[string]error // by conversation id, the first error
+	mu      sync.Mutex
+	failed  map[string]error // by conversation id, the first error
+	pending map[string]int   // by conversation id, the writes that note it and are not done
+}
+
+// split tells the news that is noted from that which is not yet.
+func (b *batch) split(all []news) (noted, waiting []news) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range all {
+		if b.pending[n.id] == 0 {
+			noted = append(noted, n)
+		} else {
+			waiting = append(waiting, n)
+		}
+	}
+	return noted, waiting
+}
+
+// expect counts a write that notes these conversations, or with -1 that it is done.
+func (b *batch) expect(n int, conversationIDs ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range conversationIDs {
+		b.pending[id] += n
+	}
 }
 
 func (b *batch) fail(err error, conversationIDs ...string) {
@@ -191,28 +245,49 @@ func failuresOf(records []events.DynamoDBEventRecord, stuck []*conversation) []e
 	return failures
 }
 
-// load reads what is new in each conversation, and for whom. Those that could
-// not be read are left out.
-func (h handler) load(ctx context.Context, b *batch, conversations []*conversation) []news {
-	loaded := make([]*news, len(conversations))
-	each(slices.All(conversations), func(i int, c *conversation) {
-		b.guard(func() error {
-			ctx, cancel := context.WithTimeout(ctx, stepTimeout)
-			defer cancel()
-			n, err := h.loadOne(ctx, c)
-			if err == nil {
-				loaded[i] = &n
-			}
-			return err
-		}, c.id)
-	})
-	var all []news
-	for _, n := range loaded {
+// loads are the conversations of a batch as they come in.
+type loads struct {
+	done chan struct{} // closed once all have come, or failed
+
+	mu  sync.Mutex
+	new []*news // in the order of the batch
+}
+
+// take gives those that have come since the last time.
+func (l *loads) take() []news {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var taken []news
+	for i, n := range l.new {
 		if n != nil {
-			all = append(all, *n)
+			taken = append(taken, *n)
+			l.new[i] = nil
 		}
 	}
-	return all
+	return taken
+}
+
+// load begins to read what is new in each conversation, and for whom. Those that
+// cannot be read are left out.
+func (h handler) load(ctx context.Context, b *batch, conversations []*conversation) *loads {
+	l := &loads{done: make(chan struct{}), new: make([]*news, len(conversations))}
+	go func() {
+		defer close(l.done)
+		each(slices.All(conversations), func(i int, c *conversation) {
+			b.guard(func() error {
+				ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+				defer cancel()
+				n, err := h.loadOne(ctx, c)
+				if err == nil {
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					l.new[i] = &n
+				}
+				return err
+			}, c.id)
+		})
+	}()
+	return l
 }
 
 func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
@@ -232,20 +307,22 @@ func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
 	return n, nil
 }
 
-// raise notes the conversations in the sync heads of their users, once for each
-// user, and which of them are large. One that becomes large is listed before, and
-// one that does not stay so is taken off the list after: a device that asks in
-// between is told of it, by either.
-func (h handler) raise(ctx context.Context, b *batch, all []news) {
+// raise begins to note the conversations in the sync heads of their users, once for
+// each user, and which of them are large. One that becomes large is listed before,
+// and one that does not stay so is taken off the list after: a device that asks in
+// between is told of it, by either. The channel is closed once all is done.
+func (h handler) raise(ctx context.Context, b *batch, all []news) <-chan struct{} {
 	changed := map[string][]string{}
 	var larger, smaller []listing
 	for _, n := range all {
 		for _, w := range n.windows {
 			if n.noted || w.came || w.gone {
 				changed[w.userID] = append(changed[w.userID], n.id)
+				b.expect(1, n.id)
 			}
 		}
 		for l, large := range n.listings() {
+			b.expect(1, n.id)
 			if large {
 				larger = append(larger, l)
 			} else {
@@ -253,14 +330,19 @@ func (h handler) raise(ctx context.Context, b *batch, all []news) {
 			}
 		}
 	}
-	h.list(ctx, b, larger, h.store.Enlist)
-	each(maps.All(changed), func(userID string, ids []string) {
-		h.note(ctx, b, userID, ids, func(ctx context.Context) error {
-			_, err := h.store.Raise(ctx, userID, ids)
-			return err
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.list(ctx, b, larger, h.store.Enlist)
+		each(maps.All(changed), func(userID string, ids []string) {
+			h.note(ctx, b, userID, ids, func(ctx context.Context) error {
+				_, err := h.store.Raise(ctx, userID, ids)
+				return err
+			})
 		})
-	})
-	h.list(ctx, b, smaller, h.store.Delist)
+		h.list(ctx, b, smaller, h.store.Delist)
+	}()
+	return done
 }
 
 func (h handler) list(ctx context.Context, b *batch, listings []listing, update func(ctx context.Context, userID, conversationID string) error) {
@@ -274,6 +356,7 @@ func (h handler) list(ctx context.Context, b *batch, listings []listing, update 
 // note writes something of one user. What fails for good fails for this user
 // alone, whose devices find out when they ask for the whole list.
 func (h handler) note(ctx context.Context, b *batch, userID string, conversationIDs []string, write func(context.Context) error) {
+	defer b.expect(-1, conversationIDs...)
 	b.guard(func() error {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 		defer cancel()

@@ -39,14 +39,16 @@ type world struct {
 	sockets     map[string]error // what a post to a connection comes to; nil is well
 	streams     letter.Streams
 
-	entriesErr map[string]error // by conversation
-	rosterErr  map[string]error // by conversation
-	raiseErr   map[string]error // by user
-	connErr    error
-	forgetErr  error
-	panics     string // a conversation whose entries make the reader panic
-	retryErr   error
-	buryErr    error
+	entriesErr             map[string]error // by conversation
+	rosterErr              map[string]error // by conversation
+	raiseErr               map[string]error // by user
+	connErr                error
+	forgetErr              error
+	slowEntries, slowRaise <-chan struct{} // what is of mallory waits for it
+
+	panics   string // a conversation whose entries make the reader panic
+	retryErr error
+	buryErr  error
 
 	mu     sync.Mutex
 	steps  []string              // the order of "raise", "connections", "deliver"
@@ -78,6 +80,9 @@ func (w *world) step(name string) {
 }
 
 func (w *world) Entries(_ context.Context, id string, r chat.Range) ([]chat.Message, error) {
+	if w.slowEntries != nil && id == "group:slow" {
+		<-w.slowEntries
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, twice := w.asked[id]; twice {
@@ -107,6 +112,9 @@ func (w *world) At(_ context.Context, id string, version int64) ([]chat.Member, 
 }
 
 func (w *world) Raise(_ context.Context, userID string, ids []string) (int64, error) {
+	if w.slowRaise != nil && userID == "mallory" {
+		<-w.slowRaise
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.step("raise")
@@ -175,9 +183,11 @@ func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Ou
 		if outcomes[i].Err = cmp.Or(outcomes[i].Err, w.sockets[d.ConnectionID]); outcomes[i].Err != nil {
 			continue
 		}
+		w.mu.Lock()
 		for _, f := range d.Frames {
 			w.frames[d.ConnectionID] = append(w.frames[d.ConnectionID], string(f))
 		}
+		w.mu.Unlock()
 		outcomes[i].Sent = len(d.Frames)
 	}
 	return outcomes
@@ -784,6 +794,42 @@ func (f fakeStream) GetShardIterator(context.Context, *dynamodbstreams.GetShardI
 
 func (f fakeStream) GetRecords(context.Context, *dynamodbstreams.GetRecordsInput, ...func(*dynamodbstreams.Options)) (*dynamodbstreams.GetRecordsOutput, error) {
 	return &dynamodbstreams.GetRecordsOutput{Records: f}, nil
+}
+
+// One whose reading or noting takes long does not hold up the others of its batch.
+func TestG10_ASlowConversationIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, slow := range map[string]func(w *world, release <-chan struct{}){
+		"to be read":  func(w *world, release <-chan struct{}) { w.slowEntries = release },
+		"to be noted": func(w *world, release <-chan struct{}) { w.slowRaise = release },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.member("group:slow", "mallory", 1, "phone")
+			w.member("group:a", "alice", 1, "phone")
+			w.write("group:slow", 1)
+			w.write("group:a", 1)
+			release := make(chan struct{})
+			slow(w, release)
+			done := make(chan []string)
+			go func() {
+				failed, _ := w.handle(t, batchOf(record("1", "group:slow", 0, 1), record("2", "group:a", 0, 1)))
+				done <- failed
+			}()
+			require.Eventually(t, func() bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return len(w.frames["alice-phone"]) == 1
+			}, 5*time.Second, time.Millisecond)
+			w.mu.Lock()
+			require.Empty(t, w.frames["mallory-phone"])
+			w.mu.Unlock()
+			close(release)
+			require.Empty(t, <-done)
+			require.Equal(t, []string{"push group:slow 1<1"}, w.got(t, "mallory-phone"))
+		})
+	}
 }
 
 // A large conversation's posts do not use up a small one's time.

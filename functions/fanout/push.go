@@ -37,6 +37,13 @@ type tally struct {
 	firstErr error // of those
 }
 
+func (t tally) plus(other tally) tally {
+	return tally{
+		pushes: t.pushes + other.pushes, gone: t.gone + other.gone, expired: t.expired + other.expired,
+		unpushed: t.unpushed + other.unpushed, aside: t.aside + other.aside, firstErr: cmp.Or(t.firstErr, other.firstErr),
+	}
+}
+
 // push sends each user's news to all of the user's devices, the sending one
 // included: that one way is right for all of them. Small audiences come first, so
 // that they do not wait for a large one: each conversation of more than

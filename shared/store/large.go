@@ -48,9 +48,10 @@ func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error
 	_, err := s.db.UpdateItem(ctx, in)
 	if conditionFailed(err) {
 		over := s.updateLarge(userID, "SET #over = :true", conversationID)
+		over.ConditionExpression = aws.String("attribute_not_exists(#over)") // once is enough
 		over.ExpressionAttributeNames = map[string]string{"#over": "over"}
 		over.ExpressionAttributeValues = item{":true": &types.AttributeValueMemberBOOL{Value: true}}
-		if _, err = s.db.UpdateItem(ctx, over); err == nil {
+		if _, err = s.db.UpdateItem(ctx, over); err == nil || conditionFailed(err) {
 			return fmt.Errorf("listing %s for %s: %w", conversationID, userID, ErrLargeFull)
 		}
 	}

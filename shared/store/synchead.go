@@ -48,6 +48,9 @@ const (
 	maxSecondBytes = 12 << 10
 )
 
+// overgrown is more than any raise leaves behind.
+const overgrown = 2 * maxRecent
+
 // maxRaiseRounds is how often a raise makes room before it gives up what the
 // sync head lists.
 const maxRaiseRounds = 6
@@ -149,6 +152,8 @@ func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversati
 			return head.V, nil
 		case errors.Is(err, errNoSyncHead):
 			err = s.createSyncHead(ctx, userID)
+		case errors.Is(err, errNoRoom) && len(head.At)+len(head.Long) > overgrown:
+			return s.clearSyncHead(ctx, userID) // of an earlier version; to move all that would take as long as it took to grow
 		case errors.Is(err, errNoRoom):
 			_ = s.evict(ctx, userID, field, head) // what fails here is tried again, and in the end not needed
 			err = pause(ctx, time.Duration(round)*10*time.Millisecond)

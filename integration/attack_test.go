@@ -1,0 +1,223 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/shared/chat"
+	"inorder/shared/store"
+	"inorder/shared/wire"
+)
+
+const (
+	bystanders = 10 // pairs who chat
+	exchanges  = 12 // messages of each of them, before and during the attack
+
+	// coarse is the least that a p99 is compared with: the functions, the database and
+	// the attacker itself share this machine's few processors, which on AWS they do
+	// not.
+	coarse = 500 * time.Millisecond
+)
+
+// One account does its worst: its items are overgrown, heads are damaged, sixteen
+// sockets flood with writes, reads, deep data and new groups of strangers. Ten
+// pairs who have nothing to do with it get each of their pushes, and about as fast
+// as before.
+func TestG10_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t)
+	db := dynamotest.Client(t, c.dynamoDB)
+	var pairs [bystanders][2]*device
+	for i := range pairs {
+		pairs[i] = [2]*device{mustConnect(t, c.stack, newUser("ann"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")}
+	}
+	before := converseAll(t, pairs)
+
+	attacker := newUser("mallory")
+	overgrow(t, db, attacker)
+	ctx, stop := context.WithCancel(t.Context())
+	var attack errgroup.Group
+	counts := &tallies{by: map[string]int{}}
+	for i := range store.MaxDevices {
+		attack.Go(func() error { return doWorst(ctx, c.stack, attacker, i, counts) })
+	}
+	attack.Go(func() error { return damageHeads(ctx, db, tableName(t, db, "Conversations")) })
+	require.Eventually(t, func() bool { return counts.sum() > 10*store.MaxDevices }, patience, time.Millisecond, "the attack is under way")
+	during := converseAll(t, pairs)
+	stop()
+	require.NoError(t, attack.Wait())
+
+	t.Logf("send to push, p50 and p99: %v and %v before, %v and %v during an attack of %s",
+		quantile(before, 50), quantile(before, 99), quantile(during, 50), quantile(during, 99), counts)
+	require.Len(t, during, bystanders*exchanges, "every push arrived")
+	require.Positive(t, counts.of("refused"), "the attacker met its limits")
+	require.LessOrEqual(t, quantile(during, 99), 2*max(quantile(before, 99), coarse))
+}
+
+// converseAll lets all pairs chat, and gives how long each message took from its
+// sending to its push at the other.
+func converseAll(t *testing.T, pairs [bystanders][2]*device) []time.Duration {
+	t.Helper()
+	took := make([][]time.Duration, len(pairs))
+	var all errgroup.Group
+	for i, pair := range pairs {
+		all.Go(func() error {
+			for n := range exchanges {
+				from, to := pair[n%2], pair[1-n%2]
+				start := time.Now()
+				sent, err := from.send(t.Context(), wire.Send{To: to.user, Text: "hi"})
+				if err == nil {
+					err = to.awaitPushed(t.Context(), sent.ConversationID, sent.Seq)
+				}
+				if err != nil {
+					return err
+				}
+				took[i] = append(took[i], time.Since(start))
+			}
+			return nil
+		})
+	}
+	require.NoError(t, all.Wait())
+	return slices.Concat(took...)
+}
+
+func quantile(took []time.Duration, percent int) time.Duration {
+	sorted := slices.Sorted(slices.Values(took))
+	return sorted[min(len(sorted)*percent/100, len(sorted)-1)].Round(time.Millisecond)
+}
+
+// tallies count what became of the attacker's requests.
+type tallies struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (c *tallies) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.by[what]++
+}
+
+func (c *tallies) of(what string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[what]
+}
+
+func (c *tallies) sum() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.by {
+		n += k
+	}
+	return n
+}
+
+func (c *tallies) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Sprint(c.by)
+}
+
+// doWorst floods by one socket, which comes back whenever it is thrown out.
+func doWorst(ctx context.Context, s stack, user string, socket int, counts *tallies) error {
+	d, err := connect(ctx, s, user, fmt.Sprint("d", socket))
+	deep := strings.Repeat(`{"a":`, 4000) + "1" + strings.Repeat("}", 4000)
+	for n := 0; ctx.Err() == nil; n++ {
+		if err != nil { // it may not connect as often as it wants to
+			counts.add("shut out")
+			rest(ctx, 100*time.Millisecond)
+			err = d.reconnect(ctx)
+			continue
+		}
+		switch socket % 4 {
+		case 0: // each message raises its own sync head
+			err = d.do(ctx, wire.ActionSend, wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}, nil)
+		case 1:
+			err = d.do(ctx, wire.ActionChanges, map[string]any{"syncCursor": 0}, nil)
+		case 2:
+			err = d.do(ctx, wire.ActionSend, map[string]any{"to": "victim", "clientMsgId": newID(), "messageType": "custom", "data": json.RawMessage(deep)}, nil)
+		case 3: // a thousand groups, of those who are in all of them
+			var victims []string
+			for i := range chat.InboxGroupMax + 2 {
+				victims = append(victims, fmt.Sprint(user, "-victim-", i))
+			}
+			err = d.do(ctx, wire.ActionCreateGroup, wire.CreateGroup{Title: "!", Members: victims, ClientMsgID: newID()}, nil)
+		}
+		var refused *refusal
+		switch {
+		case err == nil:
+			counts.add("done")
+		case errors.As(err, &refused):
+			counts.add("refused")
+			err = nil
+		case errors.Is(err, errClosed):
+			counts.add("thrown out")
+		case errors.Is(err, errPlatform):
+			counts.add("turned away by the gateway")
+			err = nil
+		}
+		rest(ctx, 20*time.Millisecond) // in all 800 frames a second and more would only measure this machine
+	}
+	d.close()
+	return nil
+}
+
+// rest waits, or until there is no more to wait for.
+func rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// overgrow makes the attacker's own items as large as any fault ever let them get.
+func overgrow(t *testing.T, db *dynamodb.Client, user string) {
+	t.Helper()
+	at, large := map[string]int{}, []string{}
+	for i := range 3000 {
+		at[fmt.Sprint("group:overgrown-", i)] = i + 1
+		large = append(large, fmt.Sprint("group:large-", i))
+	}
+	table := tableName(t, db, "Inboxes")
+	for _, in := range []map[string]any{
+		{"userId": user, "conversationId": "#", "v": 3000, "floor": 0, "at": at},
+		{"userId": user, "conversationId": "#large", "ids": large},
+	} {
+		encoded, err := attributevalue.MarshalMap(in)
+		require.NoError(t, err)
+		_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: encoded})
+		require.NoError(t, err)
+	}
+}
+
+// damageHeads writes heads that make no sense, into all lanes.
+func damageHeads(ctx context.Context, db *dynamodb.Client, table string) error {
+	for i := 0; ctx.Err() == nil; i++ {
+		encoded, err := attributevalue.MarshalMap(map[string]any{"conversationId": fmt.Sprint("group:poison-", i%200), "lastSeq": fmt.Sprint("many ", i)})
+		if err != nil {
+			return err
+		}
+		if _, err := db.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(table), Item: encoded}); err != nil && ctx.Err() == nil {
+			return err
+		}
+		rest(ctx, 10*time.Millisecond)
+	}
+	return nil
+}
