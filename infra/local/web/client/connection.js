@@ -1,5 +1,5 @@
-// One device's connection to the server: it dials, matches replies to requests, pings, replaces the
-// socket before the platform's two-hour limit and comes back after a loss. It knows nothing of messages.
+// One device's connection to the server: it dials, matches replies to requests, replaces the socket before
+// the platform's two-hour limit, and when it is dead, and comes back after a loss. It knows nothing of messages.
 
 /** @import { Clock, ConnectionState } from "./types.js" */
 
@@ -12,8 +12,7 @@ export const TIMING = Object.freeze({
   requestTimeoutMs: 10_000,
   dialTimeoutMs: 15_000,
   stableMs: 5_000, // a connection that lived this long ends a row of failed attempts
-  pingMs: 5 * 60_000, // API Gateway closes after 10 idle minutes
-  lifeMs: 115 * 60_000, // and after two hours in any case
+  lifeMs: 115 * 60_000, // API Gateway closes after two hours
   lifeJitterMs: 10 * 60_000, // so that devices that came together do not return together
 });
 
@@ -71,7 +70,6 @@ export class RequestError extends Error {
  * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
- * @property {() => void} onBeat after each answered ping
  * @property {() => void} onState
  */
 
@@ -194,32 +192,22 @@ export class Connection {
     this.#heardAt = this.#clock.now();
     this.#after(this.#timing.stableMs, () => (this.#attempt = 0));
     this.#after(this.#timing.lifeMs - this.#random() * this.#timing.lifeJitterMs, () => this.#again(""));
-    this.#schedulePing();
     this.#setState("online");
     this.#hooks.onOpen();
   }
 
-  #schedulePing() {
-    this.#after(this.#timing.pingMs, async () => {
-      this.#schedulePing();
-      if (await this.#probe()) this.#hooks.onBeat();
-    });
-  }
-
   // Asks whether anyone is there. A socket whose other end is gone can look open for many minutes.
   async #probe() {
-    if (this.#probing) return false;
+    if (this.#probing) return;
     this.#probing = true;
     const turn = this.#turn;
     try {
       await this.request("ping");
-      return turn === this.#turn;
     } catch (thrown) {
       const error = /** @type {RequestError} */ (thrown);
       if (turn === this.#turn && error.code === "TIMEOUT" && this.#silentFor(this.#timing.requestTimeoutMs)) {
         this.#lost("the server stopped answering");
       }
-      return false;
     } finally {
       if (turn === this.#turn) this.#probing = false;
     }

@@ -24,6 +24,9 @@ export const TIMING = Object.freeze({
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
   tellWaitMs: 300, // one receipt for what comes together
+  // Between two questions of what changed. API Gateway ends a connection after 10 idle minutes, and a timer of a
+  // hidden tab fires up to a minute late.
+  heartbeatMs: 8.5 * 60_000,
 });
 
 export const LIMITS = Object.freeze({
@@ -38,7 +41,7 @@ export const LIMITS = Object.freeze({
 
 /**
  * What belongs to one connection: when the next one comes, the work of the last is void.
- * @typedef {{flush: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
+ * @typedef {{flush: any, heartbeat: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
  */
 
 /**
@@ -116,7 +119,6 @@ export class Engine {
         },
         onOpen: () => this.#arrived(),
         onPush: (frame) => this.#pushed(frame),
-        onBeat: () => void this.#catchUp(this.#session), // the last push into a quiet conversation may be lost
         onState: () => this.#stateChanged(),
       },
     });
@@ -300,7 +302,7 @@ export class Engine {
   #arrived() {
     this.#leave();
     /** @type {Session} */
-    const session = { flush: null, catching: null, again: false };
+    const session = { flush: null, heartbeat: null, catching: null, again: false };
     this.#session = session;
     this.#pulls.start();
     this.#watermarks.start();
@@ -320,6 +322,7 @@ export class Engine {
     this.#pulls.stop();
     this.#watermarks.stop();
     this.#clock.clearTimeout(this.#session?.flush);
+    this.#clock.clearTimeout(this.#session?.heartbeat);
     this.#session = null;
   }
 
@@ -392,7 +395,17 @@ export class Engine {
         await this.#sleep(fullJitter(this.#random, failures++, this.#timing));
       }
     }
+    if (session !== this.#session) return;
+    this.#scheduleHeartbeat(session);
     void this.#attend(session);
+  }
+
+  // Asking what changed keeps the connection, tells that it is dead if it is, and finds what the last push into a
+  // quiet conversation told, if that was lost.
+  /** @param {Session} session */
+  #scheduleHeartbeat(session) {
+    this.#clock.clearTimeout(session.heartbeat);
+    session.heartbeat = this.#clock.setTimeout(() => void this.#catchUp(session), this.#timing.heartbeatMs);
   }
 
   /** @param {Session} session */
@@ -542,8 +555,16 @@ export class Engine {
       const { roster, joined } = apply(facts, entry, this.#userId);
       if (roster) this.#rosters.invalidate(conversationId);
       if (joined) void this.#catchUp(this.#session);
-      if (roster && this.#isOnScreen(conversationId)) void this.#attend(this.#session);
+      if ((roster || this.#answersUs(entry)) && this.#isOnScreen(conversationId)) void this.#attend(this.#session);
     }
+  }
+
+  // Whether an entry is the first of the other one of a single conversation: only now are we told how far that
+  // one is with what we wrote.
+  /** @param {Message} entry */
+  #answersUs({ conversationId, seq }) {
+    if (!isSingle(conversationId)) return false;
+    return this.#model.ledger(conversationId).messages.find(({ senderId }) => senderId !== this.#userId)?.seq === seq;
   }
 
   // From here on the ledger's own row stands for the entry.
@@ -694,17 +715,17 @@ export class Engine {
     this.#keep(ledger);
   }
 
-  // How far we are beyond what the server knows. That only our own entries have arrived tells nobody
-  // anything.
+  // How far we are beyond what the server knows, if that tells it of anything that others wrote: it knows who
+  // wrote what, and our own entries are unread to none of our devices.
   /** @param {string} conversationId */
   #untold(conversationId) {
     const ledger = this.#model.ledgers.get(conversationId);
     if (!ledger) return {};
     const { told, readSeq, clearedSeq } = this.#model.factsOf(conversationId);
-    const fromOthers = ledger.messages.findLast(({ seq, senderId }) => seq <= told.deliveredSeq || senderId !== this.#userId);
+    const { maxContiguousSeq: deliveredSeq } = ledger;
     return {
-      ...(fromOthers && fromOthers.seq > told.deliveredSeq && { deliveredSeq: ledger.maxContiguousSeq }),
-      ...(readSeq > told.readSeq && { readSeq }),
+      ...(ledger.newsFor(this.#userId, told.deliveredSeq) && { deliveredSeq }),
+      ...(readSeq > told.readSeq && readSeq - told.readSeq > ledger.countBy(this.#userId, told.readSeq, readSeq, []) && { readSeq }),
       ...(clearedSeq > told.clearedSeq && { clearedSeq }),
     };
   }

@@ -347,7 +347,7 @@ test("a server that began anew is followed, and what was not sent is sent there"
   server.post("bob", { to: "alice" }, "new");
   alice.setOffline(false);
   await clock.until(() => alice.messages("to:bob").every(({ seq }) => seq !== null));
-  await clock.advance(TIMING.pingMs);
+  await clock.advance(TIMING.heartbeatMs);
   assert.deepEqual(texts(alice, id), ["new", "from my pocket"]);
   assert.equal(alice.conversation(id).unread, 1);
   const { messages, outbox } = await store.load();
@@ -363,7 +363,7 @@ test("a server that began anew is noticed by what its whole list lacks", async (
   const id = alice.currentKey("to:bob");
   server.wipe();
   server.cutAll();
-  await clock.advance(TIMING.pingMs);
+  await clock.advance(TIMING.heartbeatMs);
   assert.deepEqual(alice.conversations(), []);
   assert.equal(alice.conversation(id).closed, "unknown");
   await alice.send("to:bob", "new");

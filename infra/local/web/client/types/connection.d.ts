@@ -8,7 +8,6 @@ export declare const TIMING: Readonly<{
     requestTimeoutMs: 10000;
     dialTimeoutMs: 15000;
     stableMs: 5000;
-    pingMs: number;
     lifeMs: number;
     lifeJitterMs: number;
 }>;
@@ -62,10 +61,6 @@ export type ConnectionHooks = {
     open: (isWanted: () => boolean) => Promise<WebSocket>;
     onOpen: () => void;
     onPush: (frame: any) => void;
-    /**
-     * after each answered ping
-     */
-    onBeat: () => void;
     onState: () => void;
 };
 export type Pending = {
@@ -78,7 +73,6 @@ export type Pending = {
  * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
- * @property {() => void} onBeat after each answered ping
  * @property {() => void} onState
  */
 /** @typedef {{resolve: (result: any) => void, reject: (error: RequestError) => void, timer: any}} Pending */

@@ -12,13 +12,13 @@ export declare const TIMING: Readonly<{
     requestTimeoutMs: 10000;
     dialTimeoutMs: 15000;
     stableMs: 5000;
-    pingMs: number;
     lifeMs: number;
     lifeJitterMs: number;
     gapWaitMs: 200;
     ownWaitMs: 2000;
     flushWaitMs: 5000;
     tellWaitMs: 300;
+    heartbeatMs: number;
 }>;
 export declare const LIMITS: Readonly<{
     pull: 100;
@@ -30,6 +30,7 @@ export type Timing = Partial<Record<keyof typeof TIMING, number>>;
 export type Limits = Partial<Record<keyof typeof LIMITS, number>>;
 export type Session = {
     flush: any;
+    heartbeat: any;
     catching: Promise<void> | null;
     again: boolean;
     headsCursor?: string;
@@ -52,7 +53,7 @@ export type EngineHooks = {
 /** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
 /**
  * What belongs to one connection: when the next one comes, the work of the last is void.
- * @typedef {{flush: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
+ * @typedef {{flush: any, heartbeat: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
  */
 /**
  * @typedef {object} EngineHooks
