@@ -189,8 +189,9 @@ export class Engine {
     else this.#connection.start();
   }
 
-  retryNow() {
-    this.#connection.retryNow();
+  /** @param {number} [quietMs] see Connection */
+  retryNow(quietMs) {
+    this.#connection.retryNow(quietMs);
   }
 
   // ---- what the user does ----

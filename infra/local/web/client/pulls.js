@@ -86,7 +86,7 @@ export class Pulls {
   mind(ledger, waitMs) {
     const turn = this.#turn;
     if (!turn || turn.pulls.has(ledger)) return;
-    const due = this.#clock.now() + waitMs;
+    const due = this.#clock.monotonic() + waitMs;
     const waiting = turn.waits.get(ledger);
     if (waiting && ledger.hasGap && waiting.due <= due) return;
     this.#clock.clearTimeout(waiting?.timer);

@@ -244,6 +244,38 @@ test("silence after a request is probed, and a dead socket is replaced", async (
   connection.stop();
 });
 
+test("a clock that is set back does not hide that nobody answers", async () => {
+  const { clock, connection, opened } = setUp();
+  const socket = await opened();
+  clock.setBack(3600_000);
+  const timedOut = assert.rejects(connection.request("sync"), { code: "TIMEOUT" });
+  await clock.advance(TIMING.requestTimeoutMs + TIMING.probeMs);
+  await timedOut;
+  assert.equal(socket.closed, true);
+  connection.stop();
+});
+
+test("retryNow has a connection that looks open show that it lives, and soon", async () => {
+  const { clock, sockets, connection, opened } = setUp();
+  const socket = await opened();
+  connection.retryNow();
+  connection.retryNow();
+  assert.deepEqual(socket.sent.map(({ action }) => action), ["ping"], "one question at a time");
+  socket.say({ type: "reply", id: socket.sent[0].id, result: { serverTime: 1 } });
+  await clock.advance(TIMING.probeMs);
+  assert.equal(connection.state, "online");
+  connection.retryNow(TIMING.probeMs + 1);
+  assert.equal(socket.sent.length, 1, "it was heard of a moment ago");
+  connection.retryNow(TIMING.probeMs);
+  await clock.advance(TIMING.probeMs - 1);
+  assert.equal(socket.closed, false);
+  await clock.advance(1);
+  assert.equal(socket.closed, true);
+  await clock.advance(TIMING.backoffBaseMs);
+  assert.equal(sockets.length, 2);
+  connection.stop();
+});
+
 test("a slow answer on a live socket only fails its request", async () => {
   const { clock, connection, opened } = setUp();
   const socket = await opened();

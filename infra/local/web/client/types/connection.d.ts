@@ -7,6 +7,7 @@ export declare const TIMING: Readonly<{
     backoffCapMs: 10000;
     requestTimeoutMs: 10000;
     dialTimeoutMs: 15000;
+    probeMs: 5000;
     stableMs: 5000;
     lifeMs: number;
     lifeJitterMs: number;
@@ -104,17 +105,22 @@ export declare class Connection {
     start(): void;
     /** Closes the socket and stays away until start. */
     stop(detail?: string): void;
-    /** Cuts a waiting time short, for when the network is known to be back. */
-    retryNow(): void;
+    /**
+     * For when the network may have changed: cuts a waiting time short, and replaces a connection that shows no
+     * life. One over which something was heard in the last quietMs is not doubted.
+     * @param {number} [quietMs]
+     */
+    retryNow(quietMs?: number): void;
     /**
      * Sends a request and gives its result, or rejects with a RequestError: the server's own, TIMEOUT,
      * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried
      * out all the same.
      * @param {string} action
      * @param {object} [fields]
+     * @param {number} [patienceMs]
      * @returns {Promise<any>}
      */
-    request(action: string, fields?: object): Promise<any>;
+    request(action: string, fields?: object, patienceMs?: number): Promise<any>;
 }
 /** What a request without a connection ends with. */
 export declare function disconnected(): RequestError;

@@ -11,6 +11,7 @@ export declare const TIMING: Readonly<{
     backoffCapMs: 10000;
     requestTimeoutMs: 10000;
     dialTimeoutMs: 15000;
+    probeMs: 5000;
     stableMs: 5000;
     lifeMs: number;
     lifeJitterMs: number;
@@ -104,7 +105,8 @@ export declare class Engine {
     settled(): Promise<void>;
     /** @param {boolean} offline */
     setOffline(offline: boolean): void;
-    retryNow(): void;
+    /** @param {number} [quietMs] see Connection */
+    retryNow(quietMs?: number): void;
     /**
      * Takes what the user asked for, once. Resolves when it is stored.
      * @param {Entry} entry
