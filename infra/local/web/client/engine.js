@@ -68,6 +68,7 @@ export class Engine {
   #watermarks;
   #rosters;
   #halted = false;
+  #world = {}; // another one once the server was restored or begun anew
   /** @type {Set<ConversationKey>} */
   #onScreen = new Set();
   /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
@@ -145,7 +146,7 @@ export class Engine {
       hooks: {
         request: ask,
         begin: (ledger) => this.#startLate(ledger),
-        page: (ledger, page) => this.#takePage(ledger, page),
+        page: (ledger, page, held) => this.#takePage(ledger, page, held),
         isCurrent: (ledger) => model.ledgers.get(ledger.conversationId) === ledger,
       },
     });
@@ -348,6 +349,7 @@ export class Engine {
   #updated({ conversationId, messages = [], committedMaxSeq }) {
     const ledger = this.#model.ledger(conversationId);
     this.#take(ledger, messages, () => ledger.push(messages, committedMaxSeq));
+    if (this.#model.ledgers.get(conversationId) !== ledger) return; // all is begun anew
     this.#pulls.mind(ledger, this.#timing.gapWaitMs);
     const { kind, title, peer } = this.#model.factsOf(conversationId);
     if (kind === null && title === null && peer === null) void this.#catchUp(this.#session); // what is it?
@@ -411,19 +413,20 @@ export class Engine {
 
   /** @param {Session} session */
   async #round(session) {
+    const world = this.#world;
     const asked = this.#model.syncCursor ?? 0;
     const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
     const changes = await this.#changes(asked, session.headsCursor);
-    if (session !== this.#session) return;
+    if (session !== this.#session || world !== this.#world) return;
     if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
-      this.#startOver(session);
+      this.#startOver();
       return;
     }
     const { conversations, heads = [], syncCursor } = changes;
     for (const line of conversations) this.#describe(line).see(line.lastSeq);
     for (const { conversationId, committedMaxSeq } of heads) this.#model.ledger(conversationId).see(committedMaxSeq);
     await this.#pulls.all([...this.#model.ledgers.values()].filter((ledger) => ledger.hasGap));
-    if (session !== this.#session) return;
+    if (session !== this.#session || world !== this.#world) return;
     await this.#commit({ syncCursor });
     this.#model.syncCursor = syncCursor;
     session.headsCursor = changes.headsCursor;
@@ -468,14 +471,15 @@ export class Engine {
 
   // Whether the server knows less of a conversation than we held when we asked, or something else.
   /**
-   * @param {{conversations: any[], full: boolean}} changes
+   * @param {{conversations: any[], heads?: any[], full: boolean}} changes
    * @param {Map<string, number>} held
    */
-  #contradicts({ conversations, full }, held) {
+  #contradicts({ conversations, heads = [], full }, held) {
     const listed = new Set(conversations.map(({ conversationId }) => conversationId));
     const missing = full && [...held].some(([conversationId, seq]) => seq > 0 && !listed.has(conversationId));
     return (
       missing ||
+      heads.some(({ conversationId, committedMaxSeq }) => committedMaxSeq < (held.get(conversationId) ?? 0)) ||
       conversations.some(({ conversationId, lastSeq, lastMessage }) => {
         const same = lastMessage && this.#model.ledgers.get(conversationId)?.get(lastMessage.seq);
         return lastSeq < (held.get(conversationId) ?? 0) || (same && same.serverTime !== lastMessage.serverTime);
@@ -483,22 +487,33 @@ export class Engine {
     );
   }
 
+  // Whether one of these entries of the server is held here as another one.
+  /**
+   * @param {Ledger | undefined} ledger
+   * @param {{seq: number, messageId: string}[]} entries
+   */
+  #isReplaced(ledger, entries) {
+    return entries.some(({ seq, messageId }) => (ledger?.get(seq)?.messageId ?? messageId) !== messageId);
+  }
+
   // The server was restored, or begun anew: what is held here is of another world. What the user wrote
   // and is not answered yet stays.
-  /** @param {Session} session */
-  #startOver(session) {
+  #startOver() {
     this.#log("the server's conversations are not those held here any more: starting over");
+    this.#world = {};
     for (const entry of this.#outbox.all()) {
       const peer = this.#model.facts.get(entry.address.conversationId ?? "")?.peer;
       if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
       else if (entry.action === "send" && peer) entry.address = { to: peer }; // it may have to be made anew
     }
     this.#model.forget();
-    this.#pulls.start();
-    this.#watermarks.start();
+    if (this.#session) {
+      this.#pulls.start();
+      this.#watermarks.start();
+    }
     void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf) });
     this.#changed();
-    session.again = true;
+    void this.#catchUp(this.#session);
   }
 
   // Nobody waits for ten thousand entries to read the last ten.
@@ -513,8 +528,10 @@ export class Engine {
   /**
    * @param {Ledger} ledger
    * @param {any} page
+   * @param {number} held how far the ledger was complete when the page was asked for
    */
-  #takePage(ledger, page) {
+  #takePage(ledger, page, held) {
+    if (page.committedMaxSeq < held) return this.#startOver();
     if (page.firstSeq !== undefined) this.#rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
     this.#take(ledger, page.messages, () => ledger.page(page));
   }
@@ -527,6 +544,7 @@ export class Engine {
    * @param {() => Message[]} takeIn
    */
   #take(ledger, arrived, takeIn) {
+    if (this.#isReplaced(ledger, arrived)) return this.#startOver();
     const { conversationId, maxContiguousSeq: before } = ledger;
     const changed = takeIn();
     this.#learn(conversationId, changed);
@@ -633,6 +651,8 @@ export class Engine {
     if (entry.action === "createGroup") {
       this.#describe(result);
       this.#sent(entry, { conversationId: result.conversationId, seq: 1 }); // a group begins with its making
+    } else if (this.#isReplaced(this.#model.ledgers.get(result.conversationId), [result])) {
+      this.#startOver(); // and it is answered again
     } else this.#sent(entry, result);
   }
 

@@ -14,7 +14,7 @@ const AT_ONCE = 4;
  * @typedef {object} PullHooks
  * @property {(ledger: Ledger) => void} begin called before each pull
  * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(ledger: Ledger, page: any) => void} page takes a page in
+ * @property {(ledger: Ledger, page: any, held: number) => void} page takes a page in; up to held the ledger was complete when it was asked for
  * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
  */
 
@@ -60,7 +60,8 @@ export class Pulls {
   }
 
   /**
-   * Pulls these; one that fails does not keep the others from being pulled. Rejects with the first error.
+   * Pulls these, from the last entry held: it tells whether the server has it, too. One that fails does not keep
+   * the others from being pulled. Rejects with the first error.
    * @param {Ledger[]} ledgers
    */
   async all(ledgers) {
@@ -71,7 +72,7 @@ export class Pulls {
     let failed = null;
     const work = async () => {
       for (let ledger; turn === this.#turn && (ledger = queue.shift()); ) {
-        await this.#pull(turn, ledger).catch((error) => (failed ??= error));
+        await this.#pull(turn, ledger, true).catch((error) => (failed ??= error));
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
@@ -111,11 +112,12 @@ export class Pulls {
   /**
    * @param {Turn} turn
    * @param {Ledger} ledger
+   * @param {boolean} [again] whether to ask for the last entry held as well
    */
-  #pull(turn, ledger) {
+  #pull(turn, ledger, again = false) {
     let pull = turn.pulls.get(ledger);
     if (!pull) {
-      pull = this.#pullOnce(turn, ledger);
+      pull = this.#pullOnce(turn, ledger, again);
       turn.pulls.set(ledger, pull);
     }
     return pull;
@@ -126,11 +128,12 @@ export class Pulls {
   /**
    * @param {Turn} turn
    * @param {Ledger} ledger
+   * @param {boolean} again
    */
-  async #pullOnce(turn, ledger) {
+  async #pullOnce(turn, ledger, again) {
     this.#hooks.begin(ledger);
     try {
-      await this.#pages(turn, ledger);
+      await this.#pages(turn, ledger, again);
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       ledger.failures++;
@@ -148,16 +151,19 @@ export class Pulls {
   /**
    * @param {Turn} turn
    * @param {Ledger} ledger
+   * @param {boolean} again
    */
-  async #pages(turn, ledger) {
+  async #pages(turn, ledger, again) {
     const isCurrent = () => turn === this.#turn && this.#hooks.isCurrent(ledger);
-    while (isCurrent()) {
-      const afterSeq = ledger.maxContiguousSeq;
+    for (let overlap = again; isCurrent(); overlap = false) {
+      const held = ledger.maxContiguousSeq;
+      const afterSeq = overlap && ledger.get(held) ? held - 1 : held;
       const seenWhenAsked = ledger.maxSeenSeq;
       const page = await this.#hooks.request("sync", { conversationId: ledger.conversationId, afterSeq, limit: this.#limit });
       if (!isCurrent()) return;
       if (!accountsForAll(page, afterSeq)) throw new RequestError({ code: "PROTOCOL", message: `sync leaves out seqs after ${afterSeq}`, retryable: true });
-      this.#hooks.page(ledger, page);
+      this.#hooks.page(ledger, page, held);
+      if (!isCurrent()) return;
       if (page.nextSeq >= page.committedMaxSeq) {
         ledger.settle(seenWhenAsked);
         const stuck = ledger.hasGap && ledger.maxSeenSeq === seenWhenAsked;

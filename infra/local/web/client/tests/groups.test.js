@@ -370,3 +370,92 @@ test("a server that began anew is noticed by what its whole list lacks", async (
   await clock.until(() => alice.messages("to:bob")[0]?.seq === 1);
   assert.deepEqual(texts(alice, "to:bob"), ["new"]);
 });
+
+// Alice's device holds 1 to 10; the server has a backup of 1 to 6.
+async function setUpRestored(t, options) {
+  const world = setUp(t);
+  const { clock, server, online } = world;
+  const store = new MemoryStore();
+  const alice = await online("alice", { store, ...options });
+  const bob = { post: (text) => server.post("bob", { to: "alice" }, text) };
+  for (let i = 1; i <= 6; i++) bob.post(`${i}`);
+  const backup = server.backup();
+  for (let i = 7; i <= 10; i++) bob.post(`${i}`);
+  await clock.until(() => texts(alice, "to:bob").length === 10);
+  await clock.advance(1_000);
+  const id = alice.currentKey("to:bob");
+  const same = async () => {
+    await clock.until(() => alice.messages(id).map(({ messageId }) => messageId).join() === server.entries(id).map(({ messageId }) => messageId).join(), 30_000);
+    await clock.advance(1_000);
+    const { messages, syncCursor, outbox } = await store.load();
+    assert.deepEqual(messages.sort((a, b) => a.seq - b.seq).map(({ messageId }) => messageId), server.entries(id).map(({ messageId }) => messageId));
+    assert.equal(syncCursor, server.act("alice", "changes", { syncCursor: 0 }).syncCursor);
+    assert.deepEqual(outbox, []);
+  };
+  return { ...world, alice, bob, backup, id, same };
+}
+
+const reconnect = (client) => (client.setOffline(true), client.setOffline(false));
+
+test("a restored server: its cursor is below ours", async (t) => {
+  const { server, alice, backup, same } = await setUpRestored(t);
+  server.restore(backup);
+  reconnect(alice);
+  await same();
+  assert.equal(texts(alice, "to:bob").length, 6);
+});
+
+test("a restored server that has gone on: its cursor and its heads have passed ours", async (t) => {
+  const { clock, server, alice, bob, backup, same } = await setUpRestored(t);
+  alice.setOffline(true);
+  await clock.advance(1_000);
+  server.restore(backup);
+  for (let i = 0; i < 20; i++) bob.post(`anew ${i}`);
+  alice.setOffline(false);
+  await same();
+  assert.equal(texts(alice, "to:bob")[6], "anew 0");
+});
+
+test("a server that is restored behind an open connection: a push brings another entry than the one held", async (t) => {
+  const { server, bob, backup, same, alice } = await setUpRestored(t);
+  server.restore(backup);
+  bob.post("anew");
+  await same();
+  assert.deepEqual(texts(alice, "to:bob").slice(5), ["6", "anew"]);
+});
+
+test("G3: a server that is restored behind an open connection: what is sent then is neither lost nor doubled", async (t) => {
+  const { clock, server, alice, backup, same, id } = await setUpRestored(t);
+  server.restore(backup);
+  server.pushes = () => 0;
+  const shown = [];
+  alice.addEventListener("change", () => shown.push(texts(alice, "to:bob").filter((text) => text === "mine").length));
+  await alice.send(id, "mine");
+  await clock.until(() => server.entries(id).length === 7);
+  await same();
+  assert.deepEqual(new Set(shown), new Set([1]));
+  assert.equal(server.entries(id).length, 7);
+});
+
+test("a sync that says that there is less than we hold is not taken for having caught up", async (t) => {
+  const { server, alice, backup, same, id, socketOf } = await setUpRestored(t);
+  server.restore(backup);
+  server.say(socketOf(alice), { type: "notify", updates: [{ conversationId: id, committedMaxSeq: 11 }] });
+  await same();
+});
+
+test("a large group whose head is below what we hold", async (t) => {
+  const { clock, server, online } = setUp(t);
+  server.inboxGroupMax = 2;
+  const alice = await online("alice");
+  const id = server.group("crowd", ["alice", "bob", "carol"]);
+  server.post("bob", { to: "alice" }, "so that there is a cursor");
+  for (let i = 1; i <= 3; i++) server.post("bob", { conversationId: id }, `${i}`);
+  const backup = server.backup();
+  server.post("bob", { conversationId: id }, "4");
+  await clock.until(() => texts(alice, id).length === 4);
+  await clock.advance(1_000);
+  server.restore(backup);
+  reconnect(alice);
+  await clock.until(() => texts(alice, id).length === 3);
+});

@@ -7,9 +7,9 @@ export type PullHooks = {
     begin: (ledger: Ledger) => void;
     request: (action: string, fields: object) => Promise<any>;
     /**
-     * takes a page in
+     * takes a page in; up to held the ledger was complete when it was asked for
      */
-    page: (ledger: Ledger, page: any) => void;
+    page: (ledger: Ledger, page: any, held: number) => void;
     /**
      * tells whether the ledger is still in use
      */
@@ -26,7 +26,7 @@ export type Turn = {
  * @typedef {object} PullHooks
  * @property {(ledger: Ledger) => void} begin called before each pull
  * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(ledger: Ledger, page: any) => void} page takes a page in
+ * @property {(ledger: Ledger, page: any, held: number) => void} page takes a page in; up to held the ledger was complete when it was asked for
  * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
  */
 /** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection */
@@ -57,7 +57,8 @@ export declare class Pulls {
     start(): void;
     stop(): void;
     /**
-     * Pulls these; one that fails does not keep the others from being pulled. Rejects with the first error.
+     * Pulls these, from the last entry held: it tells whether the server has it, too. One that fails does not keep
+     * the others from being pulled. Rejects with the first error.
      * @param {Ledger[]} ledgers
      */
     all(ledgers: Ledger[]): Promise<void>;
