@@ -21,6 +21,8 @@ import { Watermarks } from "./watermarks.js";
 export const TIMING = Object.freeze({
   ...CONNECTION_TIMING,
   gapWaitMs: 200, // a missing entry is often just late
+  memberWaitMs: 5, // for each member, up to a group's 1,000: of 2,000 devices 400 ask in a second
+  spreadCapMs: 5_000,
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
   tellWaitMs: 300, // one receipt for what comes together
@@ -147,6 +149,7 @@ export class Engine {
         request: ask,
         begin: (ledger) => this.#startLate(ledger),
         page: (ledger, page, held) => this.#takePage(ledger, page, held),
+        spreadMs: (ledger) => this.#spreadMs(ledger),
         isCurrent: (ledger) => model.ledgers.get(ledger.conversationId) === ledger,
       },
     });
@@ -534,6 +537,14 @@ export class Engine {
     if (page.committedMaxSeq < held) return this.#startOver();
     if (page.firstSeq !== undefined) this.#rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
     this.#take(ledger, page.messages, () => ledger.page(page));
+  }
+
+  // Who looks at a conversation waits less for it; they are fewer.
+  /** @param {Ledger} ledger */
+  #spreadMs({ conversationId }) {
+    const { memberWaitMs, spreadCapMs } = this.#timing;
+    const spreadMs = Math.min((this.#model.facts.get(conversationId)?.memberCount ?? 0) * memberWaitMs, spreadCapMs);
+    return this.#isOnScreen(conversationId) ? spreadMs / 5 : spreadMs;
   }
 
   // Lets a ledger take something in, stores and shows the outcome. `arrived` may hold more than became

@@ -15,10 +15,11 @@ const AT_ONCE = 4;
  * @property {(ledger: Ledger) => void} begin called before each pull
  * @property {(action: string, fields: object) => Promise<any>} request
  * @property {(ledger: Ledger, page: any, held: number) => void} page takes a page in; up to held the ledger was complete when it was asked for
+ * @property {(ledger: Ledger) => number} spreadMs over how long the pulls of all who hear of the same gap are spread
  * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
  */
 
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection */
+/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due is without what chance added */
 
 export class Pulls {
   #hooks;
@@ -80,7 +81,8 @@ export class Pulls {
   }
 
   /**
-   * Makes sure that a gap is pulled after a wait, unless pushes close it first.
+   * Makes sure that a gap is pulled after a wait, unless pushes close it first. The wait is the longer by chance:
+   * all members of a conversation hear of a gap at the same moment. One that is under way is not drawn anew.
    * @param {Ledger} ledger
    * @param {number} waitMs
    */
@@ -98,7 +100,7 @@ export class Pulls {
       this.#pull(turn, ledger).catch((error) => {
         if (error.retryable && turn === this.#turn) this.mind(ledger, this.#patience(ledger));
       });
-    }, waitMs);
+    }, waitMs + this.#random() * this.#hooks.spreadMs(ledger));
     turn.waits.set(ledger, { timer, due });
   }
 

@@ -11,6 +11,10 @@ export type PullHooks = {
      */
     page: (ledger: Ledger, page: any, held: number) => void;
     /**
+     * over how long the pulls of all who hear of the same gap are spread
+     */
+    spreadMs: (ledger: Ledger) => number;
+    /**
      * tells whether the ledger is still in use
      */
     isCurrent: (ledger: Ledger) => boolean;
@@ -27,9 +31,10 @@ export type Turn = {
  * @property {(ledger: Ledger) => void} begin called before each pull
  * @property {(action: string, fields: object) => Promise<any>} request
  * @property {(ledger: Ledger, page: any, held: number) => void} page takes a page in; up to held the ledger was complete when it was asked for
+ * @property {(ledger: Ledger) => number} spreadMs over how long the pulls of all who hear of the same gap are spread
  * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
  */
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection */
+/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due is without what chance added */
 export declare class Pulls {
     #private;
     /**
@@ -63,7 +68,8 @@ export declare class Pulls {
      */
     all(ledgers: Ledger[]): Promise<void>;
     /**
-     * Makes sure that a gap is pulled after a wait, unless pushes close it first.
+     * Makes sure that a gap is pulled after a wait, unless pushes close it first. The wait is the longer by chance:
+     * all members of a conversation hear of a gap at the same moment. One that is under way is not drawn anew.
      * @param {Ledger} ledger
      * @param {number} waitMs
      */
