@@ -36,6 +36,7 @@ export const LIMITS = Object.freeze({
   late: 300, // a conversation that is new to this device and longer than this begins with its end ...
   end: 100, // ... of so many entries
   outbox: 1_000, // entries that wait for an answer
+  lost: 100, // own messages, the last, that are shown on when the server has lost them
 });
 
 /** @typedef {Partial<Record<keyof typeof TIMING, number>>} Timing in ms */
@@ -71,6 +72,8 @@ export class Engine {
   #rosters;
   #halted = false;
   #world = {}; // another one once the server was restored or begun anew
+  /** @type {{message: Message, peer: string | null}[]} Own ones of an earlier world that this one may lack. */
+  #doubtful = [];
   /** @type {Set<ConversationKey>} */
   #onScreen = new Set();
   /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
@@ -434,6 +437,7 @@ export class Engine {
     this.#model.syncCursor = syncCursor;
     session.headsCursor = changes.headsCursor;
     if (changes.more) session.again = true;
+    else this.#showLost();
   }
 
   /**
@@ -500,10 +504,11 @@ export class Engine {
   }
 
   // The server was restored, or begun anew: what is held here is of another world. What the user wrote
-  // and is not answered yet stays.
+  // stays, whether it is answered or, see showLost, not there any more.
   #startOver() {
     this.#log("the server's conversations are not those held here any more: starting over");
     this.#world = {};
+    this.#doubtful.push(...this.#ownMessages());
     for (const entry of this.#outbox.all()) {
       const peer = this.#model.facts.get(entry.address.conversationId ?? "")?.peer;
       if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
@@ -517,6 +522,30 @@ export class Engine {
     void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf) });
     this.#changed();
     void this.#catchUp(this.#session);
+  }
+
+  #ownMessages() {
+    const own = [...this.#model.ledgers.values()].flatMap(({ conversationId, messages }) => {
+      const { peer, clearedSeq } = this.#model.factsOf(conversationId);
+      return messages
+        .filter(({ seq, senderId, clientMsgId, messageType, status }) => senderId === this.#userId && clientMsgId && messageType !== "event" && status === "normal" && seq > clearedSeq)
+        .map((message) => ({ message, peer }));
+    });
+    return own.sort((a, b) => a.message.serverTime - b.message.serverTime).slice(-this.#limits.lost);
+  }
+
+  // What only this device still has of what the user wrote is shown as refused, to be put aside by the user, unless
+  // the group itself is gone. Of what is before the entries held it is not known.
+  #showLost() {
+    for (const { message, peer } of this.#doubtful.splice(0)) {
+      const ledger = this.#model.ledgers.get(message.conversationId);
+      if (ledger ? ledger.baseSeq >= message.seq : peer === null) continue;
+      const entry = entryOf(message, peer);
+      if (this.#model.holds(entry)) continue;
+      this.#fail(entry, { code: "LOST", message: "the server does not have this message any more" });
+      void this.#outbox.add(entry);
+      this.#changed();
+    }
   }
 
   // Nobody waits for ten thousand entries to read the last ten.
@@ -812,6 +841,18 @@ export class Engine {
   #sleep(ms) {
     return new Promise((resolve) => this.#clock.setTimeout(() => resolve(undefined), ms));
   }
+}
+
+/**
+ * The entry that an own message was.
+ * @param {Message} message
+ * @param {string | null} peer
+ * @returns {Entry}
+ */
+function entryOf({ conversationId, clientMsgId = "", messageType, text = null, data, replyTo, serverTime, clientTime = serverTime }, peer) {
+  const fields = { messageType, ...(data && { data }), ...(replyTo && { replyTo }) };
+  const address = peer === null ? { conversationId } : { to: peer };
+  return { clientMsgId, order: serverTime, action: "send", address, fields, text, clientTime, state: "sending", error: null, busy: null, failures: 0, stored: false };
 }
 
 /**

@@ -364,6 +364,9 @@ test("a server that began anew is noticed by what its whole list lacks", async (
   server.wipe();
   server.cutAll();
   await clock.advance(TIMING.heartbeatMs);
+  const [lost, ...others] = alice.messages("to:bob");
+  assert.deepEqual([lost.text, lost.state, others], ["old", "failed", []]);
+  alice.discard(lost.clientMsgId);
   assert.deepEqual(alice.conversations(), []);
   assert.equal(alice.conversation(id).closed, "unknown");
   await alice.send("to:bob", "new");
@@ -442,6 +445,63 @@ test("a sync that says that there is less than we hold is not taken for having c
   server.restore(backup);
   server.say(socketOf(alice), { type: "notify", updates: [{ conversationId: id, committedMaxSeq: 11 }] });
   await same();
+});
+
+test("own messages that a restored server lost stay visible as such, also over a reload, until it has them", async (t) => {
+  const { clock, server, online, device } = setUp(t);
+  const store = new MemoryStore();
+  const alice = await online("alice", { store });
+  const [kept, gone] = [server.group("kept", ["alice", "bob"]), server.group("gone", ["alice", "bob"])];
+  const send = async (key, text) => {
+    await alice.send(key, text);
+    await clock.until(() => alice.messages(key).at(-1).seq !== null);
+    await clock.advance(1_000);
+  };
+  for (const key of ["to:bob", kept]) await send(key, "kept");
+  const before = server.backup();
+  before.conversations.delete(gone);
+  for (const key of ["to:bob", kept, gone]) await send(key, "lost");
+  await send("to:carol", "lost, too");
+  const id = alice.currentKey("to:bob");
+  await alice.recall(id, alice.messages(id).at(-1));
+  await send(id, "lost as well");
+  server.restore(before);
+  server.post("bob", { to: "alice" }, "anew");
+  const shown = (client, key) => client.messages(key).map(({ text, state }) => `${text} ${state}`);
+  const check = (client) => {
+    assert.deepEqual(shown(client, "to:bob"), ["kept sent", "anew null", "lost as well failed"], "what was recalled is not shown again");
+    assert.deepEqual(shown(client, kept), ["kept sent", "lost failed"]);
+    assert.deepEqual(shown(client, "to:carol"), ["lost, too failed"]);
+    assert.equal(client.conversations().length, 3, "the other group is gone");
+  };
+  await clock.until(() => shown(alice, "to:carol")[0] === "lost, too failed");
+  await clock.advance(1_000);
+  check(alice);
+  const { clientMsgId } = alice.messages(kept)[1];
+  alice.setOffline(true);
+  const reloaded = device("alice", { store });
+  await reloaded.start();
+  check(reloaded);
+  await clock.until(() => reloaded.state === "online");
+  server.act("alice", "send", { conversationId: kept, messageType: "text", text: "lost", clientMsgId }); // by another device
+  await clock.until(() => shown(reloaded, kept).join() === "kept sent,lost sent");
+  assert.equal((await store.load()).outbox.length, 2);
+});
+
+test("what may be older than what is loaded anew does not count as lost, and no more than the last is kept", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const alice = await online("alice", { limits: { late: 10, end: 3, lost: 2 } });
+  const backup = server.backup();
+  for (const text of ["1", "2", "3"]) await alice.send("to:bob", text);
+  for (const text of ["1", "2", "3"]) await alice.send("to:carol", text);
+  await clock.until(() => ["to:bob", "to:carol"].flatMap((key) => alice.messages(key)).every(({ seq }) => seq !== null));
+  await clock.advance(5_000);
+  server.restore(backup);
+  for (let i = 1; i <= 20; i++) server.post("carol", { to: "alice" }, `anew ${i}`);
+  await clock.until(() => alice.messages("to:carol").at(-1)?.text === "anew 20");
+  await clock.advance(5_000);
+  assert.deepEqual(texts(alice, "to:carol"), ["anew 18", "anew 19", "anew 20"]);
+  assert.deepEqual(texts(alice, "to:bob"), ["3"]);
 });
 
 test("a large group whose head is below what we hold", async (t) => {

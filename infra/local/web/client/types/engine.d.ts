@@ -28,6 +28,7 @@ export declare const LIMITS: Readonly<{
     late: 300;
     end: 100;
     outbox: 1000;
+    lost: 100;
 }>;
 export type Timing = Partial<Record<keyof typeof TIMING, number>>;
 export type Limits = Partial<Record<keyof typeof LIMITS, number>>;
