@@ -21,8 +21,8 @@ import { Watermarks } from "./watermarks.js";
 export const TIMING = Object.freeze({
   ...CONNECTION_TIMING,
   gapWaitMs: 200, // a missing entry is often just late
-  memberWaitMs: 5, // for each member, up to a group's 1,000: of 2,000 devices 400 ask in a second
-  spreadCapMs: 5_000,
+  memberWaitMs: 2, // for each member: two devices of each make 1,000 pulls a second at most ...
+  spreadCapMs: 2_000, // ... of the 1,000 that a group may have
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
   tellWaitMs: 300, // one receipt for what comes together
@@ -568,12 +568,10 @@ export class Engine {
     this.#take(ledger, page.messages, () => ledger.page(page));
   }
 
-  // Who looks at a conversation waits less for it; they are fewer.
   /** @param {Ledger} ledger */
   #spreadMs({ conversationId }) {
-    const { memberWaitMs, spreadCapMs } = this.#timing;
-    const spreadMs = Math.min((this.#model.facts.get(conversationId)?.memberCount ?? 0) * memberWaitMs, spreadCapMs);
-    return this.#isOnScreen(conversationId) ? spreadMs / 5 : spreadMs;
+    const { memberCount = 0 } = this.#model.facts.get(conversationId) ?? {};
+    return Math.min(memberCount * this.#timing.memberWaitMs, this.#timing.spreadCapMs);
   }
 
   // Lets a ledger take something in, stores and shows the outcome. `arrived` may hold more than became

@@ -16,8 +16,8 @@ export declare const TIMING: Readonly<{
     lifeMs: number;
     lifeJitterMs: number;
     gapWaitMs: 200;
-    memberWaitMs: 5;
-    spreadCapMs: 5000;
+    memberWaitMs: 2;
+    spreadCapMs: 2000;
     ownWaitMs: 2000;
     flushWaitMs: 5000;
     tellWaitMs: 300;
