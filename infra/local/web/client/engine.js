@@ -39,6 +39,8 @@ export const LIMITS = Object.freeze({
   lost: 100, // own messages, the last, that are shown on when the server has lost them
 });
 
+const LOST = { code: "LOST", message: "the server does not have this message any more", retryable: true };
+
 /** @typedef {Partial<Record<keyof typeof TIMING, number>>} Timing in ms */
 /** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
 
@@ -542,7 +544,7 @@ export class Engine {
       if (ledger ? ledger.baseSeq >= message.seq : peer === null) continue;
       const entry = entryOf(message, peer);
       if (this.#model.holds(entry)) continue;
-      this.#fail(entry, { code: "LOST", message: "the server does not have this message any more" });
+      this.#fail(entry, LOST);
       void this.#outbox.add(entry);
       this.#changed();
     }
