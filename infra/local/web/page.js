@@ -36,7 +36,6 @@ async function enter(user) {
   $("device").textContent = deviceId;
   $("welcome").hidden = true;
   $("app").hidden = false;
-  window.addEventListener("online", () => client.retryNow());
   document.addEventListener("visibilitychange", drawSoon);
   openConversation(keyFromBefore());
 }

@@ -232,6 +232,8 @@ const checkStoreInPage = `
 		const again = await open().then(() => "opened", (error) => error.name);
 		if (again !== "VersionError") throw new Error("the newer database: " + again);
 		newer.close();
+		const { checkStoreFailures } = await import("/client/tests/storefailures.js");
+		await checkStoreFailures();
 		return "kept";
 	})`
 

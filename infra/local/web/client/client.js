@@ -9,6 +9,7 @@ import { raise } from "./facts.js";
 import { FOLLOWER_TIMING, Follower } from "./follower.js";
 import { Leader } from "./leader.js";
 import { Model, NEW_KEY, TO_KEY } from "./model.js";
+import { watchNetwork } from "./network.js";
 import { newEntry, recordOf } from "./outbox.js";
 import { IndexedDBStore, MemoryStore } from "./store.js";
 import { Election, browserTabs } from "./tabs.js";
@@ -59,6 +60,7 @@ export function countRunes(text) {
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
  * @property {typeof globalThis.WebSocket} [WebSocket]
  * @property {(message: string) => void} [log] takes what a program need not act on; console.warn
+ * @property {typeof watchNetwork} [network] for tests
  * @property {Clock} [clock] for tests
  * @property {() => number} [random] for tests
  * @property {Timing & TabTiming} [timing] in ms
@@ -121,6 +123,7 @@ export class InorderClient extends EventTarget {
   /** @type {(() => void) | null} Lets go of the lock that shows that this tab is there. */
   #absent = null;
   #unwatch = () => {};
+  #unwatchNetwork = () => {};
   #turn = 0; // grows whenever this tab's part changes; what belongs to an earlier one is void
   #term = 0; // the highest heard of
   #filled = false; // whether the model holds anything yet
@@ -183,6 +186,8 @@ export class InorderClient extends EventTarget {
 
   /** Begins; open does it. */
   async start() {
+    const { network = watchNetwork } = this.#options;
+    this.#unwatchNetwork = network((quietMs) => this.#doubt(quietMs));
     if (!this.#tabs) return this.#lead();
     const ready = new Promise((/** @type {(value?: undefined) => void} */ resolve) => (this.#ready = resolve));
     this.#unwatch = this.#tabs.watch({ suspend: () => this.#suspend(), resume: () => void this.#join() });
@@ -214,7 +219,10 @@ export class InorderClient extends EventTarget {
     else this.#do("setOffline", offline);
   }
 
-  /** Tries to connect now if it waits to: the network is back. */
+  /**
+   * Tries to connect now if it waits to, and looks whether a connection that is there lives. The client does
+   * so by itself when the browser says that the network is back, and when the page comes into sight.
+   */
   retryNow() {
     this.#do("retryNow");
   }
@@ -588,7 +596,7 @@ export class InorderClient extends EventTarget {
       case "setOffline":
         return engine.setOffline(args[0]);
       case "retryNow":
-        return engine.retryNow();
+        return engine.retryNow(args[0]);
       case "loadEarlier":
         return engine.loadEarlier(args[0]);
       case "receipts":
@@ -596,6 +604,13 @@ export class InorderClient extends EventTarget {
       default:
         throw new RequestError({ code: "UNKNOWN_ACTION", message: `this tab cannot do ${method}` });
     }
+  }
+
+  // As retryNow, where it need not be done later if nobody leads now.
+  /** @param {number} quietMs */
+  #doubt(quietMs) {
+    if (this.#engine) this.#engine.retryNow(quietMs);
+    else this.#follower?.call(this.#nextCall++, "retryNow", [quietMs]);
   }
 
   // ---- this tab's part ----
@@ -643,6 +658,7 @@ export class InorderClient extends EventTarget {
   #end(why) {
     if (this.#ended) return;
     this.#unwatch();
+    this.#unwatchNetwork();
     this.#suspend();
     this.#ended = why;
     for (const id of [...this.#calls.keys()]) this.#settle(id, ({ reject }) => reject(new RequestError(ENDINGS[why])));

@@ -1,5 +1,5 @@
-// One device's connection to the server: it dials, matches replies to requests, pings, replaces the
-// socket before the platform's two-hour limit and comes back after a loss. It knows nothing of messages.
+// One device's connection to the server: it dials, matches replies to requests, replaces the socket before
+// the platform's two-hour limit, and when it is dead, and comes back after a loss. It knows nothing of messages.
 
 /** @import { Clock, ConnectionState } from "./types.js" */
 
@@ -11,9 +11,9 @@ export const TIMING = Object.freeze({
   backoffCapMs: 10_000,
   requestTimeoutMs: 10_000,
   dialTimeoutMs: 15_000,
+  probeMs: 5_000, // a connection in doubt has so long to show that it lives
   stableMs: 5_000, // a connection that lived this long ends a row of failed attempts
-  pingMs: 5 * 60_000, // API Gateway closes after 10 idle minutes
-  lifeMs: 115 * 60_000, // and after two hours in any case
+  lifeMs: 115 * 60_000, // API Gateway closes after two hours
   lifeJitterMs: 10 * 60_000, // so that devices that came together do not return together
 });
 
@@ -24,6 +24,7 @@ const FINAL_GOODBYES = new Set(["replaced", "devices"]);
 /** @type {Clock} */
 export const systemClock = Object.freeze({
   now: () => Date.now(),
+  monotonic: () => performance.now(),
   setTimeout: (fn, ms) => setTimeout(fn, ms),
   clearTimeout: (timer) => clearTimeout(timer),
 });
@@ -71,7 +72,6 @@ export class RequestError extends Error {
  * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
- * @property {() => void} onBeat after each answered ping
  * @property {() => void} onState
  */
 
@@ -135,9 +135,15 @@ export class Connection {
     this.#setState("offline", detail);
   }
 
-  /** Cuts a waiting time short, for when the network is known to be back. */
-  retryNow() {
-    if (this.#wanted && this.state === "connecting" && !this.#socket) this.#dial();
+  /**
+   * For when the network may have changed: cuts a waiting time short, and replaces a connection that shows no
+   * life. One over which something was heard in the last quietMs is not doubted.
+   * @param {number} [quietMs]
+   */
+  retryNow(quietMs = 0) {
+    if (this.state === "online") {
+      if (this.#silentFor(quietMs)) void this.#probe();
+    } else if (this.#wanted && !this.#socket) this.#dial();
   }
 
   /**
@@ -146,9 +152,10 @@ export class Connection {
    * out all the same.
    * @param {string} action
    * @param {object} [fields]
+   * @param {number} [patienceMs]
    * @returns {Promise<any>}
    */
-  request(action, fields = {}) {
+  request(action, fields = {}, patienceMs = this.#timing.requestTimeoutMs) {
     const socket = this.#socket;
     if (this.state !== "online" || !socket) return Promise.reject(disconnected());
     const id = `r${this.#nextId++}`;
@@ -157,8 +164,8 @@ export class Connection {
       return Promise.reject(new RequestError({ code: "TOO_LARGE", message: `the ${action} request is over ${MAX_FRAME_BYTES / 1024} KB` }));
     }
     return new Promise((resolve, reject) => {
-      const askedAt = this.#clock.now();
-      const timer = this.#after(this.#timing.requestTimeoutMs, () => this.#timedOut(id, action, askedAt));
+      const askedAt = this.#clock.monotonic();
+      const timer = this.#after(patienceMs, () => this.#timedOut(id, action, askedAt));
       this.#pending.set(id, { resolve, reject, timer });
       socket.send(frame);
     });
@@ -191,35 +198,25 @@ export class Connection {
 
   #opened() {
     this.#clearTimers(); // the dial timeout
-    this.#heardAt = this.#clock.now();
+    this.#heardAt = this.#clock.monotonic();
     this.#after(this.#timing.stableMs, () => (this.#attempt = 0));
     this.#after(this.#timing.lifeMs - this.#random() * this.#timing.lifeJitterMs, () => this.#again(""));
-    this.#schedulePing();
     this.#setState("online");
     this.#hooks.onOpen();
   }
 
-  #schedulePing() {
-    this.#after(this.#timing.pingMs, async () => {
-      this.#schedulePing();
-      if (await this.#probe()) this.#hooks.onBeat();
-    });
-  }
-
   // Asks whether anyone is there. A socket whose other end is gone can look open for many minutes.
   async #probe() {
-    if (this.#probing) return false;
+    if (this.#probing) return;
     this.#probing = true;
     const turn = this.#turn;
     try {
-      await this.request("ping");
-      return turn === this.#turn;
+      await this.request("ping", {}, this.#timing.probeMs);
     } catch (thrown) {
       const error = /** @type {RequestError} */ (thrown);
-      if (turn === this.#turn && error.code === "TIMEOUT" && this.#silentFor(this.#timing.requestTimeoutMs)) {
+      if (turn === this.#turn && error.code === "TIMEOUT" && this.#silentFor(this.#timing.probeMs)) {
         this.#lost("the server stopped answering");
       }
-      return false;
     } finally {
       if (turn === this.#turn) this.#probing = false;
     }
@@ -227,7 +224,7 @@ export class Connection {
 
   /** @param {number} ms */
   #silentFor(ms) {
-    return this.#clock.now() - this.#heardAt >= ms;
+    return this.#clock.monotonic() - this.#heardAt >= ms;
   }
 
   /**
@@ -242,7 +239,7 @@ export class Connection {
 
   /** @param {string} data */
   #receive(data) {
-    this.#heardAt = this.#clock.now();
+    this.#heardAt = this.#clock.monotonic();
     let frame;
     try {
       frame = JSON.parse(data);

@@ -21,9 +21,14 @@ import { Watermarks } from "./watermarks.js";
 export const TIMING = Object.freeze({
   ...CONNECTION_TIMING,
   gapWaitMs: 200, // a missing entry is often just late
+  memberWaitMs: 2, // for each member: two devices of each make 1,000 pulls a second at most ...
+  spreadCapMs: 2_000, // ... of the 1,000 that a group may have
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
   tellWaitMs: 300, // one receipt for what comes together
+  // Between two questions of what changed. API Gateway ends a connection after 10 idle minutes, and a timer of a
+  // hidden tab fires up to a minute late.
+  heartbeatMs: 8.5 * 60_000,
 });
 
 export const LIMITS = Object.freeze({
@@ -31,14 +36,17 @@ export const LIMITS = Object.freeze({
   late: 300, // a conversation that is new to this device and longer than this begins with its end ...
   end: 100, // ... of so many entries
   outbox: 1_000, // entries that wait for an answer
+  lost: 100, // own messages, the last, that are shown on when the server has lost them
 });
+
+const LOST = { code: "LOST", message: "the server does not have this message any more", retryable: true };
 
 /** @typedef {Partial<Record<keyof typeof TIMING, number>>} Timing in ms */
 /** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
 
 /**
  * What belongs to one connection: when the next one comes, the work of the last is void.
- * @typedef {{flush: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
+ * @typedef {{flush: any, heartbeat: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
  */
 
 /**
@@ -65,6 +73,9 @@ export class Engine {
   #watermarks;
   #rosters;
   #halted = false;
+  #world = {}; // another one once the server was restored or begun anew
+  /** @type {{message: Message, peer: string | null}[]} Own ones of an earlier world that this one may lack. */
+  #doubtful = [];
   /** @type {Set<ConversationKey>} */
   #onScreen = new Set();
   /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
@@ -116,7 +127,6 @@ export class Engine {
         },
         onOpen: () => this.#arrived(),
         onPush: (frame) => this.#pushed(frame),
-        onBeat: () => void this.#catchUp(this.#session), // the last push into a quiet conversation may be lost
         onState: () => this.#stateChanged(),
       },
     });
@@ -143,7 +153,8 @@ export class Engine {
       hooks: {
         request: ask,
         begin: (ledger) => this.#startLate(ledger),
-        page: (ledger, page) => this.#takePage(ledger, page),
+        page: (ledger, page, held) => this.#takePage(ledger, page, held),
+        spreadMs: (ledger) => this.#spreadMs(ledger),
         isCurrent: (ledger) => model.ledgers.get(ledger.conversationId) === ledger,
       },
     });
@@ -187,8 +198,9 @@ export class Engine {
     else this.#connection.start();
   }
 
-  retryNow() {
-    this.#connection.retryNow();
+  /** @param {number} [quietMs] see Connection */
+  retryNow(quietMs) {
+    this.#connection.retryNow(quietMs);
   }
 
   // ---- what the user does ----
@@ -300,7 +312,7 @@ export class Engine {
   #arrived() {
     this.#leave();
     /** @type {Session} */
-    const session = { flush: null, catching: null, again: false };
+    const session = { flush: null, heartbeat: null, catching: null, again: false };
     this.#session = session;
     this.#pulls.start();
     this.#watermarks.start();
@@ -320,6 +332,7 @@ export class Engine {
     this.#pulls.stop();
     this.#watermarks.stop();
     this.#clock.clearTimeout(this.#session?.flush);
+    this.#clock.clearTimeout(this.#session?.heartbeat);
     this.#session = null;
   }
 
@@ -344,6 +357,7 @@ export class Engine {
   #updated({ conversationId, messages = [], committedMaxSeq }) {
     const ledger = this.#model.ledger(conversationId);
     this.#take(ledger, messages, () => ledger.push(messages, committedMaxSeq));
+    if (this.#model.ledgers.get(conversationId) !== ledger) return; // all is begun anew
     this.#pulls.mind(ledger, this.#timing.gapWaitMs);
     const { kind, title, peer } = this.#model.factsOf(conversationId);
     if (kind === null && title === null && peer === null) void this.#catchUp(this.#session); // what is it?
@@ -392,28 +406,40 @@ export class Engine {
         await this.#sleep(fullJitter(this.#random, failures++, this.#timing));
       }
     }
+    if (session !== this.#session) return;
+    this.#scheduleHeartbeat(session);
     void this.#attend(session);
+  }
+
+  // Asking what changed keeps the connection, tells that it is dead if it is, and finds what the last push into a
+  // quiet conversation told, if that was lost.
+  /** @param {Session} session */
+  #scheduleHeartbeat(session) {
+    this.#clock.clearTimeout(session.heartbeat);
+    session.heartbeat = this.#clock.setTimeout(() => void this.#catchUp(session), this.#timing.heartbeatMs);
   }
 
   /** @param {Session} session */
   async #round(session) {
+    const world = this.#world;
     const asked = this.#model.syncCursor ?? 0;
     const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
     const changes = await this.#changes(asked, session.headsCursor);
-    if (session !== this.#session) return;
+    if (session !== this.#session || world !== this.#world) return;
     if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
-      this.#startOver(session);
+      this.#startOver();
       return;
     }
     const { conversations, heads = [], syncCursor } = changes;
     for (const line of conversations) this.#describe(line).see(line.lastSeq);
     for (const { conversationId, committedMaxSeq } of heads) this.#model.ledger(conversationId).see(committedMaxSeq);
     await this.#pulls.all([...this.#model.ledgers.values()].filter((ledger) => ledger.hasGap));
-    if (session !== this.#session) return;
+    if (session !== this.#session || world !== this.#world) return;
     await this.#commit({ syncCursor });
     this.#model.syncCursor = syncCursor;
     session.headsCursor = changes.headsCursor;
     if (changes.more) session.again = true;
+    else this.#showLost();
   }
 
   /**
@@ -454,14 +480,15 @@ export class Engine {
 
   // Whether the server knows less of a conversation than we held when we asked, or something else.
   /**
-   * @param {{conversations: any[], full: boolean}} changes
+   * @param {{conversations: any[], heads?: any[], full: boolean}} changes
    * @param {Map<string, number>} held
    */
-  #contradicts({ conversations, full }, held) {
+  #contradicts({ conversations, heads = [], full }, held) {
     const listed = new Set(conversations.map(({ conversationId }) => conversationId));
     const missing = full && [...held].some(([conversationId, seq]) => seq > 0 && !listed.has(conversationId));
     return (
       missing ||
+      heads.some(({ conversationId, committedMaxSeq }) => committedMaxSeq < (held.get(conversationId) ?? 0)) ||
       conversations.some(({ conversationId, lastSeq, lastMessage }) => {
         const same = lastMessage && this.#model.ledgers.get(conversationId)?.get(lastMessage.seq);
         return lastSeq < (held.get(conversationId) ?? 0) || (same && same.serverTime !== lastMessage.serverTime);
@@ -469,22 +496,58 @@ export class Engine {
     );
   }
 
+  // Whether one of these entries of the server is held here as another one.
+  /**
+   * @param {Ledger | undefined} ledger
+   * @param {{seq: number, messageId: string}[]} entries
+   */
+  #isReplaced(ledger, entries) {
+    return entries.some(({ seq, messageId }) => (ledger?.get(seq)?.messageId ?? messageId) !== messageId);
+  }
+
   // The server was restored, or begun anew: what is held here is of another world. What the user wrote
-  // and is not answered yet stays.
-  /** @param {Session} session */
-  #startOver(session) {
+  // stays, whether it is answered or, see showLost, not there any more.
+  #startOver() {
     this.#log("the server's conversations are not those held here any more: starting over");
+    this.#world = {};
+    this.#doubtful.push(...this.#ownMessages());
     for (const entry of this.#outbox.all()) {
       const peer = this.#model.facts.get(entry.address.conversationId ?? "")?.peer;
       if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
       else if (entry.action === "send" && peer) entry.address = { to: peer }; // it may have to be made anew
     }
     this.#model.forget();
-    this.#pulls.start();
-    this.#watermarks.start();
+    if (this.#session) {
+      this.#pulls.start();
+      this.#watermarks.start();
+    }
     void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf) });
     this.#changed();
-    session.again = true;
+    void this.#catchUp(this.#session);
+  }
+
+  #ownMessages() {
+    const own = [...this.#model.ledgers.values()].flatMap(({ conversationId, messages }) => {
+      const { peer, clearedSeq } = this.#model.factsOf(conversationId);
+      return messages
+        .filter(({ seq, senderId, clientMsgId, messageType, status }) => senderId === this.#userId && clientMsgId && messageType !== "event" && status === "normal" && seq > clearedSeq)
+        .map((message) => ({ message, peer }));
+    });
+    return own.sort((a, b) => a.message.serverTime - b.message.serverTime).slice(-this.#limits.lost);
+  }
+
+  // What only this device still has of what the user wrote is shown as refused, to be put aside by the user, unless
+  // the group itself is gone. Of what is before the entries held it is not known.
+  #showLost() {
+    for (const { message, peer } of this.#doubtful.splice(0)) {
+      const ledger = this.#model.ledgers.get(message.conversationId);
+      if (ledger ? ledger.baseSeq >= message.seq : peer === null) continue;
+      const entry = entryOf(message, peer);
+      if (this.#model.holds(entry)) continue;
+      this.#fail(entry, LOST);
+      void this.#outbox.add(entry);
+      this.#changed();
+    }
   }
 
   // Nobody waits for ten thousand entries to read the last ten.
@@ -499,10 +562,18 @@ export class Engine {
   /**
    * @param {Ledger} ledger
    * @param {any} page
+   * @param {number} held how far the ledger was complete when the page was asked for
    */
-  #takePage(ledger, page) {
+  #takePage(ledger, page, held) {
+    if (page.committedMaxSeq < held) return this.#startOver();
     if (page.firstSeq !== undefined) this.#rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
     this.#take(ledger, page.messages, () => ledger.page(page));
+  }
+
+  /** @param {Ledger} ledger */
+  #spreadMs({ conversationId }) {
+    const { memberCount = 0 } = this.#model.facts.get(conversationId) ?? {};
+    return Math.min(memberCount * this.#timing.memberWaitMs, this.#timing.spreadCapMs);
   }
 
   // Lets a ledger take something in, stores and shows the outcome. `arrived` may hold more than became
@@ -513,6 +584,7 @@ export class Engine {
    * @param {() => Message[]} takeIn
    */
   #take(ledger, arrived, takeIn) {
+    if (this.#isReplaced(ledger, arrived)) return this.#startOver();
     const { conversationId, maxContiguousSeq: before } = ledger;
     const changed = takeIn();
     this.#learn(conversationId, changed);
@@ -542,8 +614,16 @@ export class Engine {
       const { roster, joined } = apply(facts, entry, this.#userId);
       if (roster) this.#rosters.invalidate(conversationId);
       if (joined) void this.#catchUp(this.#session);
-      if (roster && this.#isOnScreen(conversationId)) void this.#attend(this.#session);
+      if ((roster || this.#answersUs(entry)) && this.#isOnScreen(conversationId)) void this.#attend(this.#session);
     }
+  }
+
+  // Whether an entry is the first of the other one of a single conversation: only now are we told how far that
+  // one is with what we wrote.
+  /** @param {Message} entry */
+  #answersUs({ conversationId, seq }) {
+    if (!isSingle(conversationId)) return false;
+    return this.#model.ledger(conversationId).messages.find(({ senderId }) => senderId !== this.#userId)?.seq === seq;
   }
 
   // From here on the ledger's own row stands for the entry.
@@ -611,6 +691,8 @@ export class Engine {
     if (entry.action === "createGroup") {
       this.#describe(result);
       this.#sent(entry, { conversationId: result.conversationId, seq: 1 }); // a group begins with its making
+    } else if (this.#isReplaced(this.#model.ledgers.get(result.conversationId), [result])) {
+      this.#startOver(); // and it is answered again
     } else this.#sent(entry, result);
   }
 
@@ -694,17 +776,17 @@ export class Engine {
     this.#keep(ledger);
   }
 
-  // How far we are beyond what the server knows. That only our own entries have arrived tells nobody
-  // anything.
+  // How far we are beyond what the server knows, if that tells it of anything that others wrote: it knows who
+  // wrote what, and our own entries are unread to none of our devices.
   /** @param {string} conversationId */
   #untold(conversationId) {
     const ledger = this.#model.ledgers.get(conversationId);
     if (!ledger) return {};
     const { told, readSeq, clearedSeq } = this.#model.factsOf(conversationId);
-    const fromOthers = ledger.messages.findLast(({ seq, senderId }) => seq <= told.deliveredSeq || senderId !== this.#userId);
+    const { maxContiguousSeq: deliveredSeq } = ledger;
     return {
-      ...(fromOthers && fromOthers.seq > told.deliveredSeq && { deliveredSeq: ledger.maxContiguousSeq }),
-      ...(readSeq > told.readSeq && { readSeq }),
+      ...(ledger.newsFor(this.#userId, told.deliveredSeq) && { deliveredSeq }),
+      ...(readSeq > told.readSeq && readSeq - told.readSeq > ledger.countBy(this.#userId, told.readSeq, readSeq, []) && { readSeq }),
       ...(clearedSeq > told.clearedSeq && { clearedSeq }),
     };
   }
@@ -759,6 +841,18 @@ export class Engine {
   #sleep(ms) {
     return new Promise((resolve) => this.#clock.setTimeout(() => resolve(undefined), ms));
   }
+}
+
+/**
+ * The entry that an own message was.
+ * @param {Message} message
+ * @param {string | null} peer
+ * @returns {Entry}
+ */
+function entryOf({ conversationId, clientMsgId = "", messageType, text = null, data, replyTo, serverTime, clientTime = serverTime }, peer) {
+  const fields = { messageType, ...(data && { data }), ...(replyTo && { replyTo }) };
+  const address = peer === null ? { conversationId } : { to: peer };
+  return { clientMsgId, order: serverTime, action: "send", address, fields, text, clientTime, state: "sending", error: null, busy: null, failures: 0, stored: false };
 }
 
 /**

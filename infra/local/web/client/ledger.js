@@ -85,6 +85,16 @@ export class Ledger {
   }
 
   /**
+   * Tells whether an entry in order, above after, is news to this user: not own, nor one that only takes content away.
+   * @param {string} userId
+   * @param {number} after
+   */
+  newsFor(userId, after) {
+    const last = this.messages.findLast((message) => message.seq <= after || !isNoNews(message, userId));
+    return last !== undefined && last.seq > after;
+  }
+
+  /**
    * Takes note that seq is committed.
    * @param {number} seq
    */

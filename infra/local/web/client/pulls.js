@@ -14,11 +14,12 @@ const AT_ONCE = 4;
  * @typedef {object} PullHooks
  * @property {(ledger: Ledger) => void} begin called before each pull
  * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(ledger: Ledger, page: any) => void} page takes a page in
+ * @property {(ledger: Ledger, page: any, held: number) => void} page takes a page in; up to held the ledger was complete when it was asked for
+ * @property {(ledger: Ledger) => number} spreadMs over how long the pulls of all who hear of the same gap are spread
  * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
  */
 
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection */
+/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due is without what chance added */
 
 export class Pulls {
   #hooks;
@@ -60,7 +61,8 @@ export class Pulls {
   }
 
   /**
-   * Pulls these; one that fails does not keep the others from being pulled. Rejects with the first error.
+   * Pulls these, from the last entry held: it tells whether the server has it, too. One that fails does not keep
+   * the others from being pulled. Rejects with the first error.
    * @param {Ledger[]} ledgers
    */
   async all(ledgers) {
@@ -71,7 +73,7 @@ export class Pulls {
     let failed = null;
     const work = async () => {
       for (let ledger; turn === this.#turn && (ledger = queue.shift()); ) {
-        await this.#pull(turn, ledger).catch((error) => (failed ??= error));
+        await this.#pull(turn, ledger, true).catch((error) => (failed ??= error));
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
@@ -79,14 +81,15 @@ export class Pulls {
   }
 
   /**
-   * Makes sure that a gap is pulled after a wait, unless pushes close it first.
+   * Makes sure that a gap is pulled after a wait, unless pushes close it first. The wait is the longer by chance:
+   * all members of a conversation hear of a gap at the same moment. One that is under way is not drawn anew.
    * @param {Ledger} ledger
    * @param {number} waitMs
    */
   mind(ledger, waitMs) {
     const turn = this.#turn;
     if (!turn || turn.pulls.has(ledger)) return;
-    const due = this.#clock.now() + waitMs;
+    const due = this.#clock.monotonic() + waitMs;
     const waiting = turn.waits.get(ledger);
     if (waiting && ledger.hasGap && waiting.due <= due) return;
     this.#clock.clearTimeout(waiting?.timer);
@@ -97,7 +100,7 @@ export class Pulls {
       this.#pull(turn, ledger).catch((error) => {
         if (error.retryable && turn === this.#turn) this.mind(ledger, this.#patience(ledger));
       });
-    }, waitMs);
+    }, waitMs + this.#random() * this.#hooks.spreadMs(ledger));
     turn.waits.set(ledger, { timer, due });
   }
 
@@ -111,11 +114,12 @@ export class Pulls {
   /**
    * @param {Turn} turn
    * @param {Ledger} ledger
+   * @param {boolean} [again] whether to ask for the last entry held as well
    */
-  #pull(turn, ledger) {
+  #pull(turn, ledger, again = false) {
     let pull = turn.pulls.get(ledger);
     if (!pull) {
-      pull = this.#pullOnce(turn, ledger);
+      pull = this.#pullOnce(turn, ledger, again);
       turn.pulls.set(ledger, pull);
     }
     return pull;
@@ -126,11 +130,12 @@ export class Pulls {
   /**
    * @param {Turn} turn
    * @param {Ledger} ledger
+   * @param {boolean} again
    */
-  async #pullOnce(turn, ledger) {
+  async #pullOnce(turn, ledger, again) {
     this.#hooks.begin(ledger);
     try {
-      await this.#pages(turn, ledger);
+      await this.#pages(turn, ledger, again);
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       ledger.failures++;
@@ -148,16 +153,19 @@ export class Pulls {
   /**
    * @param {Turn} turn
    * @param {Ledger} ledger
+   * @param {boolean} again
    */
-  async #pages(turn, ledger) {
+  async #pages(turn, ledger, again) {
     const isCurrent = () => turn === this.#turn && this.#hooks.isCurrent(ledger);
-    while (isCurrent()) {
-      const afterSeq = ledger.maxContiguousSeq;
+    for (let overlap = again; isCurrent(); overlap = false) {
+      const held = ledger.maxContiguousSeq;
+      const afterSeq = overlap && ledger.get(held) ? held - 1 : held;
       const seenWhenAsked = ledger.maxSeenSeq;
       const page = await this.#hooks.request("sync", { conversationId: ledger.conversationId, afterSeq, limit: this.#limit });
       if (!isCurrent()) return;
       if (!accountsForAll(page, afterSeq)) throw new RequestError({ code: "PROTOCOL", message: `sync leaves out seqs after ${afterSeq}`, retryable: true });
-      this.#hooks.page(ledger, page);
+      this.#hooks.page(ledger, page, held);
+      if (!isCurrent()) return;
       if (page.nextSeq >= page.committedMaxSeq) {
         ledger.settle(seenWhenAsked);
         const stuck = ledger.hasGap && ledger.maxSeenSeq === seenWhenAsked;

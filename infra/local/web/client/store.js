@@ -5,7 +5,15 @@
 
 /** @import { ConversationRecord, EntryRecord, Message, Saved, Store, StoreChange } from "./types.js" */
 
-const BLOCKED_MS = 5_000;
+/** How long a browser may take to open a database before it counts as one that never will, in ms. */
+const OPEN_MS = 10_000;
+
+// What a browser says of a connection to its database that it has closed or lost, as iOS does to pages in the
+// background. What is wrong with the data or the disk has other names.
+const PASSING = new Set(["AbortError", "InvalidStateError", "UnknownError"]);
+
+const OUTDATED = "a newer version of this page is open in another tab; reload this one";
+const DELETED = "what this device had stored was deleted; reload the page";
 
 /** Another tab has claimed the store since. */
 export class FencedError extends Error {
@@ -79,62 +87,45 @@ const STORES = ["messages", "conversations", "meta", "outbox"];
 export class IndexedDBStore {
   shared = true;
 
-  #db;
-  #lost = "";
+  /** @type {IDBDatabase | null} */
+  #db = null;
+  #reopen;
+  /** @type {Promise<IDBDatabase> | null} */
+  #opening = null;
+  #ended = "";
 
-  /** @param {IDBDatabase} db use open */
-  constructor(db) {
-    this.#db = db;
-    // A newer version of this code waits in another tab; it would wait as long as this one is open.
-    db.onversionchange = () => this.#lose("a newer version of this page is open in another tab; reload this one");
-    db.onclose = () => this.#lose("the browser closed the database; reload the page");
+  /**
+   * @param {IDBDatabase} db use open
+   * @param {() => Promise<IDBDatabase>} reopen opens it again
+   */
+  constructor(db, reopen) {
+    this.#reopen = reopen;
+    this.#hold(db);
   }
 
   /**
-   * Opens the device's database. Rejects where the browser offers none, or if a tab with an older version
-   * of this code does not let go of it within a few seconds.
+   * Opens the device's database. Rejects where the browser offers none, where it does not answer in time, and if a
+   * tab with an older version of this code does not let go of it.
    * @param {string} userId
    * @param {string} deviceId
    * @param {IDBFactory} [factory]
+   * @param {number} [patienceMs]
    */
-  static async open(userId, deviceId, factory = globalThis.indexedDB) {
+  static async open(userId, deviceId, factory = globalThis.indexedDB, patienceMs = OPEN_MS) {
     if (!factory) throw new Error("there is no IndexedDB here");
-    const request = factory.open(databaseName(userId, deviceId), 1);
-    request.onupgradeneeded = () => {
-      request.result.createObjectStore("messages", { keyPath: ["conversationId", "seq"] });
-      request.result.createObjectStore("conversations", { keyPath: "conversationId" });
-      request.result.createObjectStore("meta");
-      request.result.createObjectStore("outbox", { keyPath: "clientMsgId" });
-    };
-    return new IndexedDBStore(await opened(request));
+    const name = databaseName(userId, deviceId);
+    const db = await opened(factory.open(name, 1), patienceMs, create);
+    return new IndexedDBStore(db, () => opened(factory.open(name, 1), patienceMs));
   }
 
   /** @param {number} atLeast */
   async claim(atLeast) {
-    const tx = this.#begin(["meta"], "readwrite");
-    const meta = tx.objectStore("meta");
-    const done = ended(tx);
-    const last = meta.get("term");
-    let term = 0;
-    last.onsuccess = () => {
-      term = Math.max(last.result ?? 0, atLeast) + 1;
-      meta.put(term, "term");
-      tx.commit();
-    };
-    await done;
-    return term;
+    return this.#attempt((db) => claim(db, atLeast));
   }
 
   /** @returns {Promise<Saved>} */
   async load() {
-    const tx = this.#begin(STORES, "readonly");
-    const [messages, conversations, syncCursor, outbox] = await Promise.all([
-      promised(tx.objectStore("messages").getAll()),
-      promised(tx.objectStore("conversations").getAll()),
-      promised(tx.objectStore("meta").get("syncCursor")),
-      promised(tx.objectStore("outbox").getAll()),
-    ]);
-    return { syncCursor: syncCursor ?? null, conversations, messages, outbox };
+    return this.#attempt(load);
   }
 
   /**
@@ -142,61 +133,144 @@ export class IndexedDBStore {
    * @param {number} [term]
    */
   async commit(change, term) {
-    const tx = this.#begin(STORES, "readwrite");
-    const done = ended(tx);
-    try {
-      if (term === undefined) write(tx, change);
-      else await this.#asLeader(tx, term, change);
-    } catch (error) {
-      done.catch(() => {}); // it is this error that tells
-      try {
-        tx.abort(); // a value that cannot be stored throws; without this the writes before it would stay
-      } catch {
-        // it was aborted already
-      }
-      throw error;
-    }
-    return done;
+    return this.#attempt((db) => commit(db, change, term));
   }
 
   close() {
-    this.#db.close();
+    this.#end("the store is closed");
   }
 
+  // A connection that the browser has closed is opened anew, once; whatever is done may be done twice. It begins
+  // at once where there is a connection, as the page may be about to go.
   /**
-   * @param {IDBTransaction} tx
-   * @param {number} term
-   * @param {StoreChange} change
+   * @template T
+   * @param {(db: IDBDatabase) => Promise<T>} work
    */
-  #asLeader(tx, term, change) {
-    return new Promise((resolve, reject) => {
-      const last = tx.objectStore("meta").get("term");
-      last.onerror = () => reject(last.error);
-      last.onsuccess = () => {
-        try {
-          if (last.result !== term) throw new FencedError();
-          resolve(write(tx, change));
-        } catch (error) {
-          reject(error);
-        }
-      };
-    });
+  async #attempt(work) {
+    const db = this.#db ?? (await this.#connected());
+    try {
+      return await work(db);
+    } catch (thrown) {
+      if (!PASSING.has(/** @type {Error} */ (thrown).name)) throw thrown;
+      this.#drop(db);
+      return work(this.#db ?? (await this.#connected()));
+    }
   }
 
-  /**
-   * @param {string[]} names
-   * @param {IDBTransactionMode} mode
-   */
-  #begin(names, mode) {
-    if (this.#lost) throw new Error(this.#lost);
-    return this.#db.transaction(names, mode);
+  async #connected() {
+    if (this.#ended) throw new Error(this.#ended);
+    this.#opening ??= this.#reopen()
+      .then((db) => this.#hold(db))
+      .finally(() => (this.#opening = null));
+    return this.#opening;
+  }
+
+  /** @param {IDBDatabase} db */
+  #hold(db) {
+    if (this.#ended) db.close();
+    else this.#db = db;
+    // Whoever deletes or upgrades it waits as long as this connection is open.
+    db.onversionchange = ({ newVersion }) => this.#end(newVersion === null ? DELETED : OUTDATED);
+    db.onclose = () => this.#drop(db);
+    return db;
+  }
+
+  /** @param {IDBDatabase} db */
+  #drop(db) {
+    if (this.#db === db) this.#db = null;
+    db.close();
   }
 
   /** @param {string} why */
-  #lose(why) {
-    this.#lost = why;
-    this.#db.close();
+  #end(why) {
+    this.#ended ||= why;
+    if (this.#db) this.#drop(this.#db);
   }
+}
+
+/** @param {IDBDatabase} db */
+function create(db) {
+  db.createObjectStore("messages", { keyPath: ["conversationId", "seq"] });
+  db.createObjectStore("conversations", { keyPath: "conversationId" });
+  db.createObjectStore("meta");
+  db.createObjectStore("outbox", { keyPath: "clientMsgId" });
+}
+
+/**
+ * @param {IDBDatabase} db
+ * @param {number} atLeast
+ */
+async function claim(db, atLeast) {
+  const tx = db.transaction(["meta"], "readwrite");
+  const meta = tx.objectStore("meta");
+  const done = ended(tx);
+  const last = meta.get("term");
+  let term = 0;
+  last.onsuccess = () => {
+    term = Math.max(last.result ?? 0, atLeast) + 1;
+    meta.put(term, "term");
+    tx.commit();
+  };
+  await done;
+  return term;
+}
+
+/**
+ * @param {IDBDatabase} db
+ * @returns {Promise<Saved>}
+ */
+async function load(db) {
+  const tx = db.transaction(STORES, "readonly");
+  const [messages, conversations, syncCursor, outbox] = await Promise.all([
+    promised(tx.objectStore("messages").getAll()),
+    promised(tx.objectStore("conversations").getAll()),
+    promised(tx.objectStore("meta").get("syncCursor")),
+    promised(tx.objectStore("outbox").getAll()),
+  ]);
+  return { syncCursor: syncCursor ?? null, conversations, messages, outbox };
+}
+
+/**
+ * @param {IDBDatabase} db
+ * @param {StoreChange} change
+ * @param {number} [term]
+ */
+async function commit(db, change, term) {
+  const tx = db.transaction(STORES, "readwrite");
+  const done = ended(tx);
+  try {
+    if (term === undefined) write(tx, change);
+    else await writeAsLeader(tx, term, change);
+  } catch (error) {
+    done.catch(() => {}); // it is this error that tells
+    try {
+      tx.abort(); // a value that cannot be stored throws; without this the writes before it would stay
+    } catch {
+      // it was aborted already
+    }
+    throw error;
+  }
+  return done;
+}
+
+/**
+ * @param {IDBTransaction} tx
+ * @param {number} term
+ * @param {StoreChange} change
+ */
+function writeAsLeader(tx, term, change) {
+  return new Promise((resolve, reject) => {
+    const last = tx.objectStore("meta").get("term");
+    last.onerror = () => reject(last.error);
+    last.onsuccess = () => {
+      try {
+        if (last.result !== term) throw new FencedError();
+        resolve(write(tx, change));
+      } catch (error) {
+        reject(error);
+      }
+    };
+  });
 }
 
 // The transaction is told that nothing more follows. It would find out once this tab has heard that all is
@@ -227,21 +301,32 @@ function databaseName(userId, deviceId) {
   return `inorder/${encodeURIComponent(userId)}/${encodeURIComponent(deviceId)}`;
 }
 
+// A database that is not there is made by create; without that it was deleted meanwhile, and what this tab would
+// write to a new one is not all that it holds.
 /**
  * @param {IDBOpenDBRequest} request
+ * @param {number} patienceMs
+ * @param {(db: IDBDatabase) => void} [create]
  * @returns {Promise<IDBDatabase>}
  */
-function opened(request) {
+function opened(request, patienceMs, create) {
   return new Promise((resolve, reject) => {
+    let why = "the browser's database does not answer; close the other tabs of this page, or restart the browser";
     let late = false;
-    request.onsuccess = () => (late ? request.result.close() : resolve(request.result));
-    request.onerror = () => reject(request.error);
+    const timer = setTimeout(() => {
+      late = true;
+      reject(new Error(why));
+    }, patienceMs);
+    /** @param {() => void} how */
+    const settle = (how) => (clearTimeout(timer), how());
+    request.onsuccess = () => settle(() => (late ? request.result.close() : resolve(request.result)));
+    request.onupgradeneeded = () => {
+      if (create && !late) create(request.result);
+      else settle(() => (request.transaction?.abort(), reject(new Error(DELETED))));
+    };
+    request.onerror = () => settle(() => reject(request.error));
     // An older version is open elsewhere. It is told to let go, which takes it a moment.
-    request.onblocked = () =>
-      setTimeout(() => {
-        late = true;
-        reject(new Error("another tab keeps an older database open; close the other tabs of this page"));
-      }, BLOCKED_MS);
+    request.onblocked = () => (why = "another tab keeps an older database open; close the other tabs of this page");
   });
 }
 
@@ -252,7 +337,7 @@ function opened(request) {
 function ended(tx) {
   return new Promise((resolve, reject) => {
     tx.oncomplete = () => resolve();
-    tx.onabort = () => reject(tx.error ?? new Error("the browser aborted the write"));
+    tx.onabort = () => reject(tx.error ?? new DOMException("the browser aborted the write", "AbortError"));
   });
 }
 

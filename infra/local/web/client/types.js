@@ -222,7 +222,8 @@
 /**
  * Time; tests have their own.
  * @typedef {object} Clock
- * @property {() => number} now
+ * @property {() => number} now ms since 1970, as the user's clock has it: it may be set back, and is no measure of time
+ * @property {() => number} monotonic ms since some moment, never set back
  * @property {(fn: () => void, ms: number) => any} setTimeout
  * @property {(timer: any) => void} clearTimeout
  */

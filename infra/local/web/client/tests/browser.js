@@ -1,6 +1,7 @@
 // A browser with tabs in virtual time: locks, broadcast channels and storage that the tabs share, and
 // what becomes of a tab, which may be killed, frozen or put aside at any moment.
 
+import { watchNetwork } from "../network.js";
 import { browserTabs } from "../tabs.js";
 import { MemoryStore } from "../store.js";
 
@@ -86,6 +87,7 @@ class FakeTab {
   #waiting = []; // what happens once a frozen tab is back
   #browser;
   #sockets = new Set();
+  #scope;
   visible = true;
 
   constructor(browser, clock, WebSocket) {
@@ -95,6 +97,7 @@ class FakeTab {
     this.document = new EventTarget();
     this.clock = {
       now: () => clock.now(),
+      monotonic: () => clock.monotonic(),
       setTimeout: (fn, ms) => {
         const timer = { cleared: false, id: clock.setTimeout(() => this.run(() => timer.cleared || fn()), ms) };
         return timer;
@@ -106,6 +109,7 @@ class FakeTab {
         clock.clearTimeout(timer.id);
       },
     };
+    this.network = (doubt) => watchNetwork(doubt, this.#scope);
     this.WebSocket = class extends WebSocket {
       #on = {};
       constructor(...args) {
@@ -128,7 +132,7 @@ class FakeTab {
         },
       });
     }
-    this.tabs = browserTabs({
+    this.#scope = {
       navigator: { locks: { request: (name, ...rest) => browser.lock(this, name, rest.length > 1 ? rest[0] : {}, rest.at(-1)) } },
       BroadcastChannel: class {
         onmessage = null;
@@ -149,7 +153,8 @@ class FakeTab {
       document: Object.defineProperty(this.document, "visibilityState", { get: () => (tab.visible ? "visible" : "hidden") }),
       addEventListener: (...args) => this.window.addEventListener(...args),
       removeEventListener: (...args) => this.window.removeEventListener(...args),
-    });
+    };
+    this.tabs = browserTabs(this.#scope);
   }
 
   get isDead() {
@@ -188,6 +193,16 @@ class FakeTab {
   thaw() {
     this.wake();
     this.document.dispatchEvent(new Event("resume"));
+  }
+
+  /** The network is another one. */
+  goOnline() {
+    this.window.dispatchEvent(new Event("online"));
+  }
+
+  setVisible(visible) {
+    this.visible = visible;
+    this.document.dispatchEvent(new Event("visibilitychange"));
   }
 
   /** Leaves the page, so that it may be come back to. */

@@ -102,13 +102,51 @@ test("a lost push is noticed by the next one and pulled after a moment", async (
   assert.deepEqual(server.requests.filter(({ frame }) => frame.action === "sync").map(({ frame }) => frame.afterSeq), [1]);
 });
 
-test("a lost push into a quiet conversation is found with the next ping", async (t) => {
+test("a lost push into a quiet conversation is found with the next heartbeat", async (t) => {
   const { clock, server, online } = setUp(t);
   const bob = await online("bob");
   server.pushes = () => 0;
   server.post("alice", { to: "bob" }, "anyone?");
-  await clock.advance(TIMING.pingMs);
+  await clock.advance(TIMING.heartbeatMs);
   await clock.until(() => texts(bob, bob.keyFor("alice")).length === 1);
+});
+
+test("an idle device asks what changed, and nothing else, before the platform ends its connection", async (t) => {
+  const { clock, server, online, socketOf } = setUp(t);
+  const bob = await online("bob");
+  const socket = socketOf(bob);
+  const asked = server.requests.length;
+  const times = [];
+  server.refuse = () => void times.push(clock.now());
+  const start = clock.now();
+  await clock.advance(60 * 60_000);
+  assert.equal(socketOf(bob), socket);
+  assert.deepEqual(new Set(server.requests.slice(asked).map(({ frame }) => frame.action)), new Set(["changes"]));
+  assert.equal(times.length, 7);
+  const pauses = times.map((time, i) => time - (times[i - 1] ?? start));
+  assert.ok(pauses.every((pause) => pause <= 9 * 60_000), "a timer of a hidden tab may be a minute late");
+});
+
+test("who hears what changed needs no heartbeat for a while", async (t) => {
+  const { clock, server, online, socketOf } = setUp(t);
+  const bob = await online("bob");
+  await clock.advance(TIMING.heartbeatMs - 1_000);
+  server.say(socketOf(bob), { type: "changed", syncCursor: 1 });
+  await clock.advance(1_000);
+  const asked = server.count("changes");
+  await clock.advance(TIMING.heartbeatMs - 1_000);
+  assert.equal(server.count("changes"), asked);
+  await clock.advance(1_000);
+  assert.equal(server.count("changes"), asked + 1);
+});
+
+test("a heartbeat that nobody answers tells that the connection is dead", async (t) => {
+  const { clock, server, online, socketOf } = setUp(t);
+  const bob = await online("bob");
+  const socket = socketOf(bob);
+  server.answer = (frame, asker) => (asker === socket ? "lose" : undefined);
+  await clock.advance(TIMING.heartbeatMs);
+  await clock.until(() => bob.state === "online" && socketOf(bob) !== socket, 2 * TIMING.requestTimeoutMs + 1_000);
 });
 
 test("reordered and repeated pushes need no sync", async (t) => {
@@ -228,7 +266,7 @@ test("offline: nothing is asked; back online: changes, then sync", async (t) => 
   bob.setOffline(false);
   await clock.until(() => texts(bob, bob.keyFor("alice")).length === 2);
   const asked = server.requests.slice(before).map(({ frame }) => frame);
-  assert.deepEqual(asked.map(({ action, afterSeq }) => [action, afterSeq]), [["changes", undefined], ["sync", 1]], "carol's has not changed");
+  assert.deepEqual(asked.map(({ action, afterSeq }) => [action, afterSeq]), [["changes", undefined], ["sync", 0]], "carol's has not changed; the last entry held tells whether it is the same server");
   await clock.advance(100);
   bob.setOffline(true);
   bob.setOffline(false);

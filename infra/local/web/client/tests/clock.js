@@ -1,10 +1,18 @@
 // Time that passes only when a test says so.
 export class VirtualClock {
   #now = 1_800_000_000_000;
+  #setBack = 0;
   #timers = new Map();
   #nextId = 1;
 
-  now = () => this.#now;
+  now = () => this.#now - this.#setBack;
+
+  monotonic = () => this.#now;
+
+  /** Does what a user does to a clock: now tells an earlier time. */
+  setBack(ms) {
+    this.#setBack += ms;
+  }
 
   setTimeout = (fn, ms) => {
     const id = this.#nextId++;

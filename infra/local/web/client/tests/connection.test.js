@@ -21,7 +21,7 @@ class Socket {
 function setUp({ open } = {}) {
   const clock = new VirtualClock();
   const sockets = [];
-  const seen = { opens: 0, pushes: [], beats: 0, states: [] };
+  const seen = { opens: 0, pushes: [], states: [] };
   const connection = new Connection({
     clock,
     random: () => 1,
@@ -38,7 +38,6 @@ function setUp({ open } = {}) {
         if (frame.type === "poison") throw new Error("cannot digest");
         seen.pushes.push(frame);
       },
-      onBeat: () => seen.beats++,
       onState: () => seen.states.push(connection.state),
     },
   });
@@ -219,19 +218,11 @@ for (const reason of ["replaced", "devices"]) {
   });
 }
 
-test("it pings every five minutes, and moves on before two hours", async () => {
-  const { clock, sockets, connection, opened, seen } = setUp();
+test("it moves on before two hours, and asks for nothing by itself", async () => {
+  const { clock, sockets, connection, opened } = setUp();
   const socket = await opened();
-  const send = socket.send;
-  socket.send = (data) => {
-    send.call(socket, data);
-    socket.say({ type: "reply", id: JSON.parse(data).id, result: { serverTime: 1 } });
-  };
-  await clock.advance(3 * TIMING.pingMs);
-  assert.deepEqual(socket.sent.map((frame) => frame.action), ["ping", "ping", "ping"]);
-  assert.equal(seen.beats, 3);
-  assert.equal(sockets.length, 1);
-  await clock.until(() => sockets.length === 2, 2 * 3600_000 - 3 * TIMING.pingMs - 1);
+  await clock.until(() => sockets.length === 2, 2 * 3600_000 - 1);
+  assert.deepEqual(socket.sent, []);
   assert.equal(socket.closed, true);
   sockets[1].onopen();
   assert.equal(connection.state, "online");
@@ -249,6 +240,38 @@ test("silence after a request is probed, and a dead socket is replaced", async (
   assert.equal(socket.sent.at(-1).action, "ping");
   await clock.advance(TIMING.requestTimeoutMs + 300);
   assert.equal(socket.closed, true);
+  assert.equal(sockets.length, 2);
+  connection.stop();
+});
+
+test("a clock that is set back does not hide that nobody answers", async () => {
+  const { clock, connection, opened } = setUp();
+  const socket = await opened();
+  clock.setBack(3600_000);
+  const timedOut = assert.rejects(connection.request("sync"), { code: "TIMEOUT" });
+  await clock.advance(TIMING.requestTimeoutMs + TIMING.probeMs);
+  await timedOut;
+  assert.equal(socket.closed, true);
+  connection.stop();
+});
+
+test("retryNow has a connection that looks open show that it lives, and soon", async () => {
+  const { clock, sockets, connection, opened } = setUp();
+  const socket = await opened();
+  connection.retryNow();
+  connection.retryNow();
+  assert.deepEqual(socket.sent.map(({ action }) => action), ["ping"], "one question at a time");
+  socket.say({ type: "reply", id: socket.sent[0].id, result: { serverTime: 1 } });
+  await clock.advance(TIMING.probeMs);
+  assert.equal(connection.state, "online");
+  connection.retryNow(TIMING.probeMs + 1);
+  assert.equal(socket.sent.length, 1, "it was heard of a moment ago");
+  connection.retryNow(TIMING.probeMs);
+  await clock.advance(TIMING.probeMs - 1);
+  assert.equal(socket.closed, false);
+  await clock.advance(1);
+  assert.equal(socket.closed, true);
+  await clock.advance(TIMING.backoffBaseMs);
   assert.equal(sockets.length, 2);
   connection.stop();
 });

@@ -87,7 +87,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
     }
     Object.assign(server, { pushes: () => 1, refuse: () => undefined, answer: () => undefined, admit: () => true });
     for (const { client } of slots) client.setOffline(false);
-    await clock.advance(2 * TIMING.pingMs);
+    await clock.advance(2 * TIMING.heartbeatMs);
 
     const known = (conversationId, userId) => server.conversations.get(conversationId).lines.has(userId);
     for (const slot of slots) {

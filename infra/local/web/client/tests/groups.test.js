@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { MAX_TITLE_RUNES } from "../client.js";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
-import { settled } from "./clock.js";
+import { seededRandom, settled } from "./clock.js";
 import { seqs, setUp, texts } from "./world.js";
 import { eventWords } from "../../words.js";
 
@@ -347,7 +347,7 @@ test("a server that began anew is followed, and what was not sent is sent there"
   server.post("bob", { to: "alice" }, "new");
   alice.setOffline(false);
   await clock.until(() => alice.messages("to:bob").every(({ seq }) => seq !== null));
-  await clock.advance(TIMING.pingMs);
+  await clock.advance(TIMING.heartbeatMs);
   assert.deepEqual(texts(alice, id), ["new", "from my pocket"]);
   assert.equal(alice.conversation(id).unread, 1);
   const { messages, outbox } = await store.load();
@@ -363,10 +363,198 @@ test("a server that began anew is noticed by what its whole list lacks", async (
   const id = alice.currentKey("to:bob");
   server.wipe();
   server.cutAll();
-  await clock.advance(TIMING.pingMs);
+  await clock.advance(TIMING.heartbeatMs);
+  const [lost, ...others] = alice.messages("to:bob");
+  assert.deepEqual([lost.text, lost.state, others], ["old", "failed", []]);
+  alice.discard(lost.clientMsgId);
   assert.deepEqual(alice.conversations(), []);
   assert.equal(alice.conversation(id).closed, "unknown");
   await alice.send("to:bob", "new");
   await clock.until(() => alice.messages("to:bob")[0]?.seq === 1);
   assert.deepEqual(texts(alice, "to:bob"), ["new"]);
+});
+
+// Alice's device holds 1 to 10; the server has a backup of 1 to 6.
+async function setUpRestored(t, options) {
+  const world = setUp(t);
+  const { clock, server, online } = world;
+  const store = new MemoryStore();
+  const alice = await online("alice", { store, ...options });
+  const bob = { post: (text) => server.post("bob", { to: "alice" }, text) };
+  for (let i = 1; i <= 6; i++) bob.post(`${i}`);
+  const backup = server.backup();
+  for (let i = 7; i <= 10; i++) bob.post(`${i}`);
+  await clock.until(() => texts(alice, "to:bob").length === 10);
+  await clock.advance(1_000);
+  const id = alice.currentKey("to:bob");
+  const same = async () => {
+    await clock.until(() => alice.messages(id).map(({ messageId }) => messageId).join() === server.entries(id).map(({ messageId }) => messageId).join(), 30_000);
+    await clock.advance(1_000);
+    const { messages, syncCursor, outbox } = await store.load();
+    assert.deepEqual(messages.sort((a, b) => a.seq - b.seq).map(({ messageId }) => messageId), server.entries(id).map(({ messageId }) => messageId));
+    assert.equal(syncCursor, server.act("alice", "changes", { syncCursor: 0 }).syncCursor);
+    assert.deepEqual(outbox, []);
+  };
+  return { ...world, alice, bob, backup, id, same };
+}
+
+const reconnect = (client) => (client.setOffline(true), client.setOffline(false));
+
+test("a restored server: its cursor is below ours", async (t) => {
+  const { server, alice, backup, same } = await setUpRestored(t);
+  server.restore(backup);
+  reconnect(alice);
+  await same();
+  assert.equal(texts(alice, "to:bob").length, 6);
+});
+
+test("a restored server that has gone on: its cursor and its heads have passed ours", async (t) => {
+  const { clock, server, alice, bob, backup, same } = await setUpRestored(t);
+  alice.setOffline(true);
+  await clock.advance(1_000);
+  server.restore(backup);
+  for (let i = 0; i < 20; i++) bob.post(`anew ${i}`);
+  alice.setOffline(false);
+  await same();
+  assert.equal(texts(alice, "to:bob")[6], "anew 0");
+});
+
+test("a server that is restored behind an open connection: a push brings another entry than the one held", async (t) => {
+  const { server, bob, backup, same, alice } = await setUpRestored(t);
+  server.restore(backup);
+  bob.post("anew");
+  await same();
+  assert.deepEqual(texts(alice, "to:bob").slice(5), ["6", "anew"]);
+});
+
+test("G3: a server that is restored behind an open connection: what is sent then is neither lost nor doubled", async (t) => {
+  const { clock, server, alice, backup, same, id } = await setUpRestored(t);
+  server.restore(backup);
+  server.pushes = () => 0;
+  const shown = [];
+  alice.addEventListener("change", () => shown.push(texts(alice, "to:bob").filter((text) => text === "mine").length));
+  await alice.send(id, "mine");
+  await clock.until(() => server.entries(id).length === 7);
+  await same();
+  assert.deepEqual(new Set(shown), new Set([1]));
+  assert.equal(server.entries(id).length, 7);
+});
+
+test("a sync that says that there is less than we hold is not taken for having caught up", async (t) => {
+  const { server, alice, backup, same, id, socketOf } = await setUpRestored(t);
+  server.restore(backup);
+  server.say(socketOf(alice), { type: "notify", updates: [{ conversationId: id, committedMaxSeq: 11 }] });
+  await same();
+});
+
+test("own messages that a restored server lost stay visible as such, also over a reload, until it has them", async (t) => {
+  const { clock, server, online, device } = setUp(t);
+  const store = new MemoryStore();
+  const alice = await online("alice", { store });
+  const [kept, gone] = [server.group("kept", ["alice", "bob"]), server.group("gone", ["alice", "bob"])];
+  const send = async (key, text) => {
+    await alice.send(key, text);
+    await clock.until(() => alice.messages(key).at(-1).seq !== null);
+    await clock.advance(1_000);
+  };
+  for (const key of ["to:bob", kept]) await send(key, "kept");
+  const before = server.backup();
+  before.conversations.delete(gone);
+  for (const key of ["to:bob", kept, gone]) await send(key, "lost");
+  await send("to:carol", "lost, too");
+  const id = alice.currentKey("to:bob");
+  await alice.recall(id, alice.messages(id).at(-1));
+  await send(id, "lost as well");
+  server.restore(before);
+  server.post("bob", { to: "alice" }, "anew");
+  const shown = (client, key) => client.messages(key).map(({ text, state }) => `${text} ${state}`);
+  const check = (client) => {
+    assert.deepEqual(shown(client, "to:bob"), ["kept sent", "anew null", "lost as well failed"], "what was recalled is not shown again");
+    assert.deepEqual(shown(client, kept), ["kept sent", "lost failed"]);
+    assert.deepEqual(shown(client, "to:carol"), ["lost, too failed"]);
+    assert.equal(client.conversations().length, 3, "the other group is gone");
+  };
+  await clock.until(() => shown(alice, "to:carol")[0] === "lost, too failed");
+  await clock.advance(1_000);
+  check(alice);
+  const { clientMsgId } = alice.messages(kept)[1];
+  alice.setOffline(true);
+  const reloaded = device("alice", { store });
+  await reloaded.start();
+  check(reloaded);
+  await clock.until(() => reloaded.state === "online");
+  server.act("alice", "send", { conversationId: kept, messageType: "text", text: "lost", clientMsgId }); // by another device
+  await clock.until(() => shown(reloaded, kept).join() === "kept sent,lost sent");
+  assert.equal((await store.load()).outbox.length, 2);
+});
+
+test("what may be older than what is loaded anew does not count as lost, and no more than the last is kept", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const alice = await online("alice", { limits: { late: 10, end: 3, lost: 2 } });
+  const backup = server.backup();
+  for (const text of ["1", "2", "3"]) await alice.send("to:bob", text);
+  for (const text of ["1", "2", "3"]) await alice.send("to:carol", text);
+  await clock.until(() => ["to:bob", "to:carol"].flatMap((key) => alice.messages(key)).every(({ seq }) => seq !== null));
+  await clock.advance(5_000);
+  server.restore(backup);
+  for (let i = 1; i <= 20; i++) server.post("carol", { to: "alice" }, `anew ${i}`);
+  await clock.until(() => alice.messages("to:carol").at(-1)?.text === "anew 20");
+  await clock.advance(5_000);
+  assert.deepEqual(texts(alice, "to:carol"), ["anew 18", "anew 19", "anew 20"]);
+  assert.deepEqual(texts(alice, "to:bob"), ["3"]);
+});
+
+test("a large group whose head is below what we hold", async (t) => {
+  const { clock, server, online } = setUp(t);
+  server.inboxGroupMax = 2;
+  const alice = await online("alice");
+  const id = server.group("crowd", ["alice", "bob", "carol"]);
+  server.post("bob", { to: "alice" }, "so that there is a cursor");
+  for (let i = 1; i <= 3; i++) server.post("bob", { conversationId: id }, `${i}`);
+  const backup = server.backup();
+  server.post("bob", { conversationId: id }, "4");
+  await clock.until(() => texts(alice, id).length === 4);
+  await clock.advance(1_000);
+  server.restore(backup);
+  reconnect(alice);
+  await clock.until(() => texts(alice, id).length === 3);
+});
+
+// Devices of a group of 400, which is told of messages by notify, and a list of when they pulled.
+async function setUpCrowd(t) {
+  const world = setUp(t);
+  const { clock, server, online } = world;
+  server.smallGroupMax = 200;
+  const id = server.group("crowd", Array.from({ length: 400 }, (_, i) => `user ${i}`));
+  server.post("user 399", { conversationId: id }, "first");
+  const devices = [];
+  for (let i = 0; i < 20; i++) devices.push(await online(`user ${i}`, { random: seededRandom(i) }));
+  await clock.advance(10_000);
+  const pulled = [];
+  server.refuse = ({ action }) => void (action === "sync" && pulled.push(clock.now()));
+  const caughtUp = () => devices.every((device) => texts(device, id).length === server.entries(id).length);
+  return { ...world, id, pulled, caughtUp };
+}
+
+test("a group's pulls after a notify are spread by its size", async (t) => {
+  const { clock, server, id, pulled, caughtUp } = await setUpCrowd(t);
+  const start = clock.now();
+  server.post("user 399", { conversationId: id }, "second");
+  await clock.until(caughtUp);
+  const waits = pulled.map((at) => at - start - TIMING.gapWaitMs);
+  const spread = 400 * TIMING.memberWaitMs;
+  assert.equal(waits.length, 20);
+  assert.ok(Math.min(...waits) >= 0 && Math.max(...waits) <= spread + 50, `${waits}`);
+  for (const part of [0, 1, 2, 3]) assert.ok(waits.some((wait) => Math.floor((4 * wait) / spread) === part), `${waits}`);
+});
+
+test("notifies that follow each other do not make a device of a large group pull earlier or more often", async (t) => {
+  const { clock, server, id, pulled, caughtUp } = await setUpCrowd(t);
+  for (let i = 0; i < 100; i++) {
+    server.post("user 399", { conversationId: id }, `${i}`);
+    await clock.advance(100);
+  }
+  await clock.until(caughtUp);
+  const perDevice = pulled.length / 20;
+  assert.ok(perDevice > 12 && perDevice < 18, `${perDevice} pulls of each in ten seconds`);
 });

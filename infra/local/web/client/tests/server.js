@@ -38,6 +38,7 @@ export class FakeServer {
   #results = new Map(); // senderId/clientMsgId → {content, result}
   #syncHeads = new Map(); // userId → {v, at}
   #nextGroup = 1;
+  #world = 1;
 
   constructor(clock) {
     this.#clock = clock;
@@ -117,8 +118,23 @@ export class FakeServer {
     }
   }
 
+  /** All that it knows, by now, for restore. */
+  backup() {
+    return structuredClone({ conversations: this.conversations, results: this.#results, syncHeads: this.#syncHeads });
+  }
+
+  /** Goes back to what it knew, without a word to who is connected. */
+  restore(backup) {
+    this.#world++;
+    const { conversations, results, syncHeads } = structuredClone(backup);
+    this.conversations = conversations;
+    this.#results = results;
+    this.#syncHeads = syncHeads;
+  }
+
   /** Forgets everything, as a server that is begun anew. */
   wipe() {
+    this.#world++;
     this.conversations.clear();
     this.#results.clear();
     this.#syncHeads.clear();
@@ -542,7 +558,7 @@ export class FakeServer {
     const entry = {
       conversationId: head.conversationId,
       seq,
-      messageId: `id-${head.conversationId}-${seq}`,
+      messageId: `id-${head.conversationId}-${seq}${"'".repeat(this.#world - 1)}`,
       messageType: "text",
       version: 1,
       status: "normal",

@@ -636,3 +636,34 @@ for (let seed = 1; seed <= SEEDS; seed++) {
     assert.ok(accepted.length > 10, `${accepted.length}`);
   });
 }
+
+for (const [what, happen] of [
+  ["the network is back", ({ tab }) => tab.goOnline()],
+  ["the page comes into sight", ({ tab }) => tab.setVisible(true)],
+  ["the user asks for it", (client) => client.retryNow()],
+]) {
+  test(`a connection that died without a word is replaced within seconds once ${what}, in any tab`, async (t) => {
+    const { clock, server, tabs } = setUpTabs(t);
+    const both = await tabs(2);
+    for (const client of both) {
+      const [dead] = server.sockets;
+      server.answer = (frame, socket) => (socket === dead ? "lose" : undefined);
+      await clock.advance(60_000);
+      happen(client);
+      await clock.until(() => server.sockets.length === 1 && server.sockets[0] !== dead && both[0].state === "online", 6_000);
+    }
+  });
+}
+
+test("what need not be looked at again costs nothing", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [leader, follower] = await tabs(2);
+  for (const visible of [false, true, false, true]) for (const { tab } of [leader, follower]) tab.setVisible(visible);
+  await clock.advance(1_000);
+  assert.equal(server.count("ping"), 0);
+  await leader.close();
+  await follower.close();
+  for (const { tab } of [leader, follower]) tab.goOnline();
+  await clock.advance(1_000);
+  assert.equal(server.count("ping"), 0);
+});

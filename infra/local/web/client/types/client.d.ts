@@ -1,3 +1,4 @@
+import { watchNetwork } from "./network.js";
 import type { Limits, Timing } from "./engine.js";
 import type { Tabs } from "./tabs.js";
 import type { Clock, Content, Conversation, ConversationKey, ConnectionState, Member, Row, Store } from "./types.js";
@@ -61,6 +62,10 @@ export type Options = {
     /**
      * for tests
      */
+    network?: typeof watchNetwork;
+    /**
+     * for tests
+     */
     clock?: Clock;
     /**
      * for tests
@@ -86,6 +91,7 @@ export type Options = {
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
  * @property {typeof globalThis.WebSocket} [WebSocket]
  * @property {(message: string) => void} [log] takes what a program need not act on; console.warn
+ * @property {typeof watchNetwork} [network] for tests
  * @property {Clock} [clock] for tests
  * @property {() => number} [random] for tests
  * @property {Timing & TabTiming} [timing] in ms
@@ -146,7 +152,10 @@ export declare class InorderClient extends EventTarget {
      * @param {boolean} offline
      */
     setOffline(offline: boolean): void;
-    /** Tries to connect now if it waits to: the network is back. */
+    /**
+     * Tries to connect now if it waits to, and looks whether a connection that is there lives. The client does
+     * so by itself when the browser says that the network is back, and when the page comes into sight.
+     */
     retryNow(): void;
     /**
      * The key of the conversation with a user, known to the server or not.

@@ -7,8 +7,8 @@ export declare const TIMING: Readonly<{
     backoffCapMs: 10000;
     requestTimeoutMs: 10000;
     dialTimeoutMs: 15000;
+    probeMs: 5000;
     stableMs: 5000;
-    pingMs: number;
     lifeMs: number;
     lifeJitterMs: number;
 }>;
@@ -62,10 +62,6 @@ export type ConnectionHooks = {
     open: (isWanted: () => boolean) => Promise<WebSocket>;
     onOpen: () => void;
     onPush: (frame: any) => void;
-    /**
-     * after each answered ping
-     */
-    onBeat: () => void;
     onState: () => void;
 };
 export type Pending = {
@@ -78,7 +74,6 @@ export type Pending = {
  * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
- * @property {() => void} onBeat after each answered ping
  * @property {() => void} onState
  */
 /** @typedef {{resolve: (result: any) => void, reject: (error: RequestError) => void, timer: any}} Pending */
@@ -110,17 +105,22 @@ export declare class Connection {
     start(): void;
     /** Closes the socket and stays away until start. */
     stop(detail?: string): void;
-    /** Cuts a waiting time short, for when the network is known to be back. */
-    retryNow(): void;
+    /**
+     * For when the network may have changed: cuts a waiting time short, and replaces a connection that shows no
+     * life. One over which something was heard in the last quietMs is not doubted.
+     * @param {number} [quietMs]
+     */
+    retryNow(quietMs?: number): void;
     /**
      * Sends a request and gives its result, or rejects with a RequestError: the server's own, TIMEOUT,
      * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried
      * out all the same.
      * @param {string} action
      * @param {object} [fields]
+     * @param {number} [patienceMs]
      * @returns {Promise<any>}
      */
-    request(action: string, fields?: object): Promise<any>;
+    request(action: string, fields?: object, patienceMs?: number): Promise<any>;
 }
 /** What a request without a connection ends with. */
 export declare function disconnected(): RequestError;

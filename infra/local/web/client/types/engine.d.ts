@@ -11,25 +11,30 @@ export declare const TIMING: Readonly<{
     backoffCapMs: 10000;
     requestTimeoutMs: 10000;
     dialTimeoutMs: 15000;
+    probeMs: 5000;
     stableMs: 5000;
-    pingMs: number;
     lifeMs: number;
     lifeJitterMs: number;
     gapWaitMs: 200;
+    memberWaitMs: 2;
+    spreadCapMs: 2000;
     ownWaitMs: 2000;
     flushWaitMs: 5000;
     tellWaitMs: 300;
+    heartbeatMs: number;
 }>;
 export declare const LIMITS: Readonly<{
     pull: 100;
     late: 300;
     end: 100;
     outbox: 1000;
+    lost: 100;
 }>;
 export type Timing = Partial<Record<keyof typeof TIMING, number>>;
 export type Limits = Partial<Record<keyof typeof LIMITS, number>>;
 export type Session = {
     flush: any;
+    heartbeat: any;
     catching: Promise<void> | null;
     again: boolean;
     headsCursor?: string;
@@ -52,7 +57,7 @@ export type EngineHooks = {
 /** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
 /**
  * What belongs to one connection: when the next one comes, the work of the last is void.
- * @typedef {{flush: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
+ * @typedef {{flush: any, heartbeat: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
  */
 /**
  * @typedef {object} EngineHooks
@@ -103,7 +108,8 @@ export declare class Engine {
     settled(): Promise<void>;
     /** @param {boolean} offline */
     setOffline(offline: boolean): void;
-    retryNow(): void;
+    /** @param {number} [quietMs] see Connection */
+    retryNow(quietMs?: number): void;
     /**
      * Takes what the user asked for, once. Resolves when it is stored.
      * @param {Entry} entry

@@ -56,6 +56,12 @@ export declare class Ledger {
      */
     countBy(userId: string, after: number, through: number, sent: number[]): number;
     /**
+     * Tells whether an entry in order, above after, is news to this user: not own, nor one that only takes content away.
+     * @param {string} userId
+     * @param {number} after
+     */
+    newsFor(userId: string, after: number): boolean;
+    /**
      * Takes note that seq is committed.
      * @param {number} seq
      */

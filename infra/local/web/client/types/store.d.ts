@@ -28,16 +28,20 @@ export declare class MemoryStore implements Store {
 export declare class IndexedDBStore implements Store {
     #private;
     shared: boolean;
-    /** @param {IDBDatabase} db use open */
-    constructor(db: IDBDatabase);
     /**
-     * Opens the device's database. Rejects where the browser offers none, or if a tab with an older version
-     * of this code does not let go of it within a few seconds.
+     * @param {IDBDatabase} db use open
+     * @param {() => Promise<IDBDatabase>} reopen opens it again
+     */
+    constructor(db: IDBDatabase, reopen: () => Promise<IDBDatabase>);
+    /**
+     * Opens the device's database. Rejects where the browser offers none, where it does not answer in time, and if a
+     * tab with an older version of this code does not let go of it.
      * @param {string} userId
      * @param {string} deviceId
      * @param {IDBFactory} [factory]
+     * @param {number} [patienceMs]
      */
-    static open(userId: string, deviceId: string, factory?: IDBFactory): Promise<IndexedDBStore>;
+    static open(userId: string, deviceId: string, factory?: IDBFactory, patienceMs?: number): Promise<IndexedDBStore>;
     /** @param {number} atLeast */
     claim(atLeast: number): Promise<number>;
     /** @returns {Promise<Saved>} */

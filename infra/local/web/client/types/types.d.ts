@@ -259,7 +259,14 @@ export type Picture = {
     status: Status;
 };
 export type Clock = {
+    /**
+     * ms since 1970, as the user's clock has it: it may be set back, and is no measure of time
+     */
     now: () => number;
+    /**
+     * ms since some moment, never set back
+     */
+    monotonic: () => number;
     setTimeout: (fn: () => void, ms: number) => any;
     clearTimeout: (timer: any) => void;
 };
@@ -461,7 +468,8 @@ export type Clock = {
 /**
  * Time; tests have their own.
  * @typedef {object} Clock
- * @property {() => number} now
+ * @property {() => number} now ms since 1970, as the user's clock has it: it may be set back, and is no measure of time
+ * @property {() => number} monotonic ms since some moment, never set back
  * @property {(fn: () => void, ms: number) => any} setTimeout
  * @property {(timer: any) => void} clearTimeout
  */
