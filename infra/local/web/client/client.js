@@ -459,10 +459,9 @@ export class InorderClient extends EventTarget {
    * @param {string | null} [text]
    */
   #newEntry(action, address, fields, text) {
-    const { deviceId } = this;
     const { outbox: limit = LIMITS.outbox } = this.#options.limits ?? {};
     if (this.#model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
-    return newEntry({ entries: this.#model.entries.values(), deviceId, clock: this.#clock, action, address, fields, text });
+    return newEntry({ entries: this.#model.entries.values(), clock: this.#clock, action, address, fields, text });
   }
 
   // Where this tab leads, the engine stores it. Where it does not, it is in the shared store before the

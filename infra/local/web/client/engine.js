@@ -517,9 +517,9 @@ export class Engine {
     const changed = takeIn();
     this.#learn(conversationId, changed);
     if (changed.length > 0 || ledger.maxContiguousSeq > before) void this.#commit({ messages: changed, conversations: [this.#model.record(ledger)] });
-    for (const { senderId, clientMsgId, seq, serverTime } of arrived) {
+    for (const { senderId, clientMsgId, seq, messageId, serverTime } of arrived) {
       const entry = senderId === this.#userId ? this.#outbox.get(clientMsgId) : undefined;
-      if (entry) this.#sent(entry, { conversationId, seq, serverTime });
+      if (entry) this.#sent(entry, { conversationId, seq, messageId, serverTime });
     }
     for (const entry of this.#outbox.all()) {
       if (entry.state === "sent" && entry.conversationId === conversationId) this.#forgetShown(entry, ledger);
@@ -616,14 +616,14 @@ export class Engine {
 
   /**
    * @param {Entry} entry
-   * @param {{conversationId: string, seq: number, serverTime?: number}} result
+   * @param {{conversationId: string, seq: number, messageId?: string, serverTime?: number}} result
    */
-  #sent(entry, { conversationId, seq, serverTime }) {
+  #sent(entry, { conversationId, seq, messageId, serverTime }) {
     if (entry.address.to !== undefined) this.#model.setPeer(conversationId, entry.address.to);
     const ledger = this.#model.ledger(conversationId);
     ledger.see(seq);
     if (entry.state === "sent") return;
-    Object.assign(entry, { state: "sent", conversationId, seq, serverTime });
+    Object.assign(entry, { state: "sent", conversationId, seq, messageId, serverTime });
     const waiting = entry.action === "createGroup" ? this.#nameGroup(entry.clientMsgId, conversationId) : [];
     this.#forgetShown(entry, ledger);
     void this.#commit({ outboxDelete: [entry.clientMsgId], outboxPut: waiting.map(recordOf), conversations: [this.#model.record(ledger)] });

@@ -340,8 +340,8 @@ export class Model {
  * @param {Entry} entry
  */
 export function shownOf(entry) {
-  const { conversationId, seq, serverTime } = entry;
-  return { ...recordOf(entry), conversationId, seq, serverTime };
+  const { conversationId, seq, messageId, serverTime } = entry;
+  return { ...recordOf(entry), conversationId, seq, messageId, serverTime };
 }
 
 /**

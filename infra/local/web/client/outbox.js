@@ -9,7 +9,6 @@ import { pauseAfter } from "./connection.js";
  * Makes an entry that is to be sent after all of entries.
  * @param {object} what
  * @param {Iterable<Entry>} what.entries
- * @param {string} what.deviceId
  * @param {Clock} what.clock
  * @param {string} what.action
  * @param {Address} what.address
@@ -17,10 +16,10 @@ import { pauseAfter } from "./connection.js";
  * @param {string | null} [what.text]
  * @returns {Entry}
  */
-export function newEntry({ entries, deviceId, clock, action, address, fields = {}, text = null }) {
+export function newEntry({ entries, clock, action, address, fields = {}, text = null }) {
   const last = Math.max(0, ...Array.from(entries, ({ order }) => order));
   return {
-    clientMsgId: `${deviceId}-${randomHex(12)}`,
+    clientMsgId: randomHex(16), // nothing of the device's name: that may be as long as the server takes
     order: Math.max(last + 1, clock.now()),
     action,
     address,

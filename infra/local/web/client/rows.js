@@ -93,7 +93,7 @@ function ownRow(view, entry) {
   const { userId } = view;
   return {
     seq: entry.state === "sent" ? (entry.seq ?? null) : null,
-    messageId: null,
+    messageId: entry.messageId ?? null,
     clientMsgId: entry.clientMsgId,
     senderId: userId,
     mine: true,

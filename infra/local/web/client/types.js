@@ -160,7 +160,7 @@
 
 /**
  * An entry as a tab shows it; what the server answered is there once it is sent.
- * @typedef {EntryRecord & {conversationId?: string, seq?: number, serverTime?: number}} ShownEntry
+ * @typedef {EntryRecord & {conversationId?: string, seq?: number, messageId?: string, serverTime?: number}} ShownEntry
  */
 
 /** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */

@@ -148,7 +148,7 @@ export class FakeServer {
     Object.assign(socket, { server: this, userId, deviceId, url, protocols });
     this.#later(() => {
       if (socket.gone) return;
-      if (protocols[0] !== "inorder.v1" || !deviceId || !userId || !this.admit(userId, deviceId)) return socket.closed();
+      if (protocols[0] !== "inorder.v1" || !deviceId || deviceId.length > 64 || !userId || !this.admit(userId, deviceId)) return socket.closed();
       for (const other of this.sockets) {
         if (other.userId !== userId || other.deviceId !== deviceId) continue;
         this.say(other, { type: "goodbye", reason: "replaced" });
@@ -449,6 +449,7 @@ export class FakeServer {
 
   // A retry gets the first result, whatever has changed since.
   #once({ userId }, { clientMsgId }, content, write) {
+    if (new TextEncoder().encode(clientMsgId).length > 64) throw { code: "BAD_REQUEST", field: "clientMsgId", message: "clientMsgId has at most 64 bytes", retryable: false };
     const key = `${userId}/${clientMsgId}`;
     const asked = JSON.stringify(content);
     const first = this.#results.get(key);

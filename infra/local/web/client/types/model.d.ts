@@ -147,6 +147,7 @@ export declare function shownOf(entry: Entry): {
     error: string | null;
     conversationId: string | undefined;
     seq: number | undefined;
+    messageId: string | undefined;
     serverTime: number | undefined;
 };
 /**

@@ -4,7 +4,6 @@ import type { Address, Clock, Entry, EntryRecord } from "./types.js";
  * Makes an entry that is to be sent after all of entries.
  * @param {object} what
  * @param {Iterable<Entry>} what.entries
- * @param {string} what.deviceId
  * @param {Clock} what.clock
  * @param {string} what.action
  * @param {Address} what.address
@@ -12,9 +11,8 @@ import type { Address, Clock, Entry, EntryRecord } from "./types.js";
  * @param {string | null} [what.text]
  * @returns {Entry}
  */
-export declare function newEntry({ entries, deviceId, clock, action, address, fields, text }: {
+export declare function newEntry({ entries, clock, action, address, fields, text }: {
     entries: Iterable<Entry>;
-    deviceId: string;
     clock: Clock;
     action: string;
     address: Address;

@@ -203,6 +203,7 @@ export type EntryRecord = {
 export type ShownEntry = EntryRecord & {
     conversationId?: string;
     seq?: number;
+    messageId?: string;
     serverTime?: number;
 };
 export type Entry = ShownEntry & {
@@ -406,7 +407,7 @@ export type Clock = {
  */
 /**
  * An entry as a tab shows it; what the server answered is there once it is sent.
- * @typedef {EntryRecord & {conversationId?: string, seq?: number, serverTime?: number}} ShownEntry
+ * @typedef {EntryRecord & {conversationId?: string, seq?: number, messageId?: string, serverTime?: number}} ShownEntry
  */
 /** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
 /**
