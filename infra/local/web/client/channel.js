@@ -13,7 +13,7 @@
 //   pong {to, term, n}
 
 /** Grows when tabs of different versions of this code would misunderstand each other. */
-export const CHANNEL_VERSION = 1;
+export const CHANNEL_VERSION = 2;
 
 /** @typedef {{v: number, from: string, to?: string, type: string, term?: number, [field: string]: any}} ChannelMessage */
 

@@ -2,7 +2,7 @@
 // user asked for until the server has answered. Pushes make it fast; sync makes it right.
 
 import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
-import { apply, describe, know, raise, receive } from "./facts.js";
+import { SYSTEM, apply, describe, know, raise, receive } from "./facts.js";
 import { NEW_KEY } from "./model.js";
 import { Outbox, recordOf } from "./outbox.js";
 import { Pulls } from "./pulls.js";
@@ -538,7 +538,7 @@ export class Engine {
     const facts = this.#model.factsOf(conversationId);
     for (const entry of entries) {
       const { senderId } = entry;
-      if (isSingle(conversationId) && senderId && senderId !== this.#userId && senderId !== "system") this.#model.setPeer(conversationId, senderId);
+      if (isSingle(conversationId) && facts.peer === null && senderId && senderId !== this.#userId && isOfPerson(entry)) this.#model.setPeer(conversationId, senderId);
       const { roster, joined } = apply(facts, entry, this.#userId);
       if (roster) this.#rosters.invalidate(conversationId);
       if (joined) void this.#catchUp(this.#session);
@@ -774,6 +774,12 @@ function endpoint(url, deviceId) {
 /** @param {string} conversationId */
 function isSingle(conversationId) {
   return conversationId.startsWith("single:");
+}
+
+// An event may be of anyone, the product or an operator: who the other one is, it does not tell.
+/** @param {Message} message */
+function isOfPerson({ senderId, event, messageType }) {
+  return senderId !== SYSTEM && messageType !== "system" && messageType !== "event" && !event;
 }
 
 /** @param {string} conversationId */

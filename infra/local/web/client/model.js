@@ -2,7 +2,7 @@
 // reads for people. In the tab that leads the engine changes it; in the others what the leader tells does.
 // No I/O, no time.
 
-import { isHidden, newFacts, unreadIn } from "./facts.js";
+import { SYSTEM, isHidden, newFacts, restored, unreadIn } from "./facts.js";
 import { Ledger } from "./ledger.js";
 import { recordOf } from "./outbox.js";
 import { may } from "./rights.js";
@@ -55,9 +55,10 @@ export class Model {
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
       this.ledgers.set(conversationId, new Ledger(conversationId, { baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) }));
-      this.facts.set(conversationId, { ...newFacts(), ...facts });
+      this.facts.set(conversationId, restored(facts));
       this.notePeer(conversationId);
     }
+    if (conversations.some(({ peer }) => peer === SYSTEM)) this.syncCursor = null; // the server tells who it is
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
       const entry = { ...record, ...IDLE };
       if (this.holds(entry)) this.answered.push(entry.clientMsgId);
@@ -114,7 +115,7 @@ export class Model {
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
       this.ledger(conversationId).adopt({ baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) ?? [] });
-      this.facts.set(conversationId, { ...newFacts(), ...facts });
+      this.facts.set(conversationId, restored(facts));
       this.notePeer(conversationId);
     }
     for (const entry of entriesPut) this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });

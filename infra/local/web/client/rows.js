@@ -176,11 +176,11 @@ function receiptsOf({ facts, userId, roster }, message) {
   if (!message || message.messageType === "event" || message.status === "recalled") return none;
   if (Math.max(facts.memberCount, roster?.length ?? 0) > RECEIPTS_MAX_MEMBERS) return none;
   const known = roster?.filter(({ joinedAt }) => joinedAt <= message.serverTime).map((member) => member.userId);
-  const others = (facts.peer !== null ? [facts.peer] : (known ?? Object.keys(facts.receipts))).filter((id) => id !== userId);
+  const others = (facts.peer !== null ? [facts.peer] : (known ?? [...facts.receipts.keys()])).filter((id) => id !== userId);
   const audience = facts.peer === null && !known ? Math.max(facts.memberCount - 1, others.length) : others.length;
   if (audience === 0) return none;
   /** @param {"readSeq" | "deliveredSeq"} name */
-  const reached = (name) => others.filter((id) => facts.receipts[id]?.[name] >= message.seq);
+  const reached = (name) => others.filter((id) => (facts.receipts.get(id)?.[name] ?? 0) >= message.seq);
   const readBy = reached("readSeq");
   if (readBy.length === audience) return { receipt: "read", readBy, audience };
   return { receipt: reached("deliveredSeq").length === audience ? "delivered" : null, readBy, audience };

@@ -90,6 +90,12 @@ export class FakeServer {
     return this.#conversation(`system:${key}`, "system", members, { title }).head.conversationId;
   }
 
+  /** Opens a single conversation as the product does, with an event of this sender. */
+  between(userIds, senderId = "system") {
+    const conversation = this.#single(...userIds);
+    return this.#append(conversation, { senderId, clientMsgId: `opened-${Math.random()}` }, { messageType: "event", event: { kind: "members", added: userIds } });
+  }
+
   /** Commits a message as another client's send does, and gives its entry. */
   post(senderId, address, text, extra = {}) {
     const conversation = address.to === undefined ? this.conversations.get(address.conversationId) : this.#single(senderId, address.to);

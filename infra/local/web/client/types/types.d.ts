@@ -176,7 +176,7 @@ export type Facts = {
         deliveredSeq: number;
         clearedSeq: number;
     };
-    receipts: Record<string, Positions>;
+    receipts: Map<string, Positions>;
 };
 export type ConversationRecord = Facts & {
     conversationId: string;
@@ -383,7 +383,7 @@ export type Clock = {
  * @property {number} clearedSeq
  * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
- * @property {Record<string, Positions>} receipts
+ * @property {Map<string, Positions>} receipts
  */
 /** @typedef {Facts & {conversationId: string, baseSeq: number, maxContiguousSeq: number}} ConversationRecord */
 /** @typedef {"sending" | "sent" | "failed"} EntryState */
