@@ -220,7 +220,7 @@ function note(text) {
 }
 
 function drawConversations() {
-  const summaries = client.conversations();
+  const summaries = [...client.conversations()];
   if (openKey !== null && !summaries.some(({ key }) => key === openKey)) summaries.unshift(client.conversation(openKey));
   conversations.draw(summaries, ({ key }) => key, (node, summary) => fillConversation(node.firstChild, summary));
   $("no-conversations").hidden = summaries.length > 0;

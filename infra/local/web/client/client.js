@@ -12,12 +12,13 @@ import { Model, NEW_KEY, TO_KEY } from "./model.js";
 import { newEntry, recordOf } from "./outbox.js";
 import { IndexedDBStore, MemoryStore } from "./store.js";
 import { Election, browserTabs } from "./tabs.js";
+import { Views, frozen } from "./views.js";
 
 /**
  * @import { ChannelMessage } from "./channel.js"
  * @import { Limits, Timing } from "./engine.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, Picture, Row, Saved, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, NewMessage, Picture, Row, Saved, Store } from "./types.js"
  */
 
 /** The most text one message holds, counted in code points as the server counts runes. */
@@ -34,6 +35,9 @@ const TAB_TIMING = Object.freeze({
 });
 
 /** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
+
+/** So many lists of rows, and so many conversations, are given as the same objects until they change. */
+export const MAX_VIEWS = 1_000;
 
 /**
  * Counts text as the server does.
@@ -93,8 +97,11 @@ export async function open(options) {
  * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
  * and if it is refused, messages shows it.
  *
- * Emits "change" whenever anything shown may have changed. Reading is synchronous and cheap enough to be
- * done anew after each.
+ * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and gives
+ * the same objects until what they say changes. They are frozen.
+ *
+ * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in
+ * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export class InorderClient extends EventTarget {
   #options;
@@ -107,6 +114,11 @@ export class InorderClient extends EventTarget {
   #model;
   /** @type {Error | null} */
   #storeError;
+  /** @type {Error | null} The error of the tab that leads, as it is shown here. */
+  #toldError = null;
+  #version = 0; // grows with each change
+  #rows = new Views(MAX_VIEWS);
+  #summaries = new Views(MAX_VIEWS);
   #tabId = randomId();
   /** @type {Election | null} */
   #election = null;
@@ -173,7 +185,10 @@ export class InorderClient extends EventTarget {
   /** The error that ended persistence, or null. From then on everything lives in memory only. */
   get storeError() {
     const { storeError } = this.#model.status;
-    return storeError ? Object.assign(new Error(storeError.message), { name: storeError.name }) : this.#storeError;
+    if (!storeError) return this.#storeError;
+    const { name, message } = storeError;
+    if (this.#toldError?.message !== message) this.#toldError = Object.assign(new Error(message), { name });
+    return this.#toldError;
   }
 
   /** Whether this tab has the device's connection. */
@@ -219,6 +234,42 @@ export class InorderClient extends EventTarget {
     this.#do("retryNow");
   }
 
+  /**
+   * Calls onChange whenever anything shown may have changed, until what is returned is called. It needs no
+   * `this`, and fits React's useSyncExternalStore with any of the methods below.
+   * @param {() => void} onChange
+   * @returns {() => void}
+   */
+  subscribe = (onChange) => {
+    const listener = () => onChange();
+    this.addEventListener("change", listener);
+    return () => this.removeEventListener("change", listener);
+  };
+
+  /**
+   * @overload
+   * @param {"message"} type
+   * @param {(event: CustomEvent<NewMessage>) => void} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   * @returns {void}
+   */
+  /**
+   * @overload
+   * @param {string} type
+   * @param {EventListenerOrEventListenerObject | null} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   * @returns {void}
+   */
+  /**
+   * As of every EventTarget.
+   * @param {string} type
+   * @param {any} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   */
+  addEventListener(type, listener, options) {
+    super.addEventListener(type, listener, options);
+  }
+
   // ---- what is there ----
 
   /**
@@ -238,34 +289,46 @@ export class InorderClient extends EventTarget {
     return this.#model.currentKey(key);
   }
 
-  /** The conversations, most recent first. */
+  /**
+   * The conversations, most recent first.
+   * @returns {readonly Conversation[]}
+   */
   conversations() {
-    return this.#model.conversations();
+    const byTime = (/** @type {Conversation} */ a, /** @type {Conversation} */ b) => b.time - a.time;
+    const seen = [...this.#model.ledgers.values()].reduce((sum, { maxSeenSeq }) => sum + maxSeenSeq, 0);
+    return this.#rows.get("", `${this.#version} ${seen}`, () => this.#model.listed().map((key) => this.conversation(key)).sort(byTime));
   }
 
   /**
    * One conversation as in conversations, also for a key that nothing was sent to yet.
    * @param {ConversationKey} key
+   * @returns {Conversation}
    */
   conversation(key) {
-    return this.#model.conversation(key);
+    const current = this.currentKey(key);
+    const seen = this.#model.ledgers.get(current)?.maxSeenSeq ?? 0;
+    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#model.conversation(current));
   }
 
   /**
    * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
    * @param {ConversationKey} key
    * @param {number} [limit]
+   * @returns {readonly Row[]}
    */
   messages(key, limit = Infinity) {
-    return this.#model.messages(key, limit);
+    const current = this.currentKey(key);
+    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#model.messages(current, limit));
   }
 
   /**
    * The members of a group, or null while unknown; show makes them known.
    * @param {ConversationKey} key
+   * @returns {readonly Member[] | null}
    */
   members(key) {
-    return this.#model.members(key);
+    const current = this.currentKey(key);
+    return this.#rows.get(`members ${current}`, `${this.#version}`, () => this.#model.members(current));
   }
 
   /**
@@ -687,6 +750,10 @@ export class InorderClient extends EventTarget {
           this.#changed();
         },
         kept: (change) => this.#leader?.kept(change),
+        news: (conversationId, seqs) => {
+          this.#leader?.news(conversationId, seqs);
+          this.#tell(conversationId, seqs);
+        },
         fenced: () => engine === this.#engine && this.#stepDown(),
       },
     });
@@ -754,6 +821,7 @@ export class InorderClient extends EventTarget {
           this.#model.apply(delta);
           this.#overlay();
           this.#changed();
+          for (const [conversationId, seqs] of delta.news) this.#tell(conversationId, seqs);
         },
         answer: (id, { result, error }) => this.#settle(id, (call) => (error ? call.reject(new RequestError(error)) : call.resolve(result))),
         led: () => this.#dispatchAll(),
@@ -857,7 +925,19 @@ export class InorderClient extends EventTarget {
     return `${this.#name}/${tabId}`;
   }
 
+  /**
+   * @param {string} conversationId
+   * @param {number[]} seqs
+   */
+  #tell(conversationId, seqs) {
+    for (const seq of seqs) {
+      const row = this.#model.row(conversationId, seq);
+      if (row) this.dispatchEvent(new CustomEvent("message", { detail: frozen({ key: conversationId, row }) }));
+    }
+  }
+
   #changed() {
+    this.#version++;
     this.dispatchEvent(new Event("change"));
   }
 }

@@ -45,6 +45,7 @@ export const LIMITS = Object.freeze({
  * @typedef {object} EngineHooks
  * @property {() => void} changed whenever anything shown may have changed
  * @property {(change: StoreChange) => void} kept what became part of the model for good
+ * @property {(conversationId: string, seqs: number[]) => void} news messages of others that have come and are not read
  * @property {() => void} fenced another tab has claimed the store: this engine has to be halted
  */
 
@@ -408,6 +409,7 @@ export class Engine {
     const { conversations, heads = [], syncCursor } = changes;
     for (const line of conversations) this.#describe(line).see(line.lastSeq);
     for (const { conversationId, committedMaxSeq } of heads) this.#model.ledger(conversationId).see(committedMaxSeq);
+    this.#changed();
     await this.#pulls.all([...this.#model.ledgers.values()].filter((ledger) => ledger.hasGap));
     if (session !== this.#session) return;
     await this.#commit({ syncCursor });
@@ -503,6 +505,7 @@ export class Engine {
   #takePage(ledger, page) {
     if (page.firstSeq !== undefined) this.#rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
     this.#take(ledger, page.messages, () => ledger.page(page));
+    queueMicrotask(() => this.#changed()); // after the last page the ledger settles
   }
 
   // Lets a ledger take something in, stores and shows the outcome. `arrived` may hold more than became
@@ -527,6 +530,20 @@ export class Engine {
     this.#watermarks.note(conversationId);
     this.#changed();
     this.#outbox.pump();
+    this.#tellNews(ledger, changed.filter(({ seq }) => seq > before));
+  }
+
+  // To a device that is new or starts over everything is, so nothing is told.
+  /**
+   * @param {Ledger} ledger
+   * @param {Message[]} fresh
+   */
+  #tellNews({ conversationId }, fresh) {
+    const { readSeq, clearedSeq } = this.#model.factsOf(conversationId);
+    const isNews = (/** @type {Message} */ { seq, senderId, messageType, status }) =>
+      seq > Math.max(readSeq, clearedSeq) && senderId !== this.#userId && messageType !== "event" && status !== "recalled";
+    const seqs = fresh.filter(isNews).map(({ seq }) => seq);
+    if (seqs.length > 0 && this.#model.syncCursor !== null && !this.#halted) this.#hooks.news(conversationId, seqs);
   }
 
   // Takes in what entries tell of the conversation itself.

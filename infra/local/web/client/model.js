@@ -6,7 +6,7 @@ import { SYSTEM, isHidden, newFacts, restored, unreadIn } from "./facts.js";
 import { Ledger } from "./ledger.js";
 import { recordOf } from "./outbox.js";
 import { may } from "./rights.js";
-import { rowsOf } from "./rows.js";
+import { rowAt, rowsOf } from "./rows.js";
 
 /**
  * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Row, Saved, Status } from "./types.js"
@@ -108,7 +108,7 @@ export class Model {
   /**
    * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
    * goes wrong where something is told twice.
-   * @param {Delta} delta
+   * @param {Omit<Delta, "news">} delta
    */
   apply({ forget = false, messages, conversations, entriesPut, entriesDelete, rosters, created, status }) {
     if (forget) this.forget();
@@ -184,11 +184,11 @@ export class Model {
     return [...this.entries.values()].filter((entry) => this.keyOf(entry) === key);
   }
 
-  /** @returns {Conversation[]} */
-  conversations() {
+  /** The current keys of what is on the user's list. */
+  listed() {
     const keys = new Set([...this.ledgers.keys()].filter((conversationId) => !isHidden(this.factsOf(conversationId))));
     for (const entry of this.entries.values()) keys.add(this.keyOf(entry));
-    return [...keys].map((key) => this.#summary(key)).sort((a, b) => b.time - a.time);
+    return [...keys];
   }
 
   /** @param {ConversationKey} key */
@@ -203,6 +203,14 @@ export class Model {
    */
   messages(key, limit = Infinity) {
     return rowsOf(this.#view(this.currentKey(key)), limit);
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {number} seq
+   */
+  row(conversationId, seq) {
+    return rowAt(this.#view(conversationId), seq);
   }
 
   /** @param {ConversationKey} key */

@@ -40,6 +40,17 @@ export function rowsOf(view, limit = Infinity) {
 }
 
 /**
+ * The row of the message with this seq, if it is held and shown.
+ * @param {View} view
+ * @param {number} seq
+ * @returns {Row | null}
+ */
+export function rowAt(view, seq) {
+  const message = view.ledger?.get(seq);
+  return message && seq > view.facts.clearedSeq && !isRevision(message) ? row(view, message) : null;
+}
+
+/**
  * @param {View} view
  * @param {number} limit
  */

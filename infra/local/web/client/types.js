@@ -103,6 +103,11 @@
  * @property {number} time ms since 1970
  */
 
+/**
+ * What the event "message" tells in its detail: row is that of the message as it was then.
+ * @typedef {{key: ConversationKey, row: Row}} NewMessage
+ */
+
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
 
 /**
@@ -207,6 +212,7 @@
  * @property {[string, Member[] | null][]} rosters
  * @property {[string, string][]} created
  * @property {Status} status
+ * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
  */
 
 /**

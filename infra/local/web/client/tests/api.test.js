@@ -2,8 +2,10 @@
 
 import { test } from "node:test";
 import assert from "node:assert/strict";
+import { MAX_VIEWS } from "../client.js";
 import { MemoryStore } from "../store.js";
-import { setUp, texts } from "./world.js";
+import { Views } from "../views.js";
+import { setUp, setUpTabs, texts } from "./world.js";
 
 test("a device id of 64 bytes can do everything: what is sent is named without it", async (t) => {
   const { clock, server, online } = setUp(t);
@@ -97,4 +99,142 @@ test("a device that took the product for the other one asks who it is", async (t
   await clock.until(() => again.conversation(conversationId).title === "bob");
   await clock.advance(1_000);
   assert.equal((await store.load()).syncCursor, syncCursor);
+});
+
+// What React's useSyncExternalStore does: it draws again if what it reads is another object.
+function renders(client, read) {
+  let snapshot = read();
+  let count = 0;
+  const { subscribe } = client; // it is called without the client
+  const stop = subscribe(() => {
+    const next = read();
+    assert.ok(Object.is(next, read()), "another object although nothing changed");
+    if (Object.is(next, snapshot)) return;
+    snapshot = next;
+    count++;
+  });
+  return { stop, take: () => [count, (count = 0)][0] };
+}
+
+test("what is read is the same object until it changes", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const alice = await online("alice");
+  for (let i = 1; i <= 5; i++) server.post("bob", { to: "alice" }, `message ${i}`, { data: { list: [{ i }] } });
+  server.post("carol", { to: "alice" }, "hi");
+  const group = alice.createGroup("Trip", ["bob"]);
+  alice.show(group);
+  await clock.advance(10_000);
+  server.cutAll(); // with the lines of the conversations more is known of them
+  await clock.advance(10_000);
+  const reads = { bobs: () => alice.messages("to:bob", 3), carols: () => alice.messages("to:carol"), bob: () => alice.conversation("to:bob"), carol: () => alice.conversation("to:carol"), all: () => alice.conversations(), members: () => alice.members(group), error: () => alice.storeError };
+  const counts = Object.entries(reads).map(([name, read]) => [name, renders(alice, read)]);
+  const take = () => counts.map(([name, { take }]) => [name, take()]).filter(([, count]) => count > 0).map(([name]) => name);
+  const before = alice.messages("to:bob", 3);
+  const beforeAll = alice.conversations();
+
+  server.post("bob", { to: "alice" }, "message 6");
+  await clock.advance(1_000);
+  assert.deepEqual(take(), ["bobs", "bob", "all"]);
+  const after = alice.messages("to:bob", 3);
+  assert.deepEqual(after.map(({ text }) => text), ["message 4", "message 5", "message 6"]);
+  assert.ok(after[0] === before[1] && after[1] === before[2], "rows that move up stay themselves");
+  const same = alice.conversations().filter((conversation) => beforeAll.includes(conversation));
+  assert.deepEqual(same.map(({ title }) => title).sort(), ["Trip", "carol"]);
+  assert.ok(alice.conversations().includes(alice.conversation("to:carol")), "one object, however it is read");
+  assert.ok(alice.messages(alice.keyFor("bob"), 3) === after, "and by whatever key");
+
+  await alice.addMembers(group, ["carol"]);
+  await clock.advance(1_000);
+  assert.deepEqual(take(), ["all", "members"]);
+  alice.markRead("to:carol");
+  assert.deepEqual(take(), ["carol", "all"]);
+  server.cutAll();
+  await clock.until(() => alice.state === "online");
+  await clock.advance(10_000);
+  assert.deepEqual(take(), [], "a reconnect changes nothing of it");
+  counts[0][1].stop();
+  server.post("bob", { to: "alice" }, "message 7");
+  await clock.advance(1_000);
+  assert.deepEqual(take(), ["bob", "all"]);
+});
+
+test("what is read cannot be changed", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const alice = await online("alice");
+  server.post("bob", { to: "alice" }, "hi", { data: { list: [1] } });
+  await clock.advance(1_000);
+  const rows = alice.messages("to:bob");
+  for (const change of [() => rows.push(1), () => (rows[0].text = "no"), () => rows[0].data.list.push(2), () => alice.conversations().pop(), () => (alice.conversation("to:bob").last.data.list = 1)]) {
+    assert.throws(change, TypeError);
+  }
+  assert.deepEqual(alice.messages("to:bob")[0].data, { list: [1] });
+});
+
+test("readings are kept up to a limit, the latest", () => {
+  const views = new Views(MAX_VIEWS);
+  const read = (i) => views.get(`${i}`, "", () => [i]);
+  const first = Array.from({ length: MAX_VIEWS }, (_, i) => read(i));
+  assert.ok(first.every((value, i) => read(i) === value), "so many");
+  read(MAX_VIEWS);
+  assert.ok(read(1) === first[1]);
+  assert.ok(read(0) !== first[0], "the one that was not asked for the longest is made anew");
+});
+
+test("a tab that follows reads the same objects too, and none of another picture", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const [leader, follower] = await tabs(2);
+  server.post("bob", { to: "alice" }, "hi", { data: { list: [1] } });
+  await clock.until(() => texts(follower, "to:bob").length === 1);
+  server.cutAll(); // with the line of the conversation more is known of it
+  await clock.advance(10_000);
+  const reads = [() => follower.messages("to:bob"), () => follower.conversations(), () => follower.conversation("to:bob"), () => follower.members("to:bob")];
+  const counts = reads.map((read) => renders(follower, read));
+  const before = reads.map((read) => read());
+  leader.tab.kill();
+  await clock.until(() => follower.leads && follower.state === "online");
+  await clock.advance(10_000);
+  assert.deepEqual(counts.map(({ take }) => take()), [0, 0, 0, 0]);
+  assert.ok(reads.every((read, i) => read() === before[i]));
+});
+
+test("a message of someone else is told once in each tab, what was there before or is changed is not", async (t) => {
+  const { clock, server, tabs, alone } = setUpTabs(t);
+  for (let i = 1; i <= 120; i++) server.post("bob", { to: "alice" }, `old ${i}`);
+  server.pageSize = 10;
+  const [leader, follower] = await tabs(2, {});
+  const told = [leader, follower].map((client) => {
+    const heard = [];
+    client.addEventListener("message", ({ detail: { key, row } }) => {
+      assert.ok(client.messages(key).some(({ seq }) => seq === row.seq), "it can be read by then");
+      heard.push(row.text);
+    });
+    return heard;
+  });
+  const take = () => told.map((heard) => heard.splice(0));
+  await clock.advance(10_000);
+  await leader.loadEarlier("to:bob");
+  assert.deepEqual(take(), [[], []], "what a new device finds");
+
+  const bob = await alone("bob");
+  server.post("bob", { to: "alice" }, "one");
+  await leader.send("to:bob", "mine");
+  server.post("alice", { to: "bob" }, "mine, from elsewhere");
+  server.post("dave", { to: "alice" }, "from a stranger");
+  await clock.advance(10_000);
+  for (const heard of take()) assert.deepEqual(heard.sort(), ["from a stranger", "one"]);
+  const row = bob.messages("to:alice").find(({ text }) => text === "one");
+  await bob.edit("to:alice", row, "one, edited");
+  await clock.advance(10_000);
+  await bob.recall("to:alice", row);
+  await clock.advance(10_000);
+  assert.deepEqual(take(), [[], []], "changes of it");
+
+  leader.setOffline(true);
+  await clock.advance(1_000);
+  server.post("bob", { to: "alice" }, "while away, read elsewhere");
+  server.act("alice", "ack", { conversationId: leader.keyFor("bob"), readSeq: server.conversations.get(leader.keyFor("bob")).head.lastSeq });
+  server.post("bob", { to: "alice" }, "while away");
+  leader.setOffline(false);
+  await clock.advance(10_000);
+  assert.deepEqual(take(), [["while away"], ["while away"]]);
 });

@@ -1,11 +1,11 @@
 import type { Limits, Timing } from "./engine.js";
 import type { Tabs } from "./tabs.js";
-import type { Clock, Content, Conversation, ConversationKey, ConnectionState, Member, Row, Store } from "./types.js";
+import type { Clock, Content, Conversation, ConversationKey, ConnectionState, Member, NewMessage, Row, Store } from "./types.js";
 /**
  * @import { ChannelMessage } from "./channel.js"
  * @import { Limits, Timing } from "./engine.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, Picture, Row, Saved, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, NewMessage, Picture, Row, Saved, Store } from "./types.js"
  */
 /** The most text one message holds, counted in code points as the server counts runes. */
 export declare const MAX_TEXT_RUNES = 4000;
@@ -20,6 +20,8 @@ declare const TAB_TIMING: Readonly<{
 }>;
 export type TabTiming = Partial<Record<keyof typeof TAB_TIMING, number>>;
 /** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
+/** So many lists of rows, and so many conversations, are given as the same objects until they change. */
+export declare const MAX_VIEWS = 1000;
 /**
  * Counts text as the server does.
  * @param {string} text
@@ -106,8 +108,11 @@ export declare function open(options: Options): Promise<InorderClient>;
  * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
  * and if it is refused, messages shows it.
  *
- * Emits "change" whenever anything shown may have changed. Reading is synchronous and cheap enough to be
- * done anew after each.
+ * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and gives
+ * the same objects until what they say changes. They are frozen.
+ *
+ * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in
+ * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export declare class InorderClient extends EventTarget {
     #private;
@@ -149,6 +154,55 @@ export declare class InorderClient extends EventTarget {
     /** Tries to connect now if it waits to: the network is back. */
     retryNow(): void;
     /**
+     * Calls onChange whenever anything shown may have changed, until what is returned is called. It needs no
+     * `this`, and fits React's useSyncExternalStore with any of the methods below.
+     * @param {() => void} onChange
+     * @returns {() => void}
+     */
+    subscribe: (onChange: () => void) => () => void;
+    /**
+     * @overload
+     * @param {"message"} type
+     * @param {(event: CustomEvent<NewMessage>) => void} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * @overload
+     * @param {string} type
+     * @param {EventListenerOrEventListenerObject | null} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * As of every EventTarget.
+     * @param {string} type
+     * @param {any} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     */
+    addEventListener(type: "message", listener: (event: CustomEvent<NewMessage>) => void, options?: boolean | AddEventListenerOptions): void;
+    /**
+     * @overload
+     * @param {"message"} type
+     * @param {(event: CustomEvent<NewMessage>) => void} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * @overload
+     * @param {string} type
+     * @param {EventListenerOrEventListenerObject | null} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * As of every EventTarget.
+     * @param {string} type
+     * @param {any} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     */
+    addEventListener(type: string, listener: EventListenerOrEventListenerObject | null, options?: boolean | AddEventListenerOptions): void;
+    /**
      * The key of the conversation with a user, known to the server or not.
      * @param {string} userId
      * @returns {ConversationKey}
@@ -159,24 +213,30 @@ export declare class InorderClient extends EventTarget {
      * @param {ConversationKey} key
      */
     currentKey(key: ConversationKey): string;
-    /** The conversations, most recent first. */
-    conversations(): Conversation[];
+    /**
+     * The conversations, most recent first.
+     * @returns {readonly Conversation[]}
+     */
+    conversations(): readonly Conversation[];
     /**
      * One conversation as in conversations, also for a key that nothing was sent to yet.
      * @param {ConversationKey} key
+     * @returns {Conversation}
      */
     conversation(key: ConversationKey): Conversation;
     /**
      * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
      * @param {ConversationKey} key
      * @param {number} [limit]
+     * @returns {readonly Row[]}
      */
-    messages(key: ConversationKey, limit?: number): Row[];
+    messages(key: ConversationKey, limit?: number): readonly Row[];
     /**
      * The members of a group, or null while unknown; show makes them known.
      * @param {ConversationKey} key
+     * @returns {readonly Member[] | null}
      */
-    members(key: ConversationKey): Member[] | null;
+    members(key: ConversationKey): readonly Member[] | null;
     /**
      * Whether we may do something in a group, as far as is known; see may in rights.js.
      * @param {ConversationKey} key

@@ -44,6 +44,10 @@ export type EngineHooks = {
      */
     kept: (change: StoreChange) => void;
     /**
+     * messages of others that have come and are not read
+     */
+    news: (conversationId: string, seqs: number[]) => void;
+    /**
      * another tab has claimed the store: this engine has to be halted
      */
     fenced: () => void;
@@ -58,6 +62,7 @@ export type EngineHooks = {
  * @typedef {object} EngineHooks
  * @property {() => void} changed whenever anything shown may have changed
  * @property {(change: StoreChange) => void} kept what became part of the model for good
+ * @property {(conversationId: string, seqs: number[]) => void} news messages of others that have come and are not read
  * @property {() => void} fenced another tab has claimed the store: this engine has to be halted
  */
 export declare class Engine {

@@ -53,9 +53,9 @@ export declare class Model {
     /**
      * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
      * goes wrong where something is told twice.
-     * @param {Delta} delta
+     * @param {Omit<Delta, "news">} delta
      */
-    apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status }: Delta): void;
+    apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status }: Omit<Delta, "news">): void;
     /**
      * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
      * @param {Model} earlier
@@ -81,8 +81,8 @@ export declare class Model {
      * @param {ConversationKey} key a current one
      */
     entriesOf(key: ConversationKey): Entry[];
-    /** @returns {Conversation[]} */
-    conversations(): Conversation[];
+    /** The current keys of what is on the user's list. */
+    listed(): string[];
     /** @param {ConversationKey} key */
     conversation(key: ConversationKey): Conversation;
     /**
@@ -91,6 +91,11 @@ export declare class Model {
      * @returns {Row[]}
      */
     messages(key: ConversationKey, limit?: number): Row[];
+    /**
+     * @param {string} conversationId
+     * @param {number} seq
+     */
+    row(conversationId: string, seq: number): Row | null;
     /** @param {ConversationKey} key */
     members(key: ConversationKey): Member[] | null;
     /**

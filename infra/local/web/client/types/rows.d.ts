@@ -29,3 +29,10 @@ export declare function revises({ action }: Entry): boolean;
  * @returns {Row[]}
  */
 export declare function rowsOf(view: View, limit?: number): Row[];
+/**
+ * The row of the message with this seq, if it is held and shown.
+ * @param {View} view
+ * @param {number} seq
+ * @returns {Row | null}
+ */
+export declare function rowAt(view: View, seq: number): Row | null;

@@ -133,6 +133,10 @@ export type Conversation = {
      */
     time: number;
 };
+export type NewMessage = {
+    key: ConversationKey;
+    row: Row;
+};
 export type Member = {
     userId: string;
     role: Role;
@@ -251,6 +255,10 @@ export type Delta = {
     rosters: [string, Member[] | null][];
     created: [string, string][];
     status: Status;
+    /**
+     * by conversationId the seqs of messages of others that have come
+     */
+    news: [string, number[]][];
 };
 export type Picture = {
     saved: Saved;
@@ -358,6 +366,10 @@ export type Clock = {
  * @property {Row | null} last
  * @property {number} time ms since 1970
  */
+/**
+ * What the event "message" tells in its detail: row is that of the message as it was then.
+ * @typedef {{key: ConversationKey, row: Row}} NewMessage
+ */
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
 /**
  * @typedef {object} Status
@@ -449,6 +461,7 @@ export type Clock = {
  * @property {[string, Member[] | null][]} rosters
  * @property {[string, string][]} created
  * @property {Status} status
+ * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
  */
 /**
  * All that the tab that leads knows.
