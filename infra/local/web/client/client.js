@@ -3,6 +3,7 @@
 // asks for goes into the outbox, which all share, and the tab that leads sends it.
 
 import { Channel } from "./channel.js";
+import { checkKey, checkOptions, checkUsers, contentOf, jsonCopy } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
 import { Engine, LIMITS } from "./engine.js";
 import { raise } from "./facts.js";
@@ -72,11 +73,13 @@ export function countRunes(text) {
 /**
  * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
  * connection and one store. Resolves once there is something to show, which needs no connection; where
- * the browser gives no storage, storeError of the result says so, and all is kept in memory.
+ * the browser gives no storage, storeError of the result says so, and all is kept in memory. A TypeError
+ * says which option is wrong.
  * @param {Options} options
  * @returns {Promise<InorderClient>}
  */
 export async function open(options) {
+  checkOptions(options ?? {});
   let store = options.store;
   let storeError = null;
   try {
@@ -226,7 +229,7 @@ export class InorderClient extends EventTarget {
   setOffline(offline) {
     const replaced = !this.#tabs && (!this.#engine || this.detail === "replaced"); // another tab may have written since
     if (!offline && replaced && !this.#ended) void this.#lead();
-    else this.#do("setOffline", offline);
+    else this.#do("setOffline", Boolean(offline));
   }
 
   /** Tries to connect now if it waits to: the network is back. */
@@ -278,6 +281,7 @@ export class InorderClient extends EventTarget {
    * @returns {ConversationKey}
    */
   keyFor(userId) {
+    if (typeof userId !== "string") throw new TypeError("a user id has to be a string");
     return this.#model.keyFor(userId);
   }
 
@@ -286,6 +290,7 @@ export class InorderClient extends EventTarget {
    * @param {ConversationKey} key
    */
   currentKey(key) {
+    checkKey(key);
     return this.#model.currentKey(key);
   }
 
@@ -345,13 +350,13 @@ export class InorderClient extends EventTarget {
 
   /**
    * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
-   * stored. A RangeError says what is wrong with the text.
+   * stored. A RangeError says what is wrong with the text, a TypeError what of it JSON cannot hold.
    * @param {ConversationKey} key
    * @param {string | Content} content a text, or what else it is
    * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
    */
   async send(key, content, { replyTo = null } = {}) {
-    const { type = "text", text = null, data } = contentOf(content);
+    const { type, text, data } = checkedContent(content);
     const fields = { messageType: type, ...(data && { data }), ...(replyTo && { replyTo: { seq: replyTo.seq, messageId: replyTo.messageId } }) };
     return this.#ask("send", addressOf(this.currentKey(key)), fields, text);
   }
@@ -365,6 +370,7 @@ export class InorderClient extends EventTarget {
    */
   createGroup(title, members) {
     checkTitle(title);
+    checkUsers(members);
     const entry = this.#newEntry("createGroup", {}, { title, members });
     this.#accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
     return NEW_KEY + entry.clientMsgId;
@@ -375,6 +381,7 @@ export class InorderClient extends EventTarget {
    * @param {string[]} members
    */
   async addMembers(key, members) {
+    checkUsers(members);
     return this.#change("addMembers", key, { members });
   }
 
@@ -383,6 +390,7 @@ export class InorderClient extends EventTarget {
    * @param {string[]} members
    */
   async removeMembers(key, members) {
+    checkUsers(members);
     return this.#change("removeMembers", key, { members });
   }
 
@@ -431,7 +439,7 @@ export class InorderClient extends EventTarget {
    * @param {string | Omit<Content, "type">} content
    */
   async edit(key, { seq, messageId }, content) {
-    const { text = null, data } = contentOf(content);
+    const { text, data } = checkedContent(content);
     const current = this.currentKey(key);
     const ours = this.#model.entriesOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
     const target = seq === null ? undefined : this.#model.ledgers.get(current)?.get(seq);
@@ -444,7 +452,7 @@ export class InorderClient extends EventTarget {
    * @param {string} clientMsgId
    */
   discard(clientMsgId) {
-    this.#do("discard", clientMsgId);
+    this.#do("discard", String(clientMsgId));
   }
 
   /**
@@ -452,6 +460,7 @@ export class InorderClient extends EventTarget {
    * @param {ConversationKey | null} key
    */
   show(key) {
+    if (key !== null) checkKey(key);
     this.#shown = key;
     this.#follower?.show(key);
     this.#attend();
@@ -489,6 +498,7 @@ export class InorderClient extends EventTarget {
    * @returns {Promise<{delivered: string[], read: string[]}>}
    */
   async receipts(key, seq) {
+    if (!Number.isSafeInteger(seq)) throw new TypeError("seq has to be a whole number");
     return this.#call("receipts", [this.currentKey(key), seq], this.#timing.callMs);
   }
 
@@ -521,10 +531,11 @@ export class InorderClient extends EventTarget {
    * @param {Record<string, any>} [fields]
    * @param {string | null} [text]
    */
-  #newEntry(action, address, fields, text) {
+  #newEntry(action, address, fields = {}, text) {
+    const copied = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, jsonCopy(value, name)]));
     const { outbox: limit = LIMITS.outbox } = this.#options.limits ?? {};
     if (this.#model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
-    return newEntry({ entries: this.#model.entries.values(), clock: this.#clock, action, address, fields, text });
+    return newEntry({ entries: this.#model.entries.values(), clock: this.#clock, action, address, fields: copied, text });
   }
 
   // Where this tab leads, the engine stores it. Where it does not, it is in the shared store before the
@@ -957,8 +968,8 @@ function addressOf(key) {
 }
 
 /** @param {string | Content} content @returns {Content} */
-function contentOf(content) {
-  const { type = "text", text, data } = typeof content === "string" ? { text: content } : content;
+function checkedContent(content) {
+  const { type, text, data } = contentOf(content);
   if (type === "text" && !data && (text ?? "").trim() === "") throw new RangeError("the message is empty");
   if (text !== undefined && countRunes(text) > MAX_TEXT_RUNES) throw new RangeError(`the message is over ${MAX_TEXT_RUNES} characters`);
   return { type, text, data };
@@ -966,6 +977,7 @@ function contentOf(content) {
 
 /** @param {string} title */
 function checkTitle(title) {
+  if (typeof title !== "string") throw new TypeError("the title has to be a string");
   if (title.trim() === "") throw new RangeError("the title is empty");
   if (countRunes(title) > MAX_TITLE_RUNES) throw new RangeError(`the title is over ${MAX_TITLE_RUNES} characters`);
 }

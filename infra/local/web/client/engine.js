@@ -1,8 +1,10 @@
 // The work of the tab that leads: it keeps every conversation complete and in order, and everything the
 // user asked for until the server has answered. Pushes make it fast; sync makes it right.
 
+import { dial, tokenOf } from "./checks.js";
 import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
 import { SYSTEM, apply, describe, know, raise, receive } from "./facts.js";
+import { commitAll } from "./holding.js";
 import { NEW_KEY } from "./model.js";
 import { Outbox, recordOf } from "./outbox.js";
 import { Pulls } from "./pulls.js";
@@ -110,10 +112,10 @@ export class Engine {
       timing,
       hooks: {
         open: async (isWanted) => {
-          const jwt = await token();
+          const jwt = await tokenOf(token, userId);
           await this.#commit({}); // tells whether another tab leads by now: its connection must not be replaced
           if (this.#halted || !isWanted()) throw new Error("not wanted any more");
-          return new WebSocket(endpoint(url, deviceId), ["inorder.v1", `bearer.${jwt}`]);
+          return dial(WebSocket, endpoint(url, deviceId), jwt);
         },
         onOpen: () => this.#arrived(),
         onPush: (frame) => this.#pushed(frame),
@@ -755,7 +757,7 @@ export class Engine {
   async #write(change, term) {
     if (this.#model.status.storeError || (this.#halted && term !== null)) return;
     try {
-      await this.#store.commit(change, term ?? undefined);
+      await commitAll(this.#store, change, term ?? undefined, this.#log);
     } catch (thrown) {
       const error = /** @type {Error} */ (thrown);
       if (error instanceof FencedError) {

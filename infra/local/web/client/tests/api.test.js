@@ -2,7 +2,8 @@
 
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { MAX_VIEWS } from "../client.js";
+import { MAX_DATA_DEPTH } from "../checks.js";
+import { MAX_VIEWS, open } from "../client.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
 import { setUp, setUpTabs, texts } from "./world.js";
@@ -237,4 +238,163 @@ test("a message of someone else is told once in each tab, what was there before 
   leader.setOffline(false);
   await clock.advance(10_000);
   assert.deepEqual(take(), [["while away"], ["while away"]]);
+});
+
+const options = { url: "wss://example.com/v1", userId: "alice", deviceId: "web", token: () => "jwt", WebSocket: class {}, store: new MemoryStore(), tabs: null };
+const wrongOptions = {
+  "no url": [{ url: undefined }, /^url /],
+  "a url of https": [{ url: "https://example.com/v1" }, /^url /],
+  "a url without a host": [{ url: "wss://" }, /^url /],
+  "a url with a fragment": [{ url: "wss://example.com/v1#x" }, /^url /],
+  "an empty userId": [{ userId: "" }, /^userId /],
+  "a userId that is a number": [{ userId: 5 }, /^userId /],
+  "a userId of 129 bytes": [{ userId: "u".repeat(129) }, /^userId /],
+  "no deviceId": [{ deviceId: undefined }, /^deviceId /],
+  "a deviceId with a space": [{ deviceId: "my laptop" }, /^deviceId /],
+  "a deviceId of 65": [{ deviceId: "d".repeat(65) }, /^deviceId /],
+  "a token that is no function": [{ token: "jwt" }, /^token /],
+  "no WebSocket in this Node": [{ WebSocket: undefined }, /^WebSocket is missing: Node/],
+};
+for (const [name, [wrong, message]] of Object.entries(wrongOptions)) {
+  test(`open names what is wrong: ${name}`, { skip: wrong.WebSocket === undefined && "WebSocket" in wrong && "WebSocket" in globalThis }, async () => {
+    await assert.rejects(open({ ...options, ...wrong }), { name: "TypeError", message });
+  });
+}
+
+const jwtOf = (sub) => ["eyJhbGciOiJub25lIn0", btoa(JSON.stringify({ sub })).replaceAll("=", ""), "c2lnbmF0dXJl"].join(".");
+
+test("a token of this user connects", async (t) => {
+  const { online } = setUp(t);
+  const alice = await online("alice", { token: () => jwtOf("alice") });
+  assert.equal(alice.state, "online");
+});
+
+const wrongTokens = {
+  "of another user": [() => jwtOf("bob"), "offline", /“bob”.*“alice”/],
+  "with a line break": [() => `${jwtOf("alice")}\n`, "offline", /no JWT/],
+  empty: [() => "", "offline", /no JWT/],
+  "that is none": [() => undefined, "offline", /no JWT/],
+  "that a parser chokes on": [() => JSON.parse(jwtOf("alice")), "connecting", /JSON/],
+  "that an error quotes": [() => Promise.reject(Object.assign(new Error(`bad: ${jwtOf("alice")}`), { permanent: true })), "offline", /^bad: …$/],
+  "that is thrown": [() => Promise.reject(jwtOf("alice")), "connecting", /^…$/],
+  "instead of which nothing is thrown": [() => Promise.reject(), "connecting", /./],
+};
+for (const [name, [token, state, detail]] of Object.entries(wrongTokens)) {
+  test(`a token ${name} is told of, and never shown`, async (t) => {
+    const { clock, server, device } = setUp(t);
+    const logged = [];
+    const alice = device("alice", { token, log: (line) => logged.push(line) });
+    await alice.start();
+    await clock.advance(1_000);
+    assert.deepEqual([alice.state, server.sockets.length], [state, 0]);
+    assert.match(alice.detail, detail);
+    for (const text of [alice.detail, ...logged]) assert.ok(!text.includes("eyJhbG"), text);
+  });
+}
+
+test("what the browser says of a socket that it does not even try is told without the token", async (t) => {
+  const { clock, device } = setUp(t);
+  const alice = device("alice", {
+    token: () => jwtOf("alice"),
+    WebSocket: class {
+      constructor(url, protocols) {
+        throw new SyntaxError(`no ${protocols}`);
+      }
+    },
+  });
+  await alice.start();
+  await clock.advance(1_000);
+  assert.deepEqual([alice.state, alice.detail], ["offline", "the browser does not connect to ws://127.0.0.1:1/local?device=web-alice: no inorder.v1,bearer.…"]);
+});
+
+const nested = (depth) => (depth === 1 ? {} : { in: nested(depth - 1) });
+const cycle = { list: [] };
+cycle.list.push(cycle);
+const wide = Array.from({ length: 40 }).reduce((part) => ({ a: part, b: part }), {});
+const unsendable = {
+  "a function": { data: { f() {} } },
+  "a symbol": { data: { s: Symbol("s") } },
+  "a BigInt": { data: { list: [1n] } },
+  "not a number": { data: { n: NaN } },
+  "a Map": { data: { m: new Map() } },
+  "a node of the page": { data: { node: { [Symbol.toStringTag]: "HTMLDivElement" } } },
+  "a cycle": { data: cycle },
+  "nothing in a list": { data: { list: [undefined] } },
+  "too deep": { data: nested(MAX_DATA_DEPTH + 1) },
+  "too wide": { data: wide },
+  "data that is a list": { data: [] },
+  "data that is a text": { data: "d" },
+  "a text that is a number": { text: 5 },
+  "a type that is a symbol": { type: Symbol("t"), text: "hi" },
+  "no content": null,
+};
+for (const [name, content] of Object.entries(unsendable)) {
+  test(`what cannot be stored is refused at once, and nothing breaks: ${name}`, async (t) => {
+    const { clock, server, tabs } = setUpTabs(t);
+    const clients = await tabs(2);
+    for (const client of clients) {
+      await assert.rejects(client.send("to:bob", content), TypeError);
+      await client.send("to:bob", "good");
+    }
+    await clock.until(() => server.count("send") === 2);
+    await clock.advance(1_000);
+    for (const client of clients) assert.deepEqual([client.storeError, texts(client, "to:bob")], [null, ["good", "good"]]);
+  });
+}
+
+test("what a framework's objects show is sent, as it was then", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const reactive = (object) => new Proxy(object, { get: (target, name) => (typeof target[name] === "object" && !(target[name] instanceof Date) ? reactive(target[name]) : target[name]) });
+  for (const client of await tabs(2)) {
+    const given = { list: [{ n: 1 }], at: new Date(0), left: undefined };
+    const sent = client.send("to:bob", { type: "custom", data: reactive(given) });
+    given.list[0].n = 2;
+    await sent;
+    const group = client.createGroup("Trip", reactive(["bob"]));
+    await client.addMembers(group, reactive(["carol"]));
+    await client.removeMembers(group, reactive(["carol"]));
+    await clock.advance(5_000);
+    const { data } = client.messages("to:bob").at(-1);
+    assert.deepEqual(data, { list: [{ n: 1 }], at: "1970-01-01T00:00:00.000Z" });
+    assert.deepEqual([client.storeError, client.conversation(group).memberCount, client.conversation(group).closed], [null, 2, null]);
+  }
+  assert.deepEqual(server.asked("send")[0].data.list, [{ n: 1 }]);
+});
+
+test("data may be as deep as the server takes it", async (t) => {
+  const { online } = setUp(t);
+  const alice = await online("alice");
+  await alice.send("to:bob", { type: "custom", data: nested(MAX_DATA_DEPTH) });
+});
+
+test("arguments of another type are refused where they are given", async (t) => {
+  const { online } = setUp(t);
+  const alice = await online("alice");
+  for (const call of [() => alice.keyFor(5), () => alice.messages(undefined), () => alice.show({}), () => alice.markRead(null), () => alice.createGroup("g", "bob"), () => alice.createGroup(5, [])]) assert.throws(call, TypeError);
+  for (const call of [() => alice.addMembers("group:g", "bob"), () => alice.removeMembers("group:g", [5]), () => alice.setTitle("group:g", 5), () => alice.setRole("group:g", () => {}, "admin"), () => alice.receipts("group:g", "1"), () => alice.edit("to:bob", { seq: 1, messageId: "m" }, { data: { f() {} } })]) await assert.rejects(call(), TypeError);
+  assert.deepEqual(alice.conversations(), []);
+});
+
+test("an entry that the store cannot hold is passed: a stand-in has its place, and all else is stored", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const store = new MemoryStore();
+  const commit = store.commit.bind(store);
+  store.commit = async (change, term) => {
+    if (change.messages?.some(({ text }) => text === "unheard of")) throw new DOMException("no way", "DataCloneError");
+    return commit(change, term);
+  };
+  const alice = await online("alice", { store });
+  alice.setOffline(true);
+  for (const text of ["one", "unheard of", "three"]) server.post("bob", { to: "alice" }, text);
+  alice.setOffline(false);
+  await clock.advance(5_000);
+  server.post("bob", { to: "alice" }, "four");
+  await clock.advance(5_000);
+  assert.deepEqual([alice.storeError, texts(alice, "to:bob")], [null, ["one", "unheard of", "three", "four"]]);
+  const { messages, conversations } = await store.load();
+  assert.deepEqual(messages.map(({ seq, text, senderId }) => [seq, text, senderId]), [[1, "one", "bob"], [2, null, "bob"], [3, "three", "bob"], [4, "four", "bob"]]);
+  assert.equal(conversations[0].maxContiguousSeq, 4);
+  alice.setOffline(true);
+  const again = await online("alice", { store });
+  assert.deepEqual(texts(again, "to:bob"), ["one", "", "three", "four"]);
 });

@@ -96,7 +96,8 @@ export type Options = {
 /**
  * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
  * connection and one store. Resolves once there is something to show, which needs no connection; where
- * the browser gives no storage, storeError of the result says so, and all is kept in memory.
+ * the browser gives no storage, storeError of the result says so, and all is kept in memory. A TypeError
+ * says which option is wrong.
  * @param {Options} options
  * @returns {Promise<InorderClient>}
  */
@@ -246,7 +247,7 @@ export declare class InorderClient extends EventTarget {
     may(key: ConversationKey, action: string, target?: string): boolean;
     /**
      * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
-     * stored. A RangeError says what is wrong with the text.
+     * stored. A RangeError says what is wrong with the text, a TypeError what of it JSON cannot hold.
      * @param {ConversationKey} key
      * @param {string | Content} content a text, or what else it is
      * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
