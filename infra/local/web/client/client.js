@@ -456,6 +456,16 @@ export class InorderClient extends EventTarget {
   }
 
   /**
+   * Sends again what was refused, as the last, and with a group that could not be made what was meant for it.
+   * Gives its clientMsgId once that is stored, or null if there is nothing to send under the one given.
+   * @param {string} clientMsgId
+   * @returns {Promise<string | null>}
+   */
+  async retry(clientMsgId) {
+    return this.#call("retry", [String(clientMsgId)]);
+  }
+
+  /**
    * Says which conversation is on screen in this tab, or null: more is kept up to date of that one.
    * @param {ConversationKey | null} key
    */
@@ -467,11 +477,14 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Notes that the user has seen everything shown in a conversation.
+   * Notes that the user has seen what is shown in a conversation, up to the row with the seq throughSeq, or
+   * all of it.
    * @param {ConversationKey} key
+   * @param {number} [throughSeq]
    */
-  markRead(key) {
-    this.#raise(key, "readSeq");
+  markRead(key, throughSeq = Infinity) {
+    if (throughSeq !== Infinity && !Number.isSafeInteger(throughSeq)) throw new TypeError("throughSeq has to be a whole number");
+    this.#raise(key, "readSeq", throughSeq);
   }
 
   /**
@@ -563,11 +576,14 @@ export class InorderClient extends EventTarget {
   /**
    * @param {ConversationKey} key
    * @param {"readSeq" | "clearedSeq"} name
+   * @param {number} [throughSeq]
    */
-  #raise(key, name) {
+  #raise(key, name, throughSeq = Infinity) {
     const ledger = this.#model.ledgers.get(this.currentKey(key));
-    if (!ledger || ledger.maxContiguousSeq <= this.#model.factsOf(ledger.conversationId)[name]) return;
-    this.#do("raise", ledger.conversationId, { [name]: ledger.maxContiguousSeq });
+    if (!ledger) return;
+    const seq = Math.min(throughSeq, ledger.maxContiguousSeq);
+    if (seq <= this.#model.factsOf(ledger.conversationId)[name]) return;
+    this.#do("raise", ledger.conversationId, { [name]: seq });
     if (this.#engine) return;
     this.#overlay();
     this.#changed();
@@ -658,6 +674,8 @@ export class InorderClient extends EventTarget {
         return engine.raise(args[0], args[1]);
       case "discard":
         return engine.discard(args[0]);
+      case "retry":
+        return engine.retry(args[0]);
       case "setOffline":
         return engine.setOffline(args[0]);
       case "retryNow":

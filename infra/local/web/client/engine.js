@@ -6,7 +6,7 @@ import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, paus
 import { SYSTEM, apply, describe, know, raise, receive } from "./facts.js";
 import { commitAll } from "./holding.js";
 import { NEW_KEY } from "./model.js";
-import { Outbox, recordOf } from "./outbox.js";
+import { Outbox, anew, recordOf } from "./outbox.js";
 import { Pulls } from "./pulls.js";
 import { Rosters } from "./rosters.js";
 import { RECEIPTS_MAX_MEMBERS } from "./rows.js";
@@ -217,6 +217,32 @@ export class Engine {
     for (const id of outboxDelete) this.#outbox.delete(id);
     void this.#commit({ outboxDelete });
     this.#changed();
+  }
+
+  /**
+   * Sends what was refused again, after all else, and with a group that could not be made what was meant for
+   * it. Gives its clientMsgId, which is a new one if the server would refuse the old one for itself; null if
+   * nothing of it was refused.
+   * @param {string} clientMsgId
+   * @returns {Promise<string | null>}
+   */
+  async retry(clientMsgId) {
+    const entry = this.#outbox.get(clientMsgId);
+    if (entry?.state !== "failed") return entry ? clientMsgId : null;
+    const group = this.#outbox.get(entry.address.group);
+    if (group?.state === "failed") {
+      await this.retry(group.clientMsgId);
+      return clientMsgId;
+    }
+    const failed = [entry, ...this.#waitingFor(clientMsgId)].filter(({ state }) => state === "failed");
+    const again = failed.map((old) => anew(old, this.#model.entries.values(), this.#clock));
+    for (const old of failed) this.#outbox.delete(old.clientMsgId);
+    const outboxDelete = failed.filter((old, i) => old.clientMsgId !== again[i].clientMsgId).map((old) => old.clientMsgId);
+    if (outboxDelete.length > 0) void this.#commit({ outboxDelete });
+    const added = again.map((next) => this.#outbox.add(next));
+    this.#changed();
+    await Promise.all(added);
+    return again[0].clientMsgId;
   }
 
   /**
@@ -676,17 +702,17 @@ export class Engine {
   #refused(entry, error) {
     const waiting = this.#waitingFor(entry.clientMsgId);
     this.#fail(entry, error);
-    for (const other of waiting) this.#fail(other, { code: "NOT_FOUND", message: "the group could not be made" });
+    for (const other of waiting) this.#fail(other, { code: "NOT_FOUND", message: "the group could not be made", retryable: false });
     void this.#commit({ outboxPut: [entry, ...waiting].map(recordOf) });
     this.#changed();
   }
 
   /**
    * @param {Entry} entry
-   * @param {{code: string, message: string}} error
+   * @param {import("./types.js").Refusal} error
    */
-  #fail(entry, { code, message }) {
-    Object.assign(entry, { state: "failed", error: `${code}: ${message}` });
+  #fail(entry, { code, message, retryable }) {
+    Object.assign(entry, { state: "failed", error: { code, message, retryable } });
   }
 
   // ---- what is known of a conversation besides its entries ----

@@ -60,7 +60,7 @@ export class Model {
     }
     if (conversations.some(({ peer }) => peer === SYSTEM)) this.syncCursor = null; // the server tells who it is
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
-      const entry = { ...record, ...IDLE };
+      const entry = { ...record, error: refusalOf(record.error), ...IDLE };
       if (this.holds(entry)) this.answered.push(entry.clientMsgId);
       else this.entries.set(entry.clientMsgId, entry);
     }
@@ -118,7 +118,10 @@ export class Model {
       this.facts.set(conversationId, restored(facts));
       this.notePeer(conversationId);
     }
-    for (const entry of entriesPut) this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
+    for (const entry of entriesPut) {
+      if (this.entries.get(entry.clientMsgId)?.order !== entry.order) this.entries.delete(entry.clientMsgId); // it comes last now
+      this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
+    }
     for (const { senderId, clientMsgId } of messages) {
       if (senderId === this.#userId && clientMsgId) this.entries.delete(clientMsgId); // the message stands for it
     }
@@ -351,6 +354,17 @@ export class Model {
 export function shownOf(entry) {
   const { conversationId, seq, messageId, serverTime } = entry;
   return { ...recordOf(entry), conversationId, seq, messageId, serverTime };
+}
+
+// An earlier version stored a text.
+/**
+ * @param {import("./types.js").Refusal | string | null} stored
+ * @returns {import("./types.js").Refusal | null}
+ */
+function refusalOf(stored) {
+  if (typeof stored !== "string") return stored;
+  const [code, ...message] = stored.split(": ");
+  return { code, message: message.join(": "), retryable: false };
 }
 
 /**

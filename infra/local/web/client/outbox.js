@@ -5,6 +5,8 @@ import { pauseAfter } from "./connection.js";
 
 /** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
 
+const MAX_ID_BYTES = 64; // of a clientMsgId; an earlier version made longer ones
+
 /**
  * Makes an entry that is to be sent after all of entries.
  * @param {object} what
@@ -32,6 +34,20 @@ export function newEntry({ entries, clock, action, address, fields = {}, text = 
     failures: 0,
     stored: false,
   };
+}
+
+/**
+ * Makes an entry that was refused one that is to be sent, after all of entries. Its clientMsgId stays, so that it is
+ * committed once if the refusal was of another copy, unless it is the clientMsgId that is refused.
+ * @param {Entry} entry
+ * @param {Iterable<Entry>} entries
+ * @param {Clock} clock
+ * @returns {Entry}
+ */
+export function anew({ clientMsgId, action, address, fields, text, error }, entries, clock) {
+  const entry = newEntry({ entries, clock, action, address, fields, text });
+  const isRefused = error?.code === "IDEMPOTENCY_CONFLICT" || clientMsgId.length > MAX_ID_BYTES;
+  return isRefused && action !== "createGroup" ? entry : { ...entry, clientMsgId };
 }
 
 /**

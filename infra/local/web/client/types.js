@@ -59,8 +59,14 @@
  */
 
 /**
+ * Why the server did not do something: code is one of the protocol's, message is for developers, and
+ * retryable says whether asking again can help by itself.
+ * @typedef {{code: string, message: string, retryable: boolean}} Refusal
+ */
+
+/**
  * What the user last asked to do to a message and is not seen in it yet.
- * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: string | null}} Revision
+ * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: Refusal | null}} Revision
  */
 
 /**
@@ -81,7 +87,7 @@
  * @property {Revision | null} revision
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
- * @property {string | null} error why it failed
+ * @property {Refusal | null} error why it failed
  * @property {"delivered" | "read" | null} receipt once it holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
@@ -160,7 +166,7 @@
  * @property {string | null} text
  * @property {number} clientTime
  * @property {EntryState} state
- * @property {string | null} error
+ * @property {Refusal | null} error
  */
 
 /**

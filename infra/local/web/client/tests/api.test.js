@@ -398,3 +398,87 @@ test("an entry that the store cannot hold is passed: a stand-in has its place, a
   const again = await online("alice", { store });
   assert.deepEqual(texts(again, "to:bob"), ["one", "", "three", "four"]);
 });
+
+const tooMany = { code: "LIMIT", message: "too many", retryable: false };
+const refuseBad = (frame) => (frame.text === "bad" || frame.action === "createGroup" ? tooMany : undefined);
+
+test("what was refused can be sent again from any tab: once, after all else, under its clientMsgId", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const clients = await tabs(2);
+  for (const client of clients) {
+    server.refuse = refuseBad;
+    const id = await client.send("to:bob", "bad");
+    await clock.until(() => client.messages("to:bob").some(({ state }) => state === "failed"));
+    assert.deepEqual(client.messages("to:bob").at(-1).error, tooMany);
+    await client.send("to:bob", "good");
+    await clock.advance(5_000);
+    server.refuse = () => undefined;
+    client.setOffline(true);
+    await clock.until(() => client.state === "offline");
+    await client.send("to:bob", "later");
+    const retry = async () => (await Promise.all([client.retry(id), clock.advance(1_000)]))[0];
+    assert.equal(await retry(), id);
+    for (const other of clients) assert.deepEqual(texts(other, "to:bob").slice(-2), ["later", "bad"]);
+    assert.equal(await retry(), id, "it is on its way");
+    client.setOffline(false);
+    await clock.advance(5_000);
+    const { state, error, clientMsgId } = client.messages("to:bob").at(-1);
+    assert.deepEqual([state, error, clientMsgId], ["sent", null, id]);
+    assert.equal(await retry(), null, "it is sent");
+  }
+  assert.deepEqual(texts(clients[0], "to:bob"), ["good", "later", "bad", "good", "later", "bad"]);
+});
+
+test("a group that could not be made is made by a retry of anything that was meant for it", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const store = new MemoryStore();
+  let alice = await online("alice", { store });
+  server.refuse = refuseBad;
+  const key = alice.createGroup("Trip", ["bob"]);
+  const id = await alice.send(key, "hello");
+  await clock.until(() => alice.conversation(key).closed === "failed");
+  server.refuse = () => undefined;
+  alice.setOffline(true);
+  alice = await online("alice", { store }); // after a reload
+  await alice.retry(id);
+  await clock.until(() => alice.conversation(key).closed === null && alice.messages(key).at(-1).state === "sent");
+  assert.deepEqual(alice.messages(key).map(({ kind, text }) => [kind, text]), [["event", ""], ["text", "hello"]]);
+});
+
+test("a clientMsgId that the server refuses is not sent again", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const store = new MemoryStore();
+  const entry = { order: 1, action: "send", address: { to: "bob" }, fields: { messageType: "text" }, text: "hi", clientTime: 1, state: "failed" };
+  await store.commit({ outboxPut: [
+    { ...entry, clientMsgId: "i".repeat(65), error: "BAD_REQUEST: clientMsgId has at most 64 bytes" }, // as an earlier version stored it
+    { ...entry, clientMsgId: "used", order: 2, error: { code: "IDEMPOTENCY_CONFLICT", message: "used", retryable: false } },
+  ] });
+  const alice = await online("alice", { store });
+  const rows = alice.messages("to:bob");
+  assert.deepEqual(rows[0].error, { code: "BAD_REQUEST", message: "clientMsgId has at most 64 bytes", retryable: false });
+  for (const { clientMsgId } of rows) assert.notEqual(await alice.retry(clientMsgId), clientMsgId);
+  await clock.until(() => alice.messages("to:bob").every(({ state }) => state === "sent"));
+  await clock.advance(1_000);
+  assert.deepEqual([texts(alice, "to:bob"), server.count("send"), (await store.load()).outbox], [["hi", "hi"], 2, []]);
+});
+
+test("what was in view is read, and nothing after it", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const clients = await tabs(2);
+  for (let i = 1; i <= 6; i++) server.post("bob", { to: "alice" }, `${i}`);
+  await clock.advance(1_000);
+  const unread = () => clients.map((client) => client.conversation("to:bob").unread);
+  clients[0].markRead("to:bob", 2);
+  await clock.advance(1_000);
+  assert.deepEqual(unread(), [4, 4]);
+  clients[1].markRead("to:bob", 4);
+  clients[1].markRead("to:bob", 3);
+  await clock.advance(1_000);
+  assert.deepEqual(unread(), [2, 2]);
+  assert.equal(server.line("alice", clients[0].keyFor("bob")).readSeq, 4);
+  clients[1].markRead("to:bob", 99);
+  await clock.advance(1_000);
+  assert.deepEqual(unread(), [0, 0]);
+  assert.equal(server.line("alice", clients[0].keyFor("bob")).readSeq, 6, "no further than there is");
+  assert.throws(() => clients[0].markRead("to:bob", "7"), TypeError);
+});

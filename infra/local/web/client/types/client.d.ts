@@ -308,15 +308,24 @@ export declare class InorderClient extends EventTarget {
      */
     discard(clientMsgId: string): void;
     /**
+     * Sends again what was refused, as the last, and with a group that could not be made what was meant for it.
+     * Gives its clientMsgId once that is stored, or null if there is nothing to send under the one given.
+     * @param {string} clientMsgId
+     * @returns {Promise<string | null>}
+     */
+    retry(clientMsgId: string): Promise<string | null>;
+    /**
      * Says which conversation is on screen in this tab, or null: more is kept up to date of that one.
      * @param {ConversationKey | null} key
      */
     show(key: ConversationKey | null): void;
     /**
-     * Notes that the user has seen everything shown in a conversation.
+     * Notes that the user has seen what is shown in a conversation, up to the row with the seq throughSeq, or
+     * all of it.
      * @param {ConversationKey} key
+     * @param {number} [throughSeq]
      */
-    markRead(key: ConversationKey): void;
+    markRead(key: ConversationKey, throughSeq?: number): void;
     /**
      * Hides everything shown in a conversation, for this user on all devices.
      * @param {ConversationKey} key

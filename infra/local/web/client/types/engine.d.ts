@@ -117,6 +117,14 @@ export declare class Engine {
     /** @param {string} clientMsgId */
     discard(clientMsgId: string): void;
     /**
+     * Sends what was refused again, after all else, and with a group that could not be made what was meant for
+     * it. Gives its clientMsgId, which is a new one if the server would refuse the old one for itself; null if
+     * nothing of it was refused.
+     * @param {string} clientMsgId
+     * @returns {Promise<string | null>}
+     */
+    retry(clientMsgId: string): Promise<string | null>;
+    /**
      * Says which conversations are on screen: more is kept up to date of them.
      * @param {Set<ConversationKey>} keys
      */

@@ -149,7 +149,7 @@ export declare function shownOf(entry: Entry): {
     text: string | null;
     clientTime: number;
     state: import("./types.js").EntryState;
-    error: string | null;
+    error: import("./types.js").Refusal | null;
     conversationId: string | undefined;
     seq: number | undefined;
     messageId: string | undefined;

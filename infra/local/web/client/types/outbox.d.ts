@@ -1,5 +1,4 @@
 import type { Address, Clock, Entry, EntryRecord } from "./types.js";
-/** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
 /**
  * Makes an entry that is to be sent after all of entries.
  * @param {object} what
@@ -19,6 +18,15 @@ export declare function newEntry({ entries, clock, action, address, fields, text
     fields?: Record<string, any>;
     text?: string | null;
 }): Entry;
+/**
+ * Makes an entry that was refused one that is to be sent, after all of entries. Its clientMsgId stays, so that it is
+ * committed once if the refusal was of another copy, unless it is the clientMsgId that is refused.
+ * @param {Entry} entry
+ * @param {Iterable<Entry>} entries
+ * @param {Clock} clock
+ * @returns {Entry}
+ */
+export declare function anew({ clientMsgId, action, address, fields, text, error }: Entry, entries: Iterable<Entry>, clock: Clock): Entry;
 export type OutboxHooks = {
     request: (action: string, fields: object) => Promise<any>;
     /**

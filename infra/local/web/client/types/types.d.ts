@@ -54,13 +54,18 @@ export type Quote = {
     text: string;
     recalled: boolean;
 };
+export type Refusal = {
+    code: string;
+    message: string;
+    retryable: boolean;
+};
 export type Revision = {
     clientMsgId: string;
     action: "recall" | "edit";
     state: EntryState;
     text: string | null;
     data: Record<string, unknown> | null;
-    error: string | null;
+    error: Refusal | null;
 };
 export type Row = {
     /**
@@ -93,7 +98,7 @@ export type Row = {
     /**
      * why it failed
      */
-    error: string | null;
+    error: Refusal | null;
     /**
      * once it holds for all others
      */
@@ -202,7 +207,7 @@ export type EntryRecord = {
     text: string | null;
     clientTime: number;
     state: EntryState;
-    error: string | null;
+    error: Refusal | null;
 };
 export type ShownEntry = EntryRecord & {
     conversationId?: string;
@@ -325,8 +330,13 @@ export type Clock = {
  * @typedef {{seq: number, senderId: string | null, kind: Message["messageType"] | null, text: string, recalled: boolean}} Quote
  */
 /**
+ * Why the server did not do something: code is one of the protocol's, message is for developers, and
+ * retryable says whether asking again can help by itself.
+ * @typedef {{code: string, message: string, retryable: boolean}} Refusal
+ */
+/**
  * What the user last asked to do to a message and is not seen in it yet.
- * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: string | null}} Revision
+ * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: Refusal | null}} Revision
  */
 /**
  * A message as people see it.
@@ -346,7 +356,7 @@ export type Clock = {
  * @property {Revision | null} revision
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
- * @property {string | null} error why it failed
+ * @property {Refusal | null} error why it failed
  * @property {"delivered" | "read" | null} receipt once it holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
@@ -415,7 +425,7 @@ export type Clock = {
  * @property {string | null} text
  * @property {number} clientTime
  * @property {EntryState} state
- * @property {string | null} error
+ * @property {Refusal | null} error
  */
 /**
  * An entry as a tab shows it; what the server answered is there once it is sent.
