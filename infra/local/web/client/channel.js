@@ -6,6 +6,7 @@
 //   call {id, method, args}   it wants something done
 //   ping {}                   is anyone leading?
 //   bye {}                    it closes
+//   forget {}                 from any tab: all end, and what is stored is wiped
 //
 //   lead {term}               there is a new leader; all that was asked of another is to be asked again
 //   picture {term, n, picture}, delta {term, n, delta}

@@ -11,7 +11,7 @@ import { FOLLOWER_TIMING, Follower } from "./follower.js";
 import { Leader } from "./leader.js";
 import { Model, NEW_KEY, TO_KEY } from "./model.js";
 import { newEntry, recordOf } from "./outbox.js";
-import { IndexedDBStore, MemoryStore } from "./store.js";
+import { FencedError, IndexedDBStore, MemoryStore } from "./store.js";
 import { Election, browserTabs } from "./tabs.js";
 import { Views, frozen } from "./views.js";
 
@@ -36,6 +36,8 @@ const TAB_TIMING = Object.freeze({
 });
 
 /** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
+
+const WIPE_TRIES = 5; // against tabs that claim the store meanwhile, each once
 
 /** So many lists of rows, and so many conversations, are given as the same objects until they change. */
 export const MAX_VIEWS = 1_000;
@@ -213,13 +215,21 @@ export class InorderClient extends EventTarget {
   /**
    * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
    * them leads from here on. The outbox stays.
+   *
+   * With forget, for a machine that others use too, all tabs of the device end, and all that they have stored
+   * is gone, also what was not sent. Rejects if it cannot be wiped.
+   * @param {{forget?: boolean}} [options]
    */
-  async close() {
+  async close({ forget = false } = {}) {
     if (this.#ended === "closed") return;
-    const written = this.#engine?.settled();
-    this.#end("closed");
-    await written;
-    this.#store.close();
+    if (forget) this.#channel?.post("forget");
+    try {
+      if (forget) await this.#forget();
+      else await this.#quit();
+      if (forget) await this.#wipe(/** @type {Store} */ (this.#options.store));
+    } finally {
+      this.#store.close();
+    }
   }
 
   /**
@@ -741,6 +751,39 @@ export class InorderClient extends EventTarget {
     this.#changed();
   }
 
+  async #quit() {
+    const written = this.#engine?.settled();
+    this.#end("closed");
+    await written;
+  }
+
+  // Ends, and takes back what this tab may have written since another one wiped the store: it may have led by
+  // then. What a new sign-in has stored meanwhile stays.
+  async #forget() {
+    const term = this.#engine ? this.#term : null;
+    const outboxDelete = [...this.#model.entries.keys()];
+    this.#model = new Model(this.userId);
+    await this.#quit();
+    await this.#store.commit({ outboxDelete });
+    if (term !== null) await this.#store.commit({ forget: true }, term).catch(unlessFenced);
+  }
+
+  // A tab that leads and has not heard of it yet cannot write any more, for the store is claimed. It may claim
+  // it in turn before it hears.
+  /** @param {Store} store */
+  async #wipe(store) {
+    for (let tries = 1; ; tries++) {
+      const term = await store.claim(Math.max(this.#clock.now(), this.#term));
+      const { outbox } = await store.load();
+      try {
+        return await store.commit({ forget: true, outboxDelete: outbox.map(({ clientMsgId }) => clientMsgId) }, term);
+      } catch (error) {
+        if (tries === WIPE_TRIES) throw error;
+        unlessFenced(error);
+      }
+    }
+  }
+
   /** Gives up what belongs to leading and following. */
   #retire() {
     this.#engine?.halt();
@@ -912,6 +955,12 @@ export class InorderClient extends EventTarget {
 
   /** @param {ChannelMessage} message */
   #receive(message) {
+    if (message.type === "forget") {
+      this.#forget()
+        .catch((error) => this.#log(`could not wipe the store: ${error.message}`))
+        .finally(() => this.#store.close());
+      return;
+    }
     this.#leader?.receive(message);
     this.#follower?.receive(message);
   }
@@ -998,6 +1047,11 @@ function checkTitle(title) {
   if (typeof title !== "string") throw new TypeError("the title has to be a string");
   if (title.trim() === "") throw new RangeError("the title is empty");
   if (countRunes(title) > MAX_TITLE_RUNES) throw new RangeError(`the title is over ${MAX_TITLE_RUNES} characters`);
+}
+
+/** @param {unknown} error */
+function unlessFenced(error) {
+  if (!(error instanceof FencedError)) throw error;
 }
 
 function notInFlight() {

@@ -6,6 +6,7 @@ import { MAX_DATA_DEPTH } from "../checks.js";
 import { MAX_VIEWS, open } from "../client.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
+import { SharedStore } from "./browser.js";
 import { setUp, setUpTabs, texts } from "./world.js";
 
 test("a device id of 64 bytes can do everything: what is sent is named without it", async (t) => {
@@ -481,4 +482,57 @@ test("what was in view is read, and nothing after it", async (t) => {
   assert.deepEqual(unread(), [0, 0]);
   assert.equal(server.line("alice", clients[0].keyFor("bob")).readSeq, 6, "no further than there is");
   assert.throws(() => clients[0].markRead("to:bob", "7"), TypeError);
+});
+
+for (const who of ["leads", "follows"]) {
+  test(`a device is forgotten by a tab that ${who}: all tabs end and nothing is kept`, async (t) => {
+    const store = new SharedStore();
+    const { clock, server, tabs, open } = setUpTabs(t, { store });
+    const clients = await tabs(3);
+    for (let i = 1; i <= 3; i++) server.post("bob", { to: "alice" }, `${i}`);
+    await clock.advance(1_000);
+    server.refuse = ({ action }) => (action === "send" ? { code: "BUSY", message: "busy", retryable: true } : undefined);
+    for (const client of clients) await client.send("to:bob", "not sent");
+    await clock.advance(1_000);
+    const [one] = clients.filter(({ leads }) => leads === (who === "leads"));
+    const closed = one.close({ forget: true });
+    await clock.advance(1_000);
+    await closed;
+    assert.deepEqual(await store.load(), { syncCursor: null, conversations: [], messages: [], outbox: [] });
+    for (const client of clients) {
+      assert.deepEqual([client.state, client.detail, client.leads, client.conversations()], ["offline", "closed", false, []]);
+      await assert.rejects(client.send("to:bob", "after"), { code: "CLOSED" });
+    }
+    await clock.advance(60_000);
+    assert.deepEqual([server.sockets.length, (await store.load()).messages], [0, []]);
+    server.refuse = () => undefined;
+    const again = await open();
+    await clock.until(() => again.state === "online");
+    await clock.advance(10_000);
+    assert.deepEqual(texts(again, "to:bob"), ["1", "2", "3"], "what the server has, and nothing else");
+  });
+}
+
+test("a tab that stands still when the device is forgotten writes nothing afterwards", async (t) => {
+  const store = new SharedStore();
+  const { clock, server, tabs } = setUpTabs(t, { store });
+  const [leader, follower] = await tabs(2);
+  leader.tab.stall();
+  server.post("bob", { to: "alice" }, "hi");
+  await clock.advance(100);
+  const closed = follower.close({ forget: true });
+  await clock.advance(1_000);
+  await closed;
+  leader.tab.wake();
+  await clock.advance(10_000);
+  assert.deepEqual([leader.detail, (await store.load()).messages, (await store.load()).syncCursor], ["closed", [], null]);
+});
+
+test("a device that cannot be wiped says so", async (t) => {
+  const { online } = setUp(t);
+  const store = new MemoryStore();
+  const alice = await online("alice", { store });
+  store.claim = () => Promise.reject(new Error("the disk is gone"));
+  await assert.rejects(alice.close({ forget: true }), { message: "the disk is gone" });
+  assert.equal(alice.detail, "closed");
 });

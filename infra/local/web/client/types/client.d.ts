@@ -19,7 +19,6 @@ declare const TAB_TIMING: Readonly<{
     callMs: 15000;
 }>;
 export type TabTiming = Partial<Record<keyof typeof TAB_TIMING, number>>;
-/** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
 /** So many lists of rows, and so many conversations, are given as the same objects until they change. */
 export declare const MAX_VIEWS = 1000;
 /**
@@ -145,8 +144,14 @@ export declare class InorderClient extends EventTarget {
     /**
      * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
      * them leads from here on. The outbox stays.
+     *
+     * With forget, for a machine that others use too, all tabs of the device end, and all that they have stored
+     * is gone, also what was not sent. Rejects if it cannot be wiped.
+     * @param {{forget?: boolean}} [options]
      */
-    close(): Promise<void>;
+    close({ forget }?: {
+        forget?: boolean;
+    }): Promise<void>;
     /**
      * Drops the device's connection and stays away, or comes back; for all of its tabs.
      * @param {boolean} offline
