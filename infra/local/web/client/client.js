@@ -11,6 +11,7 @@ import { FOLLOWER_TIMING, Follower } from "./follower.js";
 import { Leader } from "./leader.js";
 import { Model, NEW_KEY, TO_KEY } from "./model.js";
 import { newEntry, recordOf } from "./outbox.js";
+import { nextEnd } from "./rights.js";
 import { FencedError, IndexedDBStore, MemoryStore } from "./store.js";
 import { Election, browserTabs } from "./tabs.js";
 import { Views, frozen } from "./views.js";
@@ -37,6 +38,7 @@ const TAB_TIMING = Object.freeze({
 
 /** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
 
+const MAX_TIMEOUT_MS = 2 ** 31 - 1; // a longer one would end at once
 const WIPE_TRIES = 5; // against tabs that claim the store meanwhile, each once
 
 /** So many lists of rows, and so many conversations, are given as the same objects until they change. */
@@ -122,6 +124,7 @@ export class InorderClient extends EventTarget {
   /** @type {Error | null} The error of the tab that leads, as it is shown here. */
   #toldError = null;
   #version = 0; // grows with each change
+  #windowEnd = { at: Infinity, timer: /** @type {any} */ (null) }; // of the row that was read whose time ends first
   #rows = new Views(MAX_VIEWS);
   #summaries = new Views(MAX_VIEWS);
   #tabId = randomId();
@@ -322,7 +325,7 @@ export class InorderClient extends EventTarget {
   conversation(key) {
     const current = this.currentKey(key);
     const seen = this.#model.ledgers.get(current)?.maxSeenSeq ?? 0;
-    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#model.conversation(current));
+    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(this.#model.conversation(current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
   }
 
   /**
@@ -333,7 +336,7 @@ export class InorderClient extends EventTarget {
    */
   messages(key, limit = Infinity) {
     const current = this.currentKey(key);
-    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#model.messages(current, limit));
+    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(this.#model.messages(current, limit, this.#clock.now()), (rows) => rows));
   }
 
   /**
@@ -745,6 +748,7 @@ export class InorderClient extends EventTarget {
     if (this.#ended) return;
     this.#unwatch();
     this.#suspend();
+    this.#clock.clearTimeout(this.#windowEnd.timer);
     this.#ended = why;
     for (const id of [...this.#calls.keys()]) this.#settle(id, ({ reject }) => reject(new RequestError(ENDINGS[why])));
     this.#ready();
@@ -799,13 +803,13 @@ export class InorderClient extends EventTarget {
     const { term, saved } = await this.#claim();
     if (turn !== this.#turn) return;
     const earlier = this.#model;
-    const { state, storeError } = earlier.status;
+    const { state, windows, storeError } = earlier.status;
     const away = state === "offline" && this.#tabs !== null;
     this.#term = term;
     const model = new Model(this.userId);
     model.load(saved);
     model.inherit(earlier);
-    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", storeError: this.#store.shared ? null : storeError };
+    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, storeError: this.#store.shared ? null : storeError };
     this.#model = model;
     this.#filled = true;
     /** @type {Engine} */
@@ -1009,9 +1013,29 @@ export class InorderClient extends EventTarget {
    */
   #tell(conversationId, seqs) {
     for (const seq of seqs) {
-      const row = this.#model.row(conversationId, seq);
+      const row = this.#model.row(conversationId, seq, this.#clock.now());
       if (row) this.dispatchEvent(new CustomEvent("message", { detail: frozen({ key: conversationId, row }) }));
     }
+  }
+
+  // Sees to it that what is read is made anew when the time to edit or recall one of its rows is over.
+  /**
+   * @template T
+   * @param {T} value
+   * @param {(value: T) => readonly Row[]} rowsIn
+   * @returns {T}
+   */
+  #timed(value, rowsIn) {
+    const now = this.#clock.now();
+    const at = nextEnd(rowsIn(value), this.#model.status.windows, now);
+    if (at >= this.#windowEnd.at || this.#ended) return value;
+    this.#clock.clearTimeout(this.#windowEnd.timer);
+    const ended = () => {
+      this.#windowEnd = { at: Infinity, timer: null };
+      this.#changed();
+    };
+    this.#windowEnd = { at, timer: this.#clock.setTimeout(ended, Math.min(at - now, MAX_TIMEOUT_MS)) };
+    return value;
   }
 
   #changed() {

@@ -435,6 +435,8 @@ export class Engine {
       return;
     }
     const { conversations, heads = [], syncCursor } = changes;
+    const windows = changes.windows ?? {};
+    if (JSON.stringify(windows) !== JSON.stringify(this.#model.status.windows)) this.#model.status = { ...this.#model.status, windows };
     for (const line of conversations) this.#describe(line).see(line.lastSeq);
     for (const { conversationId, committedMaxSeq } of heads) this.#model.ledger(conversationId).see(committedMaxSeq);
     this.#changed();

@@ -9,7 +9,7 @@ import { may } from "./rights.js";
 import { rowAt, rowsOf } from "./rows.js";
 
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
  */
 
 /** Begins the key of a single conversation that the server has not named yet. */
@@ -35,7 +35,7 @@ export class Model {
   /** @type {number | null} */
   syncCursor = null;
   /** @type {Status} */
-  status = { state: "connecting", detail: "", storeError: null };
+  status = { state: "connecting", detail: "", windows: {}, storeError: null };
 
   /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
   #peers = new Map();
@@ -194,26 +194,31 @@ export class Model {
     return [...keys];
   }
 
-  /** @param {ConversationKey} key */
-  conversation(key) {
-    return this.#summary(this.currentKey(key));
+  /**
+   * @param {ConversationKey} key
+   * @param {number} [now] ms since 1970
+   */
+  conversation(key, now = 0) {
+    return this.#summary(this.currentKey(key), now);
   }
 
   /**
    * @param {ConversationKey} key
    * @param {number} [limit]
+   * @param {number} [now] ms since 1970
    * @returns {Row[]}
    */
-  messages(key, limit = Infinity) {
-    return rowsOf(this.#view(this.currentKey(key)), limit);
+  messages(key, limit = Infinity, now = 0) {
+    return rowsOf(this.#view(this.currentKey(key), now), limit);
   }
 
   /**
    * @param {string} conversationId
    * @param {number} seq
+   * @param {number} now ms since 1970
    */
-  row(conversationId, seq) {
-    return rowAt(this.#view(conversationId), seq);
+  row(conversationId, seq, now) {
+    return rowAt(this.#view(conversationId, now), seq);
   }
 
   /** @param {ConversationKey} key */
@@ -298,36 +303,45 @@ export class Model {
 
   // ---- rows for people ----
 
-  /** @param {ConversationKey} key */
-  #view(key) {
-    return {
+  /**
+   * @param {ConversationKey} key
+   * @param {number} now
+   */
+  #view(key, now) {
+    const held = {
       ledger: this.ledgers.get(key) ?? null,
       facts: this.facts.get(key) ?? newFacts(),
       entries: this.entriesOf(key),
-      userId: this.#userId,
       roster: this.rosters.get(key) ?? null,
     };
+    const { facts, roster } = held;
+    const making = held.entries.find(({ action }) => action === "createGroup");
+    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
+    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
+    const role = kind === "group" ? this.#roleIn(held) : null;
+    /** @type {Map<string, Role>} */
+    const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
+    if (facts.owner !== null) roles.set(facts.owner, "owner");
+    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, making), role, roles, userId: this.#userId, windows: this.status.windows, now };
   }
 
   /**
    * @param {ConversationKey} key
+   * @param {number} now
    * @returns {Conversation}
    */
-  #summary(key) {
-    const view = this.#view(key);
-    const { ledger, facts } = view;
+  #summary(key, now) {
+    const view = this.#view(key, now);
+    const { ledger, facts, making, peer, kind, closed, role } = view;
     const last = rowsOf(view, 1)[0] ?? null;
-    const making = view.entries.find(({ action }) => action === "createGroup");
-    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
-    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
     return {
       key,
       kind,
       peer,
       title: (kind === "single" && peer !== null ? this.#peerTitle(peer) : (facts.title ?? making?.fields.title)) || key,
       memberCount: facts.memberCount,
-      closed: closedFor(key, kind, view, making),
-      role: kind === "group" ? this.#roleIn(view) : null,
+      closed,
+      role,
       earlier: ledger !== null && this.hasEarlier(ledger),
       unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId, view.entries.map(({ seq }) => seq ?? 0)),
       last,

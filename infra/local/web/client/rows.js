@@ -1,6 +1,7 @@
 // Turns what a device holds of a conversation into the rows that people see. Pure.
 
 import { isRevision } from "./ledger.js";
+import { rightsOver } from "./rights.js";
 
 /**
  * @import { Ledger } from "./ledger.js"
@@ -9,7 +10,7 @@ import { isRevision } from "./ledger.js";
 
 /**
  * entries are the outbox's for this conversation, roster is null while it is unknown.
- * @typedef {{ledger: Ledger | null, facts: Facts, entries: Entry[], userId: string, roster: Member[] | null}} View
+ * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], roster: Member[] | null}} View
  */
 
 /** Up to so many members, each hears how far the others are. */
@@ -87,6 +88,7 @@ function row(view, message) {
     quote: quoteOf(view, message.replyTo),
     recalled,
     edited: !recalled && (version > 1 || rewritten !== null),
+    ...(isBeingRecalled(revision) ? { canEdit: false, canRecall: false } : rightsOver(view, message)),
     revision,
     time: serverTime,
     state: mine ? "sent" : null,
@@ -115,6 +117,8 @@ function ownRow(view, entry) {
     quote: quoteOf(view, entry.fields.replyTo),
     recalled: false,
     edited: false,
+    canEdit: false,
+    canRecall: false,
     revision: null,
     time: entry.serverTime ?? entry.clientTime,
     state: entry.state,
@@ -161,6 +165,11 @@ function revisionOf({ entries }, seq) {
   if (!entry) return null;
   const { clientMsgId, action, state, text, fields, error } = entry;
   return { clientMsgId, action: /** @type {Revision["action"]} */ (action), state, text, data: fields.data ?? null, error };
+}
+
+/** @param {Revision | null} revision */
+function isBeingRecalled(revision) {
+  return revision?.action === "recall" && revision.state !== "failed";
 }
 
 /**

@@ -84,6 +84,8 @@
  * @property {Quote | null} quote
  * @property {boolean} recalled
  * @property {boolean} edited
+ * @property {boolean} canEdit whether the server would take an edit by now, as far as is known here
+ * @property {boolean} canRecall likewise a recall
  * @property {Revision | null} revision
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
@@ -117,9 +119,15 @@
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
 
 /**
+ * How long after its sending a message can be changed by its sender, in ms; where it is left out, always.
+ * @typedef {{editMs?: number, recallMs?: number}} Windows
+ */
+
+/**
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
+ * @property {Windows} windows what the server told of them last
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 

@@ -536,3 +536,76 @@ test("a device that cannot be wiped says so", async (t) => {
   await assert.rejects(alice.close({ forget: true }), { message: "the disk is gone" });
   assert.equal(alice.detail, "closed");
 });
+
+test("a row knows how long it can be edited and recalled, in every tab", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  server.windowMs = 60_000;
+  const clients = await tabs(2);
+  const [leader] = clients;
+  await leader.send("to:bob", "mine");
+  await clock.until(() => server.count("send") === 1);
+  server.post("bob", { to: "alice" }, "his");
+  await clock.advance(1_000);
+  const rights = () => clients.map((client) => client.messages("to:bob").map(({ text, canEdit, canRecall }) => `${text} ${canEdit} ${canRecall}`).join());
+  const counts = clients.map((client) => renders(client, () => client.messages("to:bob")));
+  assert.deepEqual(rights(), ["mine true true,his false false", "mine true true,his false false"]);
+  await clock.advance(58_000);
+  assert.deepEqual(rights(), ["mine true true,his false false", "mine true true,his false false"]);
+  counts.forEach(({ take }) => take());
+  await clock.advance(1_000);
+  assert.deepEqual(rights(), ["mine false false,his false false", "mine false false,his false false"]);
+  assert.deepEqual(counts.map(({ take }) => take()), [1, 1], "and it is told when that changes");
+  const { seq, messageId } = leader.messages("to:bob")[0];
+  assert.throws(() => server.act("alice", "recall", { conversationId: leader.keyFor("bob"), seq, messageId }), { code: "TOO_LATE" });
+});
+
+test("without a word of the server a message can be changed for ever, and never where the window is nothing", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const alice = await online("alice");
+  await alice.send("to:bob", "hi");
+  const rights = () => alice.messages("to:bob").map(({ canEdit, canRecall }) => [canEdit, canRecall])[0];
+  assert.deepEqual(rights(), [false, false], "not before it is committed");
+  await clock.advance(24 * 3_600_000);
+  assert.deepEqual(rights(), [true, true]);
+  server.windowMs = 0;
+  server.cutAll();
+  await clock.until(() => alice.state === "online");
+  await clock.advance(1_000);
+  await alice.send("to:bob", "again");
+  await clock.advance(1_000);
+  assert.deepEqual(alice.messages("to:bob").map(({ canEdit, canRecall }) => [canEdit, canRecall]), [[false, false], [false, false]]);
+});
+
+test("what a row says that we may do in a group is what the server lets us do", async (t) => {
+  const { clock, server, online } = setUp(t);
+  server.windowMs = 60_000;
+  const users = ["owner", "admin", "other admin", "member", "other member"];
+  const { conversationId } = server.act("owner", "createGroup", { title: "Trip", members: users.slice(1) });
+  for (const userId of ["admin", "other admin"]) server.act("owner", "setRole", { conversationId, userId, role: "admin" });
+  for (const [when, tries] of [["in time", ["edit", "recall"]], ["too late", ["recall"]]]) {
+    for (const userId of users) {
+      const posted = users.map((senderId) => server.post(senderId, { conversationId }, `of ${senderId}`));
+      if (when === "too late") await clock.advance(61_000);
+      const client = await online(userId, { deviceId: `web-${users.indexOf(userId)}` });
+      client.show(conversationId);
+      await clock.advance(2_000);
+      for (const { seq, messageId, version, senderId } of posted) {
+        const row = client.messages(conversationId).find((candidate) => candidate.seq === seq);
+        for (const action of tries) {
+          const can = action === "edit" ? row.canEdit : row.canRecall;
+          const attempt = () => server.act(userId, action, { conversationId, seq, messageId, ...(action === "edit" && { version, text: "x" }) });
+          if (can) attempt();
+          else assert.throws(attempt, (error) => ["FORBIDDEN", "TOO_LATE"].includes(error.code), `${userId} cannot ${action} what is of ${senderId}, ${when}`);
+        }
+      }
+      assert.ok(client.messages(conversationId).filter(({ kind }) => kind === "event").every(({ canEdit, canRecall }) => !canEdit && !canRecall));
+      await clock.advance(1_000);
+      assert.ok(client.messages(conversationId).filter(({ recalled }) => recalled).every(({ canEdit, canRecall }) => !canEdit && !canRecall));
+      client.setOffline(true);
+    }
+  }
+  server.act("owner", "dissolve", { conversationId });
+  const owner = await online("owner");
+  await clock.advance(2_000);
+  assert.ok(owner.messages(conversationId).every(({ canEdit, canRecall }) => !canEdit && !canRecall), "nothing is changed in a dissolved group");
+});

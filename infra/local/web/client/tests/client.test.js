@@ -50,6 +50,8 @@ test("a first message: pending at once, then numbered, shown once on both sides"
     quote: null,
     recalled: false,
     edited: false,
+    canEdit: true,
+    canRecall: true,
     revision: null,
     time: 0,
     state: "sent",

@@ -248,7 +248,7 @@ export class FakeServer {
 
     changes: ({ userId }, { syncCursor, headsCursor, hidden }) => {
       const { v, at } = this.#syncHead(userId);
-      if (syncCursor === 0 || syncCursor < this.floor || syncCursor > v) return { ...this.#page(userId, 0, hidden), heads: [], syncCursor: v, full: true };
+      if (syncCursor === 0 || syncCursor < this.floor || syncCursor > v) return { ...this.#page(userId, 0, hidden), heads: [], syncCursor: v, full: true, ...this.#windows() };
       const heads = this.#of(userId)
         .filter(({ members }) => members.size > this.inboxGroupMax && members.has(userId))
         .map(({ head }) => ({ conversationId: head.conversationId, committedMaxSeq: head.lastSeq }));
@@ -263,6 +263,7 @@ export class FakeServer {
         syncCursor: more ? told.at(-1)[1] : v,
         more,
         full: false,
+        ...this.#windows(),
       };
     },
 
@@ -493,6 +494,10 @@ export class FakeServer {
 
   #inTime({ serverTime }, what) {
     if (this.#clock.now() - serverTime >= this.windowMs) refuse("TOO_LATE", `the message cannot be ${what} any more`);
+  }
+
+  #windows() {
+    return this.windowMs < Infinity && { windows: { editMs: this.windowMs, recallMs: this.windowMs } };
   }
 
   #revise(conversation, seq, change) {

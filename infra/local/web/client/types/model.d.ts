@@ -1,7 +1,7 @@
 import { Ledger } from "./ledger.js";
 import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Picture, Row, Saved, Status } from "./types.js";
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
  */
 /** Begins the key of a single conversation that the server has not named yet. */
 export declare const TO_KEY = "to:";
@@ -83,19 +83,24 @@ export declare class Model {
     entriesOf(key: ConversationKey): Entry[];
     /** The current keys of what is on the user's list. */
     listed(): string[];
-    /** @param {ConversationKey} key */
-    conversation(key: ConversationKey): Conversation;
+    /**
+     * @param {ConversationKey} key
+     * @param {number} [now] ms since 1970
+     */
+    conversation(key: ConversationKey, now?: number): Conversation;
     /**
      * @param {ConversationKey} key
      * @param {number} [limit]
+     * @param {number} [now] ms since 1970
      * @returns {Row[]}
      */
-    messages(key: ConversationKey, limit?: number): Row[];
+    messages(key: ConversationKey, limit?: number, now?: number): Row[];
     /**
      * @param {string} conversationId
      * @param {number} seq
+     * @param {number} now ms since 1970
      */
-    row(conversationId: string, seq: number): Row | null;
+    row(conversationId: string, seq: number, now: number): Row | null;
     /** @param {ConversationKey} key */
     members(key: ConversationKey): Member[] | null;
     /**

@@ -86,6 +86,14 @@ export type Row = {
     quote: Quote | null;
     recalled: boolean;
     edited: boolean;
+    /**
+     * whether the server would take an edit by now, as far as is known here
+     */
+    canEdit: boolean;
+    /**
+     * likewise a recall
+     */
+    canRecall: boolean;
     revision: Revision | null;
     /**
      * ms since 1970, for the eye; seq is the order
@@ -148,9 +156,17 @@ export type Member = {
     joinSeq?: number;
     joinedAt: number;
 };
+export type Windows = {
+    editMs?: number;
+    recallMs?: number;
+};
 export type Status = {
     state: ConnectionState;
     detail: string;
+    /**
+     * what the server told of them last
+     */
+    windows: Windows;
     /**
      * not an Error, which not every browser lets tabs exchange
      */
@@ -353,6 +369,8 @@ export type Clock = {
  * @property {Quote | null} quote
  * @property {boolean} recalled
  * @property {boolean} edited
+ * @property {boolean} canEdit whether the server would take an edit by now, as far as is known here
+ * @property {boolean} canRecall likewise a recall
  * @property {Revision | null} revision
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
@@ -382,9 +400,14 @@ export type Clock = {
  */
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
 /**
+ * How long after its sending a message can be changed by its sender, in ms; where it is left out, always.
+ * @typedef {{editMs?: number, recallMs?: number}} Windows
+ */
+/**
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
+ * @property {Windows} windows what the server told of them last
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 /** @typedef {{deliveredSeq: number, readSeq: number}} Positions */

@@ -17,6 +17,10 @@ const id: string = await client.send(key, "hello");
 await client.send(key, { type: "image", data: { objectKey: "k" } }, { replyTo: client.messages(key)[0] });
 await client.setRole(key, "bob", "admin");
 client.discard(id);
+const again: string | null = await client.retry(id);
+client.markRead(key, 5);
+const row: Row | undefined = client.messages(key).find(({ canEdit, canRecall }) => canEdit || canRecall);
+console.log(again, row?.error?.code, row?.revision?.error?.retryable);
 try {
   const { delivered }: { delivered: string[] } = await client.receipts(key, 1);
   console.log(delivered);
@@ -24,7 +28,7 @@ try {
   if (error instanceof RequestError && error.retryable) console.log(error.code, error.field);
 }
 stop();
-await client.close();
+await client.close({ forget: true });
 await open({ url: "wss://example.com/v1", userId: "alice", deviceId: "laptop", token: () => "jwt", store: new MemoryStore(), tabs: null, timing: { requestTimeoutMs: 5_000, callMs: 9_000 }, limits: { outbox: 10 } });
 
 // @ts-expect-error a token is needed
