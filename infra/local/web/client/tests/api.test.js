@@ -81,9 +81,13 @@ for (const [who, senderId] of [["the product", "system"], ["an operator", "moder
   test(`a conversation that ${who} opens while we are there is with the other one`, async (t) => {
     const { clock, server, online } = setUp(t);
     const alice = await online("alice");
+    server.refuse = ({ action }) => (action === "changes" ? { code: "BUSY", message: "busy", retryable: true } : undefined);
     const { conversationId } = server.between(["alice", "bob"], senderId);
-    await clock.advance(10_000);
-    assert.equal(alice.conversation(conversationId).peer, "bob");
+    await clock.advance(1_000);
+    assert.deepEqual([alice.conversation(conversationId).peer, alice.messages(conversationId).length], [null, 1], "nobody has said yet");
+    server.refuse = () => undefined;
+    await clock.until(() => alice.conversation(conversationId).peer === "bob");
+    assert.equal(alice.keyFor(senderId), `to:${senderId}`);
   });
 }
 
@@ -177,9 +181,10 @@ test("readings are kept up to a limit, the latest", () => {
   const read = (i) => views.get(`${i}`, "", () => [i]);
   const first = Array.from({ length: MAX_VIEWS }, (_, i) => read(i));
   assert.ok(first.every((value, i) => read(i) === value), "so many");
+  read(0);
   read(MAX_VIEWS);
-  assert.ok(read(1) === first[1]);
-  assert.ok(read(0) !== first[0], "the one that was not asked for the longest is made anew");
+  assert.ok(read(0) === first[0]);
+  assert.ok(read(1) !== first[1], "the one that was not asked for the longest is made anew");
 });
 
 test("a tab that follows reads the same objects too, and none of another picture", async (t) => {
@@ -360,6 +365,32 @@ test("what a framework's objects show is sent, as it was then", async (t) => {
     assert.deepEqual([client.storeError, client.conversation(group).memberCount, client.conversation(group).closed], [null, 2, null]);
   }
   assert.deepEqual(server.asked("send")[0].data.list, [{ n: 1 }]);
+});
+
+test("a device that is new, or starts over, is told of nothing that was there", async (t) => {
+  const { clock, server, device } = setUp(t);
+  const heard = [];
+  const alice = device("alice");
+  alice.addEventListener("message", ({ detail: { row } }) => heard.push(row.text));
+  for (let i = 1; i <= 3; i++) server.post("bob", { to: "alice" }, "before");
+  await alice.start();
+  await clock.advance(5_000);
+  server.wipe();
+  server.post("bob", { to: "alice" }, "of another world");
+  alice.setOffline(true);
+  alice.setOffline(false);
+  await clock.advance(5_000);
+  assert.deepEqual([heard, texts(alice, "to:bob")], [[], ["of another world"]]);
+  server.post("bob", { to: "alice" }, "new");
+  await clock.advance(5_000);
+  assert.deepEqual(heard, ["new"]);
+});
+
+test("a cycle and what is nowhere in JSON are named with their place", async (t) => {
+  const { device } = setUp(t);
+  const alice = device("alice");
+  await assert.rejects(alice.send("to:bob", { type: "custom", data: cycle }), { message: "data.list[0] cannot be sent: it contains itself" });
+  await assert.rejects(alice.send("to:bob", { type: "custom", data: { a: [{ b: 1n }] } }), { message: "data.a[0].b cannot be sent: JSON has no bigint" });
 });
 
 test("data may be as deep as the server takes it", async (t) => {
