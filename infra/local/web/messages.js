@@ -124,7 +124,7 @@ export class MessageList {
       node.append(action === "edit" ? "saving …" : "recalling …");
       return;
     }
-    node.append(element("span", "", [action === "edit" ? `Your edit “${text}” was refused. ${error}` : `Not recalled. ${error}`]));
+    node.append(element("span", "", [action === "edit" ? `Your edit “${text}” was refused: ${error.message}.` : `Not recalled: ${error.message}.`]));
     if (action === "edit" && !row.recalled) {
       const again = button("again", "Edit again", () => {
         this.#client.discard(clientMsgId);
@@ -136,7 +136,7 @@ export class MessageList {
   }
 
   #fillFailure(node, { state, error, clientMsgId }) {
-    const text = state === "failed" ? `failed: ${error}` : "";
+    const text = state === "failed" ? `failed: ${error.message}` : "";
     if (node.dataset.text === text) return;
     node.dataset.text = text;
     node.replaceChildren(text);

@@ -139,17 +139,12 @@ function openMessageMenu(opener, row) {
   const offer = (act, label, run) => items.push({ act, label, run });
   if (closed === null) {
     offer("reply", "Reply", () => composer.reply(row));
-    if (row.mine && row.kind === "text") offer("edit", "Edit", () => composer.edit(row, row.text));
-    if (row.mine || (kind === "group" && client.may(openKey, "recall", roleOf(row.senderId)))) offer("recall", "Recall", () => client.recall(openKey, row));
+    if (row.canEdit && row.kind === "text") offer("edit", "Edit", () => composer.edit(row, row.text));
+    if (row.canRecall) offer("recall", "Recall", () => client.recall(openKey, row));
   }
   if (row.mine && kind === "group" && closed !== "left") offer("receipts", "Who has read it?", () => showReaders(row));
   offer("copy", "Copy text", () => copy(row.text));
   openMenu(opener, items);
-}
-
-// Who is a member no more counts as a plain one.
-function roleOf(userId) {
-  return client.members(openKey)?.find((member) => member.userId === userId)?.role ?? "member";
 }
 
 async function copy(text) {
@@ -219,7 +214,7 @@ function note(text) {
 }
 
 function drawConversations() {
-  const summaries = client.conversations();
+  const summaries = [...client.conversations()];
   if (openKey !== null && !summaries.some(({ key }) => key === openKey)) summaries.unshift(client.conversation(openKey));
   conversations.draw(summaries, ({ key }) => key, (node, summary) => fillConversation(node.firstChild, summary));
   $("no-conversations").hidden = summaries.length > 0;

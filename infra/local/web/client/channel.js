@@ -6,6 +6,7 @@
 //   call {id, method, args}   it wants something done
 //   ping {}                   is anyone leading?
 //   bye {}                    it closes
+//   forget {}                 from any tab: all end, and what is stored is wiped
 //
 //   lead {term}               there is a new leader; all that was asked of another is to be asked again
 //   picture {term, n, picture}, delta {term, n, delta}
@@ -13,7 +14,7 @@
 //   pong {to, term, n}
 
 /** Grows when tabs of different versions of this code would misunderstand each other. */
-export const CHANNEL_VERSION = 1;
+export const CHANNEL_VERSION = 2;
 
 /** @typedef {{v: number, from: string, to?: string, type: string, term?: number, [field: string]: any}} ChannelMessage */
 

@@ -3,6 +3,7 @@
 // asks for goes into the outbox, which all share, and the tab that leads sends it.
 
 import { Channel } from "./channel.js";
+import { checkKey, checkOptions, checkUsers, contentOf, jsonCopy } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
 import { Engine, LIMITS } from "./engine.js";
 import { raise } from "./facts.js";
@@ -11,14 +12,16 @@ import { Leader } from "./leader.js";
 import { Model, NEW_KEY, TO_KEY } from "./model.js";
 import { watchNetwork } from "./network.js";
 import { newEntry, recordOf } from "./outbox.js";
-import { IndexedDBStore, MemoryStore } from "./store.js";
+import { nextEnd } from "./rights.js";
+import { FencedError, IndexedDBStore, MemoryStore } from "./store.js";
 import { Election, browserTabs } from "./tabs.js";
+import { Views, frozen } from "./views.js";
 
 /**
  * @import { ChannelMessage } from "./channel.js"
  * @import { Limits, Timing } from "./engine.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, Picture, Row, Saved, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, NewMessage, Picture, Row, Saved, Store } from "./types.js"
  */
 
 /** The most text one message holds, counted in code points as the server counts runes. */
@@ -35,6 +38,12 @@ const TAB_TIMING = Object.freeze({
 });
 
 /** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
+
+const MAX_TIMEOUT_MS = 2 ** 31 - 1; // a longer one would end at once
+const WIPE_TRIES = 5; // against tabs that claim the store meanwhile, each once
+
+/** So many lists of rows, and so many conversations, are given as the same objects until they change. */
+export const MAX_VIEWS = 1_000;
 
 /**
  * Counts text as the server does.
@@ -70,11 +79,13 @@ export function countRunes(text) {
 /**
  * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
  * connection and one store. Resolves once there is something to show, which needs no connection; where
- * the browser gives no storage, storeError of the result says so, and all is kept in memory.
+ * the browser gives no storage, storeError of the result says so, and all is kept in memory. A TypeError
+ * says which option is wrong.
  * @param {Options} options
  * @returns {Promise<InorderClient>}
  */
 export async function open(options) {
+  checkOptions(options ?? {});
   let store = options.store;
   let storeError = null;
   try {
@@ -95,8 +106,11 @@ export async function open(options) {
  * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
  * and if it is refused, messages shows it.
  *
- * Emits "change" whenever anything shown may have changed. Reading is synchronous and cheap enough to be
- * done anew after each.
+ * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and gives
+ * the same objects until what they say changes. They are frozen.
+ *
+ * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in
+ * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export class InorderClient extends EventTarget {
   #options;
@@ -109,6 +123,12 @@ export class InorderClient extends EventTarget {
   #model;
   /** @type {Error | null} */
   #storeError;
+  /** @type {Error | null} The error of the tab that leads, as it is shown here. */
+  #toldError = null;
+  #version = 0; // grows with each change
+  #windowEnd = { at: Infinity, timer: /** @type {any} */ (null) }; // of the row that was read whose time ends first
+  #rows = new Views(MAX_VIEWS);
+  #summaries = new Views(MAX_VIEWS);
   #tabId = randomId();
   /** @type {Election | null} */
   #election = null;
@@ -176,7 +196,10 @@ export class InorderClient extends EventTarget {
   /** The error that ended persistence, or null. From then on everything lives in memory only. */
   get storeError() {
     const { storeError } = this.#model.status;
-    return storeError ? Object.assign(new Error(storeError.message), { name: storeError.name }) : this.#storeError;
+    if (!storeError) return this.#storeError;
+    const { name, message } = storeError;
+    if (this.#toldError?.message !== message) this.#toldError = Object.assign(new Error(message), { name });
+    return this.#toldError;
   }
 
   /** Whether this tab has the device's connection. */
@@ -200,13 +223,21 @@ export class InorderClient extends EventTarget {
   /**
    * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
    * them leads from here on. The outbox stays.
+   *
+   * With forget, for a machine that others use too, all tabs of the device end, and all that they have stored
+   * is gone, also what was not sent. Rejects if it cannot be wiped.
+   * @param {{forget?: boolean}} [options]
    */
-  async close() {
+  async close({ forget = false } = {}) {
     if (this.#ended === "closed") return;
-    const written = this.#engine?.settled();
-    this.#end("closed");
-    await written;
-    this.#store.close();
+    if (forget) this.#channel?.post("forget");
+    try {
+      if (forget) await this.#forget();
+      else await this.#quit();
+      if (forget) await this.#wipe(/** @type {Store} */ (this.#options.store));
+    } finally {
+      this.#store.close();
+    }
   }
 
   /**
@@ -216,7 +247,7 @@ export class InorderClient extends EventTarget {
   setOffline(offline) {
     const replaced = !this.#tabs && (!this.#engine || this.detail === "replaced"); // another tab may have written since
     if (!offline && replaced && !this.#ended) void this.#lead();
-    else this.#do("setOffline", offline);
+    else this.#do("setOffline", Boolean(offline));
   }
 
   /**
@@ -227,6 +258,42 @@ export class InorderClient extends EventTarget {
     this.#do("retryNow");
   }
 
+  /**
+   * Calls onChange whenever anything shown may have changed, until what is returned is called. It needs no
+   * `this`, and fits React's useSyncExternalStore with any of the methods below.
+   * @param {() => void} onChange
+   * @returns {() => void}
+   */
+  subscribe = (onChange) => {
+    const listener = () => onChange();
+    this.addEventListener("change", listener);
+    return () => this.removeEventListener("change", listener);
+  };
+
+  /**
+   * @overload
+   * @param {"message"} type
+   * @param {(event: CustomEvent<NewMessage>) => void} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   * @returns {void}
+   */
+  /**
+   * @overload
+   * @param {string} type
+   * @param {EventListenerOrEventListenerObject | null} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   * @returns {void}
+   */
+  /**
+   * As of every EventTarget.
+   * @param {string} type
+   * @param {any} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   */
+  addEventListener(type, listener, options) {
+    super.addEventListener(type, listener, options);
+  }
+
   // ---- what is there ----
 
   /**
@@ -235,6 +302,7 @@ export class InorderClient extends EventTarget {
    * @returns {ConversationKey}
    */
   keyFor(userId) {
+    if (typeof userId !== "string") throw new TypeError("a user id has to be a string");
     return this.#model.keyFor(userId);
   }
 
@@ -243,37 +311,50 @@ export class InorderClient extends EventTarget {
    * @param {ConversationKey} key
    */
   currentKey(key) {
+    checkKey(key);
     return this.#model.currentKey(key);
   }
 
-  /** The conversations, most recent first. */
+  /**
+   * The conversations, most recent first.
+   * @returns {readonly Conversation[]}
+   */
   conversations() {
-    return this.#model.conversations();
+    const byTime = (/** @type {Conversation} */ a, /** @type {Conversation} */ b) => b.time - a.time;
+    const seen = [...this.#model.ledgers.values()].reduce((sum, { maxSeenSeq }) => sum + maxSeenSeq, 0);
+    return this.#rows.get("", `${this.#version} ${seen}`, () => this.#model.listed().map((key) => this.conversation(key)).sort(byTime));
   }
 
   /**
    * One conversation as in conversations, also for a key that nothing was sent to yet.
    * @param {ConversationKey} key
+   * @returns {Conversation}
    */
   conversation(key) {
-    return this.#model.conversation(key);
+    const current = this.currentKey(key);
+    const seen = this.#model.ledgers.get(current)?.maxSeenSeq ?? 0;
+    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(this.#model.conversation(current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
   }
 
   /**
    * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
    * @param {ConversationKey} key
    * @param {number} [limit]
+   * @returns {readonly Row[]}
    */
   messages(key, limit = Infinity) {
-    return this.#model.messages(key, limit);
+    const current = this.currentKey(key);
+    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(this.#model.messages(current, limit, this.#clock.now()), (rows) => rows));
   }
 
   /**
    * The members of a group, or null while unknown; show makes them known.
    * @param {ConversationKey} key
+   * @returns {readonly Member[] | null}
    */
   members(key) {
-    return this.#model.members(key);
+    const current = this.currentKey(key);
+    return this.#rows.get(`members ${current}`, `${this.#version}`, () => this.#model.members(current));
   }
 
   /**
@@ -290,13 +371,13 @@ export class InorderClient extends EventTarget {
 
   /**
    * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
-   * stored. A RangeError says what is wrong with the text.
+   * stored. A RangeError says what is wrong with the text, a TypeError what of it JSON cannot hold.
    * @param {ConversationKey} key
    * @param {string | Content} content a text, or what else it is
    * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
    */
   async send(key, content, { replyTo = null } = {}) {
-    const { type = "text", text = null, data } = contentOf(content);
+    const { type, text, data } = checkedContent(content);
     const fields = { messageType: type, ...(data && { data }), ...(replyTo && { replyTo: { seq: replyTo.seq, messageId: replyTo.messageId } }) };
     return this.#ask("send", addressOf(this.currentKey(key)), fields, text);
   }
@@ -310,6 +391,7 @@ export class InorderClient extends EventTarget {
    */
   createGroup(title, members) {
     checkTitle(title);
+    checkUsers(members);
     const entry = this.#newEntry("createGroup", {}, { title, members });
     this.#accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
     return NEW_KEY + entry.clientMsgId;
@@ -320,6 +402,7 @@ export class InorderClient extends EventTarget {
    * @param {string[]} members
    */
   async addMembers(key, members) {
+    checkUsers(members);
     return this.#change("addMembers", key, { members });
   }
 
@@ -328,6 +411,7 @@ export class InorderClient extends EventTarget {
    * @param {string[]} members
    */
   async removeMembers(key, members) {
+    checkUsers(members);
     return this.#change("removeMembers", key, { members });
   }
 
@@ -376,7 +460,7 @@ export class InorderClient extends EventTarget {
    * @param {string | Omit<Content, "type">} content
    */
   async edit(key, { seq, messageId }, content) {
-    const { text = null, data } = contentOf(content);
+    const { text, data } = checkedContent(content);
     const current = this.currentKey(key);
     const ours = this.#model.entriesOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
     const target = seq === null ? undefined : this.#model.ledgers.get(current)?.get(seq);
@@ -389,7 +473,17 @@ export class InorderClient extends EventTarget {
    * @param {string} clientMsgId
    */
   discard(clientMsgId) {
-    this.#do("discard", clientMsgId);
+    this.#do("discard", String(clientMsgId));
+  }
+
+  /**
+   * Sends again what was refused, as the last, and with a group that could not be made what was meant for it.
+   * Gives its clientMsgId once that is stored, or null if there is nothing to send under the one given.
+   * @param {string} clientMsgId
+   * @returns {Promise<string | null>}
+   */
+  async retry(clientMsgId) {
+    return this.#call("retry", [String(clientMsgId)]);
   }
 
   /**
@@ -397,17 +491,21 @@ export class InorderClient extends EventTarget {
    * @param {ConversationKey | null} key
    */
   show(key) {
+    if (key !== null) checkKey(key);
     this.#shown = key;
     this.#follower?.show(key);
     this.#attend();
   }
 
   /**
-   * Notes that the user has seen everything shown in a conversation.
+   * Notes that the user has seen what is shown in a conversation, up to the row with the seq throughSeq, or
+   * all of it.
    * @param {ConversationKey} key
+   * @param {number} [throughSeq]
    */
-  markRead(key) {
-    this.#raise(key, "readSeq");
+  markRead(key, throughSeq = Infinity) {
+    if (throughSeq !== Infinity && !Number.isSafeInteger(throughSeq)) throw new TypeError("throughSeq has to be a whole number");
+    this.#raise(key, "readSeq", throughSeq);
   }
 
   /**
@@ -434,6 +532,7 @@ export class InorderClient extends EventTarget {
    * @returns {Promise<{delivered: string[], read: string[]}>}
    */
   async receipts(key, seq) {
+    if (!Number.isSafeInteger(seq)) throw new TypeError("seq has to be a whole number");
     return this.#call("receipts", [this.currentKey(key), seq], this.#timing.callMs);
   }
 
@@ -466,11 +565,11 @@ export class InorderClient extends EventTarget {
    * @param {Record<string, any>} [fields]
    * @param {string | null} [text]
    */
-  #newEntry(action, address, fields, text) {
-    const { deviceId } = this;
+  #newEntry(action, address, fields = {}, text) {
+    const copied = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, jsonCopy(value, name)]));
     const { outbox: limit = LIMITS.outbox } = this.#options.limits ?? {};
     if (this.#model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
-    return newEntry({ entries: this.#model.entries.values(), deviceId, clock: this.#clock, action, address, fields, text });
+    return newEntry({ entries: this.#model.entries.values(), clock: this.#clock, action, address, fields: copied, text });
   }
 
   // Where this tab leads, the engine stores it. Where it does not, it is in the shared store before the
@@ -498,11 +597,14 @@ export class InorderClient extends EventTarget {
   /**
    * @param {ConversationKey} key
    * @param {"readSeq" | "clearedSeq"} name
+   * @param {number} [throughSeq]
    */
-  #raise(key, name) {
+  #raise(key, name, throughSeq = Infinity) {
     const ledger = this.#model.ledgers.get(this.currentKey(key));
-    if (!ledger || ledger.maxContiguousSeq <= this.#model.factsOf(ledger.conversationId)[name]) return;
-    this.#do("raise", ledger.conversationId, { [name]: ledger.maxContiguousSeq });
+    if (!ledger) return;
+    const seq = Math.min(throughSeq, ledger.maxContiguousSeq);
+    if (seq <= this.#model.factsOf(ledger.conversationId)[name]) return;
+    this.#do("raise", ledger.conversationId, { [name]: seq });
     if (this.#engine) return;
     this.#overlay();
     this.#changed();
@@ -593,6 +695,8 @@ export class InorderClient extends EventTarget {
         return engine.raise(args[0], args[1]);
       case "discard":
         return engine.discard(args[0]);
+      case "retry":
+        return engine.retry(args[0]);
       case "setOffline":
         return engine.setOffline(args[0]);
       case "retryNow":
@@ -660,10 +764,44 @@ export class InorderClient extends EventTarget {
     this.#unwatch();
     this.#unwatchNetwork();
     this.#suspend();
+    this.#clock.clearTimeout(this.#windowEnd.timer);
     this.#ended = why;
     for (const id of [...this.#calls.keys()]) this.#settle(id, ({ reject }) => reject(new RequestError(ENDINGS[why])));
     this.#ready();
     this.#changed();
+  }
+
+  async #quit() {
+    const written = this.#engine?.settled();
+    this.#end("closed");
+    await written;
+  }
+
+  // Ends, and takes back what this tab may have written since another one wiped the store: it may have led by
+  // then. What a new sign-in has stored meanwhile stays.
+  async #forget() {
+    const term = this.#engine ? this.#term : null;
+    const outboxDelete = [...this.#model.entries.keys()];
+    this.#model = new Model(this.userId);
+    await this.#quit();
+    await this.#store.commit({ outboxDelete });
+    if (term !== null) await this.#store.commit({ forget: true }, term).catch(unlessFenced);
+  }
+
+  // A tab that leads and has not heard of it yet cannot write any more, for the store is claimed. It may claim
+  // it in turn before it hears.
+  /** @param {Store} store */
+  async #wipe(store) {
+    for (let tries = 1; ; tries++) {
+      const term = await store.claim(Math.max(this.#clock.now(), this.#term));
+      const { outbox } = await store.load();
+      try {
+        return await store.commit({ forget: true, outboxDelete: outbox.map(({ clientMsgId }) => clientMsgId) }, term);
+      } catch (error) {
+        if (tries === WIPE_TRIES) throw error;
+        unlessFenced(error);
+      }
+    }
   }
 
   /** Gives up what belongs to leading and following. */
@@ -681,13 +819,13 @@ export class InorderClient extends EventTarget {
     const { term, saved } = await this.#claim();
     if (turn !== this.#turn) return;
     const earlier = this.#model;
-    const { state, storeError } = earlier.status;
+    const { state, windows, storeError } = earlier.status;
     const away = state === "offline" && this.#tabs !== null;
     this.#term = term;
     const model = new Model(this.userId);
     model.load(saved);
     model.inherit(earlier);
-    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", storeError: this.#store.shared ? null : storeError };
+    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, storeError: this.#store.shared ? null : storeError };
     this.#model = model;
     this.#filled = true;
     /** @type {Engine} */
@@ -704,6 +842,10 @@ export class InorderClient extends EventTarget {
           this.#changed();
         },
         kept: (change) => this.#leader?.kept(change),
+        news: (conversationId, seqs) => {
+          this.#leader?.news(conversationId, seqs);
+          this.#tell(conversationId, seqs);
+        },
         fenced: () => engine === this.#engine && this.#stepDown(),
       },
     });
@@ -771,6 +913,7 @@ export class InorderClient extends EventTarget {
           this.#model.apply(delta);
           this.#overlay();
           this.#changed();
+          for (const [conversationId, seqs] of delta.news) this.#tell(conversationId, seqs);
         },
         answer: (id, { result, error }) => this.#settle(id, (call) => (error ? call.reject(new RequestError(error)) : call.resolve(result))),
         led: () => this.#dispatchAll(),
@@ -832,6 +975,12 @@ export class InorderClient extends EventTarget {
 
   /** @param {ChannelMessage} message */
   #receive(message) {
+    if (message.type === "forget") {
+      this.#forget()
+        .catch((error) => this.#log(`could not wipe the store: ${error.message}`))
+        .finally(() => this.#store.close());
+      return;
+    }
     this.#leader?.receive(message);
     this.#follower?.receive(message);
   }
@@ -874,7 +1023,39 @@ export class InorderClient extends EventTarget {
     return `${this.#name}/${tabId}`;
   }
 
+  /**
+   * @param {string} conversationId
+   * @param {number[]} seqs
+   */
+  #tell(conversationId, seqs) {
+    for (const seq of seqs) {
+      const row = this.#model.row(conversationId, seq, this.#clock.now());
+      if (row) this.dispatchEvent(new CustomEvent("message", { detail: frozen({ key: conversationId, row }) }));
+    }
+  }
+
+  // Sees to it that what is read is made anew when the time to edit or recall one of its rows is over.
+  /**
+   * @template T
+   * @param {T} value
+   * @param {(value: T) => readonly Row[]} rowsIn
+   * @returns {T}
+   */
+  #timed(value, rowsIn) {
+    const now = this.#clock.now();
+    const at = nextEnd(rowsIn(value), this.#model.status.windows, now);
+    if (at >= this.#windowEnd.at || this.#ended) return value;
+    this.#clock.clearTimeout(this.#windowEnd.timer);
+    const ended = () => {
+      this.#windowEnd = { at: Infinity, timer: null };
+      this.#changed();
+    };
+    this.#windowEnd = { at, timer: this.#clock.setTimeout(ended, Math.min(at - now, MAX_TIMEOUT_MS)) };
+    return value;
+  }
+
   #changed() {
+    this.#version++;
     this.dispatchEvent(new Event("change"));
   }
 }
@@ -894,8 +1075,8 @@ function addressOf(key) {
 }
 
 /** @param {string | Content} content @returns {Content} */
-function contentOf(content) {
-  const { type = "text", text, data } = typeof content === "string" ? { text: content } : content;
+function checkedContent(content) {
+  const { type, text, data } = contentOf(content);
   if (type === "text" && !data && (text ?? "").trim() === "") throw new RangeError("the message is empty");
   if (text !== undefined && countRunes(text) > MAX_TEXT_RUNES) throw new RangeError(`the message is over ${MAX_TEXT_RUNES} characters`);
   return { type, text, data };
@@ -903,8 +1084,14 @@ function contentOf(content) {
 
 /** @param {string} title */
 function checkTitle(title) {
+  if (typeof title !== "string") throw new TypeError("the title has to be a string");
   if (title.trim() === "") throw new RangeError("the title is empty");
   if (countRunes(title) > MAX_TITLE_RUNES) throw new RangeError(`the title is over ${MAX_TITLE_RUNES} characters`);
+}
+
+/** @param {unknown} error */
+function unlessFenced(error) {
+  if (!(error instanceof FencedError)) throw error;
 }
 
 function notInFlight() {

@@ -1,10 +1,12 @@
 // The work of the tab that leads: it keeps every conversation complete and in order, and everything the
 // user asked for until the server has answered. Pushes make it fast; sync makes it right.
 
+import { dial, tokenOf } from "./checks.js";
 import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
-import { apply, describe, know, raise, receive } from "./facts.js";
+import { SYSTEM, apply, describe, know, raise, receive } from "./facts.js";
+import { commitAll } from "./holding.js";
 import { NEW_KEY } from "./model.js";
-import { Outbox, recordOf } from "./outbox.js";
+import { Outbox, anew, recordOf } from "./outbox.js";
 import { Pulls } from "./pulls.js";
 import { Rosters } from "./rosters.js";
 import { RECEIPTS_MAX_MEMBERS } from "./rows.js";
@@ -53,6 +55,7 @@ const LOST = { code: "LOST", message: "the server does not have this message any
  * @typedef {object} EngineHooks
  * @property {() => void} changed whenever anything shown may have changed
  * @property {(change: StoreChange) => void} kept what became part of the model for good
+ * @property {(conversationId: string, seqs: number[]) => void} news messages of others that have come and are not read
  * @property {() => void} fenced another tab has claimed the store: this engine has to be halted
  */
 
@@ -120,10 +123,10 @@ export class Engine {
       timing,
       hooks: {
         open: async (isWanted) => {
-          const jwt = await token();
+          const jwt = await tokenOf(token, userId);
           await this.#commit({}); // tells whether another tab leads by now: its connection must not be replaced
           if (this.#halted || !isWanted()) throw new Error("not wanted any more");
-          return new WebSocket(endpoint(url, deviceId), ["inorder.v1", `bearer.${jwt}`]);
+          return dial(WebSocket, endpoint(url, deviceId), jwt);
         },
         onOpen: () => this.#arrived(),
         onPush: (frame) => this.#pushed(frame),
@@ -226,6 +229,32 @@ export class Engine {
     for (const id of outboxDelete) this.#outbox.delete(id);
     void this.#commit({ outboxDelete });
     this.#changed();
+  }
+
+  /**
+   * Sends what was refused again, after all else, and with a group that could not be made what was meant for
+   * it. Gives its clientMsgId, which is a new one if the server would refuse the old one for itself; null if
+   * nothing of it was refused.
+   * @param {string} clientMsgId
+   * @returns {Promise<string | null>}
+   */
+  async retry(clientMsgId) {
+    const entry = this.#outbox.get(clientMsgId);
+    if (entry?.state !== "failed") return entry ? clientMsgId : null;
+    const group = this.#outbox.get(entry.address.group);
+    if (group?.state === "failed") {
+      await this.retry(group.clientMsgId);
+      return clientMsgId;
+    }
+    const failed = [entry, ...this.#waitingFor(clientMsgId)].filter(({ state }) => state === "failed");
+    const again = failed.map((old) => anew(old, this.#model.entries.values(), this.#clock));
+    for (const old of failed) this.#outbox.delete(old.clientMsgId);
+    const outboxDelete = failed.filter((old, i) => old.clientMsgId !== again[i].clientMsgId).map((old) => old.clientMsgId);
+    if (outboxDelete.length > 0) void this.#commit({ outboxDelete });
+    const added = again.map((next) => this.#outbox.add(next));
+    this.#changed();
+    await Promise.all(added);
+    return again[0].clientMsgId;
   }
 
   /**
@@ -431,8 +460,11 @@ export class Engine {
       return;
     }
     const { conversations, heads = [], syncCursor } = changes;
+    const windows = changes.windows ?? {};
+    if (JSON.stringify(windows) !== JSON.stringify(this.#model.status.windows)) this.#model.status = { ...this.#model.status, windows };
     for (const line of conversations) this.#describe(line).see(line.lastSeq);
     for (const { conversationId, committedMaxSeq } of heads) this.#model.ledger(conversationId).see(committedMaxSeq);
+    this.#changed();
     await this.#pulls.all([...this.#model.ledgers.values()].filter((ledger) => ledger.hasGap));
     if (session !== this.#session || world !== this.#world) return;
     await this.#commit({ syncCursor });
@@ -568,6 +600,7 @@ export class Engine {
     if (page.committedMaxSeq < held) return this.#startOver();
     if (page.firstSeq !== undefined) this.#rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
     this.#take(ledger, page.messages, () => ledger.page(page));
+    queueMicrotask(() => this.#changed()); // after the last page the ledger settles
   }
 
   /** @param {Ledger} ledger */
@@ -589,9 +622,9 @@ export class Engine {
     const changed = takeIn();
     this.#learn(conversationId, changed);
     if (changed.length > 0 || ledger.maxContiguousSeq > before) void this.#commit({ messages: changed, conversations: [this.#model.record(ledger)] });
-    for (const { senderId, clientMsgId, seq, serverTime } of arrived) {
+    for (const { senderId, clientMsgId, seq, messageId, serverTime } of arrived) {
       const entry = senderId === this.#userId ? this.#outbox.get(clientMsgId) : undefined;
-      if (entry) this.#sent(entry, { conversationId, seq, serverTime });
+      if (entry) this.#sent(entry, { conversationId, seq, messageId, serverTime });
     }
     for (const entry of this.#outbox.all()) {
       if (entry.state === "sent" && entry.conversationId === conversationId) this.#forgetShown(entry, ledger);
@@ -599,6 +632,20 @@ export class Engine {
     this.#watermarks.note(conversationId);
     this.#changed();
     this.#outbox.pump();
+    this.#tellNews(ledger, changed.filter(({ seq }) => seq > before));
+  }
+
+  // To a device that is new or starts over everything is, so nothing is told.
+  /**
+   * @param {Ledger} ledger
+   * @param {Message[]} fresh
+   */
+  #tellNews({ conversationId }, fresh) {
+    const { readSeq, clearedSeq } = this.#model.factsOf(conversationId);
+    const isNews = (/** @type {Message} */ { seq, senderId, messageType, status }) =>
+      seq > Math.max(readSeq, clearedSeq) && senderId !== this.#userId && messageType !== "event" && status !== "recalled";
+    const seqs = fresh.filter(isNews).map(({ seq }) => seq);
+    if (seqs.length > 0 && this.#model.syncCursor !== null && !this.#halted) this.#hooks.news(conversationId, seqs);
   }
 
   // Takes in what entries tell of the conversation itself.
@@ -610,7 +657,7 @@ export class Engine {
     const facts = this.#model.factsOf(conversationId);
     for (const entry of entries) {
       const { senderId } = entry;
-      if (isSingle(conversationId) && senderId && senderId !== this.#userId && senderId !== "system") this.#model.setPeer(conversationId, senderId);
+      if (isSingle(conversationId) && facts.peer === null && senderId && senderId !== this.#userId && isOfPerson(entry)) this.#model.setPeer(conversationId, senderId);
       const { roster, joined } = apply(facts, entry, this.#userId);
       if (roster) this.#rosters.invalidate(conversationId);
       if (joined) void this.#catchUp(this.#session);
@@ -698,14 +745,14 @@ export class Engine {
 
   /**
    * @param {Entry} entry
-   * @param {{conversationId: string, seq: number, serverTime?: number}} result
+   * @param {{conversationId: string, seq: number, messageId?: string, serverTime?: number}} result
    */
-  #sent(entry, { conversationId, seq, serverTime }) {
+  #sent(entry, { conversationId, seq, messageId, serverTime }) {
     if (entry.address.to !== undefined) this.#model.setPeer(conversationId, entry.address.to);
     const ledger = this.#model.ledger(conversationId);
     ledger.see(seq);
     if (entry.state === "sent") return;
-    Object.assign(entry, { state: "sent", conversationId, seq, serverTime });
+    Object.assign(entry, { state: "sent", conversationId, seq, messageId, serverTime });
     const waiting = entry.action === "createGroup" ? this.#nameGroup(entry.clientMsgId, conversationId) : [];
     this.#forgetShown(entry, ledger);
     void this.#commit({ outboxDelete: [entry.clientMsgId], outboxPut: waiting.map(recordOf), conversations: [this.#model.record(ledger)] });
@@ -739,17 +786,17 @@ export class Engine {
   #refused(entry, error) {
     const waiting = this.#waitingFor(entry.clientMsgId);
     this.#fail(entry, error);
-    for (const other of waiting) this.#fail(other, { code: "NOT_FOUND", message: "the group could not be made" });
+    for (const other of waiting) this.#fail(other, { code: "NOT_FOUND", message: "the group could not be made", retryable: false });
     void this.#commit({ outboxPut: [entry, ...waiting].map(recordOf) });
     this.#changed();
   }
 
   /**
    * @param {Entry} entry
-   * @param {{code: string, message: string}} error
+   * @param {import("./types.js").Refusal} error
    */
-  #fail(entry, { code, message }) {
-    Object.assign(entry, { state: "failed", error: `${code}: ${message}` });
+  #fail(entry, { code, message, retryable }) {
+    Object.assign(entry, { state: "failed", error: { code, message, retryable } });
   }
 
   // ---- what is known of a conversation besides its entries ----
@@ -820,7 +867,7 @@ export class Engine {
   async #write(change, term) {
     if (this.#model.status.storeError || (this.#halted && term !== null)) return;
     try {
-      await this.#store.commit(change, term ?? undefined);
+      await commitAll(this.#store, change, term ?? undefined, this.#log);
     } catch (thrown) {
       const error = /** @type {Error} */ (thrown);
       if (error instanceof FencedError) {
@@ -868,6 +915,12 @@ function endpoint(url, deviceId) {
 /** @param {string} conversationId */
 function isSingle(conversationId) {
   return conversationId.startsWith("single:");
+}
+
+// An event may be of anyone, the product or an operator: who the other one is, it does not tell.
+/** @param {Message} message */
+function isOfPerson({ senderId, event, messageType }) {
+  return senderId !== SYSTEM && messageType !== "system" && messageType !== "event" && !event;
 }
 
 /** @param {string} conversationId */

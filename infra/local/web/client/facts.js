@@ -9,6 +9,9 @@
 
 /** @typedef {{readSeq?: number, deliveredSeq?: number, clearedSeq?: number}} OwnPositions */
 
+/** Who the product writes as; no user has this name. */
+export const SYSTEM = "system";
+
 /**
  * Nothing known yet.
  * @returns {Facts}
@@ -29,8 +32,20 @@ export function newFacts() {
     clearedSeq: 0,
     unread: { count: 0, asOf: 0 }, // what the server counted, when its last entry was that seq
     told: { readSeq: 0, deliveredSeq: 0, clearedSeq: 0 }, // how far the server is known to know these three
-    receipts: {}, // userId → {deliveredSeq, readSeq}
+    receipts: new Map(), // userId → {deliveredSeq, readSeq}; no object: a user may be named constructor
   };
+}
+
+/**
+ * What a store or another tab has of it. Those of an earlier version hold receipts as an object, and may
+ * take the product for the other one of a single conversation.
+ * @param {Partial<Facts>} stored
+ * @returns {Facts}
+ */
+export function restored(stored) {
+  const facts = { ...newFacts(), ...stored };
+  const { receipts, peer } = facts;
+  return { ...facts, receipts: receipts instanceof Map ? receipts : new Map(Object.entries(receipts)), peer: peer === SYSTEM ? null : peer };
 }
 
 /**
@@ -110,8 +125,8 @@ export function know(facts, positions) {
  * @param {{deliveredSeq?: number, readSeq?: number}} positions
  */
 export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
-  const old = facts.receipts[userId] ?? { deliveredSeq: 0, readSeq: 0 };
-  facts.receipts[userId] = { deliveredSeq: Math.max(old.deliveredSeq, deliveredSeq, readSeq), readSeq: Math.max(old.readSeq, readSeq) };
+  const old = facts.receipts.get(userId) ?? { deliveredSeq: 0, readSeq: 0 };
+  facts.receipts.set(userId, { deliveredSeq: Math.max(old.deliveredSeq, deliveredSeq, readSeq), readSeq: Math.max(old.readSeq, readSeq) });
 }
 
 /**

@@ -7,7 +7,9 @@
  * @typedef {import("./types.js").ConnectionState} ConnectionState
  * @typedef {import("./types.js").LedgerEvent} LedgerEvent
  * @typedef {import("./types.js").Member} Member
+ * @typedef {import("./types.js").NewMessage} NewMessage
  * @typedef {import("./types.js").Quote} Quote
+ * @typedef {import("./types.js").Refusal} Refusal
  * @typedef {import("./types.js").Revision} Revision
  * @typedef {import("./types.js").Role} Role
  * @typedef {import("./types.js").Row} Row

@@ -32,6 +32,8 @@ export class Leader {
   #tabs = new Map();
   /** What was kept since the last delta. @type {{forget: boolean, messages: Message[], conversations: Map<string, ConversationRecord>}} */
   #kept = { forget: false, messages: [], conversations: new Map() };
+  /** @type {[string, number[]][]} Of what was kept, what is new to the user. */
+  #news = [];
   /** What the others were told of the rest: @type {Map<string, string>} */
   #looks = new Map();
   /** Entries that are gone, and whether all that came until then is stored. @type {Map<string, boolean>} */
@@ -83,6 +85,20 @@ export class Leader {
     this.#kept.messages.push(...messages);
     for (const conversation of conversations) this.#kept.conversations.set(conversation.conversationId, conversation);
     this.changed();
+  }
+
+  /**
+   * Messages of others have come. The other tabs hear of it with or after the messages themselves.
+   * @param {string} conversationId
+   * @param {number[]} seqs
+   */
+  news(conversationId, seqs) {
+    const stored = () => {
+      if (this.#tabs.size === 0) return;
+      this.#news.push([conversationId, seqs]);
+      this.changed();
+    };
+    this.#hooks.settled().then(stored).catch((error) => this.#log(`could not tell the other tabs: ${error}`));
   }
 
   /** Something became different; the others hear of it once all that came is stored. */
@@ -167,10 +183,11 @@ export class Leader {
       rosters: this.#changedRosters(),
       created: [...this.#model.created].filter(([clientMsgId]) => !this.#created.has(clientMsgId)),
       status: this.#model.status,
+      news: this.#news.splice(0),
     };
     this.#kept = { forget: false, messages: [], conversations: new Map() };
     for (const [clientMsgId] of delta.created) this.#created.add(clientMsgId);
-    const news = [delta.messages, delta.conversations, delta.entriesPut, delta.entriesDelete, delta.rosters, delta.created].some(({ length }) => length > 0);
+    const news = [delta.messages, delta.conversations, delta.entriesPut, delta.entriesDelete, delta.rosters, delta.created, delta.news].some(({ length }) => length > 0);
     if (!news && !forget && this.#status === delta.status) return;
     this.#status = delta.status;
     if (this.#tabs.size === 0) return;

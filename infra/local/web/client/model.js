@@ -2,14 +2,14 @@
 // reads for people. In the tab that leads the engine changes it; in the others what the leader tells does.
 // No I/O, no time.
 
-import { isHidden, newFacts, unreadIn } from "./facts.js";
+import { SYSTEM, isHidden, newFacts, restored, unreadIn } from "./facts.js";
 import { Ledger } from "./ledger.js";
 import { recordOf } from "./outbox.js";
 import { may } from "./rights.js";
-import { rowsOf } from "./rows.js";
+import { rowAt, rowsOf } from "./rows.js";
 
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
  */
 
 /** Begins the key of a single conversation that the server has not named yet. */
@@ -35,7 +35,7 @@ export class Model {
   /** @type {number | null} */
   syncCursor = null;
   /** @type {Status} */
-  status = { state: "connecting", detail: "", storeError: null };
+  status = { state: "connecting", detail: "", windows: {}, storeError: null };
 
   /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
   #peers = new Map();
@@ -55,11 +55,12 @@ export class Model {
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
       this.ledgers.set(conversationId, new Ledger(conversationId, { baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) }));
-      this.facts.set(conversationId, { ...newFacts(), ...facts });
+      this.facts.set(conversationId, restored(facts));
       this.notePeer(conversationId);
     }
+    if (conversations.some(({ peer }) => peer === SYSTEM)) this.syncCursor = null; // the server tells who it is
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
-      const entry = { ...record, ...IDLE };
+      const entry = { ...record, error: refusalOf(record.error), ...IDLE };
       if (this.holds(entry)) this.answered.push(entry.clientMsgId);
       else this.entries.set(entry.clientMsgId, entry);
     }
@@ -107,17 +108,20 @@ export class Model {
   /**
    * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
    * goes wrong where something is told twice.
-   * @param {Delta} delta
+   * @param {Omit<Delta, "news">} delta
    */
   apply({ forget = false, messages, conversations, entriesPut, entriesDelete, rosters, created, status }) {
     if (forget) this.forget();
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
       this.ledger(conversationId).adopt({ baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) ?? [] });
-      this.facts.set(conversationId, { ...newFacts(), ...facts });
+      this.facts.set(conversationId, restored(facts));
       this.notePeer(conversationId);
     }
-    for (const entry of entriesPut) this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
+    for (const entry of entriesPut) {
+      if (this.entries.get(entry.clientMsgId)?.order !== entry.order) this.entries.delete(entry.clientMsgId); // it comes last now
+      this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
+    }
     for (const { senderId, clientMsgId } of messages) {
       if (senderId === this.#userId && clientMsgId) this.entries.delete(clientMsgId); // the message stands for it
     }
@@ -183,25 +187,38 @@ export class Model {
     return [...this.entries.values()].filter((entry) => this.keyOf(entry) === key);
   }
 
-  /** @returns {Conversation[]} */
-  conversations() {
+  /** The current keys of what is on the user's list. */
+  listed() {
     const keys = new Set([...this.ledgers.keys()].filter((conversationId) => !isHidden(this.factsOf(conversationId))));
     for (const entry of this.entries.values()) keys.add(this.keyOf(entry));
-    return [...keys].map((key) => this.#summary(key)).sort((a, b) => b.time - a.time);
+    return [...keys];
   }
 
-  /** @param {ConversationKey} key */
-  conversation(key) {
-    return this.#summary(this.currentKey(key));
+  /**
+   * @param {ConversationKey} key
+   * @param {number} [now] ms since 1970
+   */
+  conversation(key, now = 0) {
+    return this.#summary(this.currentKey(key), now);
   }
 
   /**
    * @param {ConversationKey} key
    * @param {number} [limit]
+   * @param {number} [now] ms since 1970
    * @returns {Row[]}
    */
-  messages(key, limit = Infinity) {
-    return rowsOf(this.#view(this.currentKey(key)), limit);
+  messages(key, limit = Infinity, now = 0) {
+    return rowsOf(this.#view(this.currentKey(key), now), limit);
+  }
+
+  /**
+   * @param {string} conversationId
+   * @param {number} seq
+   * @param {number} now ms since 1970
+   */
+  row(conversationId, seq, now) {
+    return rowAt(this.#view(conversationId, now), seq);
   }
 
   /** @param {ConversationKey} key */
@@ -286,36 +303,45 @@ export class Model {
 
   // ---- rows for people ----
 
-  /** @param {ConversationKey} key */
-  #view(key) {
-    return {
+  /**
+   * @param {ConversationKey} key
+   * @param {number} now
+   */
+  #view(key, now) {
+    const held = {
       ledger: this.ledgers.get(key) ?? null,
       facts: this.facts.get(key) ?? newFacts(),
       entries: this.entriesOf(key),
-      userId: this.#userId,
       roster: this.rosters.get(key) ?? null,
     };
+    const { facts, roster } = held;
+    const making = held.entries.find(({ action }) => action === "createGroup");
+    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
+    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
+    const role = kind === "group" ? this.#roleIn(held) : null;
+    /** @type {Map<string, Role>} */
+    const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
+    if (facts.owner !== null) roles.set(facts.owner, "owner");
+    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, making), role, roles, userId: this.#userId, windows: this.status.windows, now };
   }
 
   /**
    * @param {ConversationKey} key
+   * @param {number} now
    * @returns {Conversation}
    */
-  #summary(key) {
-    const view = this.#view(key);
-    const { ledger, facts } = view;
+  #summary(key, now) {
+    const view = this.#view(key, now);
+    const { ledger, facts, making, peer, kind, closed, role } = view;
     const last = rowsOf(view, 1)[0] ?? null;
-    const making = view.entries.find(({ action }) => action === "createGroup");
-    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
-    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
     return {
       key,
       kind,
       peer,
       title: (kind === "single" && peer !== null ? this.#peerTitle(peer) : (facts.title ?? making?.fields.title)) || key,
       memberCount: facts.memberCount,
-      closed: closedFor(key, kind, view, making),
-      role: kind === "group" ? this.#roleIn(view) : null,
+      closed,
+      role,
       earlier: ledger !== null && this.hasEarlier(ledger),
       unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId, view.entries.map(({ seq }) => seq ?? 0)),
       last,
@@ -340,8 +366,19 @@ export class Model {
  * @param {Entry} entry
  */
 export function shownOf(entry) {
-  const { conversationId, seq, serverTime } = entry;
-  return { ...recordOf(entry), conversationId, seq, serverTime };
+  const { conversationId, seq, messageId, serverTime } = entry;
+  return { ...recordOf(entry), conversationId, seq, messageId, serverTime };
+}
+
+// An earlier version stored a text.
+/**
+ * @param {import("./types.js").Refusal | string | null} stored
+ * @returns {import("./types.js").Refusal | null}
+ */
+function refusalOf(stored) {
+  if (typeof stored !== "string") return stored;
+  const [code, ...message] = stored.split(": ");
+  return { code, message: message.join(": "), retryable: false };
 }
 
 /**

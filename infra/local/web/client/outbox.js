@@ -5,11 +5,12 @@ import { pauseAfter } from "./connection.js";
 
 /** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
 
+const MAX_ID_BYTES = 64; // of a clientMsgId; an earlier version made longer ones
+
 /**
  * Makes an entry that is to be sent after all of entries.
  * @param {object} what
  * @param {Iterable<Entry>} what.entries
- * @param {string} what.deviceId
  * @param {Clock} what.clock
  * @param {string} what.action
  * @param {Address} what.address
@@ -17,10 +18,10 @@ import { pauseAfter } from "./connection.js";
  * @param {string | null} [what.text]
  * @returns {Entry}
  */
-export function newEntry({ entries, deviceId, clock, action, address, fields = {}, text = null }) {
+export function newEntry({ entries, clock, action, address, fields = {}, text = null }) {
   const last = Math.max(0, ...Array.from(entries, ({ order }) => order));
   return {
-    clientMsgId: `${deviceId}-${randomHex(12)}`,
+    clientMsgId: randomHex(16), // nothing of the device's name: that may be as long as the server takes
     order: Math.max(last + 1, clock.now()),
     action,
     address,
@@ -33,6 +34,20 @@ export function newEntry({ entries, deviceId, clock, action, address, fields = {
     failures: 0,
     stored: false,
   };
+}
+
+/**
+ * Makes an entry that was refused one that is to be sent, after all of entries. Its clientMsgId stays, so that it is
+ * committed once if the refusal was of another copy, unless it is the clientMsgId that is refused.
+ * @param {Entry} entry
+ * @param {Iterable<Entry>} entries
+ * @param {Clock} clock
+ * @returns {Entry}
+ */
+export function anew({ clientMsgId, action, address, fields, text, error }, entries, clock) {
+  const entry = newEntry({ entries, clock, action, address, fields, text });
+  const isRefused = error?.code === "IDEMPOTENCY_CONFLICT" || clientMsgId.length > MAX_ID_BYTES;
+  return isRefused && action !== "createGroup" ? entry : { ...entry, clientMsgId };
 }
 
 /**

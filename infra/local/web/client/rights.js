@@ -1,4 +1,6 @@
-// Who may do what in a group, as the server decides it; here it only decides which buttons are shown.
+// Who may do what, as the server decides it; here it only decides which buttons are shown.
+
+/** @import { Conversation, Message, Role, Windows } from "./types.js" */
 
 /** The roles, the mightiest first. */
 export const ROLES = ["owner", "admin", "member"];
@@ -28,4 +30,48 @@ export function may(role, action, target = "member") {
     default:
       return false;
   }
+}
+
+/**
+ * What the rights over a message depend on: who we are and what we are in its conversation, the roles of the
+ * members that are known, and the time in ms since 1970.
+ * @typedef {object} Standing
+ * @property {string} userId
+ * @property {Conversation["kind"]} kind
+ * @property {Conversation["closed"]} closed
+ * @property {Role | null} role
+ * @property {Map<string, Role>} roles
+ * @property {Windows} windows
+ * @property {number} now
+ */
+
+/**
+ * Whether we may edit and recall a message.
+ * @param {Standing} standing
+ * @param {Message} message
+ */
+export function rightsOver({ userId, kind, closed, role, roles, windows, now }, { senderId = "", messageType, status, serverTime }) {
+  if (closed !== null || status === "recalled" || messageType === "event" || messageType === "system") return { canEdit: false, canRecall: false };
+  const isMine = senderId === userId;
+  const { editMs = Infinity, recallMs = Infinity } = windows;
+  /** @param {number} ms */
+  const isInTime = (ms) => ms > 0 && now < serverTime + ms;
+  const byRole = kind === "group" && (isMine ? role !== "member" : may(role, "recall", roles.get(senderId)));
+  return { canEdit: isMine && isInTime(editMs), canRecall: byRole || (isMine && isInTime(recallMs)) };
+}
+
+/**
+ * When the next of these rows' windows ends, in ms since 1970; Infinity if none will.
+ * @param {readonly {mine: boolean, time: number}[]} rows
+ * @param {Windows} windows
+ * @param {number} now
+ */
+export function nextEnd(rows, { editMs = 0, recallMs = 0 }, now) {
+  let next = Infinity;
+  for (const { mine, time } of rows) {
+    for (const end of mine ? [time + editMs, time + recallMs] : []) {
+      if (end > now && end < next) next = end;
+    }
+  }
+  return next;
 }

@@ -1,6 +1,7 @@
 // Turns what a device holds of a conversation into the rows that people see. Pure.
 
 import { isRevision } from "./ledger.js";
+import { rightsOver } from "./rights.js";
 
 /**
  * @import { Ledger } from "./ledger.js"
@@ -9,7 +10,7 @@ import { isRevision } from "./ledger.js";
 
 /**
  * entries are the outbox's for this conversation, roster is null while it is unknown.
- * @typedef {{ledger: Ledger | null, facts: Facts, entries: Entry[], userId: string, roster: Member[] | null}} View
+ * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], roster: Member[] | null}} View
  */
 
 /** Up to so many members, each hears how far the others are. */
@@ -37,6 +38,17 @@ export function rowsOf(view, limit = Infinity) {
   const rows = shown(view, limit).concat(numbered);
   if (numbered.length > 0) rows.sort((a, b) => Number(a.seq) - Number(b.seq));
   return rows.concat(own.filter((row) => row.seq === null)).slice(-limit);
+}
+
+/**
+ * The row of the message with this seq, if it is held and shown.
+ * @param {View} view
+ * @param {number} seq
+ * @returns {Row | null}
+ */
+export function rowAt(view, seq) {
+  const message = view.ledger?.get(seq);
+  return message && seq > view.facts.clearedSeq && !isRevision(message) ? row(view, message) : null;
 }
 
 /**
@@ -76,6 +88,7 @@ function row(view, message) {
     quote: quoteOf(view, message.replyTo),
     recalled,
     edited: !recalled && (version > 1 || rewritten !== null),
+    ...(isBeingRecalled(revision) ? { canEdit: false, canRecall: false } : rightsOver(view, message)),
     revision,
     time: serverTime,
     state: mine ? "sent" : null,
@@ -93,7 +106,7 @@ function ownRow(view, entry) {
   const { userId } = view;
   return {
     seq: entry.state === "sent" ? (entry.seq ?? null) : null,
-    messageId: null,
+    messageId: entry.messageId ?? null,
     clientMsgId: entry.clientMsgId,
     senderId: userId,
     mine: true,
@@ -104,6 +117,8 @@ function ownRow(view, entry) {
     quote: quoteOf(view, entry.fields.replyTo),
     recalled: false,
     edited: false,
+    canEdit: false,
+    canRecall: false,
     revision: null,
     time: entry.serverTime ?? entry.clientTime,
     state: entry.state,
@@ -152,6 +167,11 @@ function revisionOf({ entries }, seq) {
   return { clientMsgId, action: /** @type {Revision["action"]} */ (action), state, text, data: fields.data ?? null, error };
 }
 
+/** @param {Revision | null} revision */
+function isBeingRecalled(revision) {
+  return revision?.action === "recall" && revision.state !== "failed";
+}
+
 /**
  * @param {View} view
  * @param {{seq: number, messageId: string} | null | undefined} replyTo
@@ -176,11 +196,11 @@ function receiptsOf({ facts, userId, roster }, message) {
   if (!message || message.messageType === "event" || message.status === "recalled") return none;
   if (Math.max(facts.memberCount, roster?.length ?? 0) > RECEIPTS_MAX_MEMBERS) return none;
   const known = roster?.filter(({ joinedAt }) => joinedAt <= message.serverTime).map((member) => member.userId);
-  const others = (facts.peer !== null ? [facts.peer] : (known ?? Object.keys(facts.receipts))).filter((id) => id !== userId);
+  const others = (facts.peer !== null ? [facts.peer] : (known ?? [...facts.receipts.keys()])).filter((id) => id !== userId);
   const audience = facts.peer === null && !known ? Math.max(facts.memberCount - 1, others.length) : others.length;
   if (audience === 0) return none;
   /** @param {"readSeq" | "deliveredSeq"} name */
-  const reached = (name) => others.filter((id) => facts.receipts[id]?.[name] >= message.seq);
+  const reached = (name) => others.filter((id) => (facts.receipts.get(id)?.[name] ?? 0) >= message.seq);
   const readBy = reached("readSeq");
   if (readBy.length === audience) return { receipt: "read", readBy, audience };
   return { receipt: reached("deliveredSeq").length === audience ? "delivered" : null, readBy, audience };

@@ -59,8 +59,14 @@
  */
 
 /**
+ * Why the server did not do something: code is one of the protocol's, message is for developers, and
+ * retryable says whether asking again can help by itself.
+ * @typedef {{code: string, message: string, retryable: boolean}} Refusal
+ */
+
+/**
  * What the user last asked to do to a message and is not seen in it yet.
- * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: string | null}} Revision
+ * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: Refusal | null}} Revision
  */
 
 /**
@@ -78,10 +84,12 @@
  * @property {Quote | null} quote
  * @property {boolean} recalled
  * @property {boolean} edited
+ * @property {boolean} canEdit whether the server would take an edit by now, as far as is known here
+ * @property {boolean} canRecall likewise a recall
  * @property {Revision | null} revision
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
- * @property {string | null} error why it failed
+ * @property {Refusal | null} error why it failed
  * @property {"delivered" | "read" | null} receipt once it holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
@@ -103,12 +111,23 @@
  * @property {number} time ms since 1970
  */
 
+/**
+ * What the event "message" tells in its detail: row is that of the message as it was then.
+ * @typedef {{key: ConversationKey, row: Row}} NewMessage
+ */
+
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
+
+/**
+ * How long after its sending a message can be changed by its sender, in ms; where it is left out, always.
+ * @typedef {{editMs?: number, recallMs?: number}} Windows
+ */
 
 /**
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
+ * @property {Windows} windows what the server told of them last
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 
@@ -131,7 +150,7 @@
  * @property {number} clearedSeq
  * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
- * @property {Record<string, Positions>} receipts
+ * @property {Map<string, Positions>} receipts
  */
 
 /** @typedef {Facts & {conversationId: string, baseSeq: number, maxContiguousSeq: number}} ConversationRecord */
@@ -155,12 +174,12 @@
  * @property {string | null} text
  * @property {number} clientTime
  * @property {EntryState} state
- * @property {string | null} error
+ * @property {Refusal | null} error
  */
 
 /**
  * An entry as a tab shows it; what the server answered is there once it is sent.
- * @typedef {EntryRecord & {conversationId?: string, seq?: number, serverTime?: number}} ShownEntry
+ * @typedef {EntryRecord & {conversationId?: string, seq?: number, messageId?: string, serverTime?: number}} ShownEntry
  */
 
 /** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
@@ -207,6 +226,7 @@
  * @property {[string, Member[] | null][]} rosters
  * @property {[string, string][]} created
  * @property {Status} status
+ * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
  */
 
 /**

@@ -67,7 +67,7 @@ async function checkRevisions() {
 
   server.windowMs = 0;
   act("welcome!", "recall");
-  await until("the refusal", () => rowOf("welcome!")?.querySelector("[data-revision='failed']")?.textContent.includes("TOO_LATE"));
+  await until("the refusal", () => rowOf("welcome!")?.querySelector("[data-revision='failed']")?.textContent.includes("cannot be recalled any more"));
   rowOf("welcome!").querySelector(".dismiss").click();
   server.windowMs = Infinity;
   await until("no refusal", () => !$("[data-revision]"));
@@ -151,7 +151,7 @@ async function checkClosed() {
   $("#new-group").open = true;
   type("#group-title", "Crowd");
   click("#group-create");
-  await until("the refusal", () => $("#messages > [data-state='failed'] .failure")?.textContent.startsWith("failed: LIMIT: too many"));
+  await until("the refusal", () => $("#messages > [data-state='failed'] .failure")?.textContent.startsWith("failed: too many"));
   click("#messages .remove");
   await until("nothing left of it", () => $("#app").dataset.view === "list" && !conversation("Crowd"));
   server.refuse = () => undefined;

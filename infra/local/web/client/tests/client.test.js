@@ -50,6 +50,8 @@ test("a first message: pending at once, then numbered, shown once on both sides"
     quote: null,
     recalled: false,
     edited: false,
+    canEdit: true,
+    canRecall: true,
     revision: null,
     time: 0,
     state: "sent",
@@ -470,11 +472,11 @@ test("what cannot succeed is shown as failed with the reason, survives a reload 
   await clock.advance(5_000);
   assert.deepEqual(alice.messages("to:bob").map(({ text, state, error }) => [text, state, error]), [
     ["good", "sent", null],
-    ["bad", "failed", "TOO_LARGE: the entry is over 24 KB"],
+    ["bad", "failed", { code: "TOO_LARGE", message: "the entry is over 24 KB", retryable: false }],
   ]);
   alice.setOffline(true);
   const again = await online("alice", { store });
-  assert.equal(again.messages("to:bob").at(-1).error, "TOO_LARGE: the entry is over 24 KB");
+  assert.deepEqual(again.messages("to:bob").at(-1).error, { code: "TOO_LARGE", message: "the entry is over 24 KB", retryable: false });
   const before = server.count("send");
   await clock.advance(60_000);
   assert.equal(server.count("send"), before);

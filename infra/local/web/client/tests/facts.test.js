@@ -39,7 +39,7 @@ test("positions only ever rise, and what the server told is known apart", () => 
   assert.deepEqual([facts.readSeq, facts.deliveredSeq, facts.told], [5, 7, { readSeq: 3, deliveredSeq: 7, clearedSeq: 0 }]);
   receive(facts, "bob", { readSeq: 4 });
   receive(facts, "bob", { deliveredSeq: 3 });
-  assert.deepEqual(facts.receipts.bob, { deliveredSeq: 4, readSeq: 4 });
+  assert.deepEqual(facts.receipts.get("bob"), { deliveredSeq: 4, readSeq: 4 });
 });
 
 const of = (seq, senderId = "bob", extra = {}) => ({ conversationId: "c", seq, messageId: `m${seq}`, senderId, messageType: "text", status: "normal", ...extra });

@@ -92,8 +92,8 @@ test("a group that is refused takes what was meant for it along", async (t) => {
   await alice.send(key, "hello");
   await clock.until(() => alice.conversation(key).closed === "failed");
   assert.deepEqual(alice.messages(key).map(({ state, error }) => [state, error]), [
-    ["failed", "BAD_REQUEST: no such user id"],
-    ["failed", "NOT_FOUND: the group could not be made"],
+    ["failed", { code: "BAD_REQUEST", message: "no such user id", retryable: false }],
+    ["failed", { code: "NOT_FOUND", message: "the group could not be made", retryable: false }],
   ]);
   assert.equal(server.count("send"), 0);
   alice.discard(alice.messages(key)[0].clientMsgId);
@@ -171,7 +171,7 @@ test("who is removed keeps what was there, and hears nothing after", async (t) =
   assert.equal(bob.may(id, "send"), false);
   const late = await bob.send(id, "too late");
   await clock.advance(1_000);
-  assert.equal(bob.messages(id).find(({ clientMsgId }) => clientMsgId === late).error, "NOT_FOUND: no such conversation");
+  assert.deepEqual(bob.messages(id).find(({ clientMsgId }) => clientMsgId === late).error, { code: "NOT_FOUND", message: "no such conversation", retryable: false });
   bob.discard(late);
 
   await alice.setTitle(key, "Without bob");
@@ -200,7 +200,7 @@ test("leaving hands the group on, and the last to leave dissolves it", async (t)
   await clock.until(() => bob.conversation(id).closed === "dissolved");
   await bob.send(id, "anyone?");
   await clock.advance(1_000);
-  assert.equal(bob.messages(id).at(-1).error, "DISSOLVED: the group is dissolved");
+  assert.deepEqual(bob.messages(id).at(-1).error, { code: "DISSOLVED", message: "the group is dissolved", retryable: false });
   assert.equal(server.conversations.get(id).head.state, "dissolved");
 });
 
@@ -260,7 +260,7 @@ test("what is refused says so in its place", async (t) => {
   await bob.setTitle(id, "Mine");
   await clock.advance(1_000);
   const refused = bob.messages(id).at(-1);
-  assert.deepEqual([refused.state, refused.error, bob.conversation(id).title], ["failed", "FORBIDDEN: your role is member", "Trip"]);
+  assert.deepEqual([refused.state, refused.error, bob.conversation(id).title], ["failed", { code: "FORBIDDEN", message: "your role is member", retryable: false }, "Trip"]);
   const before = server.count("setTitle");
   await clock.advance(60_000);
   assert.equal(server.count("setTitle"), before);

@@ -68,7 +68,7 @@ test("an edit that came second is refused, and kept to look at", async (t) => {
   await clock.advance(1_000);
   const { text, revision } = other.messages(id)[0];
   assert.equal(text, "from the first");
-  assert.deepEqual([revision.text, revision.error], ["from the second", "VERSION_CONFLICT: the message was changed meanwhile"]);
+  assert.deepEqual([revision.text, revision.error], ["from the second", { code: "VERSION_CONFLICT", message: "the message was changed meanwhile", retryable: false }]);
   other.discard(revision.clientMsgId);
   await other.edit(id, other.messages(id)[0], revision.text);
   await clock.until(() => shown(alice, id)[0] === "from the second (edited)");
@@ -116,7 +116,7 @@ test("a recall that comes too late is told with its message", async (t) => {
   server.windowMs = 1;
   await alice.recall(id, row());
   await clock.until(() => row().revision?.state === "failed");
-  assert.deepEqual([row().text, row().revision.error], ["helo", "TOO_LATE: the message cannot be recalled any more"]);
+  assert.deepEqual([row().text, row().revision.error], ["helo", { code: "TOO_LATE", message: "the message cannot be recalled any more", retryable: false }]);
   alice.discard(row().revision.clientMsgId);
   assert.equal(row().revision, null);
 });
@@ -146,7 +146,7 @@ test("the owner and admins recall what others wrote", async (t) => {
   await clock.until(() => texts(carol, id).length === 1);
   await carol.recall(id, carol.messages(id)[0]);
   await clock.until(() => carol.messages(id)[0].revision.state === "failed");
-  assert.equal(carol.messages(id)[0].revision.error, "FORBIDDEN: this message is not yours to recall");
+  assert.deepEqual(carol.messages(id)[0].revision.error, { code: "FORBIDDEN", message: "this message is not yours to recall", retryable: false });
   await alice.recall(id, alice.messages(id)[0]);
   await clock.until(() => shown(carol, id)[0] === "recalled");
 });

@@ -91,6 +91,12 @@ export class FakeServer {
     return this.#conversation(`system:${key}`, "system", members, { title }).head.conversationId;
   }
 
+  /** Opens a single conversation as the product does, with an event of this sender. */
+  between(userIds, senderId = "system") {
+    const conversation = this.#single(...userIds);
+    return this.#append(conversation, { senderId, clientMsgId: `opened-${Math.random()}` }, { messageType: "event", event: { kind: "members", added: userIds } });
+  }
+
   /** Commits a message as another client's send does, and gives its entry. */
   post(senderId, address, text, extra = {}) {
     const conversation = address.to === undefined ? this.conversations.get(address.conversationId) : this.#single(senderId, address.to);
@@ -160,11 +166,11 @@ export class FakeServer {
 
   #dial(socket, url, protocols) {
     const deviceId = new URL(url).searchParams.get("device");
-    const userId = protocols[1].replace("bearer.", "");
+    const userId = subjectOf(protocols[1].replace("bearer.", ""));
     Object.assign(socket, { server: this, userId, deviceId, url, protocols });
     this.#later(() => {
       if (socket.gone) return;
-      if (protocols[0] !== "inorder.v1" || !deviceId || !userId || !this.admit(userId, deviceId)) return socket.closed();
+      if (protocols[0] !== "inorder.v1" || !deviceId || deviceId.length > 64 || !userId || !this.admit(userId, deviceId)) return socket.closed();
       for (const other of this.sockets) {
         if (other.userId !== userId || other.deviceId !== deviceId) continue;
         this.say(other, { type: "goodbye", reason: "replaced" });
@@ -258,7 +264,7 @@ export class FakeServer {
 
     changes: ({ userId }, { syncCursor, headsCursor, hidden }) => {
       const { v, at } = this.#syncHead(userId);
-      if (syncCursor === 0 || syncCursor < this.floor || syncCursor > v) return { ...this.#page(userId, 0, hidden), heads: [], syncCursor: v, full: true };
+      if (syncCursor === 0 || syncCursor < this.floor || syncCursor > v) return { ...this.#page(userId, 0, hidden), heads: [], syncCursor: v, full: true, ...this.#windows() };
       const heads = this.#of(userId)
         .filter(({ members }) => members.size > this.inboxGroupMax && members.has(userId))
         .map(({ head }) => ({ conversationId: head.conversationId, committedMaxSeq: head.lastSeq }));
@@ -273,6 +279,7 @@ export class FakeServer {
         syncCursor: more ? told.at(-1)[1] : v,
         more,
         full: false,
+        ...this.#windows(),
       };
     },
 
@@ -465,6 +472,7 @@ export class FakeServer {
 
   // A retry gets the first result, whatever has changed since.
   #once({ userId }, { clientMsgId }, content, write) {
+    if (new TextEncoder().encode(clientMsgId).length > 64) throw { code: "BAD_REQUEST", field: "clientMsgId", message: "clientMsgId has at most 64 bytes", retryable: false };
     const key = `${userId}/${clientMsgId}`;
     const asked = JSON.stringify(content);
     const first = this.#results.get(key);
@@ -502,6 +510,10 @@ export class FakeServer {
 
   #inTime({ serverTime }, what) {
     if (this.#clock.now() - serverTime >= this.windowMs) refuse("TOO_LATE", `the message cannot be ${what} any more`);
+  }
+
+  #windows() {
+    return this.windowMs < Infinity && { windows: { editMs: this.windowMs, recallMs: this.windowMs } };
   }
 
   #revise(conversation, seq, change) {
@@ -609,6 +621,12 @@ export class FakeServer {
       for (let times = this.pushes(frame, socket); times > 0; times--) this.say(socket, frame);
     }
   }
+}
+
+// A token is a JWT, which nobody has signed, or just the user's id.
+function subjectOf(token) {
+  const parts = token.split(".");
+  return parts.length === 3 ? JSON.parse(atob(parts[1])).sub : decodeURIComponent(token);
 }
 
 function refuse(code, message) {

@@ -10,15 +10,15 @@ export function setUp(t) {
   const server = new FakeServer(clock);
   const devices = [];
   t.after(() => devices.forEach((device) => device.setOffline(true)));
-  const device = (userId, { deviceId = `web-${userId}`, store = new MemoryStore(), timing, limits, random = () => 0.5, log = () => {} } = {}) => {
+  const device = (userId, { deviceId = `web-${userId}`, store = new MemoryStore(), timing, limits, random = () => 0.5, log = () => {}, token = async () => encodeURIComponent(userId), WebSocket = server.WebSocket } = {}) => {
     const client = new InorderClient({
       url: "ws://127.0.0.1:1/local",
       userId,
       deviceId,
       store,
       tabs: null,
-      token: async () => userId,
-      WebSocket: server.WebSocket,
+      token,
+      WebSocket,
       clock,
       random,
       timing,

@@ -1,12 +1,12 @@
 import { watchNetwork } from "./network.js";
 import type { Limits, Timing } from "./engine.js";
 import type { Tabs } from "./tabs.js";
-import type { Clock, Content, Conversation, ConversationKey, ConnectionState, Member, Row, Store } from "./types.js";
+import type { Clock, Content, Conversation, ConversationKey, ConnectionState, Member, NewMessage, Row, Store } from "./types.js";
 /**
  * @import { ChannelMessage } from "./channel.js"
  * @import { Limits, Timing } from "./engine.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, Picture, Row, Saved, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, NewMessage, Picture, Row, Saved, Store } from "./types.js"
  */
 /** The most text one message holds, counted in code points as the server counts runes. */
 export declare const MAX_TEXT_RUNES = 4000;
@@ -20,7 +20,8 @@ declare const TAB_TIMING: Readonly<{
     callMs: 15000;
 }>;
 export type TabTiming = Partial<Record<keyof typeof TAB_TIMING, number>>;
-/** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
+/** So many lists of rows, and so many conversations, are given as the same objects until they change. */
+export declare const MAX_VIEWS = 1000;
 /**
  * Counts text as the server does.
  * @param {string} text
@@ -100,7 +101,8 @@ export type Options = {
 /**
  * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
  * connection and one store. Resolves once there is something to show, which needs no connection; where
- * the browser gives no storage, storeError of the result says so, and all is kept in memory.
+ * the browser gives no storage, storeError of the result says so, and all is kept in memory. A TypeError
+ * says which option is wrong.
  * @param {Options} options
  * @returns {Promise<InorderClient>}
  */
@@ -112,8 +114,11 @@ export declare function open(options: Options): Promise<InorderClient>;
  * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
  * and if it is refused, messages shows it.
  *
- * Emits "change" whenever anything shown may have changed. Reading is synchronous and cheap enough to be
- * done anew after each.
+ * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and gives
+ * the same objects until what they say changes. They are frozen.
+ *
+ * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in
+ * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export declare class InorderClient extends EventTarget {
     #private;
@@ -145,8 +150,14 @@ export declare class InorderClient extends EventTarget {
     /**
      * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
      * them leads from here on. The outbox stays.
+     *
+     * With forget, for a machine that others use too, all tabs of the device end, and all that they have stored
+     * is gone, also what was not sent. Rejects if it cannot be wiped.
+     * @param {{forget?: boolean}} [options]
      */
-    close(): Promise<void>;
+    close({ forget }?: {
+        forget?: boolean;
+    }): Promise<void>;
     /**
      * Drops the device's connection and stays away, or comes back; for all of its tabs.
      * @param {boolean} offline
@@ -158,6 +169,55 @@ export declare class InorderClient extends EventTarget {
      */
     retryNow(): void;
     /**
+     * Calls onChange whenever anything shown may have changed, until what is returned is called. It needs no
+     * `this`, and fits React's useSyncExternalStore with any of the methods below.
+     * @param {() => void} onChange
+     * @returns {() => void}
+     */
+    subscribe: (onChange: () => void) => () => void;
+    /**
+     * @overload
+     * @param {"message"} type
+     * @param {(event: CustomEvent<NewMessage>) => void} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * @overload
+     * @param {string} type
+     * @param {EventListenerOrEventListenerObject | null} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * As of every EventTarget.
+     * @param {string} type
+     * @param {any} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     */
+    addEventListener(type: "message", listener: (event: CustomEvent<NewMessage>) => void, options?: boolean | AddEventListenerOptions): void;
+    /**
+     * @overload
+     * @param {"message"} type
+     * @param {(event: CustomEvent<NewMessage>) => void} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * @overload
+     * @param {string} type
+     * @param {EventListenerOrEventListenerObject | null} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     * @returns {void}
+     */
+    /**
+     * As of every EventTarget.
+     * @param {string} type
+     * @param {any} listener
+     * @param {boolean | AddEventListenerOptions} [options]
+     */
+    addEventListener(type: string, listener: EventListenerOrEventListenerObject | null, options?: boolean | AddEventListenerOptions): void;
+    /**
      * The key of the conversation with a user, known to the server or not.
      * @param {string} userId
      * @returns {ConversationKey}
@@ -168,24 +228,30 @@ export declare class InorderClient extends EventTarget {
      * @param {ConversationKey} key
      */
     currentKey(key: ConversationKey): string;
-    /** The conversations, most recent first. */
-    conversations(): Conversation[];
+    /**
+     * The conversations, most recent first.
+     * @returns {readonly Conversation[]}
+     */
+    conversations(): readonly Conversation[];
     /**
      * One conversation as in conversations, also for a key that nothing was sent to yet.
      * @param {ConversationKey} key
+     * @returns {Conversation}
      */
     conversation(key: ConversationKey): Conversation;
     /**
      * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
      * @param {ConversationKey} key
      * @param {number} [limit]
+     * @returns {readonly Row[]}
      */
-    messages(key: ConversationKey, limit?: number): Row[];
+    messages(key: ConversationKey, limit?: number): readonly Row[];
     /**
      * The members of a group, or null while unknown; show makes them known.
      * @param {ConversationKey} key
+     * @returns {readonly Member[] | null}
      */
-    members(key: ConversationKey): Member[] | null;
+    members(key: ConversationKey): readonly Member[] | null;
     /**
      * Whether we may do something in a group, as far as is known; see may in rights.js.
      * @param {ConversationKey} key
@@ -195,7 +261,7 @@ export declare class InorderClient extends EventTarget {
     may(key: ConversationKey, action: string, target?: string): boolean;
     /**
      * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
-     * stored. A RangeError says what is wrong with the text.
+     * stored. A RangeError says what is wrong with the text, a TypeError what of it JSON cannot hold.
      * @param {ConversationKey} key
      * @param {string | Content} content a text, or what else it is
      * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
@@ -256,15 +322,24 @@ export declare class InorderClient extends EventTarget {
      */
     discard(clientMsgId: string): void;
     /**
+     * Sends again what was refused, as the last, and with a group that could not be made what was meant for it.
+     * Gives its clientMsgId once that is stored, or null if there is nothing to send under the one given.
+     * @param {string} clientMsgId
+     * @returns {Promise<string | null>}
+     */
+    retry(clientMsgId: string): Promise<string | null>;
+    /**
      * Says which conversation is on screen in this tab, or null: more is kept up to date of that one.
      * @param {ConversationKey | null} key
      */
     show(key: ConversationKey | null): void;
     /**
-     * Notes that the user has seen everything shown in a conversation.
+     * Notes that the user has seen what is shown in a conversation, up to the row with the seq throughSeq, or
+     * all of it.
      * @param {ConversationKey} key
+     * @param {number} [throughSeq]
      */
-    markRead(key: ConversationKey): void;
+    markRead(key: ConversationKey, throughSeq?: number): void;
     /**
      * Hides everything shown in a conversation, for this user on all devices.
      * @param {ConversationKey} key

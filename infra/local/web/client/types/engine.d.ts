@@ -49,6 +49,10 @@ export type EngineHooks = {
      */
     kept: (change: StoreChange) => void;
     /**
+     * messages of others that have come and are not read
+     */
+    news: (conversationId: string, seqs: number[]) => void;
+    /**
      * another tab has claimed the store: this engine has to be halted
      */
     fenced: () => void;
@@ -63,6 +67,7 @@ export type EngineHooks = {
  * @typedef {object} EngineHooks
  * @property {() => void} changed whenever anything shown may have changed
  * @property {(change: StoreChange) => void} kept what became part of the model for good
+ * @property {(conversationId: string, seqs: number[]) => void} news messages of others that have come and are not read
  * @property {() => void} fenced another tab has claimed the store: this engine has to be halted
  */
 export declare class Engine {
@@ -117,6 +122,14 @@ export declare class Engine {
     accept(entry: Entry): Promise<void>;
     /** @param {string} clientMsgId */
     discard(clientMsgId: string): void;
+    /**
+     * Sends what was refused again, after all else, and with a group that could not be made what was meant for
+     * it. Gives its clientMsgId, which is a new one if the server would refuse the old one for itself; null if
+     * nothing of it was refused.
+     * @param {string} clientMsgId
+     * @returns {Promise<string | null>}
+     */
+    retry(clientMsgId: string): Promise<string | null>;
     /**
      * Says which conversations are on screen: more is kept up to date of them.
      * @param {Set<ConversationKey>} keys

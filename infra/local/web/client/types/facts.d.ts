@@ -10,11 +10,20 @@ export type OwnPositions = {
  * @import { Facts, Message } from "./types.js"
  */
 /** @typedef {{readSeq?: number, deliveredSeq?: number, clearedSeq?: number}} OwnPositions */
+/** Who the product writes as; no user has this name. */
+export declare const SYSTEM = "system";
 /**
  * Nothing known yet.
  * @returns {Facts}
  */
 export declare function newFacts(): Facts;
+/**
+ * What a store or another tab has of it. Those of an earlier version hold receipts as an object, and may
+ * take the product for the other one of a single conversation.
+ * @param {Partial<Facts>} stored
+ * @returns {Facts}
+ */
+export declare function restored(stored: Partial<Facts>): Facts;
 /**
  * Takes a line of the user's list.
  * @param {Facts} facts

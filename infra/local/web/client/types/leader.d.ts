@@ -55,6 +55,12 @@ export declare class Leader {
      * @param {StoreChange} change
      */
     kept({ forget, messages, conversations }: StoreChange): void;
+    /**
+     * Messages of others have come. The other tabs hear of it with or after the messages themselves.
+     * @param {string} conversationId
+     * @param {number[]} seqs
+     */
+    news(conversationId: string, seqs: number[]): void;
     /** Something became different; the others hear of it once all that came is stored. */
     changed(): void;
     /** @param {ChannelMessage} message */

@@ -1,7 +1,7 @@
 import { Ledger } from "./ledger.js";
 import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Picture, Row, Saved, Status } from "./types.js";
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
  */
 /** Begins the key of a single conversation that the server has not named yet. */
 export declare const TO_KEY = "to:";
@@ -53,9 +53,9 @@ export declare class Model {
     /**
      * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
      * goes wrong where something is told twice.
-     * @param {Delta} delta
+     * @param {Omit<Delta, "news">} delta
      */
-    apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status }: Delta): void;
+    apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status }: Omit<Delta, "news">): void;
     /**
      * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
      * @param {Model} earlier
@@ -81,16 +81,26 @@ export declare class Model {
      * @param {ConversationKey} key a current one
      */
     entriesOf(key: ConversationKey): Entry[];
-    /** @returns {Conversation[]} */
-    conversations(): Conversation[];
-    /** @param {ConversationKey} key */
-    conversation(key: ConversationKey): Conversation;
+    /** The current keys of what is on the user's list. */
+    listed(): string[];
+    /**
+     * @param {ConversationKey} key
+     * @param {number} [now] ms since 1970
+     */
+    conversation(key: ConversationKey, now?: number): Conversation;
     /**
      * @param {ConversationKey} key
      * @param {number} [limit]
+     * @param {number} [now] ms since 1970
      * @returns {Row[]}
      */
-    messages(key: ConversationKey, limit?: number): Row[];
+    messages(key: ConversationKey, limit?: number, now?: number): Row[];
+    /**
+     * @param {string} conversationId
+     * @param {number} seq
+     * @param {number} now ms since 1970
+     */
+    row(conversationId: string, seq: number, now: number): Row | null;
     /** @param {ConversationKey} key */
     members(key: ConversationKey): Member[] | null;
     /**
@@ -144,9 +154,10 @@ export declare function shownOf(entry: Entry): {
     text: string | null;
     clientTime: number;
     state: import("./types.js").EntryState;
-    error: string | null;
+    error: import("./types.js").Refusal | null;
     conversationId: string | undefined;
     seq: number | undefined;
+    messageId: string | undefined;
     serverTime: number | undefined;
 };
 /**

@@ -1,10 +1,8 @@
 import type { Address, Clock, Entry, EntryRecord } from "./types.js";
-/** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
 /**
  * Makes an entry that is to be sent after all of entries.
  * @param {object} what
  * @param {Iterable<Entry>} what.entries
- * @param {string} what.deviceId
  * @param {Clock} what.clock
  * @param {string} what.action
  * @param {Address} what.address
@@ -12,15 +10,23 @@ import type { Address, Clock, Entry, EntryRecord } from "./types.js";
  * @param {string | null} [what.text]
  * @returns {Entry}
  */
-export declare function newEntry({ entries, deviceId, clock, action, address, fields, text }: {
+export declare function newEntry({ entries, clock, action, address, fields, text }: {
     entries: Iterable<Entry>;
-    deviceId: string;
     clock: Clock;
     action: string;
     address: Address;
     fields?: Record<string, any>;
     text?: string | null;
 }): Entry;
+/**
+ * Makes an entry that was refused one that is to be sent, after all of entries. Its clientMsgId stays, so that it is
+ * committed once if the refusal was of another copy, unless it is the clientMsgId that is refused.
+ * @param {Entry} entry
+ * @param {Iterable<Entry>} entries
+ * @param {Clock} clock
+ * @returns {Entry}
+ */
+export declare function anew({ clientMsgId, action, address, fields, text, error }: Entry, entries: Iterable<Entry>, clock: Clock): Entry;
 export type OutboxHooks = {
     request: (action: string, fields: object) => Promise<any>;
     /**

@@ -1,10 +1,9 @@
 import type { Ledger } from "./ledger.js";
 import type { Entry, Facts, Member, Row } from "./types.js";
-export type View = {
+export type View = import("./rights.js").Standing & {
     ledger: Ledger | null;
     facts: Facts;
     entries: Entry[];
-    userId: string;
     roster: Member[] | null;
 };
 /**
@@ -13,7 +12,7 @@ export type View = {
  */
 /**
  * entries are the outbox's for this conversation, roster is null while it is unknown.
- * @typedef {{ledger: Ledger | null, facts: Facts, entries: Entry[], userId: string, roster: Member[] | null}} View
+ * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], roster: Member[] | null}} View
  */
 /** Up to so many members, each hears how far the others are. */
 export declare const RECEIPTS_MAX_MEMBERS = 20;
@@ -29,3 +28,10 @@ export declare function revises({ action }: Entry): boolean;
  * @returns {Row[]}
  */
 export declare function rowsOf(view: View, limit?: number): Row[];
+/**
+ * The row of the message with this seq, if it is held and shown.
+ * @param {View} view
+ * @param {number} seq
+ * @returns {Row | null}
+ */
+export declare function rowAt(view: View, seq: number): Row | null;

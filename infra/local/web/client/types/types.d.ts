@@ -54,13 +54,18 @@ export type Quote = {
     text: string;
     recalled: boolean;
 };
+export type Refusal = {
+    code: string;
+    message: string;
+    retryable: boolean;
+};
 export type Revision = {
     clientMsgId: string;
     action: "recall" | "edit";
     state: EntryState;
     text: string | null;
     data: Record<string, unknown> | null;
-    error: string | null;
+    error: Refusal | null;
 };
 export type Row = {
     /**
@@ -81,6 +86,14 @@ export type Row = {
     quote: Quote | null;
     recalled: boolean;
     edited: boolean;
+    /**
+     * whether the server would take an edit by now, as far as is known here
+     */
+    canEdit: boolean;
+    /**
+     * likewise a recall
+     */
+    canRecall: boolean;
     revision: Revision | null;
     /**
      * ms since 1970, for the eye; seq is the order
@@ -93,7 +106,7 @@ export type Row = {
     /**
      * why it failed
      */
-    error: string | null;
+    error: Refusal | null;
     /**
      * once it holds for all others
      */
@@ -133,15 +146,27 @@ export type Conversation = {
      */
     time: number;
 };
+export type NewMessage = {
+    key: ConversationKey;
+    row: Row;
+};
 export type Member = {
     userId: string;
     role: Role;
     joinSeq?: number;
     joinedAt: number;
 };
+export type Windows = {
+    editMs?: number;
+    recallMs?: number;
+};
 export type Status = {
     state: ConnectionState;
     detail: string;
+    /**
+     * what the server told of them last
+     */
+    windows: Windows;
     /**
      * not an Error, which not every browser lets tabs exchange
      */
@@ -176,7 +201,7 @@ export type Facts = {
         deliveredSeq: number;
         clearedSeq: number;
     };
-    receipts: Record<string, Positions>;
+    receipts: Map<string, Positions>;
 };
 export type ConversationRecord = Facts & {
     conversationId: string;
@@ -198,11 +223,12 @@ export type EntryRecord = {
     text: string | null;
     clientTime: number;
     state: EntryState;
-    error: string | null;
+    error: Refusal | null;
 };
 export type ShownEntry = EntryRecord & {
     conversationId?: string;
     seq?: number;
+    messageId?: string;
     serverTime?: number;
 };
 export type Entry = ShownEntry & {
@@ -250,6 +276,10 @@ export type Delta = {
     rosters: [string, Member[] | null][];
     created: [string, string][];
     status: Status;
+    /**
+     * by conversationId the seqs of messages of others that have come
+     */
+    news: [string, number[]][];
 };
 export type Picture = {
     saved: Saved;
@@ -323,8 +353,13 @@ export type Clock = {
  * @typedef {{seq: number, senderId: string | null, kind: Message["messageType"] | null, text: string, recalled: boolean}} Quote
  */
 /**
+ * Why the server did not do something: code is one of the protocol's, message is for developers, and
+ * retryable says whether asking again can help by itself.
+ * @typedef {{code: string, message: string, retryable: boolean}} Refusal
+ */
+/**
  * What the user last asked to do to a message and is not seen in it yet.
- * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: string | null}} Revision
+ * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: Refusal | null}} Revision
  */
 /**
  * A message as people see it.
@@ -341,10 +376,12 @@ export type Clock = {
  * @property {Quote | null} quote
  * @property {boolean} recalled
  * @property {boolean} edited
+ * @property {boolean} canEdit whether the server would take an edit by now, as far as is known here
+ * @property {boolean} canRecall likewise a recall
  * @property {Revision | null} revision
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
- * @property {string | null} error why it failed
+ * @property {Refusal | null} error why it failed
  * @property {"delivered" | "read" | null} receipt once it holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
@@ -364,11 +401,20 @@ export type Clock = {
  * @property {Row | null} last
  * @property {number} time ms since 1970
  */
+/**
+ * What the event "message" tells in its detail: row is that of the message as it was then.
+ * @typedef {{key: ConversationKey, row: Row}} NewMessage
+ */
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
+/**
+ * How long after its sending a message can be changed by its sender, in ms; where it is left out, always.
+ * @typedef {{editMs?: number, recallMs?: number}} Windows
+ */
 /**
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
+ * @property {Windows} windows what the server told of them last
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 /** @typedef {{deliveredSeq: number, readSeq: number}} Positions */
@@ -389,7 +435,7 @@ export type Clock = {
  * @property {number} clearedSeq
  * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
- * @property {Record<string, Positions>} receipts
+ * @property {Map<string, Positions>} receipts
  */
 /** @typedef {Facts & {conversationId: string, baseSeq: number, maxContiguousSeq: number}} ConversationRecord */
 /** @typedef {"sending" | "sent" | "failed"} EntryState */
@@ -409,11 +455,11 @@ export type Clock = {
  * @property {string | null} text
  * @property {number} clientTime
  * @property {EntryState} state
- * @property {string | null} error
+ * @property {Refusal | null} error
  */
 /**
  * An entry as a tab shows it; what the server answered is there once it is sent.
- * @typedef {EntryRecord & {conversationId?: string, seq?: number, serverTime?: number}} ShownEntry
+ * @typedef {EntryRecord & {conversationId?: string, seq?: number, messageId?: string, serverTime?: number}} ShownEntry
  */
 /** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
 /**
@@ -455,6 +501,7 @@ export type Clock = {
  * @property {[string, Member[] | null][]} rosters
  * @property {[string, string][]} created
  * @property {Status} status
+ * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
  */
 /**
  * All that the tab that leads knows.

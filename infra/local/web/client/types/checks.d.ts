@@ -1,0 +1,43 @@
+import type { Content } from "./types.js";
+/** As deep as the server takes data, itself the first object. */
+export declare const MAX_DATA_DEPTH = 32;
+/**
+ * Throws a TypeError that names the option that is wrong.
+ * @param {Partial<import("./client.js").Options>} options
+ */
+export declare function checkOptions({ url, userId, deviceId, token, WebSocket }: Partial<import("./client.js").Options>): void;
+/**
+ * Gives the token that a program's function gives, if it can be this user's. What else it gives, and what it
+ * throws, is thrown without the token.
+ * @param {() => Promise<string> | string} token
+ * @param {string} userId
+ */
+export declare function tokenOf(token: () => Promise<string> | string, userId: string): Promise<string>;
+/**
+ * Makes a socket. What a browser does not even try, it will not try the next time.
+ * @param {typeof globalThis.WebSocket} WebSocket
+ * @param {string} url
+ * @param {string} jwt
+ */
+export declare function dial(WebSocket: typeof globalThis.WebSocket, url: string, jwt: string): WebSocket;
+/**
+ * Gives the parts of what is to be sent. A TypeError says what is of the wrong type.
+ * @param {string | Content} content
+ * @returns {Content}
+ */
+export declare function contentOf(content: string | Content): Content;
+/** @param {unknown} users */
+export declare function checkUsers(users: unknown): void;
+/**
+ * @param {unknown} key
+ * @returns {asserts key is string}
+ */
+export declare function checkKey(key: unknown): asserts key is string;
+/**
+ * A copy of value as JSON holds it: of a Proxy what it shows, of a Date its text. What JSON has no place for
+ * (a function, a BigInt, NaN, a Map, a node of the page, a cycle) is a TypeError that says where it is.
+ * @param {unknown} value
+ * @param {string} name
+ * @returns {any}
+ */
+export declare function jsonCopy(value: unknown, name: string): any;

@@ -1,0 +1,103 @@
+// What programs read, the same object until it changes: they compare by identity (React calls it a bug if
+// they cannot). What is given is frozen, because it is given again.
+
+/** What is kept of a reading: stamp is what it was made of. @typedef {{stamp: string, value: any}} Kept */
+
+export class Views {
+  /** @type {Map<string, Kept>} by name, the one that was not asked for the longest first */
+  #kept = new Map();
+  #limit;
+
+  /** @param {number} limit how many readings are kept; one that is dropped is made of new objects the next time */
+  constructor(limit) {
+    this.#limit = limit;
+  }
+
+  /**
+   * Gives what make does. While the stamp is the same make is not called again, and what is equal to a part
+   * of the last value is that part.
+   * @template T
+   * @param {string} name
+   * @param {string} stamp
+   * @param {() => T} make
+   * @returns {T}
+   */
+  get(name, stamp, make) {
+    const last = this.#kept.get(name);
+    const value = last?.stamp === stamp ? last.value : frozen(reuse(last?.value, make()));
+    this.#kept.delete(name);
+    this.#kept.set(name, { stamp, value });
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > this.#limit) this.#kept.delete(oldest);
+    return value;
+  }
+}
+
+/**
+ * Gives next, made of the parts of last that are equal to its own; last itself if all is.
+ * @param {any} last
+ * @param {any} next
+ * @returns {any}
+ */
+export function reuse(last, next) {
+  if (isEqual(last, next)) return last;
+  if (!isObject(last) || !isObject(next) || Array.isArray(last) !== Array.isArray(next)) return next;
+  if (Array.isArray(next)) {
+    const before = counterparts(last, next);
+    return next.map((item, index) => reuse(before[index], item));
+  }
+  return Object.fromEntries(Object.entries(next).map(([name, value]) => [name, Object.hasOwn(last, name) ? reuse(last[name], value) : value]));
+}
+
+/**
+ * Whether two values of JSON say the same.
+ * @param {any} a
+ * @param {any} b
+ * @returns {boolean}
+ */
+function isEqual(a, b) {
+  if (Object.is(a, b)) return true;
+  if (!isObject(a) || !isObject(b) || Array.isArray(a) !== Array.isArray(b)) return false;
+  let more = 0;
+  for (const name in b) {
+    if (!Object.hasOwn(a, name) || !isEqual(a[name], b[name])) return false;
+    more++;
+  }
+  for (const _ in a) more--;
+  return more === 0;
+}
+
+// The items of last in the places where next has what they stand for: rows move up when one is added.
+/**
+ * @param {any[]} last
+ * @param {any[]} next
+ */
+function counterparts(last, next) {
+  const byIdentity = new Map(last.map((item, index) => [identityOf(item, index), item]));
+  return next.map((item, index) => byIdentity.get(identityOf(item, index)));
+}
+
+/**
+ * @param {any} item a row, a conversation, a member or anything else
+ * @param {number} index
+ */
+function identityOf(item, index) {
+  const { messageId, clientMsgId, key, userId } = item ?? {};
+  return messageId ?? clientMsgId ?? key ?? userId ?? index;
+}
+
+/** @param {any} value */
+function isObject(value) {
+  return typeof value === "object" && value !== null;
+}
+
+/**
+ * @template T
+ * @param {T} value
+ * @returns {T}
+ */
+export function frozen(value) {
+  if (!isObject(value) || Object.isFrozen(value)) return value;
+  for (const part of Object.values(/** @type {object} */ (value))) frozen(part);
+  return Object.freeze(value);
+}
