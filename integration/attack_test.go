@@ -187,17 +187,21 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// overgrow makes the attacker's own items as large as any fault ever let them get.
+// overgrow makes the attacker's own items as large as they can be, and its sync head as
+// large as the fault let it get that is mended.
 func overgrow(t *testing.T, db *dynamodb.Client, user string) {
 	t.Helper()
 	at, large := map[string]int{}, []string{}
-	for i := range 3000 {
+	const most, overgrown = 250, 300
+	for i := range overgrown {
 		at[fmt.Sprint("group:overgrown-", i)] = i + 1
-		large = append(large, fmt.Sprint("group:large-", i))
+	}
+	for i := range most {
+		large = append(large, fmt.Sprintf("group:large-%032d", i))
 	}
 	table := tableName(t, db, "Inboxes")
 	for _, in := range []map[string]any{
-		{"userId": user, "conversationId": "#", "v": 3000, "floor": 0, "at": at},
+		{"userId": user, "conversationId": "#", "v": overgrown, "floor": 0, "at": at},
 		{"userId": user, "conversationId": "#large", "ids": large},
 	} {
 		encoded, err := attributevalue.MarshalMap(in)

@@ -84,8 +84,9 @@ const (
 	longField = "long"
 )
 
-// crowded reports whether the next raise may find no room.
-func (h syncHead) crowded() bool { return len(h.At) > maxRecent-2 }
+// crowded reports whether it is time to make room. Of several who raise at a time one
+// sees this number; if that one fails, those who find no room make some.
+func (h syncHead) crowded() bool { return len(h.At) == maxRecent-1 }
 
 // oldest returns the entries of a map to evict: so many of those that changed
 // longest ago that the next raise has room, and never more than one write takes.
