@@ -23,6 +23,13 @@
 // cursor, pulls that, and stores the new cursor last: were it stored before the
 // messages, a crash in between would hide them for ever.
 //
+// # A server that has lost messages
+//
+// A server may be restored to an earlier time, or begun anew, and go on with seqs that
+// this device has as other messages. The client then looks for the last message that
+// both have and starts over from there. What only the device still has is set aside:
+// [StartedOver] tells of it, and [Client.Orphans] has it.
+//
 // # The life of a sent message
 //
 // It is stored in the outbox before the first attempt and sent until the server

@@ -20,6 +20,9 @@ import (
 // with the user whose earlier messages have no content any more. Stored has them as
 // they are then. Messages that the user cleared are left out.
 //
+// Where the server has lost messages and went on without them (StartedOver), their seqs
+// come again, with other messages.
+//
 // It reads from the store page by page, so it needs no memory for what has not
 // been asked for yet, and no connection.
 func (c *Client) Messages(ctx context.Context, conversationID string, afterSeq int64) iter.Seq2[chat.Message, error] {
@@ -28,8 +31,10 @@ func (c *Client) Messages(ctx context.Context, conversationID string, afterSeq i
 			yield(chat.Message{}, err)
 			return
 		}
+		r := c.newReader(conversationID, afterSeq)
+		defer c.endReader(r)
 		for {
-			page, through, err := c.next(ctx, conversationID, afterSeq)
+			page, err := c.next(ctx, r)
 			if err != nil {
 				yield(chat.Message{}, err)
 				return
@@ -39,40 +44,72 @@ func (c *Client) Messages(ctx context.Context, conversationID string, afterSeq i
 					return
 				}
 			}
-			afterSeq = through
 		}
 	}
 }
 
-// next waits for messages above afterSeq; they account for the seqs up to
-// through.
-func (c *Client) next(ctx context.Context, conversationID string, afterSeq int64) (page []chat.Message, through int64, err error) {
+// reader is a loop over Messages.
+type reader struct {
+	of    *conversation
+	after int64 // what was given; guarded by the client's mutex
+}
+
+func (c *Client) newReader(conversationID string, after int64) *reader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &reader{of: c.conversation(conversationID), after: after}
+	r.of.readers[r] = true
+	return r
+}
+
+func (c *Client) endReader(r *reader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(r.of.readers, r)
+}
+
+// next waits for messages that the reader has not had.
+func (c *Client) next(ctx context.Context, r *reader) ([]chat.Message, error) {
 	for {
 		if ctx.Err() != nil {
-			return nil, 0, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		c.mu.Lock()
-		cv := c.conversation(conversationID)
-		through, news, ended := cv.ledger.contiguous, cv.news.wait(), c.state == Ended
+		after, through, rewinds := r.after, r.of.ledger.contiguous, r.of.rewinds
+		news, ended := r.of.news.wait(), c.state == Ended
 		c.mu.Unlock()
-		if through > afterSeq {
-			page, err = c.cfg.Store.Messages(ctx, conversationID, afterSeq, through, readPage)
+		if through > after {
+			page, err := c.cfg.Store.Messages(ctx, r.of.id, after, through, readPage)
 			if err != nil {
-				return nil, 0, fmt.Errorf("reading from the store: %w", err)
+				return nil, fmt.Errorf("reading from the store: %w", err)
 			}
 			if len(page) == readPage {
 				through = page[readPage-1].Seq
 			}
-			return page, through, nil
+			if c.proceed(r, through, rewinds) {
+				return page, nil
+			}
+			continue
 		}
 		if ended {
-			return nil, 0, c.why()
+			return nil, c.why()
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// proceed moves a reader on, unless the conversation started over meanwhile.
+func (c *Client) proceed(r *reader, through int64, rewinds int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.of.rewinds != rewinds {
+		return false
+	}
+	r.after = through
+	return true
 }
 
 // Stored gives what the device has of a conversation now: at most limit messages

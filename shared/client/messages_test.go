@@ -126,6 +126,7 @@ func TestChanges(t *testing.T) {
 func TestAReaderOfChangesThatIsTooSlowIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		alice := online(t, config(s, "alice", "phone"))
+		s.Interfere(first(1000, wire.ActionChanges, fakeserver.Busy)) // which would not list them
 		changes := alice.Changes(within(t, time.Minute))
 		const many = 5000
 		for i := 0; i < many; {

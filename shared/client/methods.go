@@ -91,8 +91,7 @@ func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Crea
 	if err := c.learnLines([]wire.Conversation{created.Conversation}); err != nil {
 		return wire.Created{}, err
 	}
-	c.heard(created.ConversationID, created.LastSeq)
-	return created, nil
+	return created, c.heard(wire.Sent{ConversationID: created.ConversationID, Seq: created.LastSeq})
 }
 
 // AddMembers adds up to chat.MaxRosterChange users to a group. It errs with Forbidden,
@@ -148,17 +147,20 @@ func (c *Client) written(conversationID string, sent wire.Sent) error {
 		c.noteError(err)
 		return err
 	}
-	c.heard(conversationID, sent.Seq)
-	return nil
+	return c.heard(sent)
 }
 
-// heard notes that a write of the user's own was committed with this seq.
-func (c *Client) heard(conversationID string, seq int64) {
+// heard notes that a write of the user's own was committed.
+func (c *Client) heard(sent wire.Sent) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cv := c.conversation(conversationID)
-	cv.ledger.wrote(seq)
+	cv := c.conversation(sent.ConversationID)
+	cv.ledger.wrote(sent.Seq)
+	if err := c.compare(cv, sent); err != nil {
+		return err
+	}
 	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	return nil
 }
 
 // maxPages is more than a roster of chat.MaxGroupMembers has, whatever the

@@ -191,13 +191,13 @@ func (c *Client) pump(cv *conversation) {
 func (c *Client) sendLane(s *session, cv *conversation) {
 	for failures := 0; ; {
 		ctx, cancel := context.WithCancel(s.ctx)
-		e := c.nextOf(s, cv, cancel)
+		e, send := c.nextOf(s, cv, cancel)
 		if e == nil {
 			cancel()
 			return
 		}
 		var sent wire.Sent
-		err := s.request(ctx, wire.ActionSend, e.Send, &sent)
+		err := s.request(ctx, wire.ActionSend, send, &sent)
 		if err == nil {
 			err = plausibleAnswer(e.conversationID, sent)
 		}
@@ -214,14 +214,14 @@ func (c *Client) sendLane(s *session, cv *conversation) {
 	}
 }
 
-// nextOf gives the message to send now, or nil when the lane's goroutine is to
-// end.
-func (c *Client) nextOf(s *session, cv *conversation, abort func()) *entry {
+// nextOf gives the message to send now, with its request, or nil when the lane's
+// goroutine is to end.
+func (c *Client) nextOf(s *session, cv *conversation, abort func()) (*entry, wire.Send) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(cv.lane) == 0 || s.ctx.Err() != nil {
 		cv.sending = false
-		return nil
+		return nil, wire.Send{}
 	}
 	e := cv.lane[0]
 	e.abort = abort
@@ -229,7 +229,7 @@ func (c *Client) nextOf(s *session, cv *conversation, abort func()) *entry {
 		c.stats.Resent++
 	}
 	e.attempts++
-	return e
+	return e, e.Send
 }
 
 // answered takes in how an attempt ended. An error means that there has to be
@@ -255,6 +255,9 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 	cv.ledger = next.ledger
 	c.settle(cv, e, sent, err)
 	if err == nil {
+		if err := c.compare(cv, sent); err != nil {
+			return again(err)
+		}
 		c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
 	}
 	return nil

@@ -148,11 +148,12 @@ func TestAHistoryPageThatIsOutOfDate(t *testing.T) {
 			bubble(t, func(t *testing.T, s *fakeserver.Server) {
 				group := s.MakeGroup("g", "alice")
 				s.Post("alice", wire.Send{ConversationID: group, Text: "old"})
+				s.Post("alice", wire.Send{ConversationID: group, Text: "the event, which its history does not show yet"})
 				store := client.NewMemory()
 				_, err := store.Load(t.Context(), "alice")
 				require.NoError(t, err)
 				target := s.Ledger("alice", group)[0]
-				event.ConversationID, event.Seq, event.MessageID = group, 2, "m2"
+				event.ConversationID, event.Seq, event.MessageID = group, 2, s.Ledger("alice", group)[1].MessageID
 				if event.Event.TargetMessageID == "m1" {
 					event.Event.TargetMessageID = target.MessageID
 				}

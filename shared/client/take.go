@@ -17,6 +17,14 @@ func (c *Client) pushed(s *session, updates []wire.Update) error {
 	for _, u := range updates {
 		cv := c.conversation(u.ConversationID)
 		unknown := !cv.exists()
+		other, err := c.contradicts(cv, u.Messages)
+		if err != nil {
+			return err
+		}
+		if cv.doubted = cv.doubted || other; cv.doubted {
+			c.refuse(s, cv, u)
+			continue
+		}
 		step := cv.ledger.push(u.Messages, u.CommittedMaxSeq, c.cfg.MaxBuffered-c.buffered)
 		c.stats.Pushed += int64(len(u.Messages))
 		c.stats.Repeated += int64(step.repeats)
@@ -51,6 +59,9 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 	next.ledger = s.next
 	events := next.digest(c.cfg.UserID, s.admitted, messages)
 	batch := Batch{Messages: messages, Conversations: []Conversation{next.record()}}
+	if batch.OrphanDelete, err = c.erasedOrphans(cv, s.admitted); err != nil {
+		return err
+	}
 	for _, seq := range s.dropped {
 		batch.Delete = append(batch.Delete, Span{id, chat.Range{From: seq, To: seq}})
 	}
@@ -221,8 +232,11 @@ func (cv *conversation) withoutCleared(before *conversation) Batch {
 	b := Batch{Conversations: []Conversation{cv.record()}}
 	// What is above the position is the reorder buffer, which the ledger looks after.
 	through := min(cv.known.ClearedSeq, cv.ledger.contiguous)
-	if cv.known.ClearedSeq > before.known.ClearedSeq && through > 0 {
-		b.Delete = []Span{{cv.id, chat.Range{From: 1, To: through}}}
+	if cv.known.ClearedSeq > before.known.ClearedSeq {
+		b.OrphanDelete = []Span{{cv.id, chat.Range{From: 1, To: cv.known.ClearedSeq}}}
+		if through > 0 {
+			b.Delete = []Span{{cv.id, chat.Range{From: 1, To: through}}}
+		}
 	}
 	if cv.known.LastMessage != nil && cv.known.LastMessage.Seq <= cv.known.ClearedSeq {
 		cv.known.LastMessage = nil
@@ -239,6 +253,7 @@ func (cv *conversation) withoutCleared(before *conversation) Batch {
 // the mutex.
 func (c *Client) describe(line wire.Conversation) (*conversation, error) {
 	cv := c.conversation(line.ConversationID)
+	cv.doubted = cv.doubted || line.LastSeq < cv.held || cv.known.differs(line.LastMessage)
 	next := *cv
 	k := &next.known
 	if line.LastSeq >= max(k.DescribedSeq, cv.ledger.contiguous) {
