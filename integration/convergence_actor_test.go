@@ -74,7 +74,7 @@ func (a *actor) start() {
 		Token:    func(ctx context.Context) (string, error) { return a.shaky.token(ctx, a.user, nil) },
 		PageSize: 7, MaxBuffered: 20, // so that both run over
 		BackoffBase: 20 * time.Millisecond, BackoffCap: 500 * time.Millisecond,
-		PingEvery: 500 * time.Millisecond, // else a push that is lost is missed for minutes
+		HeartbeatEvery: 500 * time.Millisecond, // else a push that is lost is missed for minutes
 	})
 	require.NoError(a.t, err)
 	a.client = c

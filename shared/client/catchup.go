@@ -11,18 +11,22 @@ import (
 	"inorder/shared/wire"
 )
 
-// keepUp catches up at the start of a session and whenever it is woken. The
+// keepUp catches up at the start of a session, whenever it is woken, and as a heartbeat,
+// for the last push into a quiet conversation may be lost and the server be gone. The
 // outbox is sent once the first round is made: what other devices did comes
 // first, but not if that takes long.
 func (c *Client) keepUp(s *session) {
 	flush := time.AfterFunc(flushAfter, func() { c.openOutbox(s) })
 	defer flush.Stop()
+	beat := time.NewTimer(c.cfg.HeartbeatEvery)
+	defer beat.Stop()
 	s.wake()
 	for failures := 0; ; {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.kick:
+		case <-beat.C:
 		}
 		if err := c.round(s); err != nil {
 			if s.ctx.Err() != nil {
@@ -37,6 +41,7 @@ func (c *Client) keepUp(s *session) {
 			continue
 		}
 		failures = 0
+		beat.Reset(c.cfg.HeartbeatEvery)
 		c.openOutbox(s)
 	}
 }

@@ -233,7 +233,7 @@ func (c *Client) Online(ctx context.Context) error {
 
 // Refresh asks what changed and pulls it, and returns when that is stored: all
 // that was committed before the call is there then. The client does so by itself
-// after each connect and each ping.
+// after each connect and from time to time.
 func (c *Client) Refresh(ctx context.Context) error {
 	c.mu.Lock()
 	c.asked++

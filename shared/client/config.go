@@ -55,10 +55,10 @@ type Config struct {
 	// DialTimeout bounds a handshake, RequestTimeout the wait for an answer; 0 is
 	// 15 s for each.
 	DialTimeout, RequestTimeout time.Duration
-	// PingEvery is how often the client asks whether anyone is there, and what
-	// changed; 0 is 5 minutes. API Gateway closes a connection that was idle for
-	// 10.
-	PingEvery time.Duration
+	// HeartbeatEvery is for how long the client is content before it asks what changed,
+	// which also tells whether anyone is there; 0 is 9 minutes. API Gateway closes a
+	// connection that was idle for 10.
+	HeartbeatEvery time.Duration
 	// MaxLife is the longest that a connection lives; 0 is 115 minutes. Up to a
 	// tenth is taken off at random, so that devices that came together do not
 	// return together. API Gateway closes after 2 hours.
@@ -105,7 +105,7 @@ func (c Config) complete() (Config, error) {
 	c.BackoffCap = cmp.Or(c.BackoffCap, 30*time.Second)
 	c.DialTimeout = cmp.Or(c.DialTimeout, 15*time.Second)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 15*time.Second)
-	c.PingEvery = cmp.Or(c.PingEvery, 5*time.Minute)
+	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 9*time.Minute)
 	c.MaxLife = cmp.Or(c.MaxLife, 115*time.Minute)
 	c.GapWait = cmp.Or(c.GapWait, 200*time.Millisecond)
 	return c, nil
@@ -131,7 +131,7 @@ func (c Config) validate() error {
 	}
 	for name, d := range map[string]time.Duration{
 		"BackoffBase": c.BackoffBase, "BackoffCap": c.BackoffCap, "DialTimeout": c.DialTimeout,
-		"RequestTimeout": c.RequestTimeout, "PingEvery": c.PingEvery, "MaxLife": c.MaxLife, "GapWait": c.GapWait,
+		"RequestTimeout": c.RequestTimeout, "HeartbeatEvery": c.HeartbeatEvery, "MaxLife": c.MaxLife, "GapWait": c.GapWait,
 	} {
 		if d < 0 {
 			return fmt.Errorf("%s is %s; it cannot be negative", name, d)

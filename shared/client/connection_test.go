@@ -116,11 +116,12 @@ func TestAnErrorWithoutAnIdGivesNothingUp(t *testing.T) {
 	})
 }
 
-func TestPingsAndLife(t *testing.T) {
+func TestHeartbeatsAndLife(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		alice := online(t, config(s, "alice", "phone"))
 		time.Sleep(100 * time.Minute)
-		require.InDelta(t, 20, s.Count(wire.ActionPing), 1)
+		require.InDelta(t, 12, s.Count(wire.ActionChanges), 1)
+		require.Zero(t, s.Count(wire.ActionPing), "one question serves both ends")
 		require.Equal(t, 1, s.Count("connect"))
 		time.Sleep(16 * time.Minute)
 		require.Equal(t, 2, s.Count("connect"), "it leaves before the two hours are over")
@@ -335,14 +336,14 @@ func TestAWrongConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	good := client.Config{URL: "wss://example.com/prod", UserID: "alice", DeviceID: "phone", Token: fakeserver.Token("alice")}
 	for want, spoil := range map[string]func(*client.Config){
-		"UserID":                         func(c *client.Config) { c.UserID = "" },
-		"DeviceID":                       func(c *client.Config) { c.DeviceID = "my phone" },
-		"Token is missing":               func(c *client.Config) { c.Token = nil },
-		"it starts with wss://":          func(c *client.Config) { c.URL = "example.com" },
-		"reading URL":                    func(c *client.Config) { c.URL = "wss://%" },
-		"PageSize is 501":                func(c *client.Config) { c.PageSize = 501 },
-		"MaxOutbox is -1":                func(c *client.Config) { c.MaxOutbox = -1 },
-		"PingEvery is -1s; it cannot be": func(c *client.Config) { c.PingEvery = -time.Second },
+		"UserID":                              func(c *client.Config) { c.UserID = "" },
+		"DeviceID":                            func(c *client.Config) { c.DeviceID = "my phone" },
+		"Token is missing":                    func(c *client.Config) { c.Token = nil },
+		"it starts with wss://":               func(c *client.Config) { c.URL = "example.com" },
+		"reading URL":                         func(c *client.Config) { c.URL = "wss://%" },
+		"PageSize is 501":                     func(c *client.Config) { c.PageSize = 501 },
+		"MaxOutbox is -1":                     func(c *client.Config) { c.MaxOutbox = -1 },
+		"HeartbeatEvery is -1s; it cannot be": func(c *client.Config) { c.HeartbeatEvery = -time.Second },
 	} {
 		cfg := good
 		spoil(&cfg)

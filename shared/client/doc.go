@@ -19,7 +19,7 @@
 // the client asks for it by sync from the position. A sync answer is believed
 // only if it accounts for each seq that it passes.
 //
-// After each connect, and with each ping, the client asks what changed since its
+// After each connect, and as its heartbeat, the client asks what changed since its
 // cursor, pulls that, and stores the new cursor last: were it stored before the
 // messages, a crash in between would hide them for ever.
 //

@@ -178,10 +178,14 @@ func (cv *conversation) shown(userID string) Conversation {
 // user's positions and not known to be the user's own. What the server did not count
 // when it described the conversation, the device may not know.
 func (cv *conversation) unread(userID string, through int64) int64 {
-	head := chat.Conversation{Runs: cv.known.Runs}
-	others := func(after int64) int64 {
-		return head.Unread(userID, after, through) - cv.ledger.ownAbove(userID, after, through)
-	}
 	read := max(cv.known.ReadSeq, cv.known.ClearedSeq)
-	return min(others(read), cv.known.Unread+others(max(read, cv.known.DescribedSeq)))
+	after := max(read, cv.known.DescribedSeq)
+	return min(cv.others(userID, read, through), cv.known.Unread+cv.others(userID, after, through))
+}
+
+// others counts the seqs above after, up to through, that are not known to be the user's
+// own.
+func (cv *conversation) others(userID string, after, through int64) int64 {
+	head := chat.Conversation{Runs: cv.known.Runs}
+	return head.Unread(userID, after, through) - cv.ledger.ownAbove(userID, after, through)
 }

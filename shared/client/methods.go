@@ -20,9 +20,16 @@ import (
 
 // Ack raises the user's positions in a conversation; 0 leaves one as it is. They
 // never go back, and never above what is committed. It gives the positions now in
-// force.
+// force. Where only the user's own messages are between, nobody learns anything by it
+// and the server is not asked.
 func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, readSeq int64) (wire.Acked, error) {
 	request := wire.Ack{ConversationID: conversationID}
+	if deliveredSeq != 0 || readSeq != 0 {
+		var now Positions
+		if deliveredSeq, readSeq, now = c.untold(conversationID, deliveredSeq, readSeq); deliveredSeq == 0 && readSeq == 0 {
+			return wire.Acked(now), nil
+		}
+	}
 	if deliveredSeq != 0 {
 		request.DeliveredSeq = &deliveredSeq
 	}
@@ -37,6 +44,25 @@ func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, r
 		return wire.Acked{}, fmt.Errorf("%w: ack answered deliveredSeq %d and readSeq %d", ErrProtocol, acked.DeliveredSeq, acked.ReadSeq)
 	}
 	return acked, c.raiseOwn(conversationID, Positions(acked), 0)
+}
+
+// untold gives the positions that are to be raised so far, 0 for one that nobody need
+// hear of, and those that are known to be in force.
+func (c *Client) untold(conversationID string, deliveredSeq, readSeq int64) (delivered, read int64, now Positions) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cv := c.conversations[conversationID]
+	if cv == nil || !cv.exists() {
+		return deliveredSeq, readSeq, Positions{}
+	}
+	now = Positions{DeliveredSeq: cv.known.DeliveredSeq, ReadSeq: cv.known.ReadSeq}
+	if deliveredSeq < 0 || cv.others(c.cfg.UserID, now.DeliveredSeq, deliveredSeq) > 0 {
+		delivered = deliveredSeq
+	}
+	if readSeq < 0 || cv.others(c.cfg.UserID, now.ReadSeq, readSeq) > 0 {
+		read = readSeq
+	}
+	return delivered, read, now
 }
 
 // Clear hides a conversation up to throughSeq on all of the user's devices, and

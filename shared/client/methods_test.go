@@ -175,6 +175,39 @@ func TestPositions(t *testing.T) {
 	})
 }
 
+// Nobody learns anything from it that one has one's own messages.
+func TestOwnMessagesAreNotAcked(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		id := chat.SingleID("alice", "bob")
+		users := []*client.Client{online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))}
+		seen := []int64{0, 0}
+		for n := range 20 {
+			sent, err := users[n%2].Send(ctx, client.Draft{To: []string{"bob", "alice"}[n%2], Text: "x"})
+			require.NoError(t, err)
+			for i, user := range users {
+				for m, err := range user.Messages(ctx, id, seen[i]) {
+					require.NoError(t, err)
+					if seen[i] = m.Seq; m.Seq == sent.Seq {
+						break
+					}
+				}
+				acked, err := user.Ack(ctx, id, sent.Seq, sent.Seq)
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, acked.ReadSeq, sent.Seq-1)
+			}
+		}
+		require.Equal(t, 20, s.Count(wire.ActionAck), "of each message by the one who did not write it")
+		line, _ := users[0].Conversation(id)
+		require.Zero(t, line.Unread)
+		_, err := users[0].Ack(ctx, id, 20, 20)
+		require.NoError(t, err)
+		require.Equal(t, 20, s.Count(wire.ActionAck), "nor is anything acked twice")
+		_, err = users[0].Ack(ctx, "group:none", 1, 1)
+		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+	})
+}
+
 func TestClearReachesAllOfTheUsersDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		ctx := within(t, time.Hour)

@@ -194,7 +194,7 @@ func (s *session) start(work func()) bool {
 
 // serve runs a session to its end and gives the reason.
 func (c *Client) serve(s *session) error {
-	s.start(func() { c.keepAlive(s) })
+	s.start(func() { c.limitLife(s) })
 	s.start(func() { c.keepUp(s) })
 	s.end(c.receive(s))
 	s.mu.Lock()
@@ -271,25 +271,10 @@ func goodbye(reason string) error {
 	return fmt.Errorf("the server said goodbye: %q", reason)
 }
 
-// keepAlive pings, and ends the session when its time is over. After a ping it
-// asks what changed, for the last push into a quiet conversation may be lost.
-func (c *Client) keepAlive(s *session) {
-	life := time.NewTimer(c.cfg.MaxLife - jitterWithin(c.cfg.MaxLife/10))
-	defer life.Stop()
-	ping := time.NewTicker(c.cfg.PingEvery)
-	defer ping.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-life.C:
-			s.end(errLifeOver)
-			return
-		case <-ping.C:
-			if err := s.request(s.ctx, wire.ActionPing, nil, nil); err == nil {
-				s.wake()
-			}
-		}
+// limitLife ends the session when its time is over.
+func (c *Client) limitLife(s *session) {
+	if sleep(s.ctx, c.cfg.MaxLife-jitterWithin(c.cfg.MaxLife/10)) {
+		s.end(errLifeOver)
 	}
 }
 
