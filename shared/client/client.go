@@ -150,8 +150,8 @@ func (c *Client) run() {
 			c.ended(ErrClosed)
 			return
 		}
-		if errors.Is(err, ErrReplaced) || errors.Is(err, ErrTooManyDevices) {
-			c.cfg.Log.Warn("sent away for good", "err", err)
+		if errors.Is(err, ErrReplaced) || errors.Is(err, ErrTooManyDevices) || errors.Is(err, ErrWrongUser) {
+			c.cfg.Log.Warn("stays away for good", "err", err)
 			c.ended(err)
 			return
 		}

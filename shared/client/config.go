@@ -20,7 +20,8 @@ import (
 type Config struct {
 	// URL is the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/prod.
 	URL string
-	// UserID has to be the token's sub.
+	// UserID has to be the token's sub; with another token the client ends with
+	// ErrWrongUser.
 	UserID string
 	// DeviceID is 1 to 64 of A-Z a-z 0-9 . _ and -, and stays the same over
 	// restarts. Two clients of one device throw each other out: the older one

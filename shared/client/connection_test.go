@@ -153,6 +153,7 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		var asked atomic.Int64
 		cfg := config(s, "alice", "phone")
+		fresh := cfg.Token
 		cfg.Token = func(ctx context.Context) (string, error) {
 			deadline, ok := ctx.Deadline()
 			require.True(t, ok)
@@ -160,7 +161,7 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 			if asked.Add(1) == 1 {
 				return "", errors.New("the issuer is away")
 			}
-			return "alice", nil
+			return fresh(ctx)
 		}
 		alice := dial(t, cfg)
 		synctest.Wait()
@@ -171,6 +172,37 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 		require.NoError(t, alice.Refresh(within(t, time.Minute)))
 		require.Equal(t, int64(3), asked.Load())
 	})
+}
+
+// Who has the wrong user's token would send in that user's name.
+func TestATokenOfAnotherUserIsRefusedBeforeConnecting(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		cfg := config(s, "alice", "phone")
+		cfg.Token = fakeserver.Token("mallory")
+		alice := dial(t, cfg)
+		_, err := alice.Send(t.Context(), client.Draft{To: "bob", Text: "x"})
+		require.ErrorIs(t, err, client.ErrWrongUser)
+		require.ErrorIs(t, alice.Online(t.Context()), client.ErrWrongUser)
+		state, err := alice.State()
+		require.Equal(t, client.Ended, state)
+		require.EqualError(t, err, `the token is another user's: its sub is "mallory", UserID is "alice"`)
+		require.Zero(t, s.Count("connect"))
+	})
+}
+
+// What is no token of the protocol is for the server to refuse.
+func TestATokenThatCannotBeReadIsTheServersToRefuse(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"x", "a.b.c", "..", "a.e30.c", "é.é.é"} {
+		t.Run(token, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				cfg := config(s, "alice", "phone")
+				cfg.Token = func(context.Context) (string, error) { return token, nil }
+				alice := dial(t, cfg)
+				require.ErrorContains(t, alice.Online(within(t, time.Second)), "status 401")
+			})
+		})
+	}
 }
 
 func TestAnExpiredTokenIsReplacedOnGoodbye(t *testing.T) {

@@ -20,6 +20,9 @@ var (
 	// ErrTooManyDevices ends a client for good: the user connected more devices
 	// than the server allows and this was the oldest.
 	ErrTooManyDevices = errors.New("the user has connected too many devices")
+	// ErrWrongUser ends a client for good, before it connects: Config.Token gave a token
+	// of another user, who would be the sender of what this user wrote.
+	ErrWrongUser = errors.New("the token is another user's")
 	// ErrOutboxFull refuses a Send: Config.MaxOutbox messages wait already.
 	ErrOutboxFull = errors.New("the outbox is full")
 	// ErrDiscarded ends a Send whose message was taken out of the outbox.

@@ -22,7 +22,7 @@ func Example() {
 	start := func(userID string) *client.Client {
 		c, err := client.Dial(ctx, client.Config{
 			URL: server.URL(), UserID: userID, DeviceID: "phone",
-			Token: func(context.Context) (string, error) { return userID, nil }, // from your issuer
+			Token: fakeserver.Token(userID), // yours comes from your issuer
 			// Store: a *sqlite.Store, to have it all after a restart
 		})
 		if err != nil {

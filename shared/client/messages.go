@@ -12,7 +12,7 @@ import (
 
 // Messages gives a conversation's messages above afterSeq strictly by seq, each
 // once and in its last state, and waits for new ones. It ends with an error: that
-// of ctx, ErrClosed, ErrReplaced or ErrTooManyDevices once all that is stored was
+// of ctx, what ended the client (ErrClosed, ErrReplaced, …) once all that is stored was
 // given, or one of the store. A loop that breaks needs no error.
 //
 // A message that is recalled, edited or erased after it was given is not given again;

@@ -2,12 +2,14 @@ package client
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,9 @@ func (c *Client) connect() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("getting a token: %w", err)
 	}
+	if sub := subjectOf(token); sub != "" && sub != c.cfg.UserID {
+		return nil, fmt.Errorf("%w: its sub is %q, UserID is %q", ErrWrongUser, sub, c.cfg.UserID)
+	}
 	//nolint:bodyclose // Dial: "you never need to close resp.Body yourself"
 	conn, response, err := websocket.Dial(ctx, c.url, &websocket.DialOptions{
 		HTTPClient: c.http,
@@ -70,6 +75,24 @@ func (c *Client) connect() (*session, error) {
 	}
 	s.ctx, s.end = context.WithCancelCause(c.ctx)
 	return s, nil
+}
+
+// subjectOf reads the sub of a JWT; "" if it cannot be read, of which the server then
+// says what is wrong. Who signed it is for the server to check.
+func subjectOf(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		Sub string `json:"sub"`
+	}
+	_ = json.Unmarshal(payload, &claims)
+	return claims.Sub
 }
 
 // refusedHandshake reads the reason; the websocket package leaves the first
