@@ -256,6 +256,42 @@ func TestLargeConversationsArePulled(t *testing.T) {
 	})
 }
 
+// All members of a large group are told at once that there is a new message. Were they
+// to ask for it at once, a message would be as many requests in one moment.
+func TestPullsAfterANotifyAreSpreadByTheSizeOfTheGroup(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		const members, devices = 400, 20
+		users := make([]string, members)
+		for i := range users {
+			users[i] = fmt.Sprint("user", i)
+		}
+		group := s.MakeGroup("g", users...)
+		var clients []*client.Client
+		for i := range devices {
+			clients = append(clients, online(t, config(s, users[i], "phone")))
+		}
+		start := time.Now()
+		pulled := make(chan time.Duration, devices)
+		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+			if r.Action == wire.ActionSync {
+				pulled <- time.Since(start)
+			}
+			return fakeserver.Handle
+		}})
+		s.Post(users[members-1], wire.Send{ConversationID: group, Text: "all at once"})
+		for _, c := range clients {
+			take(t, c, group, 1)
+		}
+		first, last := time.Hour, time.Duration(0)
+		for range devices {
+			at := <-pulled
+			first, last = min(first, at), max(last, at)
+		}
+		require.Greater(t, last-first, 300*time.Millisecond)
+		require.LessOrEqual(t, last, (200+2*members)*time.Millisecond)
+	})
+}
+
 func TestALongListComesInPages(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		for i := range 10 {

@@ -87,6 +87,10 @@ const (
 	maxMessageBytes = 128 * 1024
 
 	ownWaitFactor = 10
+
+	// spreadPerMember spreads the pulls of those who are notified, of 500 members over a
+	// second.
+	spreadPerMember = 2 * time.Millisecond
 )
 
 func (c Config) complete() (Config, error) {

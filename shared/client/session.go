@@ -265,7 +265,7 @@ func (c *Client) received(s *session, f frame) error {
 	case wire.TypeReply, wire.TypeError, "":
 		s.deliver(f)
 	case wire.TypePush, wire.TypeNotify:
-		return c.pushed(s, f.Updates)
+		return c.pushed(s, f)
 	case wire.TypeReceipt:
 		return c.receipt(f)
 	case wire.TypeChanged:

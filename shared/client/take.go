@@ -11,10 +11,10 @@ import (
 )
 
 // pushed takes in the updates of a push or a notify.
-func (c *Client) pushed(s *session, updates []wire.Update) error {
+func (c *Client) pushed(s *session, f frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, u := range updates {
+	for _, u := range f.Updates {
 		cv := c.conversation(u.ConversationID)
 		unknown := !cv.exists()
 		other, err := c.contradicts(cv, u.Messages)
@@ -32,12 +32,23 @@ func (c *Client) pushed(s *session, updates []wire.Update) error {
 		if err := c.take(cv, step, u.Messages); err != nil {
 			return err
 		}
-		c.mind(s, cv, c.cfg.GapWait)
+		wait := c.cfg.GapWait
+		if f.Type == wire.TypeNotify {
+			wait += cv.spread()
+		}
+		c.mind(s, cv, wait)
 		if unknown {
 			s.wake() // for its title and the like
 		}
 	}
 	return nil
+}
+
+// spread is how much longer to wait before a pull that all members of a conversation
+// are about to make.
+func (cv *conversation) spread() time.Duration {
+	members := max(cv.known.MemberCount, chat.SmallGroupMax) // it may not be known yet
+	return jitterWithin(time.Duration(min(members, chat.MaxGroupMembers)) * spreadPerMember)
 }
 
 // take makes a step of a conversation true: it stores what the step brings, and
