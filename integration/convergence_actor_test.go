@@ -325,7 +325,7 @@ func (a *actor) edit(ctx context.Context) error {
 		return nil
 	}
 	_, err := a.write(written{place: m.ConversationID, text: means}, func(key, text string) (wire.Sent, error) {
-		edited, err := a.client.Edit(ctx, wire.Edit{
+		edited, err := a.client.RequestEdit(ctx, wire.Edit{
 			ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version,
 			Text: text, ClientMsgID: key,
 		})
@@ -340,7 +340,7 @@ func (a *actor) recall(ctx context.Context) error {
 		return nil
 	}
 	_, err := a.write(written{place: m.ConversationID, recalls: m.Seq}, func(key, _ string) (wire.Sent, error) {
-		return a.client.Recall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ClientMsgID: key})
+		return a.client.RequestRecall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ClientMsgID: key})
 	})
 	return err
 }

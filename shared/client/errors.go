@@ -38,11 +38,16 @@ var (
 type PendingError struct {
 	ClientMsgID string
 	Err         error // why Send stopped waiting: the context's error, ErrClosed, ErrReplaced, …
+	Obstacle    error // what has kept the message from being sent, such as a connection that failed; nil if nothing has
 }
 
-// Error says which message is pending and why nobody waits for it.
+// Error says which message is pending, why nobody waits for it, and what is in its way.
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("message %s is still in the outbox: %v", e.ClientMsgID, e.Err)
+	s := fmt.Sprintf("message %s is still in the outbox: %v", e.ClientMsgID, e.Err)
+	if e.Obstacle != nil {
+		s += fmt.Sprintf("; before that: %v", e.Obstacle)
+	}
+	return s
 }
 
 // Unwrap gives Err.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"inorder/shared/chat"
 	"inorder/shared/client"
 	"inorder/shared/client/internal/fakeserver"
 )
@@ -38,7 +37,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	for m, err := range bob.Messages(ctx, chat.SingleID("alice", "bob"), 0) {
+	for m, err := range bob.Messages(ctx, client.SingleID("alice", "bob"), 0) {
 		if err != nil {
 			panic(err)
 		}

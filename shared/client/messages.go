@@ -132,6 +132,47 @@ func (c *Client) Stored(ctx context.Context, conversationID string, afterSeq int
 	return messages, nil
 }
 
+// Latest gives the last n messages that the device has of a conversation, ascending, each
+// in its last state: what a program shows first. History has the ones before.
+func (c *Client) Latest(ctx context.Context, conversationID string, n int) ([]Message, error) {
+	c.mu.Lock()
+	through := int64(0)
+	if cv := c.conversations[conversationID]; cv != nil {
+		through = cv.ledger.contiguous
+	}
+	c.mu.Unlock()
+	n = max(n, 0)
+	var latest []Message
+	for span := int64(n); len(latest) < n; span *= 2 { // of a stretch some may be gone
+		after := max(0, through-span)
+		var err error
+		if latest, err = c.stretch(ctx, conversationID, after, through); err != nil {
+			return nil, err
+		}
+		if after == 0 {
+			break
+		}
+	}
+	return latest[max(0, len(latest)-n):], nil
+}
+
+// stretch gives all stored messages with after < seq <= through.
+func (c *Client) stretch(ctx context.Context, conversationID string, after, through int64) ([]Message, error) {
+	var all []Message
+	for after < through {
+		page, err := c.cfg.Store.Messages(ctx, conversationID, after, through, readPage)
+		if err != nil {
+			return nil, fmt.Errorf("reading from the store: %w", err)
+		}
+		all = append(all, page...)
+		if len(page) < readPage {
+			break
+		}
+		after = page[len(page)-1].Seq
+	}
+	return all, nil
+}
+
 // Conversations lists what the device knows of the user's conversations, the one
 // that changed last first. It is the server's list as of the last catch-up, with
 // what arrived since; it needs no connection. What is hidden, which the user has left

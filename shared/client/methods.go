@@ -87,15 +87,27 @@ func (c *Client) raiseOwn(conversationID string, at Positions, clearedSeq int64)
 }
 
 // Recall takes a message back. It errs with NotFound, Forbidden or TooLate.
-func (c *Client) Recall(ctx context.Context, r wire.Recall) (wire.Sent, error) {
+func (c *Client) Recall(ctx context.Context, m Message) (Sent, error) {
+	return c.RequestRecall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID})
+}
+
+// RequestRecall is Recall with a ClientMsgID of the program's own.
+func (c *Client) RequestRecall(ctx context.Context, r wire.Recall) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionRecall, r.ConversationID, r)
 }
 
-// Edit replaces the content of one of the user's own messages. It errs with
-// VersionConflict if r.Version is not the last one, with that in the details,
-// with NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits.
-func (c *Client) Edit(ctx context.Context, r wire.Edit) (wire.Edited, error) {
+// Edit replaces the text of one of the user's own messages and leaves its data. It errs
+// with VersionConflict if m is not its last version, with that in the details, with
+// NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits.
+func (c *Client) Edit(ctx context.Context, m Message, text string) (Edited, error) {
+	return c.RequestEdit(ctx, wire.Edit{
+		ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version, Text: text, Data: m.Data,
+	})
+}
+
+// RequestEdit is Edit with new data and a ClientMsgID of the program's own.
+func (c *Client) RequestEdit(ctx context.Context, r wire.Edit) (wire.Edited, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	var edited wire.Edited
 	if err := c.do(ctx, wire.ActionEdit, r, &edited); err != nil {

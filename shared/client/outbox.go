@@ -36,6 +36,7 @@ type entry struct {
 	OutboxEntry
 	conversationID string
 	attempts       int
+	obstacle       error  // of the last attempt
 	waiters        int    // calls of Send
 	abort          func() // ends the attempt under way
 
@@ -81,7 +82,7 @@ func (c *Client) Send(ctx context.Context, d Draft) (wire.Sent, error) {
 	case <-e.done:
 		return e.sent, e.err
 	default:
-		return wire.Sent{}, &PendingError{ClientMsgID: send.ClientMsgID, Err: err}
+		return wire.Sent{}, &PendingError{ClientMsgID: send.ClientMsgID, Err: err, Obstacle: cmp.Or(c.lastErr, e.obstacle)}
 	}
 }
 
@@ -241,6 +242,7 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 		return nil // its message arrived, or it was discarded
 	}
 	if err != nil && !isRefusal(err) {
+		e.obstacle = err
 		return err
 	}
 	batch := Batch{OutboxDelete: []string{e.Send.ClientMsgID}}
