@@ -73,6 +73,7 @@ func (a *actor) start() {
 		URL: a.shaky.socket, UserID: a.user, DeviceID: a.device, Store: a.store,
 		Token:    func(ctx context.Context) (string, error) { return a.shaky.token(ctx, a.user, nil) },
 		PageSize: 7, MaxBuffered: 20, // so that both run over
+		StartWith:   client.Everything,
 		BackoffBase: 20 * time.Millisecond, BackoffCap: 500 * time.Millisecond,
 		HeartbeatEvery: 500 * time.Millisecond, // else a push that is lost is missed for minutes
 	})

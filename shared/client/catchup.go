@@ -310,6 +310,9 @@ func (c *Client) pull(s *session, cv *conversation) error {
 			return again(context.Cause(s.ctx))
 		}
 	}
+	if err := c.startLate(s, cv); err != nil {
+		return err
+	}
 	for {
 		c.mu.Lock()
 		id, held, seen := cv.id, cv.ledger.contiguous, cv.ledger.seen
@@ -344,6 +347,20 @@ func (c *Client) pull(s *session, cv *conversation) error {
 			return err
 		}
 	}
+}
+
+// startLate lets a device that is new to a long conversation begin with its end.
+func (c *Client) startLate(s *session, cv *conversation) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, most := cv.ledger, int64(c.cfg.StartWith)
+	if most < 0 || l.contiguous > 0 || l.seen-l.cleared <= lateFactor*most {
+		return nil
+	}
+	base := l.seen - most
+	cv.known.BaseSeq, cv.confirmed = base, s // nothing is held that could be compared
+	c.advance(base)
+	return c.take(cv, l.page(wire.Synced{NextSeq: base}), nil)
 }
 
 // takePage takes in a sync answer that passed check, and if it is the last one what

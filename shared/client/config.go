@@ -49,6 +49,12 @@ type Config struct {
 	// page is at most 32 KB in any case.
 	PageSize int
 
+	// StartWith is how many of the last messages a device begins with that is new to a
+	// conversation of more than three times as many; 0 is 100. Nobody waits for ten
+	// thousand messages to read the last ten. History has the ones before. Everything,
+	// that is any negative number, fetches all.
+	StartWith int
+
 	// BackoffBase and BackoffCap bound the pause before trying again: it is
 	// anywhere between nothing and a bound that starts at BackoffBase and doubles
 	// with each failure up to BackoffCap ("full jitter"). 0 is 300 ms and 30 s.
@@ -70,6 +76,9 @@ type Config struct {
 	GapWait time.Duration
 }
 
+// Everything is the StartWith of a device that is to have every message.
+const Everything = -1
+
 // What stays as it is.
 const (
 	stableAfter = 5 * time.Second // a connection that lived so long, and was of use, ends a row of failures
@@ -88,6 +97,10 @@ const (
 
 	ownWaitFactor = 10
 
+	// lateFactor is how many times StartWith a conversation may have for a device that is
+	// new to it to fetch all.
+	lateFactor = 3
+
 	// spreadPerMember spreads the pulls of those who are notified, of 500 members over a
 	// second.
 	spreadPerMember = 2 * time.Millisecond
@@ -105,6 +118,7 @@ func (c Config) complete() (Config, error) {
 	}
 	c.MaxOutbox = cmp.Or(c.MaxOutbox, 1000)
 	c.MaxBuffered = cmp.Or(c.MaxBuffered, 1000)
+	c.StartWith = cmp.Or(c.StartWith, 100)
 	c.PageSize = cmp.Or(c.PageSize, 200)
 	c.BackoffBase = cmp.Or(c.BackoffBase, 300*time.Millisecond)
 	c.BackoffCap = cmp.Or(c.BackoffCap, 30*time.Second)

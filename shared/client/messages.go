@@ -10,8 +10,8 @@ import (
 	"inorder/shared/chat"
 )
 
-// Messages gives a conversation's messages above afterSeq strictly by seq, each
-// once and in its last state, and waits for new ones. It ends with an error: that
+// Messages gives a conversation's messages above afterSeq, or above the conversation's
+// BaseSeq if that is higher, strictly by seq, each once and in its last state, and waits for new ones. It ends with an error: that
 // of ctx, what ended the client (ErrClosed, ErrReplaced, …) once all that is stored was
 // given, or one of the store. A loop that breaks needs no error.
 //

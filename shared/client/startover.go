@@ -238,7 +238,7 @@ func (c *Client) rewind(cv *conversation, fork, committedMaxSeq int64) error {
 func (k Conversation) anew(fork int64) Conversation {
 	k = cloned(k)
 	k.LastSeq, k.LeftSeq, k.ReadSeq, k.DeliveredSeq, k.Unread = fork, 0, 0, 0, 0
-	k.ClearedSeq = min(k.ClearedSeq, fork)
+	k.ClearedSeq, k.BaseSeq = min(k.ClearedSeq, fork), min(k.BaseSeq, fork)
 	k.LastMessage, k.Receipts, k.Runs, k.DescribedSeq = nil, nil, "", 0
 	return k
 }

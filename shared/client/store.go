@@ -71,6 +71,9 @@ type Conversation struct {
 	// MaxContiguousSeq is the device's position: every seq up to it is stored,
 	// or is none of this user's to see.
 	MaxContiguousSeq int64 `json:"maxContiguousSeq"`
+	// BaseSeq is where the device began: what is before it has not been asked for, see
+	// Config.StartWith.
+	BaseSeq int64 `json:"baseSeq,omitempty"`
 	// MaxSeenSeq is the highest seq that anyone said was committed.
 	MaxSeenSeq int64 `json:"maxSeenSeq"`
 	// HasOrphans says that the server has lost messages which this device had. Client.Orphans
