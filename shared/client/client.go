@@ -50,6 +50,8 @@ type Client struct {
 	syncCursor    int64
 	headsCursor   string
 	rewinds       int // times that a conversation started over
+	telling       bool
+	arrived       signal // whenever a conversation's position moves, or the client ends
 	outbox        map[string]*entry
 	lastOrder     int64
 	asked, made   uint64 // rounds of catching up: asked for by Refresh, and made
@@ -216,6 +218,7 @@ func (c *Client) ended(err error) {
 	for _, cv := range c.conversations {
 		cv.news.fire()
 	}
+	c.arrived.fire()
 }
 
 // State gives the state of the connection, and if it is not up the reason.

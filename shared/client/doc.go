@@ -8,7 +8,8 @@
 // [Client.Close]. [Client.Send] returns when the message is committed.
 // [Client.Messages] gives a conversation's messages strictly by seq, each once,
 // and waits for new ones. [Client.Changes] tells what else is different now.
-// [Client.Conversations] lists what the device knows, connected or not.
+// [Client.Conversations] lists what the device knows, connected or not. A bot loops over
+// [Client.Incoming].
 //
 // # The life of an arriving message
 //

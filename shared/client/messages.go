@@ -75,19 +75,12 @@ func (c *Client) next(ctx context.Context, r *reader) ([]chat.Message, error) {
 			return nil, context.Cause(ctx)
 		}
 		c.mu.Lock()
-		after, through, rewinds := r.after, r.of.ledger.contiguous, r.of.rewinds
+		waiting := r.of.ledger.contiguous > r.after
 		news, ended := r.of.news.wait(), c.state == Ended
 		c.mu.Unlock()
-		if through > after {
-			page, err := c.cfg.Store.Messages(ctx, r.of.id, after, through, readPage)
-			if err != nil {
-				return nil, fmt.Errorf("reading from the store: %w", err)
-			}
-			if len(page) == readPage {
-				through = page[readPage-1].Seq
-			}
-			if c.proceed(r, through, rewinds) {
-				return page, nil
+		if waiting {
+			if page, _, err := c.stored(ctx, r); err != nil || len(page) > 0 {
+				return page, err
 			}
 			continue
 		}
@@ -101,15 +94,26 @@ func (c *Client) next(ctx context.Context, r *reader) ([]chat.Message, error) {
 	}
 }
 
-// proceed moves a reader on, unless the conversation started over meanwhile.
-func (c *Client) proceed(r *reader, through int64, rewinds int) bool {
+// stored gives messages that the reader has not had; none if there are none, or the
+// conversation started over meanwhile. world is how often it has.
+func (c *Client) stored(ctx context.Context, r *reader) (page []chat.Message, world int, err error) {
+	c.mu.Lock()
+	after, through, world := r.after, r.of.ledger.contiguous, r.of.rewinds
+	c.mu.Unlock()
+	page, err = c.cfg.Store.Messages(ctx, r.of.id, after, through, readPage)
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading from the store: %w", err)
+	}
+	if len(page) == readPage {
+		through = page[readPage-1].Seq
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.of.rewinds != rewinds {
-		return false
+	if r.of.rewinds != world {
+		return nil, 0, nil
 	}
 	r.after = through
-	return true
+	return page, world, nil
 }
 
 // Stored gives what the device has of a conversation now: at most limit messages

@@ -85,7 +85,7 @@ func TestAMessageIsEditedAndRecalled(t *testing.T) {
 		ctx := within(t, time.Minute)
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
-		_, err := alice.Send(ctx, client.Draft{ConversationID: group, Type: client.TypeImage, Text: "teh cat", Data: []byte(`{"url":"x"}`)})
+		_, err := alice.Send(ctx, client.Draft{ConversationID: group, Type: client.TypeImage, Text: "a cat", Data: []byte(`{"url":"x"}`)})
 		require.NoError(t, err)
 		m := take(t, alice, group, 1)[0]
 		edited, err := alice.Edit(ctx, m, "the cat")

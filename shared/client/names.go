@@ -5,8 +5,8 @@ import (
 	"inorder/shared/wire"
 )
 
-// What a program meets besides this package's own types, so that it need not import
-// where they are defined.
+// Message and the types that follow are what a program meets besides this package's own,
+// so that it need not import where they are defined.
 type (
 	Message        = chat.Message
 	MessageType    = chat.MessageType

@@ -224,6 +224,7 @@ func (c *Client) rewind(cv *conversation, fork, committedMaxSeq int64) error {
 		r.after = min(r.after, fork)
 	}
 	cv.news.fire()
+	c.arrived.fire()
 	if c.session != nil {
 		c.session.wake()
 	}
@@ -239,6 +240,7 @@ func (k Conversation) anew(fork int64) Conversation {
 	k = cloned(k)
 	k.LastSeq, k.LeftSeq, k.ReadSeq, k.DeliveredSeq, k.Unread = fork, 0, 0, 0, 0
 	k.ClearedSeq, k.BaseSeq = min(k.ClearedSeq, fork), min(k.BaseSeq, fork)
+	k.DoneSeq = min(k.DoneSeq, fork)
 	k.LastMessage, k.Receipts, k.Runs, k.DescribedSeq = nil, nil, "", 0
 	return k
 }

@@ -76,6 +76,8 @@ type Conversation struct {
 	BaseSeq int64 `json:"baseSeq,omitempty"`
 	// MaxSeenSeq is the highest seq that anyone said was committed.
 	MaxSeenSeq int64 `json:"maxSeenSeq"`
+	// DoneSeq is how far a program that uses Incoming is.
+	DoneSeq int64 `json:"doneSeq,omitempty"`
 	// HasOrphans says that the server has lost messages which this device had. Client.Orphans
 	// has them, until Client.DiscardOrphans.
 	HasOrphans bool `json:"hasOrphans,omitempty"`

@@ -91,6 +91,7 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 			cv.wait = 0
 		}
 		cv.news.fire()
+		c.arrived.fire()
 	}
 	for _, a := range answers {
 		c.settle(cv, a.entry, a.sent, nil)

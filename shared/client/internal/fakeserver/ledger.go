@@ -333,7 +333,11 @@ func (a *act) once(clientMsgID string, m chat.Message, do func() (any, error)) (
 	dedupeKey := chat.DedupeKey(a.userID, clientMsgID)
 	if first, known := a.s.results[dedupeKey]; known {
 		if first.fingerprint != fingerprint {
-			return nil, chat.Errorf(chat.IdempotencyConflict, "this clientMsgId was used for other content")
+			e := chat.Errorf(chat.IdempotencyConflict, "this clientMsgId was used for other content")
+			if sent, ok := first.value.(wire.Sent); ok {
+				e.Details = map[string]any{"messageId": sent.MessageID, "seq": sent.Seq}
+			}
+			return nil, e
 		}
 		return duplicate(first.value), nil
 	}
