@@ -392,7 +392,24 @@ func (a *actor) ack(ctx context.Context, where place) error {
 	if err != nil {
 		return err
 	}
+	want.delivered = a.owed(ctx, where.id, want.delivered, got.DeliveredSeq)
+	want.read = a.owed(ctx, where.id, want.read, got.ReadSeq)
 	return a.answered(where, want, positions{delivered: got.DeliveredSeq, read: got.ReadSeq, cleared: a.acked[where.id].cleared})
+}
+
+// owed is the position that has to be in force after one was asked for: as it is, if only
+// the user's own messages are between, which are not acked.
+func (a *actor) owed(ctx context.Context, id string, want, got int64) int64 {
+	between, err := a.client.Stored(ctx, id, got, int(max(0, want-got)))
+	if err != nil {
+		return want
+	}
+	for _, m := range between {
+		if m.Seq <= want && m.SenderID != a.user {
+			return want
+		}
+	}
+	return min(want, got)
 }
 
 // clear hides some of a conversation from the user.

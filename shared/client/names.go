@@ -5,9 +5,9 @@ import (
 	"inorder/shared/wire"
 )
 
-// Message and the types that follow are what a program meets besides this package's own,
-// so that it need not import where they are defined.
-type (
+// What a program meets besides this package's own types, so that it need not import
+// where they are defined.
+type ( //nolint:revive // documented where they are defined
 	Message        = chat.Message
 	MessageType    = chat.MessageType
 	Status         = chat.Status

@@ -193,15 +193,16 @@ func (c *Client) rewind(cv *conversation, fork, committedMaxSeq int64) error {
 	held := cv.ledger.contiguous
 	fork = min(fork, held)
 	next := *cv
-	next.ledger = ledger{contiguous: fork, seen: max(fork, committedMaxSeq), cleared: min(cv.ledger.cleared, fork)}
-	next.known = cv.known.anew(fork)
-	if committedMaxSeq == 0 {
-		next.known.State = "" // it does not exist
-	}
+	next.ledger = ledger{contiguous: fork, seen: max(fork, committedMaxSeq), cleared: cv.ledger.cleared}
+	next.known = cloned(cv.known)
+	next.known.DescribedSeq, next.known.LastMessage = 0, nil
 	none := int64(0)
 	batch := Batch{Delete: []Span{{cv.id, chat.Range{From: held + 1, To: chat.MaxSeq}}}, SyncCursor: &none}
 	if fork < held {
-		next.known.HasOrphans = true
+		next.known, next.ledger.cleared = cv.known.anew(fork), min(cv.ledger.cleared, fork)
+		if committedMaxSeq == 0 {
+			next.known.State = "" // it does not exist
+		}
 		batch.Orphan = []Span{{cv.id, chat.Range{From: fork + 1, To: held}}}
 	}
 	batch.Conversations = []Conversation{next.record()}
@@ -242,6 +243,7 @@ func (k Conversation) anew(fork int64) Conversation {
 	k.ClearedSeq, k.BaseSeq = min(k.ClearedSeq, fork), min(k.BaseSeq, fork)
 	k.DoneSeq = min(k.DoneSeq, fork)
 	k.LastMessage, k.Receipts, k.Runs, k.DescribedSeq = nil, nil, "", 0
+	k.HasOrphans = true
 	return k
 }
 

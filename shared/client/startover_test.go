@@ -249,11 +249,16 @@ func TestMessagesGivesWhatCameInPlaceOfLostOnes(t *testing.T) {
 func TestAServerThatGoesBackAgainAndAgainIsNotPestered(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		r := newRestored(t, s, nil)
+		_, err := r.Ack(within(t, time.Minute), r.group, 9, 8)
+		require.NoError(t, err)
 		was := s.Count(wire.ActionChanges)
 		s.Interfere(fakeserver.Hooks{OnLine: func(_ string, line *wire.Conversation) { line.LastSeq = 3 }})
 		s.GoBack(r.group, 10, 1)
 		_ = r.Refresh(within(t, 10*time.Minute))
 		require.Less(t, s.Count(wire.ActionChanges)-was, 60)
 		require.Equal(t, r.want, texts(stored(t, r.Client, r.group)))
+		line, _ := r.Conversation(r.group)
+		require.Equal(t, [2]int64{9, 8}, [2]int64{line.DeliveredSeq, line.ReadSeq}, "what was doubted for nothing stays as it is")
+		require.False(t, line.HasOrphans)
 	})
 }
