@@ -7,7 +7,8 @@ import (
 
 // What a program meets besides this package's own types, so that it need not import
 // where they are defined.
-type ( //nolint:revive // documented where they are defined
+
+type (
 	Message        = chat.Message
 	MessageType    = chat.MessageType
 	Status         = chat.Status
