@@ -8,7 +8,7 @@ import (
 // What a program meets besides this package's own types, so that it need not import
 // where they are defined.
 
-type (
+type ( //nolint:revive // each is documented where it is defined
 	Message        = chat.Message
 	MessageType    = chat.MessageType
 	Status         = chat.Status
