@@ -8,32 +8,57 @@ import (
 // What a program meets besides this package's own types, so that it need not import
 // where they are defined.
 
-type ( //nolint:revive // each is documented where it is defined
-	Message        = chat.Message
-	MessageType    = chat.MessageType
-	Status         = chat.Status
-	Event          = chat.Event
-	EventKind      = chat.EventKind
-	ReplyTo        = chat.ReplyTo
-	Kind           = chat.Kind
-	Role           = chat.Role
-	Visibility     = chat.Visibility
-	Error          = chat.Error
-	Code           = chat.Code
-	Sent           = wire.Sent
-	Edited         = wire.Edited
-	Acked          = wire.Acked
-	Cleared        = wire.Cleared
-	Created        = wire.Created
-	CreateGroup    = wire.CreateGroup
-	ChangeGroup    = wire.ChangeGroup
-	ChangeMembers  = wire.ChangeMembers
-	SetRole        = wire.SetRole
-	SetTitle       = wire.SetTitle
-	Member         = wire.Member
+type (
+	// Message is chat.Message.
+	Message = chat.Message
+	// MessageType is chat.MessageType.
+	MessageType = chat.MessageType
+	// Status is chat.Status.
+	Status = chat.Status
+	// Event is chat.Event.
+	Event = chat.Event
+	// EventKind is chat.EventKind.
+	EventKind = chat.EventKind
+	// ReplyTo is chat.ReplyTo.
+	ReplyTo = chat.ReplyTo
+	// Kind is chat.Kind.
+	Kind = chat.Kind
+	// Role is chat.Role.
+	Role = chat.Role
+	// Visibility is chat.Visibility.
+	Visibility = chat.Visibility
+	// Error is chat.Error.
+	Error = chat.Error
+	// Code is chat.Code.
+	Code = chat.Code
+	// Sent is wire.Sent.
+	Sent = wire.Sent
+	// Edited is wire.Edited.
+	Edited = wire.Edited
+	// Acked is wire.Acked.
+	Acked = wire.Acked
+	// Cleared is wire.Cleared.
+	Cleared = wire.Cleared
+	// Created is wire.Created.
+	Created = wire.Created
+	// CreateGroup is wire.CreateGroup.
+	CreateGroup = wire.CreateGroup
+	// ChangeGroup is wire.ChangeGroup.
+	ChangeGroup = wire.ChangeGroup
+	// ChangeMembers is wire.ChangeMembers.
+	ChangeMembers = wire.ChangeMembers
+	// SetRole is wire.SetRole.
+	SetRole = wire.SetRole
+	// SetTitle is wire.SetTitle.
+	SetTitle = wire.SetTitle
+	// Member is wire.Member.
+	Member = wire.Member
+	// MessagePreview is wire.MessagePreview.
 	MessagePreview = wire.MessagePreview
-	HistoryPage    = wire.HistoryPage
-	Pong           = wire.Pong
+	// HistoryPage is wire.HistoryPage.
+	HistoryPage = wire.HistoryPage
+	// Pong is wire.Pong.
+	Pong = wire.Pong
 )
 
 // The values that these have.
