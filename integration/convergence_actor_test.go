@@ -73,8 +73,9 @@ func (a *actor) start() {
 		URL: a.shaky.socket, UserID: a.user, DeviceID: a.device, Store: a.store,
 		Token:    func(ctx context.Context) (string, error) { return a.shaky.token(ctx, a.user, nil) },
 		PageSize: 7, MaxBuffered: 20, // so that both run over
+		StartWith:   client.Everything,
 		BackoffBase: 20 * time.Millisecond, BackoffCap: 500 * time.Millisecond,
-		PingEvery: 500 * time.Millisecond, // else a push that is lost is missed for minutes
+		HeartbeatEvery: 500 * time.Millisecond, // else a push that is lost is missed for minutes
 	})
 	require.NoError(a.t, err)
 	a.client = c
@@ -325,7 +326,7 @@ func (a *actor) edit(ctx context.Context) error {
 		return nil
 	}
 	_, err := a.write(written{place: m.ConversationID, text: means}, func(key, text string) (wire.Sent, error) {
-		edited, err := a.client.Edit(ctx, wire.Edit{
+		edited, err := a.client.RequestEdit(ctx, wire.Edit{
 			ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version,
 			Text: text, ClientMsgID: key,
 		})
@@ -340,7 +341,7 @@ func (a *actor) recall(ctx context.Context) error {
 		return nil
 	}
 	_, err := a.write(written{place: m.ConversationID, recalls: m.Seq}, func(key, _ string) (wire.Sent, error) {
-		return a.client.Recall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ClientMsgID: key})
+		return a.client.RequestRecall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ClientMsgID: key})
 	})
 	return err
 }
@@ -391,7 +392,24 @@ func (a *actor) ack(ctx context.Context, where place) error {
 	if err != nil {
 		return err
 	}
+	want.delivered = a.owed(ctx, where.id, want.delivered, got.DeliveredSeq)
+	want.read = a.owed(ctx, where.id, want.read, got.ReadSeq)
 	return a.answered(where, want, positions{delivered: got.DeliveredSeq, read: got.ReadSeq, cleared: a.acked[where.id].cleared})
+}
+
+// owed is the position that has to be in force after one was asked for: as it is, if only
+// the user's own messages are between, which are not acked.
+func (a *actor) owed(ctx context.Context, id string, want, got int64) int64 {
+	between, err := a.client.Stored(ctx, id, got, int(max(0, want-got)))
+	if err != nil {
+		return want
+	}
+	for _, m := range between {
+		if m.Seq <= want && m.SenderID != a.user {
+			return want
+		}
+	}
+	return min(want, got)
 }
 
 // clear hides some of a conversation from the user.

@@ -66,7 +66,7 @@ func TestALostPushIsFetched(t *testing.T) {
 	})
 }
 
-func TestTheLastPushOfAQuietConversationIsFetchedWithAPing(t *testing.T) {
+func TestTheLastPushOfAQuietConversationIsFetchedByTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
@@ -74,7 +74,7 @@ func TestTheLastPushOfAQuietConversationIsFetchedWithAPing(t *testing.T) {
 		start := time.Now()
 		post(s, group, 1)
 		take(t, alice, group, 1)
-		require.InDelta(t, 5, time.Since(start).Minutes(), 0.1)
+		require.InDelta(t, 9, time.Since(start).Minutes(), 0.1)
 		s.Post("bob", wire.Send{ConversationID: group, Text: "again"})
 		require.NoError(t, alice.Refresh(within(t, time.Second)))
 		require.Len(t, stored(t, alice, group), 2, "or when the program asks")
@@ -253,6 +253,42 @@ func TestLargeConversationsArePulled(t *testing.T) {
 		post(s, group, 3)
 		take(t, alice, group, 6)
 		require.Equal(t, 2, s.Count(wire.ActionSync))
+	})
+}
+
+// All members of a large group are told at once that there is a new message. Were they
+// to ask for it at once, a message would be as many requests in one moment.
+func TestPullsAfterANotifyAreSpreadByTheSizeOfTheGroup(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		const members, devices = 400, 20
+		users := make([]string, members)
+		for i := range users {
+			users[i] = fmt.Sprint("user", i)
+		}
+		group := s.MakeGroup("g", users...)
+		var clients []*client.Client
+		for i := range devices {
+			clients = append(clients, online(t, config(s, users[i], "phone")))
+		}
+		start := time.Now()
+		pulled := make(chan time.Duration, devices)
+		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+			if r.Action == wire.ActionSync {
+				pulled <- time.Since(start)
+			}
+			return fakeserver.Handle
+		}})
+		s.Post(users[members-1], wire.Send{ConversationID: group, Text: "all at once"})
+		for _, c := range clients {
+			take(t, c, group, 1)
+		}
+		first, last := time.Hour, time.Duration(0)
+		for range devices {
+			at := <-pulled
+			first, last = min(first, at), max(last, at)
+		}
+		require.Greater(t, last-first, 300*time.Millisecond)
+		require.LessOrEqual(t, last, (200+2*members)*time.Millisecond)
 	})
 }
 

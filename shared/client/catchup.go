@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -10,18 +11,22 @@ import (
 	"inorder/shared/wire"
 )
 
-// keepUp catches up at the start of a session and whenever it is woken. The
+// keepUp catches up at the start of a session, whenever it is woken, and as a heartbeat,
+// for the last push into a quiet conversation may be lost and the server be gone. The
 // outbox is sent once the first round is made: what other devices did comes
 // first, but not if that takes long.
 func (c *Client) keepUp(s *session) {
 	flush := time.AfterFunc(flushAfter, func() { c.openOutbox(s) })
 	defer flush.Stop()
+	beat := time.NewTimer(c.cfg.HeartbeatEvery)
+	defer beat.Stop()
 	s.wake()
 	for failures := 0; ; {
 		select {
 		case <-s.ctx.Done():
 			return
 		case <-s.kick:
+		case <-beat.C:
 		}
 		if err := c.round(s); err != nil {
 			if s.ctx.Err() != nil {
@@ -36,6 +41,7 @@ func (c *Client) keepUp(s *session) {
 			continue
 		}
 		failures = 0
+		beat.Reset(c.cfg.HeartbeatEvery)
 		c.openOutbox(s)
 	}
 }
@@ -75,7 +81,10 @@ func (c *Client) round(s *session) error {
 // move last. That of the heads is not stored: a new process is told of all heads.
 func (c *Client) page(s *session) (more bool, err error) {
 	c.mu.Lock()
-	cursor := c.syncCursor
+	cursor, rewinds := c.syncCursor, c.rewinds
+	for _, cv := range c.conversations {
+		cv.held = max(cv.ledger.contiguous, cv.known.DescribedSeq)
+	}
 	ask := wire.Changes{SyncCursor: &cursor, HeadsCursor: c.headsCursor, Hidden: len(c.conversations) > 0}
 	c.mu.Unlock()
 	var changed wire.Changed
@@ -84,6 +93,9 @@ func (c *Client) page(s *session) (more bool, err error) {
 	}
 	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
 		return false, violated("changes answered syncCursor %d", changed.SyncCursor)
+	}
+	if changed.SyncCursor < cursor && !changed.Full {
+		return false, errors.Join(violated("changes after syncCursor %d answered %d, and not all", cursor, changed.SyncCursor), c.forgetCursor())
 	}
 	if changed.More && changed.SyncCursor == cursor && changed.HeadsCursor == ask.HeadsCursor {
 		return false, violated("changes answered more, and the cursors it was asked with")
@@ -96,6 +108,9 @@ func (c *Client) page(s *session) (more bool, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.rewinds != rewinds {
+		return false, again(errStartedOver) // the lines that were told are of no use any more
+	}
 	if changed.SyncCursor != c.syncCursor {
 		if err := c.commit(Batch{SyncCursor: &changed.SyncCursor}); err != nil {
 			return false, err
@@ -126,7 +141,11 @@ func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 		}
 	}
 	page := wire.ConversationsPage{Conversations: changed.Conversations, Cursor: changed.Cursor}
+	listed := map[string]bool{}
 	for {
+		for _, line := range page.Conversations {
+			listed[line.ConversationID] = true
+		}
 		if err := c.learnLines(page.Conversations); err != nil {
 			return err
 		}
@@ -144,6 +163,9 @@ func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for id, cv := range c.conversations {
+		cv.doubted = cv.doubted || changed.Full && cv.held > 0 && cv.ledger.contiguous > 0 && !listed[id]
+	}
 	for _, h := range changed.Heads {
 		c.conversation(h.ConversationID).ledger.see(h.CommittedMaxSeq)
 	}
@@ -173,7 +195,7 @@ func (c *Client) pullAll(s *session) error {
 	var due []*conversation
 	c.progress = progress{}
 	for _, cv := range c.conversations {
-		if cv.ledger.gap() {
+		if cv.behind() {
 			due = append(due, cv)
 			c.progress.total += cv.ledger.seen - cv.ledger.contiguous
 		}
@@ -214,7 +236,7 @@ func (c *Client) advance(by int64) {
 // mind makes sure that a gap is pulled after a wait, unless pushes close it
 // first. The caller holds the mutex.
 func (c *Client) mind(s *session, cv *conversation, wait time.Duration) {
-	if !cv.ledger.gap() || s == nil || s.ctx.Err() != nil {
+	if !cv.behind() || s == nil || s.ctx.Err() != nil {
 		return
 	}
 	if !cv.minded {
@@ -234,7 +256,7 @@ func (c *Client) mind(s *session, cv *conversation, wait time.Duration) {
 func (c *Client) closeGap(s *session, cv *conversation) {
 	for failures := 0; ; {
 		c.mu.Lock()
-		if !cv.ledger.gap() || s.ctx.Err() != nil {
+		if !cv.behind() || s.ctx.Err() != nil {
 			cv.minded, cv.wait = false, 0
 			c.mu.Unlock()
 			return
@@ -288,55 +310,85 @@ func (c *Client) pull(s *session, cv *conversation) error {
 			return again(context.Cause(s.ctx))
 		}
 	}
+	if err := c.startLate(s, cv); err != nil {
+		return err
+	}
 	for {
 		c.mu.Lock()
-		id, after, seen := cv.id, cv.ledger.contiguous, cv.ledger.seen
+		id, held, seen := cv.id, cv.ledger.contiguous, cv.ledger.seen
+		doubted, after := cv.doubted, held
+		if held > 0 && cv.confirmed != s {
+			after-- // what is held last comes along, to be compared
+		}
 		c.mu.Unlock()
-		if seen <= after {
+		if doubted {
+			if err := c.verify(s, cv); err != nil {
+				return err
+			}
+			continue
+		}
+		if seen <= held {
 			return nil
 		}
+		limit := min(c.cfg.PageSize+int(held-after), wire.MaxSyncLimit)
 		var page wire.Synced
-		err := c.ask(s, wire.ActionSync, wire.Sync{ConversationID: id, AfterSeq: &after, Limit: &c.cfg.PageSize}, &page)
+		err := c.ask(s, wire.ActionSync, wire.Sync{ConversationID: id, AfterSeq: &after, Limit: &limit}, &page)
 		if err == nil {
 			err = check(id, after, page)
 		}
 		if isRefusal(err) {
 			c.cfg.Log.Warn("the server does not give this conversation", "conversationId", id, "err", err)
-			return c.giveUp(cv, after, seen)
+			return c.giveUp(cv, held, seen)
 		}
 		if err != nil {
 			return err
 		}
-		if page.NextSeq >= page.CommittedMaxSeq {
-			return c.takePage(cv, after, page, func(l ledger) step { return l.settle(page.CommittedMaxSeq, seen) })
-		}
-		if err := c.takePage(cv, after, page, nil); err != nil {
+		if last, err := c.takePage(s, cv, held, seen, page); err != nil || last {
 			return err
 		}
 	}
 }
 
-// takePage takes in a sync answer that passed check, and then what settle makes
-// of it.
-func (c *Client) takePage(cv *conversation, after int64, page wire.Synced, settle func(ledger) step) error {
+// startLate lets a device that is new to a long conversation begin with its end.
+func (c *Client) startLate(s *session, cv *conversation) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, most := cv.ledger, int64(c.cfg.StartWith)
+	if most < 0 || l.contiguous > 0 || l.seen-l.cleared <= lateFactor*most {
+		return nil
+	}
+	base := l.seen - most
+	cv.known.BaseSeq, cv.confirmed = base, s // nothing is held that could be compared
+	c.advance(base)
+	return c.take(cv, l.page(wire.Synced{NextSeq: base}), nil)
+}
+
+// takePage takes in a sync answer that passed check, and if it is the last one what
+// settle makes of it. One that does not agree with what is held puts that in doubt.
+func (c *Client) takePage(s *session, cv *conversation, held, seen int64, page wire.Synced) (last bool, err error) {
 	tidy(page.Messages)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stats.Pages++
-	c.stats.Pulled += int64(len(page.Messages))
-	if page.CommittedMaxSeq < after {
-		c.cfg.Log.Warn("the server has less than this device; was it restored?",
-			"conversationId", cv.id, "committedMaxSeq", page.CommittedMaxSeq, "maxContiguousSeq", after)
-		c.stats.Violations++
+	other, err := c.contradicts(cv, page.Messages)
+	if err != nil {
+		return false, err
 	}
+	if other || page.CommittedMaxSeq < held {
+		cv.doubted = true
+		return false, nil
+	}
+	cv.confirmed = s
+	compared, _ := seqIndex(page.Messages, held+1)
+	c.stats.Pulled += int64(len(page.Messages) - compared)
 	if err := c.take(cv, cv.ledger.page(page), page.Messages); err != nil {
-		return err
+		return false, err
 	}
-	c.advance(page.NextSeq - after)
-	if settle == nil {
-		return nil
+	c.advance(page.NextSeq - held)
+	if page.NextSeq < page.CommittedMaxSeq {
+		return false, nil
 	}
-	return c.quieten(cv, settle(cv.ledger))
+	return true, c.quieten(cv, cv.ledger.settle(page.CommittedMaxSeq, seen))
 }
 
 // giveUp takes a refusal for an answer: there is nothing for us.

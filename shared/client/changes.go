@@ -10,7 +10,7 @@ import (
 
 // Change says that something is different now. It is one of MessagesChanged,
 // ReceiptChanged, ConversationChanged, RosterChanged, StateChanged, Progress,
-// Settled and Missed.
+// Settled, StartedOver and Missed.
 type Change interface {
 	// key is what the change is about: a later one about the same replaces it.
 	key() changeKey
@@ -59,6 +59,14 @@ type Settled struct {
 	Err                         error
 }
 
+// StartedOver says that the server does not have the messages above AfterSeq any more
+// which this device had: it was restored to an earlier time, or begun anew. Orphans has
+// them now, and what the server has instead comes under the same seqs.
+type StartedOver struct {
+	ConversationID string
+	AfterSeq       int64
+}
+
 // Missed says that the reader was so slow that changes were dropped: all may be
 // different.
 type Missed struct{}
@@ -78,7 +86,10 @@ func (c RosterChanged) key() changeKey {
 func (StateChanged) key() changeKey { return changeKey{kind: "state"} }
 func (Progress) key() changeKey     { return changeKey{kind: "progress"} }
 func (c Settled) key() changeKey    { return changeKey{kind: "settled", id: c.ClientMsgID} }
-func (Missed) key() changeKey       { return changeKey{kind: "missed"} }
+func (c StartedOver) key() changeKey {
+	return changeKey{kind: "startedOver", conversationID: c.ConversationID}
+}
+func (Missed) key() changeKey { return changeKey{kind: "missed"} }
 
 // maxPending is how many changes wait for a slow reader. Those about the same
 // thing are one.
@@ -167,14 +178,19 @@ func (s *subscription) add(change Change) {
 
 // merged is one change that says what two about the same thing say.
 func merged(old, change Change) Change {
-	m, ok := change.(MessagesChanged)
-	if !ok {
-		return change
+	switch o := old.(type) {
+	case MessagesChanged:
+		if m, ok := change.(MessagesChanged); ok {
+			m.FromSeq, m.ThroughSeq = min(m.FromSeq, o.FromSeq), max(m.ThroughSeq, o.ThroughSeq)
+			return m
+		}
+	case StartedOver:
+		if s, ok := change.(StartedOver); ok {
+			s.AfterSeq = min(s.AfterSeq, o.AfterSeq)
+			return s
+		}
 	}
-	if o, ok := old.(MessagesChanged); ok {
-		m.FromSeq, m.ThroughSeq = min(m.FromSeq, o.FromSeq), max(m.ThroughSeq, o.ThroughSeq)
-	}
-	return m
+	return change
 }
 
 // take gives the next change. That some were missed comes before those that

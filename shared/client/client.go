@@ -49,6 +49,9 @@ type Client struct {
 	buffered      int // messages in all reorder buffers
 	syncCursor    int64
 	headsCursor   string
+	rewinds       int // times that a conversation started over
+	telling       bool
+	arrived       signal // whenever a conversation's position moves, or the client ends
 	outbox        map[string]*entry
 	lastOrder     int64
 	asked, made   uint64 // rounds of catching up: asked for by Refresh, and made
@@ -149,8 +152,8 @@ func (c *Client) run() {
 			c.ended(ErrClosed)
 			return
 		}
-		if errors.Is(err, ErrReplaced) || errors.Is(err, ErrTooManyDevices) {
-			c.cfg.Log.Warn("sent away for good", "err", err)
+		if errors.Is(err, ErrReplaced) || errors.Is(err, ErrTooManyDevices) || errors.Is(err, ErrWrongUser) {
+			c.cfg.Log.Warn("stays away for good", "err", err)
 			c.ended(err)
 			return
 		}
@@ -215,6 +218,7 @@ func (c *Client) ended(err error) {
 	for _, cv := range c.conversations {
 		cv.news.fire()
 	}
+	c.arrived.fire()
 }
 
 // State gives the state of the connection, and if it is not up the reason.
@@ -232,7 +236,7 @@ func (c *Client) Online(ctx context.Context) error {
 
 // Refresh asks what changed and pulls it, and returns when that is stored: all
 // that was committed before the call is there then. The client does so by itself
-// after each connect and each ping.
+// after each connect and from time to time.
 func (c *Client) Refresh(ctx context.Context) error {
 	c.mu.Lock()
 	c.asked++
@@ -358,6 +362,12 @@ type conversation struct {
 	ledger  ledger
 	news    signal        // whenever the position moves, or the client ends
 	pulling chan struct{} // holds a place while a pull is under way
+	readers map[*reader]bool
+
+	held      int64    // how far the device knew it when changes was last asked
+	doubted   bool     // the server may not have what is held any more
+	confirmed *session // that the position was compared in with the server's ledger
+	rewinds   int      // times that it started over
 
 	minded bool          // a goroutine of the session waits for the gap to close
 	wait   time.Duration // how long it does, the shortest asked for this gap; 0 without a gap
@@ -369,14 +379,19 @@ type conversation struct {
 }
 
 func newConversation(id string) *conversation {
-	cv := &conversation{id: id, pulling: make(chan struct{}, 1)}
+	cv := &conversation{id: id, pulling: make(chan struct{}, 1), readers: map[*reader]bool{}}
 	cv.known.ConversationID = id
 	cv.known.Kind, _ = chat.KindOf(id)
 	return cv
 }
 
 // exists reports whether anything is known of the conversation.
-func (cv *conversation) exists() bool { return cv.ledger.seen > 0 || cv.known.State != "" }
+func (cv *conversation) exists() bool {
+	return cv.ledger.seen > 0 || cv.known.State != "" || cv.known.HasOrphans
+}
+
+// behind reports whether there is anything to pull.
+func (cv *conversation) behind() bool { return cv.ledger.gap() || cv.doubted }
 
 // record is the conversation as it is to be stored.
 func (cv *conversation) record() Conversation {

@@ -20,7 +20,8 @@ import (
 type Config struct {
 	// URL is the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/prod.
 	URL string
-	// UserID has to be the token's sub.
+	// UserID has to be the token's sub; with another token the client ends with
+	// ErrWrongUser.
 	UserID string
 	// DeviceID is 1 to 64 of A-Z a-z 0-9 . _ and -, and stays the same over
 	// restarts. Two clients of one device throw each other out: the older one
@@ -48,6 +49,12 @@ type Config struct {
 	// page is at most 32 KB in any case.
 	PageSize int
 
+	// StartWith is how many of the last messages a device begins with that is new to a
+	// conversation of more than three times as many; 0 is 100. Nobody waits for ten
+	// thousand messages to read the last ten. History has the ones before. Everything,
+	// that is any negative number, fetches all.
+	StartWith int
+
 	// BackoffBase and BackoffCap bound the pause before trying again: it is
 	// anywhere between nothing and a bound that starts at BackoffBase and doubles
 	// with each failure up to BackoffCap ("full jitter"). 0 is 300 ms and 30 s.
@@ -55,10 +62,10 @@ type Config struct {
 	// DialTimeout bounds a handshake, RequestTimeout the wait for an answer; 0 is
 	// 15 s for each.
 	DialTimeout, RequestTimeout time.Duration
-	// PingEvery is how often the client asks whether anyone is there, and what
-	// changed; 0 is 5 minutes. API Gateway closes a connection that was idle for
-	// 10.
-	PingEvery time.Duration
+	// HeartbeatEvery is for how long the client is content before it asks what changed,
+	// which also tells whether anyone is there; 0 is 9 minutes. API Gateway closes a
+	// connection that was idle for 10.
+	HeartbeatEvery time.Duration
 	// MaxLife is the longest that a connection lives; 0 is 115 minutes. Up to a
 	// tenth is taken off at random, so that devices that came together do not
 	// return together. API Gateway closes after 2 hours.
@@ -68,6 +75,9 @@ type Config struct {
 	// told, it is ten times as long.
 	GapWait time.Duration
 }
+
+// Everything is the StartWith of a device that is to have every message.
+const Everything = -1
 
 // What stays as it is.
 const (
@@ -86,6 +96,14 @@ const (
 	maxMessageBytes = 128 * 1024
 
 	ownWaitFactor = 10
+
+	// lateFactor is how many times StartWith a conversation may have for a device that is
+	// new to it to fetch all.
+	lateFactor = 3
+
+	// spreadPerMember spreads the pulls of those who are notified, of 500 members over a
+	// second.
+	spreadPerMember = 2 * time.Millisecond
 )
 
 func (c Config) complete() (Config, error) {
@@ -100,12 +118,13 @@ func (c Config) complete() (Config, error) {
 	}
 	c.MaxOutbox = cmp.Or(c.MaxOutbox, 1000)
 	c.MaxBuffered = cmp.Or(c.MaxBuffered, 1000)
+	c.StartWith = cmp.Or(c.StartWith, 100)
 	c.PageSize = cmp.Or(c.PageSize, 200)
 	c.BackoffBase = cmp.Or(c.BackoffBase, 300*time.Millisecond)
 	c.BackoffCap = cmp.Or(c.BackoffCap, 30*time.Second)
 	c.DialTimeout = cmp.Or(c.DialTimeout, 15*time.Second)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 15*time.Second)
-	c.PingEvery = cmp.Or(c.PingEvery, 5*time.Minute)
+	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 9*time.Minute)
 	c.MaxLife = cmp.Or(c.MaxLife, 115*time.Minute)
 	c.GapWait = cmp.Or(c.GapWait, 200*time.Millisecond)
 	return c, nil
@@ -131,7 +150,7 @@ func (c Config) validate() error {
 	}
 	for name, d := range map[string]time.Duration{
 		"BackoffBase": c.BackoffBase, "BackoffCap": c.BackoffCap, "DialTimeout": c.DialTimeout,
-		"RequestTimeout": c.RequestTimeout, "PingEvery": c.PingEvery, "MaxLife": c.MaxLife, "GapWait": c.GapWait,
+		"RequestTimeout": c.RequestTimeout, "HeartbeatEvery": c.HeartbeatEvery, "MaxLife": c.MaxLife, "GapWait": c.GapWait,
 	} {
 		if d < 0 {
 			return fmt.Errorf("%s is %s; it cannot be negative", name, d)

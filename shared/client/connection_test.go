@@ -116,11 +116,12 @@ func TestAnErrorWithoutAnIdGivesNothingUp(t *testing.T) {
 	})
 }
 
-func TestPingsAndLife(t *testing.T) {
+func TestHeartbeatsAndLife(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		alice := online(t, config(s, "alice", "phone"))
 		time.Sleep(100 * time.Minute)
-		require.InDelta(t, 20, s.Count(wire.ActionPing), 1)
+		require.InDelta(t, 12, s.Count(wire.ActionChanges), 1)
+		require.Zero(t, s.Count(wire.ActionPing), "one question serves both ends")
 		require.Equal(t, 1, s.Count("connect"))
 		time.Sleep(16 * time.Minute)
 		require.Equal(t, 2, s.Count("connect"), "it leaves before the two hours are over")
@@ -152,6 +153,7 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		var asked atomic.Int64
 		cfg := config(s, "alice", "phone")
+		fresh := cfg.Token
 		cfg.Token = func(ctx context.Context) (string, error) {
 			deadline, ok := ctx.Deadline()
 			require.True(t, ok)
@@ -159,7 +161,7 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 			if asked.Add(1) == 1 {
 				return "", errors.New("the issuer is away")
 			}
-			return "alice", nil
+			return fresh(ctx)
 		}
 		alice := dial(t, cfg)
 		synctest.Wait()
@@ -170,6 +172,37 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 		require.NoError(t, alice.Refresh(within(t, time.Minute)))
 		require.Equal(t, int64(3), asked.Load())
 	})
+}
+
+// Who has the wrong user's token would send in that user's name.
+func TestATokenOfAnotherUserIsRefusedBeforeConnecting(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		cfg := config(s, "alice", "phone")
+		cfg.Token = fakeserver.Token("mallory")
+		alice := dial(t, cfg)
+		_, err := alice.Send(t.Context(), client.Draft{To: "bob", Text: "x"})
+		require.ErrorIs(t, err, client.ErrWrongUser)
+		require.ErrorIs(t, alice.Online(t.Context()), client.ErrWrongUser)
+		state, err := alice.State()
+		require.Equal(t, client.Ended, state)
+		require.EqualError(t, err, `the token is another user's: its sub is "mallory", UserID is "alice"`)
+		require.Zero(t, s.Count("connect"))
+	})
+}
+
+// What is no token of the protocol is for the server to refuse.
+func TestATokenThatCannotBeReadIsTheServersToRefuse(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"x", "a.b.c", "..", "a.e30.c", "é.é.é"} {
+		t.Run(token, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				cfg := config(s, "alice", "phone")
+				cfg.Token = func(context.Context) (string, error) { return token, nil }
+				alice := dial(t, cfg)
+				require.ErrorContains(t, alice.Online(within(t, time.Second)), "status 401")
+			})
+		})
+	}
 }
 
 func TestAnExpiredTokenIsReplacedOnGoodbye(t *testing.T) {
@@ -335,14 +368,14 @@ func TestAWrongConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	good := client.Config{URL: "wss://example.com/prod", UserID: "alice", DeviceID: "phone", Token: fakeserver.Token("alice")}
 	for want, spoil := range map[string]func(*client.Config){
-		"UserID":                         func(c *client.Config) { c.UserID = "" },
-		"DeviceID":                       func(c *client.Config) { c.DeviceID = "my phone" },
-		"Token is missing":               func(c *client.Config) { c.Token = nil },
-		"it starts with wss://":          func(c *client.Config) { c.URL = "example.com" },
-		"reading URL":                    func(c *client.Config) { c.URL = "wss://%" },
-		"PageSize is 501":                func(c *client.Config) { c.PageSize = 501 },
-		"MaxOutbox is -1":                func(c *client.Config) { c.MaxOutbox = -1 },
-		"PingEvery is -1s; it cannot be": func(c *client.Config) { c.PingEvery = -time.Second },
+		"UserID":                              func(c *client.Config) { c.UserID = "" },
+		"DeviceID":                            func(c *client.Config) { c.DeviceID = "my phone" },
+		"Token is missing":                    func(c *client.Config) { c.Token = nil },
+		"it starts with wss://":               func(c *client.Config) { c.URL = "example.com" },
+		"reading URL":                         func(c *client.Config) { c.URL = "wss://%" },
+		"PageSize is 501":                     func(c *client.Config) { c.PageSize = 501 },
+		"MaxOutbox is -1":                     func(c *client.Config) { c.MaxOutbox = -1 },
+		"HeartbeatEvery is -1s; it cannot be": func(c *client.Config) { c.HeartbeatEvery = -time.Second },
 	} {
 		cfg := good
 		spoil(&cfg)

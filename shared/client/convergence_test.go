@@ -189,7 +189,7 @@ func (a *actor) act() {
 		err = a.edit()
 	case n < 13 && len(a.sent) > 0:
 		target := a.sent[a.below(len(a.sent))]
-		_, err = a.client.Recall(ctx, wire.Recall{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID})
+		_, err = a.client.RequestRecall(ctx, wire.Recall{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID})
 	case n < 15:
 		if line, ok := a.client.Conversation(group); ok && line.MaxContiguousSeq > 0 {
 			_, err = a.client.Ack(ctx, group, 0, line.MaxContiguousSeq)
@@ -244,7 +244,7 @@ func (a *actor) edit() error {
 	if err != nil || len(found) == 0 || found[0].Seq != target.Seq {
 		return err
 	}
-	_, err = a.client.Edit(within(a.t, time.Hour), wire.Edit{
+	_, err = a.client.RequestEdit(within(a.t, time.Hour), wire.Edit{
 		ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID, Version: found[0].Version,
 		Text: fmt.Sprintf("edited %d", a.below(1000)),
 	})

@@ -8,7 +8,8 @@
 // [Client.Close]. [Client.Send] returns when the message is committed.
 // [Client.Messages] gives a conversation's messages strictly by seq, each once,
 // and waits for new ones. [Client.Changes] tells what else is different now.
-// [Client.Conversations] lists what the device knows, connected or not.
+// [Client.Conversations] lists what the device knows, connected or not. A bot loops over
+// [Client.Incoming].
 //
 // # The life of an arriving message
 //
@@ -19,9 +20,16 @@
 // the client asks for it by sync from the position. A sync answer is believed
 // only if it accounts for each seq that it passes.
 //
-// After each connect, and with each ping, the client asks what changed since its
+// After each connect, and as its heartbeat, the client asks what changed since its
 // cursor, pulls that, and stores the new cursor last: were it stored before the
 // messages, a crash in between would hide them for ever.
+//
+// # A server that has lost messages
+//
+// A server may be restored to an earlier time, or begun anew, and go on with seqs that
+// this device has as other messages. The client then looks for the last message that
+// both have and starts over from there. What only the device still has is set aside:
+// [StartedOver] tells of it, and [Client.Orphans] has it.
 //
 // # The life of a sent message
 //

@@ -127,13 +127,14 @@ func TestG5_HistoryDoesNotBringBackWhatWasErased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		s.Post("alice", wire.Send{ConversationID: group, Text: "secret"})
-		held := s.Ledger("bob", group)[0]
+		s.Post("alice", wire.Send{ConversationID: group, Text: "the erasure, which its history does not show yet"})
+		held, second := s.Ledger("bob", group)[0], s.Ledger("bob", group)[1]
 		want, _ := held.Erased()
 		store := client.NewMemory()
 		_, err := store.Load(t.Context(), "bob")
 		require.NoError(t, err)
 		erasure := chat.Message{
-			ConversationID: group, Seq: 2, MessageID: "m2", SenderID: chat.SystemSender, MessageType: chat.TypeEvent,
+			ConversationID: group, Seq: 2, MessageID: second.MessageID, SenderID: chat.SystemSender, MessageType: chat.TypeEvent,
 			Event: &chat.Event{Kind: chat.EventErase, Erased: "alice"}, Version: 1, Status: chat.Normal,
 		}
 		require.NoError(t, store.Commit(t.Context(), client.Batch{

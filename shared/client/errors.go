@@ -20,6 +20,9 @@ var (
 	// ErrTooManyDevices ends a client for good: the user connected more devices
 	// than the server allows and this was the oldest.
 	ErrTooManyDevices = errors.New("the user has connected too many devices")
+	// ErrWrongUser ends a client for good, before it connects: Config.Token gave a token
+	// of another user, who would be the sender of what this user wrote.
+	ErrWrongUser = errors.New("the token is another user's")
 	// ErrOutboxFull refuses a Send: Config.MaxOutbox messages wait already.
 	ErrOutboxFull = errors.New("the outbox is full")
 	// ErrDiscarded ends a Send whose message was taken out of the outbox.
@@ -35,11 +38,16 @@ var (
 type PendingError struct {
 	ClientMsgID string
 	Err         error // why Send stopped waiting: the context's error, ErrClosed, ErrReplaced, …
+	Obstacle    error // what has kept the message from being sent, such as a connection that failed; nil if nothing has
 }
 
-// Error says which message is pending and why nobody waits for it.
+// Error says which message is pending, why nobody waits for it, and what is in its way.
 func (e *PendingError) Error() string {
-	return fmt.Sprintf("message %s is still in the outbox: %v", e.ClientMsgID, e.Err)
+	s := fmt.Sprintf("message %s is still in the outbox: %v", e.ClientMsgID, e.Err)
+	if e.Obstacle != nil {
+		s += fmt.Sprintf("; before that: %v", e.Obstacle)
+	}
+	return s
 }
 
 // Unwrap gives Err.

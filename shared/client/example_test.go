@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"inorder/shared/chat"
 	"inorder/shared/client"
 	"inorder/shared/client/internal/fakeserver"
+	"inorder/shared/wire"
 )
 
 // Two users talk. Instead of the fake server, name yours.
@@ -22,7 +22,7 @@ func Example() {
 	start := func(userID string) *client.Client {
 		c, err := client.Dial(ctx, client.Config{
 			URL: server.URL(), UserID: userID, DeviceID: "phone",
-			Token: func(context.Context) (string, error) { return userID, nil }, // from your issuer
+			Token: fakeserver.Token(userID), // yours comes from your issuer
 			// Store: a *sqlite.Store, to have it all after a restart
 		})
 		if err != nil {
@@ -38,7 +38,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	for m, err := range bob.Messages(ctx, chat.SingleID("alice", "bob"), 0) {
+	for m, err := range bob.Messages(ctx, client.SingleID("alice", "bob"), 0) {
 		if err != nil {
 			panic(err)
 		}
@@ -63,6 +63,47 @@ func Example() {
 	// 1 alice: Lunch?
 	// 2 bob: Gladly.
 	// read by [bob]
+}
+
+// A bot answers what others write. What it was not done with when it ended is given to
+// its next run, and a reply that it had sent by then is not sent twice.
+func ExampleClient_Incoming() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server, err := fakeserver.Listen(ctx)
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	server.Post("alice", wire.Send{To: "bot", Text: "hello"})
+	bot, err := client.Dial(ctx, client.Config{
+		URL: server.URL(), UserID: "bot", DeviceID: "server",
+		Token: fakeserver.Token("bot"), // yours comes from your issuer
+		// Store: a *sqlite.Store, to go on where it was
+	})
+	if err != nil {
+		panic(err)
+	}
+	defer bot.Close()
+	for in, err := range bot.Incoming(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s: %s\n", in.SenderID, in.Text)
+		sent, err := in.Reply(ctx, "You said: "+in.Text)
+		if err != nil {
+			panic(err)
+		}
+		if err := in.Done(); err != nil {
+			panic(err)
+		}
+		fmt.Println("answered with seq", sent.Seq)
+		break
+	}
+
+	// Output:
+	// alice: hello
+	// answered with seq 2
 }
 
 // A program shows what happens without asking for it.

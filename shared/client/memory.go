@@ -18,6 +18,7 @@ type Memory struct {
 	syncCursor    int64
 	conversations map[string]Conversation
 	ledgers       map[string]*memoryLedger
+	orphans       map[string][]chat.Message // by seq and id
 	outbox        map[string]OutboxEntry
 }
 
@@ -31,6 +32,7 @@ func NewMemory() *Memory {
 	return &Memory{
 		conversations: map[string]Conversation{},
 		ledgers:       map[string]*memoryLedger{},
+		orphans:       map[string][]chat.Message{},
 		outbox:        map[string]OutboxEntry{},
 	}
 }
@@ -64,6 +66,12 @@ func (s *Memory) Commit(ctx context.Context, b Batch) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, span := range b.Orphan {
+		s.orphan(span)
+	}
+	for _, span := range b.OrphanDelete {
+		s.orphans[span.ConversationID] = slices.DeleteFunc(s.orphans[span.ConversationID], func(m chat.Message) bool { return span.Has(m.Seq) })
+	}
 	for _, span := range b.Delete {
 		if l := s.ledgers[span.ConversationID]; l != nil {
 			l.remove(span.Range)
@@ -105,6 +113,35 @@ func (s *Memory) Messages(_ context.Context, conversationID string, afterSeq, th
 		found = found[:end]
 	}
 	return slices.Clone(found[:min(limit, len(found))]), nil
+}
+
+// orphan sets a stretch aside.
+func (s *Memory) orphan(span Span) {
+	l := s.ledgers[span.ConversationID]
+	if l == nil {
+		return
+	}
+	aside := s.orphans[span.ConversationID]
+	for _, m := range l.after(span.From - 1) {
+		if m.Seq > span.To {
+			break
+		}
+		if !slices.ContainsFunc(aside, func(other chat.Message) bool { return other.MessageID == m.MessageID }) {
+			aside = append(aside, m)
+		}
+	}
+	slices.SortFunc(aside, func(a, b chat.Message) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.MessageID, b.MessageID))
+	})
+	s.orphans[span.ConversationID] = aside
+	l.remove(span.Range)
+}
+
+// Orphans is Store.Orphans.
+func (s *Memory) Orphans(_ context.Context, conversationID string) ([]chat.Message, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.orphans[conversationID]), nil
 }
 
 // Revisions is Store.Revisions.

@@ -10,15 +10,18 @@ import (
 	"inorder/shared/chat"
 )
 
-// Messages gives a conversation's messages above afterSeq strictly by seq, each
-// once and in its last state, and waits for new ones. It ends with an error: that
-// of ctx, ErrClosed, ErrReplaced or ErrTooManyDevices once all that is stored was
+// Messages gives a conversation's messages above afterSeq, or above the conversation's
+// BaseSeq if that is higher, strictly by seq, each once and in its last state, and waits for new ones. It ends with an error: that
+// of ctx, what ended the client (ErrClosed, ErrReplaced, …) once all that is stored was
 // given, or one of the store. A loop that breaks needs no error.
 //
 // A message that is recalled, edited or erased after it was given is not given again;
 // its event is, with the target's seq and an edit's new content or, of an erasure,
 // with the user whose earlier messages have no content any more. Stored has them as
 // they are then. Messages that the user cleared are left out.
+//
+// Where the server has lost messages and went on without them (StartedOver), their seqs
+// come again, with other messages.
 //
 // It reads from the store page by page, so it needs no memory for what has not
 // been asked for yet, and no connection.
@@ -28,8 +31,10 @@ func (c *Client) Messages(ctx context.Context, conversationID string, afterSeq i
 			yield(chat.Message{}, err)
 			return
 		}
+		r := c.newReader(conversationID, afterSeq)
+		defer c.endReader(r)
 		for {
-			page, through, err := c.next(ctx, conversationID, afterSeq)
+			page, err := c.next(ctx, r)
 			if err != nil {
 				yield(chat.Message{}, err)
 				return
@@ -39,40 +44,76 @@ func (c *Client) Messages(ctx context.Context, conversationID string, afterSeq i
 					return
 				}
 			}
-			afterSeq = through
 		}
 	}
 }
 
-// next waits for messages above afterSeq; they account for the seqs up to
-// through.
-func (c *Client) next(ctx context.Context, conversationID string, afterSeq int64) (page []chat.Message, through int64, err error) {
+// reader is a loop over Messages.
+type reader struct {
+	of    *conversation
+	after int64 // what was given; guarded by the client's mutex
+}
+
+func (c *Client) newReader(conversationID string, after int64) *reader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &reader{of: c.conversation(conversationID), after: after}
+	r.of.readers[r] = true
+	return r
+}
+
+func (c *Client) endReader(r *reader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(r.of.readers, r)
+}
+
+// next waits for messages that the reader has not had.
+func (c *Client) next(ctx context.Context, r *reader) ([]chat.Message, error) {
 	for {
 		if ctx.Err() != nil {
-			return nil, 0, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		c.mu.Lock()
-		cv := c.conversation(conversationID)
-		through, news, ended := cv.ledger.contiguous, cv.news.wait(), c.state == Ended
+		waiting := r.of.ledger.contiguous > r.after
+		news, ended := r.of.news.wait(), c.state == Ended
 		c.mu.Unlock()
-		if through > afterSeq {
-			page, err = c.cfg.Store.Messages(ctx, conversationID, afterSeq, through, readPage)
-			if err != nil {
-				return nil, 0, fmt.Errorf("reading from the store: %w", err)
+		if waiting {
+			if page, _, err := c.stored(ctx, r); err != nil || len(page) > 0 {
+				return page, err
 			}
-			if len(page) == readPage {
-				through = page[readPage-1].Seq
-			}
-			return page, through, nil
+			continue
 		}
 		if ended {
-			return nil, 0, c.why()
+			return nil, c.why()
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// stored gives messages that the reader has not had; none if there are none, or the
+// conversation started over meanwhile. world is how often it has.
+func (c *Client) stored(ctx context.Context, r *reader) (page []chat.Message, world int, err error) {
+	c.mu.Lock()
+	after, through, world := r.after, r.of.ledger.contiguous, r.of.rewinds
+	c.mu.Unlock()
+	page, err = c.cfg.Store.Messages(ctx, r.of.id, after, through, readPage)
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading from the store: %w", err)
+	}
+	if len(page) == readPage {
+		through = page[readPage-1].Seq
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.of.rewinds != world {
+		return nil, 0, nil
+	}
+	r.after = through
+	return page, world, nil
 }
 
 // Stored gives what the device has of a conversation now: at most limit messages
@@ -93,6 +134,47 @@ func (c *Client) Stored(ctx context.Context, conversationID string, afterSeq int
 		return nil, fmt.Errorf("reading from the store: %w", err)
 	}
 	return messages, nil
+}
+
+// Latest gives the last n messages that the device has of a conversation, ascending, each
+// in its last state: what a program shows first. History has the ones before.
+func (c *Client) Latest(ctx context.Context, conversationID string, n int) ([]Message, error) {
+	c.mu.Lock()
+	through := int64(0)
+	if cv := c.conversations[conversationID]; cv != nil {
+		through = cv.ledger.contiguous
+	}
+	c.mu.Unlock()
+	n = max(n, 0)
+	var latest []Message
+	for span := int64(n); len(latest) < n; span *= 2 { // of a stretch some may be gone
+		after := max(0, through-span)
+		var err error
+		if latest, err = c.stretch(ctx, conversationID, after, through); err != nil {
+			return nil, err
+		}
+		if after == 0 {
+			break
+		}
+	}
+	return latest[max(0, len(latest)-n):], nil
+}
+
+// stretch gives all stored messages with after < seq <= through.
+func (c *Client) stretch(ctx context.Context, conversationID string, after, through int64) ([]Message, error) {
+	var all []Message
+	for after < through {
+		page, err := c.cfg.Store.Messages(ctx, conversationID, after, through, readPage)
+		if err != nil {
+			return nil, fmt.Errorf("reading from the store: %w", err)
+		}
+		all = append(all, page...)
+		if len(page) < readPage {
+			break
+		}
+		after = page[len(page)-1].Seq
+	}
+	return all, nil
 }
 
 // Conversations lists what the device knows of the user's conversations, the one
@@ -141,10 +223,14 @@ func (cv *conversation) shown(userID string) Conversation {
 // user's positions and not known to be the user's own. What the server did not count
 // when it described the conversation, the device may not know.
 func (cv *conversation) unread(userID string, through int64) int64 {
-	head := chat.Conversation{Runs: cv.known.Runs}
-	others := func(after int64) int64 {
-		return head.Unread(userID, after, through) - cv.ledger.ownAbove(userID, after, through)
-	}
 	read := max(cv.known.ReadSeq, cv.known.ClearedSeq)
-	return min(others(read), cv.known.Unread+others(max(read, cv.known.DescribedSeq)))
+	after := max(read, cv.known.DescribedSeq)
+	return min(cv.others(userID, read, through), cv.known.Unread+cv.others(userID, after, through))
+}
+
+// others counts the seqs above after, up to through, that are not known to be the user's
+// own.
+func (cv *conversation) others(userID string, after, through int64) int64 {
+	head := chat.Conversation{Runs: cv.known.Runs}
+	return head.Unread(userID, after, through) - cv.ledger.ownAbove(userID, after, through)
 }

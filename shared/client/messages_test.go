@@ -61,6 +61,48 @@ func TestMessages(t *testing.T) {
 	})
 }
 
+func TestLatest(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice", "bob")
+		want := post(s, group, 250)
+		s.Punch(group, 246, 247, 248, 249)
+		alice := online(t, config(s, "alice", "phone"))
+		want = append(want[:245], want[249])
+		for _, n := range []int{-1, 0, 1, 3, 150, 246, 1000} {
+			latest, err := alice.Latest(t.Context(), group, n)
+			require.NoError(t, err)
+			require.Equal(t, want[max(0, len(want)-max(0, n)):], append([]string{}, texts(latest)...))
+		}
+		none, err := alice.Latest(t.Context(), "group:none", 3)
+		require.NoError(t, err)
+		require.Empty(t, none)
+	})
+}
+
+// What a program has in hand is enough to change it, and one import to write it.
+func TestAMessageIsEditedAndRecalled(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Minute)
+		group := s.MakeGroup("g", "alice", "bob")
+		alice := online(t, config(s, "alice", "phone"))
+		_, err := alice.Send(ctx, client.Draft{ConversationID: group, Type: client.TypeImage, Text: "a cat", Data: []byte(`{"url":"x"}`)})
+		require.NoError(t, err)
+		m := take(t, alice, group, 1)[0]
+		edited, err := alice.Edit(ctx, m, "the cat")
+		require.NoError(t, err)
+		require.Equal(t, int64(2), edited.Version)
+		_, err = alice.Edit(ctx, m, "again")
+		require.Equal(t, client.VersionConflict, client.CodeOf(err))
+		both := take(t, alice, group, 2)
+		require.Equal(t, []string{"the cat", "the cat"}, texts(both))
+		require.JSONEq(t, `{"url":"x"}`, string(both[0].Data))
+		require.Equal(t, []bool{false, true}, []bool{client.IsEvent(both[0]), client.IsEvent(both[1])})
+		_, err = alice.Recall(ctx, m)
+		require.NoError(t, err)
+		require.Equal(t, client.Recalled, take(t, alice, group, 3)[0].Status)
+	})
+}
+
 func TestMessagesOfWhatDoesNotExistYet(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		bob := online(t, config(s, "bob", "phone"))
@@ -126,6 +168,7 @@ func TestChanges(t *testing.T) {
 func TestAReaderOfChangesThatIsTooSlowIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeserver.Server) {
 		alice := online(t, config(s, "alice", "phone"))
+		s.Interfere(first(1000, wire.ActionChanges, fakeserver.Busy)) // which would not list them
 		changes := alice.Changes(within(t, time.Minute))
 		const many = 5000
 		for i := 0; i < many; {

@@ -20,9 +20,16 @@ import (
 
 // Ack raises the user's positions in a conversation; 0 leaves one as it is. They
 // never go back, and never above what is committed. It gives the positions now in
-// force.
+// force. Where only the user's own messages are between, nobody learns anything by it
+// and the server is not asked.
 func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, readSeq int64) (wire.Acked, error) {
 	request := wire.Ack{ConversationID: conversationID}
+	if deliveredSeq != 0 || readSeq != 0 {
+		var now Positions
+		if deliveredSeq, readSeq, now = c.untold(conversationID, deliveredSeq, readSeq); deliveredSeq == 0 && readSeq == 0 {
+			return wire.Acked(now), nil
+		}
+	}
 	if deliveredSeq != 0 {
 		request.DeliveredSeq = &deliveredSeq
 	}
@@ -37,6 +44,25 @@ func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, r
 		return wire.Acked{}, fmt.Errorf("%w: ack answered deliveredSeq %d and readSeq %d", ErrProtocol, acked.DeliveredSeq, acked.ReadSeq)
 	}
 	return acked, c.raiseOwn(conversationID, Positions(acked), 0)
+}
+
+// untold gives the positions that are to be raised so far, 0 for one that nobody need
+// hear of, and those that are known to be in force.
+func (c *Client) untold(conversationID string, deliveredSeq, readSeq int64) (delivered, read int64, now Positions) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cv := c.conversations[conversationID]
+	if cv == nil || !cv.exists() {
+		return deliveredSeq, readSeq, Positions{}
+	}
+	now = Positions{DeliveredSeq: cv.known.DeliveredSeq, ReadSeq: cv.known.ReadSeq}
+	if deliveredSeq < 0 || cv.others(c.cfg.UserID, now.DeliveredSeq, deliveredSeq) > 0 {
+		delivered = deliveredSeq
+	}
+	if readSeq < 0 || cv.others(c.cfg.UserID, now.ReadSeq, readSeq) > 0 {
+		read = readSeq
+	}
+	return delivered, read, now
 }
 
 // Clear hides a conversation up to throughSeq on all of the user's devices, and
@@ -61,15 +87,27 @@ func (c *Client) raiseOwn(conversationID string, at Positions, clearedSeq int64)
 }
 
 // Recall takes a message back. It errs with NotFound, Forbidden or TooLate.
-func (c *Client) Recall(ctx context.Context, r wire.Recall) (wire.Sent, error) {
+func (c *Client) Recall(ctx context.Context, m Message) (Sent, error) {
+	return c.RequestRecall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID})
+}
+
+// RequestRecall is Recall with a ClientMsgID of the program's own.
+func (c *Client) RequestRecall(ctx context.Context, r wire.Recall) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionRecall, r.ConversationID, r)
 }
 
-// Edit replaces the content of one of the user's own messages. It errs with
-// VersionConflict if r.Version is not the last one, with that in the details,
-// with NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits.
-func (c *Client) Edit(ctx context.Context, r wire.Edit) (wire.Edited, error) {
+// Edit replaces the text of one of the user's own messages and leaves its data. It errs
+// with VersionConflict if m is not its last version, with that in the details, with
+// NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits.
+func (c *Client) Edit(ctx context.Context, m Message, text string) (Edited, error) {
+	return c.RequestEdit(ctx, wire.Edit{
+		ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version, Text: text, Data: m.Data,
+	})
+}
+
+// RequestEdit is Edit with new data and a ClientMsgID of the program's own.
+func (c *Client) RequestEdit(ctx context.Context, r wire.Edit) (wire.Edited, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	var edited wire.Edited
 	if err := c.do(ctx, wire.ActionEdit, r, &edited); err != nil {
@@ -91,8 +129,7 @@ func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Crea
 	if err := c.learnLines([]wire.Conversation{created.Conversation}); err != nil {
 		return wire.Created{}, err
 	}
-	c.heard(created.ConversationID, created.LastSeq)
-	return created, nil
+	return created, c.heard(wire.Sent{ConversationID: created.ConversationID, Seq: created.LastSeq})
 }
 
 // AddMembers adds up to chat.MaxRosterChange users to a group. It errs with Forbidden,
@@ -148,17 +185,20 @@ func (c *Client) written(conversationID string, sent wire.Sent) error {
 		c.noteError(err)
 		return err
 	}
-	c.heard(conversationID, sent.Seq)
-	return nil
+	return c.heard(sent)
 }
 
-// heard notes that a write of the user's own was committed with this seq.
-func (c *Client) heard(conversationID string, seq int64) {
+// heard notes that a write of the user's own was committed.
+func (c *Client) heard(sent wire.Sent) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cv := c.conversation(conversationID)
-	cv.ledger.wrote(seq)
+	cv := c.conversation(sent.ConversationID)
+	cv.ledger.wrote(sent.Seq)
+	if err := c.compare(cv, sent); err != nil {
+		return err
+	}
 	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	return nil
 }
 
 // maxPages is more than a roster of chat.MaxGroupMembers has, whatever the

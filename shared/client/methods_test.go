@@ -104,9 +104,9 @@ func TestWhatTheServerRefusesIsATypedError(t *testing.T) {
 		alice, bob := online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))
 		sent, err := alice.Send(ctx, client.Draft{ConversationID: group, Type: chat.TypeCustom, Data: json.RawMessage(`{"a": 1}`)})
 		require.NoError(t, err)
-		_, err = bob.Recall(ctx, wire.Recall{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID})
+		_, err = bob.RequestRecall(ctx, wire.Recall{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID})
 		require.Equal(t, chat.Forbidden, chat.CodeOf(err))
-		_, err = alice.Edit(ctx, wire.Edit{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID, Version: 7, Text: "x"})
+		_, err = alice.RequestEdit(ctx, wire.Edit{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID, Version: 7, Text: "x"})
 		refused, ok := errors.AsType[*chat.Error](err)
 		require.True(t, ok)
 		require.Equal(t, chat.VersionConflict, refused.Code)
@@ -172,6 +172,39 @@ func TestPositions(t *testing.T) {
 		synctest.Wait()
 		line, _ = alice.Conversation(group)
 		require.Equal(t, client.Positions{DeliveredSeq: 5, ReadSeq: 3}, line.Receipts["bob"])
+	})
+}
+
+// Nobody learns anything from it that one has one's own messages.
+func TestOwnMessagesAreNotAcked(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		ctx := within(t, time.Hour)
+		id := chat.SingleID("alice", "bob")
+		users := []*client.Client{online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))}
+		seen := []int64{0, 0}
+		for n := range 20 {
+			sent, err := users[n%2].Send(ctx, client.Draft{To: []string{"bob", "alice"}[n%2], Text: "x"})
+			require.NoError(t, err)
+			for i, user := range users {
+				for m, err := range user.Messages(ctx, id, seen[i]) {
+					require.NoError(t, err)
+					if seen[i] = m.Seq; m.Seq == sent.Seq {
+						break
+					}
+				}
+				acked, err := user.Ack(ctx, id, sent.Seq, sent.Seq)
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, acked.ReadSeq, sent.Seq-1)
+			}
+		}
+		require.Equal(t, 20, s.Count(wire.ActionAck), "of each message by the one who did not write it")
+		line, _ := users[0].Conversation(id)
+		require.Zero(t, line.Unread)
+		_, err := users[0].Ack(ctx, id, 20, 20)
+		require.NoError(t, err)
+		require.Equal(t, 20, s.Count(wire.ActionAck), "nor is anything acked twice")
+		_, err = users[0].Ack(ctx, "group:none", 1, 1)
+		require.Equal(t, chat.NotFound, chat.CodeOf(err))
 	})
 }
 

@@ -36,6 +36,7 @@ type entry struct {
 	OutboxEntry
 	conversationID string
 	attempts       int
+	obstacle       error  // of the last attempt
 	waiters        int    // calls of Send
 	abort          func() // ends the attempt under way
 
@@ -81,7 +82,7 @@ func (c *Client) Send(ctx context.Context, d Draft) (wire.Sent, error) {
 	case <-e.done:
 		return e.sent, e.err
 	default:
-		return wire.Sent{}, &PendingError{ClientMsgID: send.ClientMsgID, Err: err}
+		return wire.Sent{}, &PendingError{ClientMsgID: send.ClientMsgID, Err: err, Obstacle: cmp.Or(c.lastErr, e.obstacle)}
 	}
 }
 
@@ -191,13 +192,13 @@ func (c *Client) pump(cv *conversation) {
 func (c *Client) sendLane(s *session, cv *conversation) {
 	for failures := 0; ; {
 		ctx, cancel := context.WithCancel(s.ctx)
-		e := c.nextOf(s, cv, cancel)
+		e, send := c.nextOf(s, cv, cancel)
 		if e == nil {
 			cancel()
 			return
 		}
 		var sent wire.Sent
-		err := s.request(ctx, wire.ActionSend, e.Send, &sent)
+		err := s.request(ctx, wire.ActionSend, send, &sent)
 		if err == nil {
 			err = plausibleAnswer(e.conversationID, sent)
 		}
@@ -214,14 +215,14 @@ func (c *Client) sendLane(s *session, cv *conversation) {
 	}
 }
 
-// nextOf gives the message to send now, or nil when the lane's goroutine is to
-// end.
-func (c *Client) nextOf(s *session, cv *conversation, abort func()) *entry {
+// nextOf gives the message to send now, with its request, or nil when the lane's
+// goroutine is to end.
+func (c *Client) nextOf(s *session, cv *conversation, abort func()) (*entry, wire.Send) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(cv.lane) == 0 || s.ctx.Err() != nil {
 		cv.sending = false
-		return nil
+		return nil, wire.Send{}
 	}
 	e := cv.lane[0]
 	e.abort = abort
@@ -229,7 +230,7 @@ func (c *Client) nextOf(s *session, cv *conversation, abort func()) *entry {
 		c.stats.Resent++
 	}
 	e.attempts++
-	return e
+	return e, e.Send
 }
 
 // answered takes in how an attempt ended. An error means that there has to be
@@ -241,6 +242,7 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 		return nil // its message arrived, or it was discarded
 	}
 	if err != nil && !isRefusal(err) {
+		e.obstacle = err
 		return err
 	}
 	batch := Batch{OutboxDelete: []string{e.Send.ClientMsgID}}
@@ -255,6 +257,9 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 	cv.ledger = next.ledger
 	c.settle(cv, e, sent, err)
 	if err == nil {
+		if err := c.compare(cv, sent); err != nil {
+			return again(err)
+		}
 		c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
 	}
 	return nil

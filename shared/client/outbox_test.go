@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -251,6 +252,28 @@ func TestASendThatIsNotWaitedForStaysInTheOutbox(t *testing.T) {
 		sent, err := alice.Send(within(t, time.Minute), client.Draft{ConversationID: group, Text: "later", ClientMsgID: "key"})
 		require.NoError(t, err)
 		require.True(t, sent.Duplicate, "the same draft again is the same message")
+	})
+}
+
+func TestAPendingErrorSaysWhatIsInTheWay(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "alice")
+		pending := func(c *client.Client) *client.PendingError {
+			_, err := c.Send(within(t, 10*time.Second), text(group, "x"))
+			pending, ok := errors.AsType[*client.PendingError](err)
+			require.True(t, ok, "%v", err)
+			return pending
+		}
+		alice := online(t, config(s, "alice", "phone"))
+		s.Interfere(first(1000, wire.ActionSend, fakeserver.Busy))
+		require.ErrorContains(t, pending(alice).Obstacle, "too much at once")
+		alice.Close()
+		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return http.StatusForbidden }})
+		alice = dial(t, config(s, "alice", "phone"))
+		refused := pending(alice)
+		require.ErrorContains(t, refused.Obstacle, "status 403")
+		require.ErrorContains(t, refused, "status 403")
+		require.ErrorIs(t, refused, context.DeadlineExceeded)
 	})
 }
 

@@ -22,14 +22,14 @@ func revisions(t *testing.T, s *fakeserver.Server, alice *client.Client, group s
 		sent, err := alice.Send(ctx, text(group, word))
 		require.NoError(t, err)
 		for version := range int64(2) {
-			edited, err := alice.Edit(ctx, wire.Edit{
+			edited, err := alice.RequestEdit(ctx, wire.Edit{
 				ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID, Version: version + 1, Text: word + " edited",
 			})
 			require.NoError(t, err)
 			require.Equal(t, version+2, edited.Version)
 		}
 		if word == "one" && recall {
-			_, err := alice.Recall(ctx, wire.Recall{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID})
+			_, err := alice.RequestRecall(ctx, wire.Recall{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID})
 			require.NoError(t, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestARecallOfAMessageThatWasClearedEmptiesItsEdits(t *testing.T) {
 		_, err := bob.Clear(within(t, time.Minute), group, 1)
 		require.NoError(t, err)
 		target := stored(t, alice, group)[0]
-		_, err = alice.Recall(within(t, time.Minute), wire.Recall{ConversationID: group, Seq: target.Seq, MessageID: target.MessageID})
+		_, err = alice.RequestRecall(within(t, time.Minute), wire.Recall{ConversationID: group, Seq: target.Seq, MessageID: target.MessageID})
 		require.NoError(t, err)
 		require.NoError(t, bob.Refresh(within(t, time.Minute)))
 		messages := stored(t, bob, group)
@@ -148,11 +148,12 @@ func TestAHistoryPageThatIsOutOfDate(t *testing.T) {
 			bubble(t, func(t *testing.T, s *fakeserver.Server) {
 				group := s.MakeGroup("g", "alice")
 				s.Post("alice", wire.Send{ConversationID: group, Text: "old"})
+				s.Post("alice", wire.Send{ConversationID: group, Text: "the event, which its history does not show yet"})
 				store := client.NewMemory()
 				_, err := store.Load(t.Context(), "alice")
 				require.NoError(t, err)
 				target := s.Ledger("alice", group)[0]
-				event.ConversationID, event.Seq, event.MessageID = group, 2, "m2"
+				event.ConversationID, event.Seq, event.MessageID = group, 2, s.Ledger("alice", group)[1].MessageID
 				if event.Event.TargetMessageID == "m1" {
 					event.Event.TargetMessageID = target.MessageID
 				}
@@ -202,7 +203,7 @@ func TestG9_AWithheldEditChangesNothing(t *testing.T) {
 		_, err = alice.AddMembers(ctx, change)
 		require.NoError(t, err)
 		for _, target := range []wire.Sent{before, away} {
-			_, err = alice.Edit(ctx, wire.Edit{ConversationID: group, Seq: target.Seq, MessageID: target.MessageID, Version: 1, Text: "edited"})
+			_, err = alice.RequestEdit(ctx, wire.Edit{ConversationID: group, Seq: target.Seq, MessageID: target.MessageID, Version: 1, Text: "edited"})
 			require.NoError(t, err)
 		}
 		require.NoError(t, bob.Refresh(ctx))
@@ -223,7 +224,7 @@ func TestG9_AWithheldEditChangesNothing(t *testing.T) {
 		}
 
 		// A recall has no content, and reaches what the device has.
-		_, err = alice.Recall(ctx, wire.Recall{ConversationID: group, Seq: before.Seq, MessageID: before.MessageID})
+		_, err = alice.RequestRecall(ctx, wire.Recall{ConversationID: group, Seq: before.Seq, MessageID: before.MessageID})
 		require.NoError(t, err)
 		require.NoError(t, bob.Refresh(ctx))
 		messages := stored(t, bob, group)

@@ -2,12 +2,14 @@ package client
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,9 @@ func (c *Client) connect() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("getting a token: %w", err)
 	}
+	if sub := subjectOf(token); sub != "" && sub != c.cfg.UserID {
+		return nil, fmt.Errorf("%w: its sub is %q, UserID is %q", ErrWrongUser, sub, c.cfg.UserID)
+	}
 	//nolint:bodyclose // Dial: "you never need to close resp.Body yourself"
 	conn, response, err := websocket.Dial(ctx, c.url, &websocket.DialOptions{
 		HTTPClient: c.http,
@@ -70,6 +75,24 @@ func (c *Client) connect() (*session, error) {
 	}
 	s.ctx, s.end = context.WithCancelCause(c.ctx)
 	return s, nil
+}
+
+// subjectOf reads the sub of a JWT; "" if it cannot be read, of which the server then
+// says what is wrong. Who signed it is for the server to check.
+func subjectOf(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		Sub string `json:"sub"`
+	}
+	_ = json.Unmarshal(payload, &claims)
+	return claims.Sub
 }
 
 // refusedHandshake reads the reason; the websocket package leaves the first
@@ -194,7 +217,7 @@ func (s *session) start(work func()) bool {
 
 // serve runs a session to its end and gives the reason.
 func (c *Client) serve(s *session) error {
-	s.start(func() { c.keepAlive(s) })
+	s.start(func() { c.limitLife(s) })
 	s.start(func() { c.keepUp(s) })
 	s.end(c.receive(s))
 	s.mu.Lock()
@@ -242,7 +265,7 @@ func (c *Client) received(s *session, f frame) error {
 	case wire.TypeReply, wire.TypeError, "":
 		s.deliver(f)
 	case wire.TypePush, wire.TypeNotify:
-		return c.pushed(s, f.Updates)
+		return c.pushed(s, f)
 	case wire.TypeReceipt:
 		return c.receipt(f)
 	case wire.TypeChanged:
@@ -271,25 +294,10 @@ func goodbye(reason string) error {
 	return fmt.Errorf("the server said goodbye: %q", reason)
 }
 
-// keepAlive pings, and ends the session when its time is over. After a ping it
-// asks what changed, for the last push into a quiet conversation may be lost.
-func (c *Client) keepAlive(s *session) {
-	life := time.NewTimer(c.cfg.MaxLife - jitterWithin(c.cfg.MaxLife/10))
-	defer life.Stop()
-	ping := time.NewTicker(c.cfg.PingEvery)
-	defer ping.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-life.C:
-			s.end(errLifeOver)
-			return
-		case <-ping.C:
-			if err := s.request(s.ctx, wire.ActionPing, nil, nil); err == nil {
-				s.wake()
-			}
-		}
+// limitLife ends the session when its time is over.
+func (c *Client) limitLife(s *session) {
+	if sleep(s.ctx, c.cfg.MaxLife-jitterWithin(c.cfg.MaxLife/10)) {
+		s.end(errLifeOver)
 	}
 }
 

@@ -26,6 +26,9 @@ type Store interface {
 	// ascending.
 	Messages(ctx context.Context, conversationID string, afterSeq, throughSeq int64, limit int) ([]chat.Message, error)
 
+	// Orphans gives what Batch.Orphan set aside of a conversation, by seq.
+	Orphans(ctx context.Context, conversationID string) ([]chat.Message, error)
+
 	// Revisions gives the events whose target is the message with this seq,
 	// ascending; for 0 those of erasures, whose target is all that a user has sent
 	// before.
@@ -43,6 +46,8 @@ type State struct {
 // Batch is one step of a client. Messages come before the positions and the
 // cursor that stand for them.
 type Batch struct {
+	Orphan        []Span // messages that are set aside: the server has lost them
+	OrphanDelete  []Span // of what was set aside
 	Delete        []Span
 	Messages      []chat.Message // each replaces the one with its seq
 	Conversations []Conversation // each replaces the one with its id
@@ -66,8 +71,16 @@ type Conversation struct {
 	// MaxContiguousSeq is the device's position: every seq up to it is stored,
 	// or is none of this user's to see.
 	MaxContiguousSeq int64 `json:"maxContiguousSeq"`
+	// BaseSeq is where the device began: what is before it has not been asked for, see
+	// Config.StartWith.
+	BaseSeq int64 `json:"baseSeq,omitempty"`
 	// MaxSeenSeq is the highest seq that anyone said was committed.
 	MaxSeenSeq int64 `json:"maxSeenSeq"`
+	// DoneSeq is how far a program that uses Incoming is.
+	DoneSeq int64 `json:"doneSeq,omitempty"`
+	// HasOrphans says that the server has lost messages which this device had. Client.Orphans
+	// has them, until Client.DiscardOrphans.
+	HasOrphans bool `json:"hasOrphans,omitempty"`
 	// Receipts are the other members' positions, as far as the server told them.
 	Receipts map[string]Positions `json:"receipts,omitempty"`
 

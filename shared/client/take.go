@@ -11,12 +11,20 @@ import (
 )
 
 // pushed takes in the updates of a push or a notify.
-func (c *Client) pushed(s *session, updates []wire.Update) error {
+func (c *Client) pushed(s *session, f frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, u := range updates {
+	for _, u := range f.Updates {
 		cv := c.conversation(u.ConversationID)
 		unknown := !cv.exists()
+		other, err := c.contradicts(cv, u.Messages)
+		if err != nil {
+			return err
+		}
+		if cv.doubted = cv.doubted || other; cv.doubted {
+			c.refuse(s, cv, u)
+			continue
+		}
 		step := cv.ledger.push(u.Messages, u.CommittedMaxSeq, c.cfg.MaxBuffered-c.buffered)
 		c.stats.Pushed += int64(len(u.Messages))
 		c.stats.Repeated += int64(step.repeats)
@@ -24,12 +32,23 @@ func (c *Client) pushed(s *session, updates []wire.Update) error {
 		if err := c.take(cv, step, u.Messages); err != nil {
 			return err
 		}
-		c.mind(s, cv, c.cfg.GapWait)
+		wait := c.cfg.GapWait
+		if f.Type == wire.TypeNotify {
+			wait += cv.spread()
+		}
+		c.mind(s, cv, wait)
 		if unknown {
 			s.wake() // for its title and the like
 		}
 	}
 	return nil
+}
+
+// spread is how much longer to wait before a pull that all members of a conversation
+// are about to make.
+func (cv *conversation) spread() time.Duration {
+	members := max(cv.known.MemberCount, chat.SmallGroupMax) // it may not be known yet
+	return jitterWithin(time.Duration(min(members, chat.MaxGroupMembers)) * spreadPerMember)
 }
 
 // take makes a step of a conversation true: it stores what the step brings, and
@@ -51,6 +70,9 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 	next.ledger = s.next
 	events := next.digest(c.cfg.UserID, s.admitted, messages)
 	batch := Batch{Messages: messages, Conversations: []Conversation{next.record()}}
+	if batch.OrphanDelete, err = c.erasedOrphans(cv, s.admitted); err != nil {
+		return err
+	}
 	for _, seq := range s.dropped {
 		batch.Delete = append(batch.Delete, Span{id, chat.Range{From: seq, To: seq}})
 	}
@@ -69,6 +91,7 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 			cv.wait = 0
 		}
 		cv.news.fire()
+		c.arrived.fire()
 	}
 	for _, a := range answers {
 		c.settle(cv, a.entry, a.sent, nil)
@@ -221,8 +244,11 @@ func (cv *conversation) withoutCleared(before *conversation) Batch {
 	b := Batch{Conversations: []Conversation{cv.record()}}
 	// What is above the position is the reorder buffer, which the ledger looks after.
 	through := min(cv.known.ClearedSeq, cv.ledger.contiguous)
-	if cv.known.ClearedSeq > before.known.ClearedSeq && through > 0 {
-		b.Delete = []Span{{cv.id, chat.Range{From: 1, To: through}}}
+	if cv.known.ClearedSeq > before.known.ClearedSeq {
+		b.OrphanDelete = []Span{{cv.id, chat.Range{From: 1, To: cv.known.ClearedSeq}}}
+		if through > 0 {
+			b.Delete = []Span{{cv.id, chat.Range{From: 1, To: through}}}
+		}
 	}
 	if cv.known.LastMessage != nil && cv.known.LastMessage.Seq <= cv.known.ClearedSeq {
 		cv.known.LastMessage = nil
@@ -239,6 +265,7 @@ func (cv *conversation) withoutCleared(before *conversation) Batch {
 // the mutex.
 func (c *Client) describe(line wire.Conversation) (*conversation, error) {
 	cv := c.conversation(line.ConversationID)
+	cv.doubted = cv.doubted || line.LastSeq < cv.held || cv.known.differs(line.LastMessage)
 	next := *cv
 	k := &next.known
 	if line.LastSeq >= max(k.DescribedSeq, cv.ledger.contiguous) {

@@ -52,7 +52,7 @@ func TestG5_WhatWasErasedIsNotInTheFile(t *testing.T) {
 	start := func(name string) (*client.Client, func()) {
 		store := open(t, paths[name])
 		cfg := settings(s.URL(), store)
-		cfg.DeviceID = name
+		cfg.DeviceID, cfg.StartWith = name, client.Everything
 		c, err := client.Dial(t.Context(), cfg)
 		require.NoError(t, err)
 		require.NoError(t, c.Online(t.Context()))

@@ -56,6 +56,13 @@ var schema = [...]string{
 	   position INTEGER NOT NULL,
 	   entry TEXT NOT NULL
 	 ) WITHOUT ROWID;`,
+	`CREATE TABLE orphans (
+	   conversation_id TEXT NOT NULL,
+	   seq INTEGER NOT NULL,
+	   message_id TEXT NOT NULL,
+	   message TEXT NOT NULL,
+	   PRIMARY KEY (conversation_id, seq, message_id)
+	 ) WITHOUT ROWID;`,
 }
 
 // pragmas of the connection. What is deleted or replaced is overwritten in the file,
@@ -206,6 +213,14 @@ func (s *Store) emptyLog(ctx context.Context) error {
 func (s *Store) write(ctx context.Context, b client.Batch) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		w := writer{ctx: ctx, tx: tx}
+		for _, span := range b.Orphan {
+			w.exec(`INSERT OR REPLACE INTO orphans SELECT conversation_id, seq, json_extract(message, '$.messageId'), message
+				FROM messages WHERE conversation_id = ? AND seq BETWEEN ? AND ?`, span.ConversationID, span.From, span.To)
+			w.exec("DELETE FROM messages WHERE conversation_id = ? AND seq BETWEEN ? AND ?", span.ConversationID, span.From, span.To)
+		}
+		for _, span := range b.OrphanDelete {
+			w.exec("DELETE FROM orphans WHERE conversation_id = ? AND seq BETWEEN ? AND ?", span.ConversationID, span.From, span.To)
+		}
 		for _, span := range b.Delete {
 			w.exec("DELETE FROM messages WHERE conversation_id = ? AND seq BETWEEN ? AND ?", span.ConversationID, span.From, span.To)
 		}
@@ -232,6 +247,11 @@ func (s *Store) write(ctx context.Context, b client.Batch) error {
 func (s *Store) Messages(ctx context.Context, conversationID string, afterSeq, throughSeq int64, limit int) ([]chat.Message, error) {
 	return rows[chat.Message](ctx, s.db, `SELECT message FROM messages
 		WHERE conversation_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`, conversationID, afterSeq, throughSeq, limit)
+}
+
+// Orphans is client.Store.Orphans.
+func (s *Store) Orphans(ctx context.Context, conversationID string) ([]chat.Message, error) {
+	return rows[chat.Message](ctx, s.db, "SELECT message FROM orphans WHERE conversation_id = ? ORDER BY seq, message_id", conversationID)
 }
 
 // Revisions is client.Store.Revisions.

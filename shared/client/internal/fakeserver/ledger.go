@@ -105,6 +105,36 @@ func (s *Server) Punch(conversationID string, seqs ...int64) {
 	}
 }
 
+// GoBack makes the server what it was when the ledger of a conversation ended with
+// lastSeq, as a restore of its tables does; the users' sync heads go back to v.
+func (s *Server) GoBack(conversationID string, lastSeq, v int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.conversations[conversationID]
+	maps.DeleteFunc(s.results, func(_ string, r result) bool {
+		sent, ok := r.value.(wire.Sent)
+		return ok && sent.ConversationID == conversationID && sent.Seq > lastSeq
+	})
+	c.entries = c.entries[:lastSeq:lastSeq]
+	c.head.Runs = ""
+	for _, m := range c.entries {
+		c.head.Runs = c.head.Runs.With(m)
+	}
+	for id, m := range c.members {
+		m.delivered, m.read, m.cleared = min(m.delivered, lastSeq), min(m.read, lastSeq), min(m.cleared, lastSeq)
+		u := s.user(id)
+		u.v, u.floor = v, min(u.floor, v)
+		maps.DeleteFunc(u.at, func(_ string, at int64) bool { return at > v })
+	}
+}
+
+// BeginAnew makes the server one that nobody has used yet.
+func (s *Server) BeginAnew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conversations, s.users, s.results = map[string]*conversation{}, map[string]*user{}, map[string]result{}
+}
+
 // Conversations lists the ids of a user's conversations.
 func (s *Server) Conversations(userID string) []string {
 	s.mu.Lock()
@@ -303,7 +333,11 @@ func (a *act) once(clientMsgID string, m chat.Message, do func() (any, error)) (
 	dedupeKey := chat.DedupeKey(a.userID, clientMsgID)
 	if first, known := a.s.results[dedupeKey]; known {
 		if first.fingerprint != fingerprint {
-			return nil, chat.Errorf(chat.IdempotencyConflict, "this clientMsgId was used for other content")
+			e := chat.Errorf(chat.IdempotencyConflict, "this clientMsgId was used for other content")
+			if sent, ok := first.value.(wire.Sent); ok {
+				e.Details = map[string]any{"messageId": sent.MessageID, "seq": sent.Seq}
+			}
+			return nil, e
 		}
 		return duplicate(first.value), nil
 	}
@@ -610,6 +644,12 @@ func (a *act) line(id string) wire.Conversation {
 			if other != a.userID {
 				line.Peer = other
 			}
+		}
+	}
+	if last := line.LastSeq; last > line.ClearedSeq && !c.holes[last] {
+		m := c.shown(a.userID, last)
+		line.LastMessage = &wire.MessagePreview{
+			Seq: m.Seq, SenderID: m.SenderID, MessageType: m.MessageType, Text: m.Text, Status: m.Status, ServerTime: m.ServerTime,
 		}
 	}
 	if change := a.s.hooks().OnLine; change != nil {

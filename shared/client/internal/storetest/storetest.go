@@ -26,6 +26,7 @@ func Run(t *testing.T, open func(t *testing.T) (store client.Store, reopen func(
 		"revisions are found by target":                    revisions,
 		"erasures are found by target 0":                   erasures,
 		"what is above the position is the reorder buffer": buffered,
+		"what is set aside is not lost":                    orphans,
 		"the outbox is in order":                           outbox,
 		"it belongs to one user":                           owned,
 		"a commit whose context ended changes nothing":     ended,
@@ -182,6 +183,32 @@ func buffered(t *testing.T, s client.Store, reopen func() client.Store) {
 	require.Equal(t, []chat.Message{unknown, message(3, ""), message(4, "")}, load(t, s).Buffered)
 	require.NoError(t, s.Commit(t.Context(), client.Batch{Conversations: []client.Conversation{at(4, 4)}}))
 	require.Equal(t, []chat.Message{unknown}, load(t, reopen()).Buffered)
+}
+
+func orphans(t *testing.T, s client.Store, reopen func() client.Store) {
+	span := func(from, to int64) []client.Span {
+		return []client.Span{{ConversationID: id, Range: chat.Range{From: from, To: to}}}
+	}
+	require.NoError(t, s.Commit(t.Context(), client.Batch{Messages: []chat.Message{message(1, ""), message(2, ""), event(3, 1, chat.EventEdit), message(4, "")}}))
+	require.NoError(t, s.Commit(t.Context(), client.Batch{Orphan: span(2, 3), Delete: span(4, chat.MaxSeq)}))
+	require.Equal(t, []chat.Message{message(1, "")}, all(t, s))
+	events, err := s.Revisions(t.Context(), id, 1)
+	require.NoError(t, err)
+	require.Empty(t, events)
+	other := message(2, "of another world")
+	other.MessageID = "m2b"
+	require.NoError(t, s.Commit(t.Context(), client.Batch{Messages: []chat.Message{other}}))
+	require.NoError(t, s.Commit(t.Context(), client.Batch{Orphan: span(2, chat.MaxSeq)}))
+	s = reopen()
+	aside := func() []chat.Message {
+		found, err := s.Orphans(t.Context(), id)
+		require.NoError(t, err)
+		return found
+	}
+	require.Equal(t, []chat.Message{message(2, ""), other, event(3, 1, chat.EventEdit)}, aside())
+	require.Equal(t, []chat.Message{message(1, "")}, all(t, s))
+	require.NoError(t, s.Commit(t.Context(), client.Batch{OrphanDelete: span(1, 2)}))
+	require.Equal(t, []chat.Message{event(3, 1, chat.EventEdit)}, aside())
 }
 
 func outbox(t *testing.T, s client.Store, reopen func() client.Store) {
