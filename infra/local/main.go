@@ -118,7 +118,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&cfg.addr, "addr", defaultAddr, "`host:port` to serve on; port 0 takes a free one")
-	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data lives in memory")
+	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data ends with the program")
 	flags.StringVar(&cfg.template, "template", "template.yaml", "the SAM template's `file`")
 	flags.Func("param", "a template parameter as `name=value`; may be repeated", func(s string) error {
 		name, value, found := strings.Cut(s, "=")

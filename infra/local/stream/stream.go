@@ -8,10 +8,9 @@
 // What dynoxide 1.2.1 does and this package allows for: a table has one shard
 // that never ends, although DescribeStream reports an ending sequence number for
 // it; sequence numbers, shard ids and iterators survive a restart with a data
-// file; iterators do not expire; records are never trimmed, and the time of one
-// poll grows with their number (0.2 ms when there are few, 1 ms with 12,000); a
-// call returns at most 1,000 records, of any size; creation times are whole
-// seconds; an iterator beyond the last record is not an error.
+// file; iterators do not expire; a position that was trimmed is not an error, but
+// goes on with the oldest record; a call returns at most 1,000 records, of any size;
+// creation times are whole seconds; an iterator beyond the last record is not an error.
 package stream
 
 import (
