@@ -48,6 +48,7 @@ type cloud struct {
 	elsewhere bool                    // dynamoDB is not an engine of ours
 	endpoint  string                  // where functions find queues
 	queues    map[string]*queue.Queue // by logical id
+	pollers   []*stream.Poller        // all are there before a function runs
 	failed    chan error              // gets one error if a part ends by itself
 	closers   []func(context.Context)
 }
@@ -112,6 +113,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 		Region:    c.stack.Region,
 		Reaper:    reaper,
 		Output:    func(function, line string) { out.line(shortName(function), line) },
+		Answered:  func(string) { c.wakeStreams() },
 		Log:       out.logger("lambda"),
 	})
 	if err != nil {
@@ -380,10 +382,10 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 		Credentials:  c.credentials(),
 	})
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
-	var pollers sync.WaitGroup
+	var runs sync.WaitGroup
 	c.onClose(func(context.Context) {
 		cancel()
-		pollers.Wait()
+		runs.Wait()
 	})
 	for _, f := range c.stack.Functions {
 		for _, m := range f.Streams {
@@ -397,10 +399,20 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 			if err != nil {
 				return err
 			}
-			pollers.Go(func() { poller.Run(running) })
+			c.pollers = append(c.pollers, poller)
 		}
 	}
+	for _, poller := range c.pollers {
+		runs.Go(func() { poller.Run(running) })
+	}
 	return nil
+}
+
+// wakeStreams makes the mappings look for what a function has written.
+func (c *cloud) wakeStreams() {
+	for _, poller := range c.pollers {
+		poller.Wake()
+	}
 }
 
 // startQueues invokes functions with the messages of queues.

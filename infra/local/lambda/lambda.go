@@ -101,6 +101,9 @@ type Config struct {
 	// without its end. It is called from several goroutines at once and must
 	// not block for long: a function waits for it when its pipe is full.
 	Output func(function, line string)
+	// Answered, if set, is called when an invocation has ended, before its caller
+	// has the answer: what the function wrote is there. As Output.
+	Answered func(function string)
 	// Log gets a debug line per invocation and process.
 	Log *slog.Logger
 }
@@ -125,6 +128,9 @@ func New(cfg Config) (*Service, error) {
 	cfg.QueueWait = orDefault(cfg.QueueWait, defaultQueueWait)
 	if cfg.Output == nil {
 		cfg.Output = func(string, string) {}
+	}
+	if cfg.Answered == nil {
+		cfg.Answered = func(string) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

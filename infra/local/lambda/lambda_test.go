@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -266,6 +267,20 @@ func TestErrorOfTheHandlerKeepsTheProcess(t *testing.T) {
 	require.Equal(t, pid, f.succeed(t, command{Do: "echo"}).Pid)
 	s := f.stats()
 	require.Equal(t, []int{1, 3, 1, 0}, []int{s.Starts, s.Invocations, s.Errors, s.Crashes})
+}
+
+// Whoever waits for what a function writes is told before the caller has the answer,
+// also of an invocation that failed.
+func TestAnsweredIsToldFirst(t *testing.T) {
+	t.Parallel()
+	var told atomic.Int32
+	f := start(t, lambda.Function{}, func(c *lambda.Config) { c.Answered = func(string) { told.Add(1) } })
+	for i := range int32(10) {
+		f.succeed(t, command{Do: "echo"})
+		require.Equal(t, 2*i+1, told.Load())
+		f.fail(t, command{Do: "panic", Value: "oh no"})
+		require.Equal(t, 2*i+2, told.Load())
+	}
 }
 
 func TestPanicFailsOneCallOnly(t *testing.T) {

@@ -102,6 +102,7 @@ func (p *pool) run(proc *process, inv *invocation) (seen bool) {
 	defer limit.Stop()
 	proc.give(inv)
 	res, alive := proc.await(inv, limit.C)
+	p.cfg.Answered(p.fn.Name)
 	if !alive {
 		p.finish(inv, res, began, cold)
 		return res != nil

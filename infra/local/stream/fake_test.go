@@ -329,6 +329,7 @@ type scene struct {
 	letters  *letters
 	config   stream.Config
 	mapping  stream.Mapping
+	poller   *stream.Poller // once started
 }
 
 func newScene(shards ...string) *scene {
@@ -349,6 +350,7 @@ func (s *scene) start(t *testing.T) (stop func()) {
 	t.Helper()
 	p, err := stream.Open(t.Context(), s.config, s.mapping)
 	require.NoError(t, err)
+	s.poller = p
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
