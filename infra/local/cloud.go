@@ -336,6 +336,7 @@ func (c *cloud) awsEnv() map[string]string {
 		"AWS_ENDPOINT_URL_DYNAMODB":         c.dynamoDB,
 		"AWS_ENDPOINT_URL_DYNAMODB_STREAMS": c.dynamoDB,
 		"AWS_ENDPOINT_URL_SQS":              c.endpoint,
+		"AWS_ENDPOINT_URL_LAMBDA":           c.base,
 		"AWS_EC2_METADATA_DISABLED":         "true",
 	}
 	if c.elsewhere && os.Getenv("AWS_ACCESS_KEY_ID") != "" {
@@ -568,6 +569,7 @@ func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *is
 	stage := "/" + c.stack.API.Stage
 	mux := http.NewServeMux()
 	mux.Handle(stage, g)
+	mux.Handle(stage+"/{$}", g)
 	mux.Handle("/", page)
 	mux.Handle("GET /{$}", page)
 	// By their full paths: a stage may be called dev. And by any method: what a

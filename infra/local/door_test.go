@@ -36,6 +36,7 @@ var open = []request{
 	{"a file of it", http.MethodGet, "page.js", "", "", http.StatusOK},
 	{"where it connects", http.MethodGet, "config.json", "", "", http.StatusOK},
 	{"no upgrade", http.MethodGet, "local", "", "", http.StatusForbidden},
+	{"no upgrade, with a slash", http.MethodGet, "local/", "", "", http.StatusForbidden},
 }
 
 // ask makes a request as someone; header are names and values.

@@ -126,6 +126,39 @@ func TestInvoke(t *testing.T) {
 	}
 }
 
+// The other ways to invoke: to try whether one may, and not to wait.
+func TestInvocationTypes(t *testing.T) {
+	t.Parallel()
+	c := startApp(t)
+	invoke := func(kind, function, payload string) (int, string) {
+		r := request{method: http.MethodPost, path: "2015-03-31/functions/" + function + "/invocations", body: payload}
+		response, body := c.ask(r, "", "X-Amz-Invocation-Type", kind)
+		return response.StatusCode, strings.TrimSpace(body)
+	}
+	const event = `{"requestContext":{"eventType":"MESSAGE"},"body":"{\"text\":\"quietly\"}"}`
+	status, body := invoke("DryRun", "echo", event)
+	require.Equal(t, http.StatusNoContent, status, body)
+	require.Empty(t, body)
+	require.NotContains(t, c.stderr.String(), "heard", "a trial runs nothing")
+
+	status, body = invoke("Event", "echo", event)
+	require.Equal(t, http.StatusAccepted, status, body)
+	require.Empty(t, body)
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "heard quietly") }, patience, often)
+
+	status, body = invoke("Event", "stuck", "{}")
+	require.Equal(t, http.StatusAccepted, status, body)
+	for kind, want := range map[string]int{"DryRun": http.StatusNotFound, "Event": http.StatusNotFound} {
+		status, body = invoke(kind, "nothing", event)
+		require.Equal(t, want, status, body)
+	}
+	status, body = invoke("Event", "echo", "{")
+	require.Equal(t, http.StatusBadRequest, status, body)
+	status, body = invoke("Perhaps", "echo", event)
+	require.Equal(t, http.StatusBadRequest, status, body)
+	require.Contains(t, body, "want RequestResponse, Event or DryRun")
+}
+
 func TestSerial(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -138,6 +138,9 @@ func (p *pool) finish(inv *invocation, res *result, began time.Time, cold bool) 
 	})
 	p.cfg.Log.Debug("invocation", "function", p.fn.Name, "requestId", inv.id,
 		"duration", time.Since(began), "cold", cold, "functionError", res.functionError)
+	if res.logged != "" {
+		p.cfg.Output(p.fn.Name, res.logged)
+	}
 	inv.result <- *res
 }
 
