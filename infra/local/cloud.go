@@ -334,7 +334,7 @@ func (c *cloud) awsEnv() map[string]string {
 		"AWS_ACCESS_KEY_ID":                 "local",
 		"AWS_SECRET_ACCESS_KEY":             "local",
 		"AWS_ENDPOINT_URL_DYNAMODB":         c.dynamoDB,
-		"AWS_ENDPOINT_URL_DYNAMODB_STREAMS": c.dynamoDB,
+		"AWS_ENDPOINT_URL_DYNAMODB_STREAMS": c.database,
 		"AWS_ENDPOINT_URL_SQS":              c.endpoint,
 		"AWS_ENDPOINT_URL_LAMBDA":           c.base,
 		"AWS_EC2_METADATA_DISABLED":         "true",
@@ -375,12 +375,21 @@ func (c *cloud) functions(executables map[string]string) []lambda.Function {
 	return functions
 }
 
+// streamConnections is how many connections for polling are kept.
+const streamConnections = 16
+
 // startStreams opens the event source mappings and runs them.
 func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir string, out *console) error {
 	streams := dynamodbstreams.New(dynamodbstreams.Options{
 		Region:       c.stack.Region,
 		BaseEndpoint: &c.dynamoDB,
 		Credentials:  c.credentials(),
+	}, func(o *dynamodbstreams.Options) {
+		if !c.elsewhere {
+			like := c.likeness()
+			like.Base = &http.Transport{MaxIdleConnsPerHost: streamConnections}
+			o.HTTPClient = &http.Client{Transport: like}
+		}
 	})
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
 	var runs sync.WaitGroup
@@ -407,6 +416,11 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 		runs.Go(func() { poller.Run(running) })
 	}
 	return nil
+}
+
+// likeness is how the streams of our engine look.
+func (c *cloud) likeness() dynamo.Likeness {
+	return dynamo.Likeness{Region: c.stack.Region, Account: c.stack.AccountID}
 }
 
 // wakeStreams makes the mappings look for what a function has written.
@@ -595,7 +609,7 @@ func (c *cloud) targetHandler(queues http.Handler, out *console) http.Handler {
 	if c.elsewhere {
 		return queues
 	}
-	database := dynamo.Handler(c.dynamoDB, slog.NewLogLogger(out.logger("dynamodb").Handler(), slog.LevelWarn))
+	database := dynamo.Handler(c.dynamoDB, c.likeness(), slog.NewLogLogger(out.logger("dynamodb").Handler(), slog.LevelWarn))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB") {
 			database.ServeHTTP(w, r)
