@@ -279,6 +279,10 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 			engine.DataFile = filepath.Join(dir, "dynamodb.sqlite")
 		}
 		e, err := dynamo.Start(ctx, engine)
+		if errors.Is(err, dynamo.ErrDamaged) {
+			return fmt.Errorf("the database in %s is damaged: %w\n"+
+				"put a copy of the folder back, or begin anew without its data: move the folder away, or name another with -data", cfg.dataDir, err)
+		}
 		if err != nil {
 			return err
 		}

@@ -138,6 +138,10 @@ func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		flags.Usage()
 		return exitUsage
 	}
+	if err := sayWhich(*addr, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "error:", err)
+		return exitFailure
+	}
 	answer, failed, err := invoke(*addr, flags.Arg(0), flags.Arg(1), stdin)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "error:", err)
@@ -148,6 +152,26 @@ func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	return 0
+}
+
+// sayWhich names the stack that listens there. Something else is not spoken to: the
+// standard port is anybody's.
+func sayWhich(addr string, stderr io.Writer) error {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+stackPath, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("-addr %s: %w", addr, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("no local cloud answers on %s: %w\nstart it with: go run ./infra/local, or say where it is with -addr", addr, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var d description
+	if json.NewDecoder(response.Body).Decode(&d) != nil || d.Name == "" {
+		return fmt.Errorf("what listens on %s is no local cloud; say where it is with -addr", addr)
+	}
+	_, _ = fmt.Fprintf(stderr, "invoking in %s of %s, on %s\n", d.Name, d.Template, addr)
+	return nil
 }
 
 // invoke posts the event and gives the answer, and whether the function failed.

@@ -97,6 +97,13 @@ func TestInvoke(t *testing.T) {
 		return path
 	}
 	event := file("event.json", `{"requestContext":{"eventType":"MESSAGE"},"body":"{\"text\":\"by hand\"}"}`)
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("a stranger is asked to %s %s", r.Method, r.URL)
+		}
+	}))
+	t.Cleanup(stranger.Close)
+	other := strings.TrimPrefix(stranger.URL, "http://")
 	tests := []struct {
 		name           string
 		args           []string
@@ -111,6 +118,8 @@ func TestInvoke(t *testing.T) {
 		{"no event", []string{"-addr", addr, "echo", filepath.Join(dir, "nowhere.json")}, 1, "", "nowhere.json: no such file"},
 		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
 		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers on 127.0.0.1:1"},
+		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what listens on " + other + " is no local cloud"},
+		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, on " + addr},
 		{"no function", []string{"-addr", addr}, 2, "", "usage: go run ./infra/local invoke"},
 		{"help", []string{"-h"}, 0, "", "usage: go run ./infra/local invoke"},
 	}

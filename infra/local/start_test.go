@@ -94,6 +94,16 @@ func TestServe_Dev(t *testing.T) {
 	}
 }
 
+func TestADamagedDatabaseNamesItsFolderAndTheWayOut(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(data, "dynamodb.sqlite"), []byte(strings.Repeat("damage ", 2000)), 0o600))
+	got := runToEnd(t, options{}, "-addr", "127.0.0.1:0", "-template", smallApp, "-data", data)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, "error: the database in "+data+" is damaged")
+	require.Contains(t, got.stderr, "error: put a copy of the folder back, or begin anew without its data")
+}
+
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	// Both build the same functions into the same, still empty, place.

@@ -63,6 +63,9 @@ type process interface {
 	Stop(grace time.Duration)
 }
 
+// ErrDamaged says that the data file is no database any more.
+var ErrDamaged = errors.New("the data file cannot be read")
+
 // errPortTaken asks for another try with another port.
 var errPortTaken = errors.New("the port was taken")
 
@@ -219,8 +222,12 @@ func probe(ctx context.Context, client *http.Client, endpoint string) error {
 func (e *Engine) failedStart() error {
 	err := e.proc.Wait()
 	said := e.log.tail()
-	if lower := strings.ToLower(said); strings.Contains(lower, "already in use") || strings.Contains(lower, "address in use") {
+	lower := strings.ToLower(said)
+	switch {
+	case strings.Contains(lower, "already in use"), strings.Contains(lower, "address in use"):
 		return fmt.Errorf("%w: %s", errPortTaken, said)
+	case strings.Contains(lower, "not a valid sqlite database"), strings.Contains(lower, "malformed"), strings.Contains(lower, "not a database"):
+		return fmt.Errorf("%w: %s", ErrDamaged, said)
 	}
 	return fmt.Errorf("it ended (%s): %s", exitText(err), said)
 }
