@@ -112,7 +112,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 		Functions: c.functions(executables),
 		Region:    c.stack.Region,
 		Reaper:    reaper,
-		Output:    func(function, line string) { out.line(shortName(function), line) },
+		Output:    func(function, line string) { out.function(shortName(function), line, cfg.rawLogs) },
 		Answered:  func(string) { c.wakeStreams() },
 		Log:       out.logger("lambda"),
 	})

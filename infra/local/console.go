@@ -29,6 +29,14 @@ func (c *console) line(name, text string) {
 	_, _ = fmt.Fprintf(c.out, "%-*s | %s\n", nameWidth, name, text)
 }
 
+// function passes on a line of a function, in words unless it is wanted raw.
+func (c *console) function(name, line string, raw bool) {
+	if !raw {
+		line = inWords(line)
+	}
+	c.line(name, line)
+}
+
 // step tells of progress.
 func (c *console) step(format string, args ...any) {
 	c.line(self, fmt.Sprintf(format, args...))

@@ -104,6 +104,7 @@ type config struct {
 	posts    string // where functions post to connections, "" for here
 	queues   string // where functions find queues, "" for here
 	serial   bool
+	rawLogs  bool
 	origins  []string // of pages that may use what is for programs here
 }
 
@@ -148,6 +149,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return err
 	})
 	flags.BoolVar(&cfg.serial, "serial", false, "hand each client's frames to the functions one by one; API Gateway does not")
+	flags.BoolVar(&cfg.rawLogs, "raw-logs", false, "show the functions' log lines as CloudWatch gets them, with their metrics")
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}
