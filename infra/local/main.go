@@ -1,3 +1,5 @@
+//go:build !windows
+
 // Command local runs a SAM WebSocket application on this machine, straight from
 // its template: API Gateway, Lambda, DynamoDB and the stream between them,
 // without Docker and without an AWS account.

@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main_test
 
 import (
@@ -347,4 +349,14 @@ func (c *local) token(user string) string {
 	require.NoError(c.t, json.NewDecoder(response.Body).Decode(&answer))
 	require.Regexp(c.t, regexp.MustCompile(`^ey[\w-]+\.[\w-]+\.[\w-]+$`), answer.Token)
 	return answer.Token
+}
+
+// On Windows the program says where it runs, instead of not compiling.
+func TestWindowsIsRefusedPlainly(t *testing.T) {
+	t.Parallel()
+	list := exec.Command("go", "list", "-f", "{{.GoFiles}} {{.Imports}}", ".")
+	list.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+	out, err := list.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "[main_windows.go] [fmt os]\n", string(out))
 }
