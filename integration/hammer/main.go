@@ -208,11 +208,11 @@ func (o *options) sayWhich(ctx context.Context, tell func(string, ...any)) error
 	host, _, _ = strings.Cut(host, "/")
 	var stack struct{ Name, Template string }
 	err := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/dev/stack", http.NoBody)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/dev/stack", http.NoBody) //nolint:gosec // the user says where
 		if err != nil {
 			return err
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := http.DefaultClient.Do(request) //nolint:gosec // as above
 		if err != nil {
 			return err
 		}

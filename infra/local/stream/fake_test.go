@@ -95,6 +95,13 @@ func (f *fakeStreams) shard(id string) *fakeShard {
 	return nil
 }
 
+// polls is how often the stream was read.
+func (f *fakeStreams) polls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reads
+}
+
 // put writes one record per key, created at that time.
 func (f *fakeStreams) put(shard string, created time.Time, keys ...string) {
 	for _, key := range keys {

@@ -356,9 +356,9 @@ func TestWakingAnIdleMapping(t *testing.T) {
 		stop := s.start(t)
 		defer stop()
 		elapse(time.Second)
-		before := s.streams.reads
+		before := s.streams.polls()
 		elapse(time.Minute)
-		require.Equal(t, before, s.streams.reads, "an idle mapping does nothing")
+		require.Equal(t, before, s.streams.polls(), "an idle mapping does nothing")
 		for i := range 3 {
 			s.streams.put("one", time.Now(), "a")
 			s.streams.put("two", time.Now(), "b")
@@ -381,13 +381,13 @@ func TestPollsOfABusyMappingAreFewerThanTheWrites(t *testing.T) {
 		stop := s.start(t)
 		defer stop()
 		elapse(time.Second)
-		before := s.streams.reads
+		before := s.streams.polls()
 		for range 1000 {
 			s.streams.put("shard", time.Now(), "a")
 			s.poller.Wake()
 			elapse(time.Millisecond)
 		}
-		require.InDelta(t, 200, s.streams.reads-before, 20)
+		require.InDelta(t, 200, s.streams.polls()-before, 20)
 		elapse(10 * time.Millisecond)
 		require.Equal(t, 1000, s.function.count(), "the last one, too")
 	})
