@@ -286,6 +286,8 @@ func TestSchedules(t *testing.T) {
 // Tools on this machine learn what runs, and reach its dead letters; nobody else.
 func TestWhatRuns(t *testing.T) {
 	t.Parallel()
+	file, err := filepath.Abs(smallApp)
+	require.NoError(t, err)
 	c := startApp(t)
 	ask := func(method, path, host string, header ...string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), method, c.page+path, strings.NewReader(`{"QueueUrl":"none"}`))
@@ -305,7 +307,7 @@ func TestWhatRuns(t *testing.T) {
 	}
 	status, body := ask(http.MethodGet, "dev/stack", "")
 	require.Equal(t, http.StatusOK, status)
-	require.JSONEq(t, `{"name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
+	require.JSONEq(t, `{"template": "`+file+`", "name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
 		"CrashFunction": "inorder-CrashFunction", "EchoFunction": "inorder-EchoFunction", "LateFunction": "inorder-LateFunction",
 		"PostFunction": "inorder-PostFunction", "RefuseFunction": "inorder-RefuseFunction", "RetryFunction": "inorder-RetryFunction",
 		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things",
