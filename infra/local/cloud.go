@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main
 
 import (
@@ -48,6 +50,7 @@ type cloud struct {
 	elsewhere bool                    // dynamoDB is not an engine of ours
 	endpoint  string                  // where functions find queues
 	queues    map[string]*queue.Queue // by logical id
+	pollers   []*stream.Poller        // all are there before a function runs
 	failed    chan error              // gets one error if a part ends by itself
 	closers   []func(context.Context)
 }
@@ -111,7 +114,8 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 		Functions: c.functions(executables),
 		Region:    c.stack.Region,
 		Reaper:    reaper,
-		Output:    func(function, line string) { out.line(shortName(function), line) },
+		Output:    func(function, line string) { out.function(shortName(function), line, cfg.rawLogs) },
+		Answered:  func(string) { c.wakeStreams() },
 		Log:       out.logger("lambda"),
 	})
 	if err != nil {
@@ -277,6 +281,10 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 			engine.DataFile = filepath.Join(dir, "dynamodb.sqlite")
 		}
 		e, err := dynamo.Start(ctx, engine)
+		if errors.Is(err, dynamo.ErrDamaged) {
+			return fmt.Errorf("the database in %s is damaged: %w\n"+
+				"put a copy of the folder back, or begin anew without its data: move the folder away, or name another with -data", cfg.dataDir, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -332,8 +340,9 @@ func (c *cloud) awsEnv() map[string]string {
 		"AWS_ACCESS_KEY_ID":                 "local",
 		"AWS_SECRET_ACCESS_KEY":             "local",
 		"AWS_ENDPOINT_URL_DYNAMODB":         c.dynamoDB,
-		"AWS_ENDPOINT_URL_DYNAMODB_STREAMS": c.dynamoDB,
+		"AWS_ENDPOINT_URL_DYNAMODB_STREAMS": c.database,
 		"AWS_ENDPOINT_URL_SQS":              c.endpoint,
+		"AWS_ENDPOINT_URL_LAMBDA":           c.base,
 		"AWS_EC2_METADATA_DISABLED":         "true",
 	}
 	if c.elsewhere && os.Getenv("AWS_ACCESS_KEY_ID") != "" {
@@ -372,18 +381,27 @@ func (c *cloud) functions(executables map[string]string) []lambda.Function {
 	return functions
 }
 
+// streamConnections is how many connections for polling are kept.
+const streamConnections = 16
+
 // startStreams opens the event source mappings and runs them.
 func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir string, out *console) error {
 	streams := dynamodbstreams.New(dynamodbstreams.Options{
 		Region:       c.stack.Region,
 		BaseEndpoint: &c.dynamoDB,
 		Credentials:  c.credentials(),
+	}, func(o *dynamodbstreams.Options) {
+		if !c.elsewhere {
+			like := c.likeness()
+			like.Base = &http.Transport{MaxIdleConnsPerHost: streamConnections}
+			o.HTTPClient = &http.Client{Transport: like}
+		}
 	})
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
-	var pollers sync.WaitGroup
+	var runs sync.WaitGroup
 	c.onClose(func(context.Context) {
 		cancel()
-		pollers.Wait()
+		runs.Wait()
 	})
 	for _, f := range c.stack.Functions {
 		for _, m := range f.Streams {
@@ -397,10 +415,25 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 			if err != nil {
 				return err
 			}
-			pollers.Go(func() { poller.Run(running) })
+			c.pollers = append(c.pollers, poller)
 		}
 	}
+	for _, poller := range c.pollers {
+		runs.Go(func() { poller.Run(running) })
+	}
 	return nil
+}
+
+// likeness is how the streams of our engine look.
+func (c *cloud) likeness() dynamo.Likeness {
+	return dynamo.Likeness{Region: c.stack.Region, Account: c.stack.AccountID}
+}
+
+// wakeStreams makes the mappings look for what a function has written.
+func (c *cloud) wakeStreams() {
+	for _, poller := range c.pollers {
+		poller.Wake()
+	}
 }
 
 // startQueues invokes functions with the messages of queues.
@@ -556,6 +589,7 @@ func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *is
 	stage := "/" + c.stack.API.Stage
 	mux := http.NewServeMux()
 	mux.Handle(stage, g)
+	mux.Handle(stage+"/{$}", g)
 	mux.Handle("/", page)
 	mux.Handle("GET /{$}", page)
 	// By their full paths: a stage may be called dev. And by any method: what a
@@ -581,7 +615,7 @@ func (c *cloud) targetHandler(queues http.Handler, out *console) http.Handler {
 	if c.elsewhere {
 		return queues
 	}
-	database := dynamo.Handler(c.dynamoDB, slog.NewLogLogger(out.logger("dynamodb").Handler(), slog.LevelWarn))
+	database := dynamo.Handler(c.dynamoDB, c.likeness(), slog.NewLogLogger(out.logger("dynamodb").Handler(), slog.LevelWarn))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB") {
 			database.ServeHTTP(w, r)

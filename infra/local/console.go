@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main
 
 import (
@@ -27,6 +29,14 @@ func (c *console) line(name, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _ = fmt.Fprintf(c.out, "%-*s | %s\n", nameWidth, name, text)
+}
+
+// function passes on a line of a function, in words unless it is wanted raw.
+func (c *console) function(name, line string, raw bool) {
+	if !raw {
+		line = inWords(line)
+	}
+	c.line(name, line)
 }
 
 // step tells of progress.

@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main_test
 
 import (
@@ -36,6 +38,7 @@ var open = []request{
 	{"a file of it", http.MethodGet, "page.js", "", "", http.StatusOK},
 	{"where it connects", http.MethodGet, "config.json", "", "", http.StatusOK},
 	{"no upgrade", http.MethodGet, "local", "", "", http.StatusForbidden},
+	{"no upgrade, with a slash", http.MethodGet, "local/", "", "", http.StatusForbidden},
 }
 
 // ask makes a request as someone; header are names and values.

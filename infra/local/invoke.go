@@ -1,7 +1,10 @@
+//go:build !windows
+
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +27,14 @@ const invokePath = "/2015-03-31/functions/{name}/invocations"
 // maxPayload is Lambda's limit of a request, in bytes.
 const maxPayload = 6 << 20
 
+// Invocation types, by the header that names one.
+const (
+	invocationTypeHeader = "X-Amz-Invocation-Type"
+	typeEvent            = "Event"
+	typeDryRun           = "DryRun"
+	typeRequestResponse  = "RequestResponse"
+)
+
 // invokeHandler serves Invoke. A function is named as in the template, as
 // deployed, or in short: PublishFunction, inorder-PublishFunction, publish.
 func invokeHandler(stack *template.Stack, functions *lambda.Service) http.Handler {
@@ -39,23 +50,53 @@ func invokeHandler(stack *template.Stack, functions *lambda.Service) http.Handle
 			refuseInvoke(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", err)
 			return
 		}
-		answer, functionError, err := functions.Invoke(r.Context(), f.LogicalID, payload)
-		if errors.Is(err, lambda.ErrTooManyRequests) {
-			refuseInvoke(w, http.StatusTooManyRequests, "TooManyRequestsException", err)
+		if len(payload) > 0 && !json.Valid(payload) {
+			refuseInvoke(w, http.StatusBadRequest, "InvalidRequestContentException", errors.New("could not parse the request body into JSON"))
 			return
 		}
-		if err != nil {
-			refuseInvoke(w, http.StatusInternalServerError, "ServiceException", err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Amz-Executed-Version", "$LATEST")
-		if functionError != "" {
-			w.Header().Set(functionErrorHeader, functionError)
+		switch kind := cmp.Or(r.Header.Get(invocationTypeHeader), typeRequestResponse); kind {
+		case typeDryRun: // all that can be wrong here is looked at
+			w.WriteHeader(http.StatusNoContent)
+		case typeEvent:
+			if err := functions.InvokeEvent(f.LogicalID, payload); err != nil {
+				refuseCall(w, err)
+				return
+			}
+			w.WriteHeader(http.StatusAccepted)
+		case typeRequestResponse:
+			answerCall(w, r, functions, f.LogicalID, payload)
+		default:
+			refuseInvoke(w, http.StatusBadRequest, "InvalidParameterValueException",
+				fmt.Errorf("the invocation type is %q, want %s, %s or %s", kind, typeRequestResponse, typeEvent, typeDryRun))
 		}
-		_, _ = w.Write(answer) // the caller went away
 	})
 	return mux
+}
+
+// answerCall waits for the function.
+func answerCall(w http.ResponseWriter, r *http.Request, functions *lambda.Service, function string, payload []byte) {
+	answer, functionError, err := functions.Invoke(r.Context(), function, payload)
+	if err != nil {
+		refuseCall(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if functionError != "" {
+		w.Header().Set(functionErrorHeader, functionError)
+	}
+	_, _ = w.Write(answer) // the caller went away
+}
+
+func refuseCall(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, lambda.ErrTooManyRequests):
+		refuseInvoke(w, http.StatusTooManyRequests, "TooManyRequestsException", err)
+	case errors.Is(err, lambda.ErrRequestTooLarge):
+		refuseInvoke(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", err)
+	default:
+		refuseInvoke(w, http.StatusInternalServerError, "ServiceException", err)
+	}
 }
 
 const functionErrorHeader = "X-Amz-Function-Error"
@@ -99,6 +140,10 @@ func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		flags.Usage()
 		return exitUsage
 	}
+	if err := sayWhich(*addr, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "error:", err)
+		return exitFailure
+	}
 	answer, failed, err := invoke(*addr, flags.Arg(0), flags.Arg(1), stdin)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "error:", err)
@@ -109,6 +154,26 @@ func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	return 0
+}
+
+// sayWhich names the stack that listens there. Something else is not spoken to: the
+// standard port is anybody's.
+func sayWhich(addr string, stderr io.Writer) error {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+stackPath, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("-addr %s: %w", addr, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("no local cloud answers on %s: %w\nstart it with: go run ./infra/local, or say where it is with -addr", addr, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var d description
+	if json.NewDecoder(response.Body).Decode(&d) != nil || d.Name == "" {
+		return fmt.Errorf("what listens on %s is no local cloud; say where it is with -addr", addr)
+	}
+	_, _ = fmt.Fprintf(stderr, "invoking in %s of %s, on %s\n", d.Name, d.Template, addr)
+	return nil
 }
 
 // invoke posts the event and gives the answer, and whether the function failed.

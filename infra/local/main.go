@@ -1,3 +1,5 @@
+//go:build !windows
+
 // Command local runs a SAM WebSocket application on this machine, straight from
 // its template: API Gateway, Lambda, DynamoDB and the stream between them,
 // without Docker and without an AWS account.
@@ -104,6 +106,7 @@ type config struct {
 	posts    string // where functions post to connections, "" for here
 	queues   string // where functions find queues, "" for here
 	serial   bool
+	rawLogs  bool
 	origins  []string // of pages that may use what is for programs here
 }
 
@@ -118,7 +121,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&cfg.addr, "addr", defaultAddr, "`host:port` to serve on; port 0 takes a free one")
-	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data lives in memory")
+	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data ends with the program")
 	flags.StringVar(&cfg.template, "template", "template.yaml", "the SAM template's `file`")
 	flags.Func("param", "a template parameter as `name=value`; may be repeated", func(s string) error {
 		name, value, found := strings.Cut(s, "=")
@@ -148,6 +151,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return err
 	})
 	flags.BoolVar(&cfg.serial, "serial", false, "hand each client's frames to the functions one by one; API Gateway does not")
+	flags.BoolVar(&cfg.rawLogs, "raw-logs", false, "show the functions' log lines as CloudWatch gets them, with their metrics")
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}

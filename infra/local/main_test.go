@@ -1,3 +1,5 @@
+//go:build !windows
+
 // Package main_test tests the local cloud as its users meet it: the built program,
 // its output, its exit code and what it leaves behind.
 package main_test

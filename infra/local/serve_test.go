@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main_test
 
 import (
@@ -97,6 +99,13 @@ func TestInvoke(t *testing.T) {
 		return path
 	}
 	event := file("event.json", `{"requestContext":{"eventType":"MESSAGE"},"body":"{\"text\":\"by hand\"}"}`)
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("a stranger is asked to %s %s", r.Method, r.URL)
+		}
+	}))
+	t.Cleanup(stranger.Close)
+	other := strings.TrimPrefix(stranger.URL, "http://")
 	tests := []struct {
 		name           string
 		args           []string
@@ -111,6 +120,8 @@ func TestInvoke(t *testing.T) {
 		{"no event", []string{"-addr", addr, "echo", filepath.Join(dir, "nowhere.json")}, 1, "", "nowhere.json: no such file"},
 		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
 		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers on 127.0.0.1:1"},
+		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what listens on " + other + " is no local cloud"},
+		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, on " + addr},
 		{"no function", []string{"-addr", addr}, 2, "", "usage: go run ./infra/local invoke"},
 		{"help", []string{"-h"}, 0, "", "usage: go run ./infra/local invoke"},
 	}
@@ -124,6 +135,39 @@ func TestInvoke(t *testing.T) {
 			require.True(t, test.stdout != "" || got.stdout == "", "nothing is to be said but %q", got.stdout)
 		})
 	}
+}
+
+// The other ways to invoke: to try whether one may, and not to wait.
+func TestInvocationTypes(t *testing.T) {
+	t.Parallel()
+	c := startApp(t)
+	invoke := func(kind, function, payload string) (int, string) {
+		r := request{method: http.MethodPost, path: "2015-03-31/functions/" + function + "/invocations", body: payload}
+		response, body := c.ask(r, "", "X-Amz-Invocation-Type", kind)
+		return response.StatusCode, strings.TrimSpace(body)
+	}
+	const event = `{"requestContext":{"eventType":"MESSAGE"},"body":"{\"text\":\"quietly\"}"}`
+	status, body := invoke("DryRun", "echo", event)
+	require.Equal(t, http.StatusNoContent, status, body)
+	require.Empty(t, body)
+	require.NotContains(t, c.stderr.String(), "heard", "a trial runs nothing")
+
+	status, body = invoke("Event", "echo", event)
+	require.Equal(t, http.StatusAccepted, status, body)
+	require.Empty(t, body)
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), "heard quietly") }, patience, often)
+
+	status, body = invoke("Event", "stuck", "{}")
+	require.Equal(t, http.StatusAccepted, status, body)
+	for kind, want := range map[string]int{"DryRun": http.StatusNotFound, "Event": http.StatusNotFound} {
+		status, body = invoke(kind, "nothing", event)
+		require.Equal(t, want, status, body)
+	}
+	status, body = invoke("Event", "echo", "{")
+	require.Equal(t, http.StatusBadRequest, status, body)
+	status, body = invoke("Perhaps", "echo", event)
+	require.Equal(t, http.StatusBadRequest, status, body)
+	require.Contains(t, body, "want RequestResponse, Event or DryRun")
 }
 
 func TestSerial(t *testing.T) {
@@ -242,6 +286,8 @@ func TestSchedules(t *testing.T) {
 // Tools on this machine learn what runs, and reach its dead letters; nobody else.
 func TestWhatRuns(t *testing.T) {
 	t.Parallel()
+	file, err := filepath.Abs(smallApp)
+	require.NoError(t, err)
 	c := startApp(t)
 	ask := func(method, path, host string, header ...string) (int, string) {
 		request, err := http.NewRequestWithContext(t.Context(), method, c.page+path, strings.NewReader(`{"QueueUrl":"none"}`))
@@ -261,7 +307,7 @@ func TestWhatRuns(t *testing.T) {
 	}
 	status, body := ask(http.MethodGet, "dev/stack", "")
 	require.Equal(t, http.StatusOK, status)
-	require.JSONEq(t, `{"name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
+	require.JSONEq(t, `{"template": "`+file+`", "name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
 		"CrashFunction": "inorder-CrashFunction", "EchoFunction": "inorder-EchoFunction", "LateFunction": "inorder-LateFunction",
 		"PostFunction": "inorder-PostFunction", "RefuseFunction": "inorder-RefuseFunction", "RetryFunction": "inorder-RetryFunction",
 		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things",

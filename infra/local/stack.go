@@ -1,8 +1,11 @@
+//go:build !windows
+
 package main
 
 import (
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 )
 
 // stackPath is where the local cloud says what runs, for tools on this machine.
@@ -12,6 +15,7 @@ const stackPath = "/dev/stack"
 // of the APIs, and what CloudFormation's ListStackResources says of a deployed one.
 type description struct {
 	Name        string            `json:"name"`
+	Template    string            `json:"template"` // its file, which tells apart the clouds of two clones
 	Region      string            `json:"region"`
 	DynamoDB    string            `json:"dynamodb"`    // the endpoint of DynamoDB and its streams
 	AccessKeyID string            `json:"accessKeyId"` // what DynamoDB is called with; the secret is not told
@@ -20,8 +24,12 @@ type description struct {
 }
 
 func (c *cloud) describe() description {
+	file, err := filepath.Abs(c.stack.File)
+	if err != nil {
+		file = c.stack.File
+	}
 	d := description{
-		Name: c.stack.Name, Region: c.stack.Region, DynamoDB: c.database, AccessKeyID: c.awsEnv()["AWS_ACCESS_KEY_ID"],
+		Name: c.stack.Name, Template: file, Region: c.stack.Region, DynamoDB: c.database, AccessKeyID: c.awsEnv()["AWS_ACCESS_KEY_ID"],
 		Endpoint: c.base, Resources: map[string]string{},
 	}
 	for _, t := range c.stack.Tables {

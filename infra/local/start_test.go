@@ -1,3 +1,5 @@
+//go:build !windows
+
 package main_test
 
 import (
@@ -92,6 +94,16 @@ func TestServe_Dev(t *testing.T) {
 			require.Contains(t, string(body)+response.Header.Get("X-Amzn-Errortype"), test.want)
 		})
 	}
+}
+
+func TestADamagedDatabaseNamesItsFolderAndTheWayOut(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(data, "dynamodb.sqlite"), []byte(strings.Repeat("damage ", 2000)), 0o600))
+	got := runToEnd(t, options{}, "-addr", "127.0.0.1:0", "-template", smallApp, "-data", data)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, "error: the database in "+data+" is damaged")
+	require.Contains(t, got.stderr, "error: put a copy of the folder back, or begin anew without its data")
 }
 
 func TestTwoAtOnce(t *testing.T) {
@@ -337,4 +349,14 @@ func (c *local) token(user string) string {
 	require.NoError(c.t, json.NewDecoder(response.Body).Decode(&answer))
 	require.Regexp(c.t, regexp.MustCompile(`^ey[\w-]+\.[\w-]+\.[\w-]+$`), answer.Token)
 	return answer.Token
+}
+
+// On Windows the program says where it runs, instead of not compiling.
+func TestWindowsIsRefusedPlainly(t *testing.T) {
+	t.Parallel()
+	list := exec.Command("go", "list", "-f", "{{.GoFiles}} {{.Imports}}", ".")
+	list.Env = append(os.Environ(), "GOOS=windows", "CGO_ENABLED=0")
+	out, err := list.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "[main_windows.go] [fmt os]\n", string(out))
 }

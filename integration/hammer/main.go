@@ -21,10 +21,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -54,6 +56,7 @@ type options struct {
 	duration       time.Duration
 	size           int
 	json           bool
+	named          bool // -url says where
 }
 
 // run is main without the process: it gives the exit code.
@@ -105,6 +108,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
+	flags.Visit(func(f *flag.Flag) { o.named = o.named || f.Name == "url" })
 	err := o.check(flags.Args())
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "hammer:", err)
@@ -161,6 +165,11 @@ func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) 
 		defer c.stop()
 		o.socket, o.tokens, m = c.socket, c.tokens, c.meter
 	}
+	if !o.local {
+		if err := o.sayWhich(ctx, tell); err != nil {
+			return summary{}, err
+		}
+	}
 	l := newLoad(o)
 	living, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
@@ -189,6 +198,34 @@ func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) 
 	s := report()
 	s.Missing = l.missing()
 	return s, nil
+}
+
+// sayWhich names the local cloud that gets the load, and keeps the users and messages
+// of the run. What listens on the standard port and is none is left alone, unless -url
+// names it.
+func (o *options) sayWhich(ctx context.Context, tell func(string, ...any)) error {
+	host := strings.TrimPrefix(strings.TrimPrefix(o.socket, "ws://"), "wss://")
+	host, _, _ = strings.Cut(host, "/")
+	var stack struct{ Name, Template string }
+	err := func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/dev/stack", http.NoBody) //nolint:gosec // the user says where
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request) //nolint:gosec // as above
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		return json.NewDecoder(response.Body).Decode(&stack)
+	}()
+	switch {
+	case err == nil && stack.Name != "":
+		tell("loading %s of %s, on %s: its users and messages stay there (-local starts one for the run)", stack.Name, stack.Template, host)
+	case !o.named:
+		return fmt.Errorf("no local cloud answers on %s: start one with go run ./infra/local, say where it is with -url, or use -local", host)
+	}
+	return nil
 }
 
 // watch runs the load and tells the figures once a second.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -281,5 +282,41 @@ func TestWhatIsNotAsItHasToBeEndsWithAnError(t *testing.T) {
 	require.True(t, summary{Busy: 5, LostAnswers: 3, Reconnects: 1, GapsFilled: 9}.ok(), "these are dealt with")
 	for _, s := range []summary{{Missing: 1}, {Failed: 1}, {FirstError: "a frame that is no JSON"}} {
 		require.False(t, s.ok(), "%+v", s)
+	}
+}
+
+// Whose data the load goes into is said first; and without -url only a local cloud
+// is loaded, whatever listens on its port.
+func TestTheHammerSaysWhomItLoads(t *testing.T) {
+	t.Parallel()
+	const stack = `{"name":"shop","template":"/home/ann/shop/template.yaml"}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/dev/stack" {
+			_, _ = io.WriteString(w, stack)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	stranger := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(stranger.Close)
+	socket := func(s *httptest.Server) string { return "ws" + strings.TrimPrefix(s.URL, "http") + "/v1" }
+	for name, tt := range map[string]struct {
+		options
+		says, fails string
+	}{
+		"a local cloud":       {options{socket: socket(server)}, "loading shop of /home/ann/shop/template.yaml, on 127.0.0.1:", ""},
+		"a stranger":          {options{socket: socket(stranger)}, "", "no local cloud answers on 127.0.0.1:"},
+		"a stranger, by name": {options{socket: socket(stranger), named: true}, "", ""},
+		"nobody":              {options{socket: "ws://127.0.0.1:1/v1"}, "", "no local cloud answers on 127.0.0.1:1"},
+	} {
+		var said strings.Builder
+		err := tt.sayWhich(t.Context(), func(format string, args ...any) { fmt.Fprintf(&said, format, args...) })
+		require.Contains(t, said.String(), tt.says, name)
+		if tt.fails == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorContains(t, err, tt.fails, name)
 	}
 }

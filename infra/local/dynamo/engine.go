@@ -33,9 +33,10 @@ const (
 type Config struct {
 	// Binary is the path of dynoxide, see [Find].
 	Binary string
-	// DataFile is the SQLite file that keeps the data; its folder is made.
-	// Empty: the data lives in memory and ends with the engine. Nothing stops
-	// two engines from opening one file, so the caller has to lock it.
+	// DataFile is the SQLite file that keeps the data; it and its folder are
+	// made. Empty: the data ends with the engine, and is on a disk only where
+	// there is no folder in memory, see scratchFile. Nothing stops two engines
+	// from opening one file, so the caller has to lock it.
 	DataFile string
 	// Reaper guards the process against outliving this one. If it is nil a
 	// watching shell does the same, which needs no support by the program, as
@@ -62,6 +63,9 @@ type process interface {
 	Stop(grace time.Duration)
 }
 
+// ErrDamaged says that the data file is no database any more.
+var ErrDamaged = errors.New("the data file cannot be read")
+
 // errPortTaken asks for another try with another port.
 var errPortTaken = errors.New("the port was taken")
 
@@ -72,10 +76,15 @@ var errPortTaken = errors.New("the port was taken")
 // read the answer. So the address is hard to find where it can be, see freeAddress,
 // and not to be told to people, who would put it into a page or a browser.
 func Start(ctx context.Context, cfg Config) (*Engine, error) {
-	if cfg.DataFile != "" {
-		if err := os.MkdirAll(filepath.Dir(cfg.DataFile), 0o755); err != nil {
-			return nil, fmt.Errorf("making the folder of the data file: %w", err)
+	if cfg.DataFile == "" {
+		path, forget, err := scratchFile()
+		if err != nil {
+			return nil, fmt.Errorf("starting dynoxide: %w", err)
 		}
+		defer forget() // once dynoxide has opened it, the name is not needed
+		cfg.DataFile = path
+	} else if err := prepare(cfg); err != nil {
+		return nil, fmt.Errorf("starting dynoxide: %w", err)
 	}
 	for attempt := 1; ; attempt++ {
 		// dynoxide takes port 0 but does not tell which port it got.
@@ -91,6 +100,18 @@ func Start(ctx context.Context, cfg Config) (*Engine, error) {
 			return nil, fmt.Errorf("starting dynoxide: %w", err)
 		}
 	}
+}
+
+// prepare makes the data file if it is not there.
+func prepare(cfg Config) error {
+	if err := os.MkdirAll(filepath.Dir(cfg.DataFile), 0o755); err != nil {
+		return fmt.Errorf("making the folder of the data file: %w", err)
+	}
+	indexed, err := plant(cfg.DataFile)
+	if err == nil && !indexed && cfg.Output != nil {
+		cfg.Output("the data file is of an earlier version, whose writes get slower the more there are; with a new one they do not")
+	}
+	return err
 }
 
 // freeAddress finds an address and a port that nobody has. A web page can try all
@@ -116,10 +137,7 @@ func startOn(ctx context.Context, cfg Config, host, port string) (*Engine, error
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	address := net.JoinHostPort(host, port)
-	args := []string{"serve", "--host", host, "--port", port}
-	if cfg.DataFile != "" {
-		args = append(args, "--db-path", cfg.DataFile)
-	}
+	args := []string{"serve", "--host", host, "--port", port, "--db-path", cfg.DataFile}
 	e := &Engine{endpoint: "http://" + address, log: newOutput("listening on http://"+address, cfg.Output)}
 	if err := e.spawn(cfg, args); err != nil {
 		return nil, err
@@ -204,8 +222,12 @@ func probe(ctx context.Context, client *http.Client, endpoint string) error {
 func (e *Engine) failedStart() error {
 	err := e.proc.Wait()
 	said := e.log.tail()
-	if lower := strings.ToLower(said); strings.Contains(lower, "already in use") || strings.Contains(lower, "address in use") {
+	lower := strings.ToLower(said)
+	switch {
+	case strings.Contains(lower, "already in use"), strings.Contains(lower, "address in use"):
 		return fmt.Errorf("%w: %s", errPortTaken, said)
+	case strings.Contains(lower, "not a valid sqlite database"), strings.Contains(lower, "malformed"), strings.Contains(lower, "not a database"):
+		return fmt.Errorf("%w: %s", ErrDamaged, said)
 	}
 	return fmt.Errorf("it ended (%s): %s", exitText(err), said)
 }

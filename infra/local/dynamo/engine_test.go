@@ -161,6 +161,7 @@ func TestStartFailsWithTheReason(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("no database "), 1000), 0o600))
 	_, err := dynamo.Start(t.Context(), dynamo.Config{Binary: find(t), DataFile: file})
 	require.ErrorContains(t, err, "not a valid SQLite database")
+	require.ErrorIs(t, err, dynamo.ErrDamaged)
 
 	_, err = dynamo.Start(t.Context(), dynamo.Config{Binary: filepath.Join(t.TempDir(), "nothing")})
 	require.ErrorContains(t, err, "starting dynoxide")

@@ -13,8 +13,10 @@ const idleConnections = 64
 
 // Handler passes requests on to an engine. It leaves out what the engine says of web
 // pages, which is that all of them may read the answer: who is let to the handler is
-// its caller's affair. The endpoint is that of an [Engine].
-func Handler(endpoint string, log *log.Logger) http.Handler {
+// its caller's affair. The endpoint is that of an [Engine]; like says how its streams
+// are to look.
+func Handler(endpoint string, like Likeness, log *log.Logger) http.Handler {
+	like.Base = &http.Transport{MaxIdleConnsPerHost: idleConnections, DisableCompression: true}
 	host := strings.TrimPrefix(endpoint, "http://")
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -29,7 +31,7 @@ func Handler(endpoint string, log *log.Logger) http.Handler {
 			}
 			return nil
 		},
-		Transport: &http.Transport{MaxIdleConnsPerHost: idleConnections, DisableCompression: true},
+		Transport: like,
 		ErrorLog:  log,
 	}
 }

@@ -21,7 +21,7 @@ func TestHandlerPassesOnAndLetsNoPageRead(t *testing.T) {
 	t.Parallel()
 	client, endpoint := dynamotest.Start(t)
 	createSimple(t, client, "Things")
-	server := httptest.NewServer(dynamo.Handler(endpoint, log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(dynamo.Handler(endpoint, dynamo.Likeness{}, log.New(io.Discard, "", 0)))
 	t.Cleanup(server.Close)
 	out, err := dynamotest.Client(t, server.URL).ListTables(t.Context(), &dynamodb.ListTablesInput{})
 	require.NoError(t, err)

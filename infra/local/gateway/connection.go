@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -220,9 +221,12 @@ func (c *connection) sendError(message string, request requestContext) {
 	_ = c.send(c.gateway.ctx, []byte(frame)) // as above
 }
 
-// send puts a message into the client's queue. A client that leaves no place in it for the write
-// timeout is cut off. The error is errGone or that of ctx.
+// send puts a message into the client's queue. It goes in a text frame, so bytes that are no UTF-8
+// become U+FFFD: a client has to end a connection that brings them (RFC 6455, section 8.1). A client
+// that leaves no place in its queue for the write timeout is cut off. The error is errGone or that of
+// ctx.
 func (c *connection) send(ctx context.Context, message []byte) error {
+	message = bytes.ToValidUTF8(message, []byte("\uFFFD"))
 	select {
 	case <-c.ended:
 		return errGone

@@ -294,13 +294,14 @@ func checkTimeout(timeout time.Duration) (time.Duration, error) {
 	return timeout, nil
 }
 
-// ServeHTTP serves GET /{stage} as a WebSocket handshake and /{stage}/@connections/{id} as the
-// @connections API. Everything else is 403 Forbidden, as from the service. A signature is looked
-// for and not checked, so who may reach @connections is for the caller to see to.
+// ServeHTTP serves GET /{stage} and /{stage}/ as a WebSocket handshake and
+// /{stage}/@connections/{id} as the @connections API. Everything else is 403 Forbidden, as from the
+// service. A signature is looked for and not checked, so who may reach @connections is for the caller
+// to see to.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	segments, ok := pathSegments(r.URL)
 	switch {
-	case ok && len(segments) == 1 && segments[0] == g.cfg.Stage:
+	case ok && segments[0] == g.cfg.Stage && (len(segments) == 1 || len(segments) == 2 && segments[1] == ""):
 		g.handshake(w, r)
 	case ok && len(segments) == 3 && segments[0] == g.cfg.Stage && segments[1] == "@connections":
 		g.manage(w, r, segments[2])

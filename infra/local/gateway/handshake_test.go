@@ -148,6 +148,20 @@ func TestConnectSelectsTheSubprotocol(t *testing.T) {
 	}
 }
 
+// AWS's own pages connect with a slash behind the stage.
+func TestASlashBehindTheStageIsAccepted(t *testing.T) {
+	t.Parallel()
+	a := startLifecycle(t, gateway.Limits{})
+	conn, _, err := a.tryDial(t, "/?token=x", nil)
+	require.NoError(t, err)
+	defer func() { _ = conn.CloseNow() }()
+	a.await(t, "connect", 1)
+	for _, wrong := range []string{"//", "/x", "x/"} {
+		status, _ := a.refusal(t, wrong, nil)
+		require.Equal(t, http.StatusForbidden, status, wrong)
+	}
+}
+
 func TestAnyOriginIsAccepted(t *testing.T) {
 	t.Parallel()
 	a := startLifecycle(t, gateway.Limits{})

@@ -45,6 +45,17 @@ func TestPostToAFunctionsOwnCaller(t *testing.T) {
 	require.Equal(t, strings.Repeat("ä", 10), c.receive())
 }
 
+// A text frame that is no UTF-8 would make the client end the connection.
+func TestPostsThatAreNoUTF8AreMadeText(t *testing.T) {
+	t.Parallel()
+	a := startLifecycle(t, gateway.Limits{})
+	c, id := a.connect(t)
+	require.NoError(t, a.post(id, "a\xffb\xc3"))
+	require.Equal(t, "a\uFFFDb\uFFFD", c.receive())
+	c.send("still here")
+	require.Equal(t, "still here", c.receive())
+}
+
 func TestGetDescribesTheConnection(t *testing.T) {
 	t.Parallel()
 	a := startLifecycle(t, gateway.Limits{})

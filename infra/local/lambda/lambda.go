@@ -95,12 +95,19 @@ type Config struct {
 	// QueueWait is how long a call waits for a process before
 	// ErrTooManyRequests, by default 5 s.
 	QueueWait time.Duration
+	// EventRetry is how long an event that failed waits for its second call, and
+	// half of what it waits for its third, by default 1 min as in Lambda.
+	EventRetry time.Duration
 	// Reaper starts the processes. It must stay open until Close has returned.
 	Reaper *child.Reaper
 	// Output gets each line that a function writes to stdout or stderr,
-	// without its end. It is called from several goroutines at once and must
+	// without its end, and one for each time-out or exit that a call did not
+	// survive. It is called from several goroutines at once and must
 	// not block for long: a function waits for it when its pipe is full.
 	Output func(function, line string)
+	// Answered, if set, is called when an invocation has ended, before its caller
+	// has the answer: what the function wrote is there. As Output.
+	Answered func(function string)
 	// Log gets a debug line per invocation and process.
 	Log *slog.Logger
 }
@@ -112,6 +119,10 @@ type Service struct {
 	// processes counts them until their last line of output is delivered. One
 	// is added only by a pool that is not closed, so never after Close waits.
 	processes sync.WaitGroup
+
+	events chan struct{}   // one element for each event that waits or runs
+	ctx    context.Context //nolint:containedctx // that of the events; ends with Close
+	cancel context.CancelFunc
 }
 
 // New checks the functions and starts none of them yet. The caller must Close
@@ -123,13 +134,18 @@ func New(cfg Config) (*Service, error) {
 	cfg.IdleAfter = orDefault(cfg.IdleAfter, defaultIdleAfter)
 	cfg.InitTimeout = orDefault(cfg.InitTimeout, defaultInitTimeout)
 	cfg.QueueWait = orDefault(cfg.QueueWait, defaultQueueWait)
+	cfg.EventRetry = orDefault(cfg.EventRetry, defaultEventRetry)
 	if cfg.Output == nil {
 		cfg.Output = func(string, string) {}
+	}
+	if cfg.Answered == nil {
+		cfg.Answered = func(string) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{pools: make(map[string]*pool, len(cfg.Functions))}
+	s := &Service{pools: make(map[string]*pool, len(cfg.Functions)), events: make(chan struct{}, maxEventQueue)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for _, fn := range cfg.Functions {
 		if _, twice := s.pools[fn.Name]; twice {
 			return nil, fmt.Errorf("lambda: function %q is configured twice", fn.Name)
@@ -211,6 +227,7 @@ func (s *Service) Invoke(ctx context.Context, function string, payload []byte) (
 // When ctx ends first the rest is killed, and the error says so. After it has
 // returned no process is left, and every line of output has been delivered.
 func (s *Service) Close(ctx context.Context) error {
+	s.cancel()
 	for _, p := range s.pools {
 		p.close()
 	}

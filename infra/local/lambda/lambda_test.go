@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -268,6 +269,20 @@ func TestErrorOfTheHandlerKeepsTheProcess(t *testing.T) {
 	require.Equal(t, []int{1, 3, 1, 0}, []int{s.Starts, s.Invocations, s.Errors, s.Crashes})
 }
 
+// Whoever waits for what a function writes is told before the caller has the answer,
+// also of an invocation that failed.
+func TestAnsweredIsToldFirst(t *testing.T) {
+	t.Parallel()
+	var told atomic.Int32
+	f := start(t, lambda.Function{}, func(c *lambda.Config) { c.Answered = func(string) { told.Add(1) } })
+	for i := range int32(10) {
+		f.succeed(t, command{Do: "echo"})
+		require.Equal(t, 2*i+1, told.Load())
+		f.fail(t, command{Do: "panic", Value: "oh no"})
+		require.Equal(t, 2*i+2, told.Load())
+	}
+}
+
 func TestPanicFailsOneCallOnly(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{MaxProcesses: 1})
@@ -300,6 +315,7 @@ func TestProcessThatEndsUnanswered(t *testing.T) {
 			e := f.fail(t, command{Do: "exit", N: code})
 			require.Equal(t, "Runtime.ExitError", e.ErrorType)
 			require.Regexp(t, "^RequestId: [0-9a-f-]{36} "+want+"$", e.ErrorMessage)
+			require.Contains(t, f.output(), "F: "+e.ErrorMessage+" Runtime.ExitError")
 			f.succeed(t, command{Do: "echo"})
 			s := f.stats()
 			require.Equal(t, []int{2, 2, 1, 1}, []int{s.Starts, s.Invocations, s.Errors, s.Crashes})
@@ -327,6 +343,7 @@ func TestTimeout(t *testing.T) {
 	e := f.fail(t, command{Do: "sleep"})
 	require.Equal(t, "Sandbox.Timedout", e.ErrorType)
 	require.Regexp(t, "^RequestId: [0-9a-f-]{36} Error: Task timed out after 0.50 seconds$", e.ErrorMessage)
+	require.Equal(t, []string{"F: " + e.ErrorMessage + " Sandbox.Timedout"}, f.output())
 	require.NotEqual(t, before, f.succeed(t, command{Do: "echo"}).Pid)
 	requireGone(t, before)
 	s := f.stats()

@@ -38,6 +38,7 @@ type result struct {
 	payload       []byte
 	functionError string
 	err           error
+	logged        string // what Lambda itself writes to the function's log, for what the function could not say
 }
 
 func (p *pool) invoke(ctx context.Context, payload []byte) (result, error) {

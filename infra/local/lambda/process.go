@@ -102,6 +102,7 @@ func (p *pool) run(proc *process, inv *invocation) (seen bool) {
 	defer limit.Stop()
 	proc.give(inv)
 	res, alive := proc.await(inv, limit.C)
+	p.cfg.Answered(p.fn.Name)
 	if !alive {
 		p.finish(inv, res, began, cold)
 		return res != nil
@@ -137,6 +138,9 @@ func (p *pool) finish(inv *invocation, res *result, began time.Time, cold bool) 
 	})
 	p.cfg.Log.Debug("invocation", "function", p.fn.Name, "requestId", inv.id,
 		"duration", time.Since(began), "cold", cold, "functionError", res.functionError)
+	if res.logged != "" {
+		p.cfg.Output(p.fn.Name, res.logged)
+	}
 	inv.result <- *res
 }
 

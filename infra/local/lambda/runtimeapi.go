@@ -40,7 +40,7 @@ func errorPayload(errorType, message string) []byte {
 // failed is a failure that the function did not report itself, in Lambda's words.
 func failed(errorType string, inv *invocation, reason string) *result {
 	message := fmt.Sprintf("RequestId: %s Error: %s", inv.id, reason)
-	return &result{payload: errorPayload(errorType, message), functionError: unhandled}
+	return &result{payload: errorPayload(errorType, message), functionError: unhandled, logged: message + " " + errorType}
 }
 
 // runtimeAPI is the server side of "Using the Lambda runtime API for custom

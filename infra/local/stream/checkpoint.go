@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -58,13 +59,23 @@ func loadCheckpoint(dir, name, streamARN string) (c *checkpoint, note string, er
 		c.fresh = false // start at the oldest record: rather twice than never
 		return c, "the stored stream positions in " + c.file + " are damaged: starting with the oldest record", nil
 	}
-	if stored.StreamARN != streamARN {
+	if table(stored.StreamARN) != table(streamARN) {
 		return c, "the table has a new stream: starting anew there", nil
 	}
 	if stored.Shards == nil {
 		stored.Shards = make(map[string]position)
 	}
 	return stored, "", nil
+}
+
+// table is the part of a stream's ARN that tells it from others here: region and
+// account may be others at the next start.
+func table(streamARN string) string {
+	_, after, found := strings.Cut(streamARN, ":table/")
+	if !found {
+		return streamARN
+	}
+	return after
 }
 
 func (c *checkpoint) get(shard string) position {

@@ -95,6 +95,13 @@ func (f *fakeStreams) shard(id string) *fakeShard {
 	return nil
 }
 
+// polls is how often the stream was read.
+func (f *fakeStreams) polls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reads
+}
+
 // put writes one record per key, created at that time.
 func (f *fakeStreams) put(shard string, created time.Time, keys ...string) {
 	for _, key := range keys {
@@ -329,6 +336,7 @@ type scene struct {
 	letters  *letters
 	config   stream.Config
 	mapping  stream.Mapping
+	poller   *stream.Poller // once started
 }
 
 func newScene(shards ...string) *scene {
@@ -349,6 +357,7 @@ func (s *scene) start(t *testing.T) (stop func()) {
 	t.Helper()
 	p, err := stream.Open(t.Context(), s.config, s.mapping)
 	require.NoError(t, err)
+	s.poller = p
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

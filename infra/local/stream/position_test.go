@@ -342,6 +342,53 @@ func TestIdlePolling(t *testing.T) {
 		s := newScene()
 		s.config.PollInterval = 0 // the default
 		s.run(t, 10*time.Second)
-		require.InDelta(t, 500, s.streams.reads, 20, "every 20 ms")
+		require.InDelta(t, 40, s.streams.reads, 2, "four times a second, as Lambda does")
+	})
+}
+
+// Who knows that there is something wakes the mapping: the records do not wait for its
+// next look.
+func TestWakingAnIdleMapping(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene("one", "two")
+		s.config.PollInterval = time.Hour
+		stop := s.start(t)
+		defer stop()
+		elapse(time.Second)
+		before := s.streams.polls()
+		elapse(time.Minute)
+		require.Equal(t, before, s.streams.polls(), "an idle mapping does nothing")
+		for i := range 3 {
+			s.streams.put("one", time.Now(), "a")
+			s.streams.put("two", time.Now(), "b")
+			elapse(time.Second)
+			require.Len(t, s.function.batches(), 2*i)
+			s.poller.Wake()
+			synctest.Wait()
+			require.Len(t, s.function.batches(), 2*i+2, "both shards, at once")
+			elapse(time.Second) // it looks once more after records came
+		}
+	})
+}
+
+// A thousand writes in a second are not a thousand polls.
+func TestPollsOfABusyMappingAreFewerThanTheWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene()
+		s.config.PollInterval = time.Hour
+		stop := s.start(t)
+		defer stop()
+		elapse(time.Second)
+		before := s.streams.polls()
+		for range 1000 {
+			s.streams.put("shard", time.Now(), "a")
+			s.poller.Wake()
+			elapse(time.Millisecond)
+		}
+		require.InDelta(t, 200, s.streams.polls()-before, 20)
+		elapse(10 * time.Millisecond)
+		require.Equal(t, 1000, s.function.count(), "the last one, too")
 	})
 }

@@ -155,9 +155,8 @@ func (p *Poller) runShard(ctx context.Context, shard, partitionKey string) {
 // ctx ended or the shard is gone.
 func (r *reader) read(ctx context.Context) (ended bool) {
 	for {
-		start := time.Now()
+		start, woken := time.Now(), r.nextWake()
 		records, ok := r.page(ctx)
-		took := time.Since(start)
 		if !ok {
 			return false
 		}
@@ -167,10 +166,23 @@ func (r *reader) read(ctx context.Context) (ended bool) {
 		if r.iterator == "" {
 			return true
 		}
-		if len(records) == 0 && !pause(ctx, max(r.cfg.PollInterval, min(pollShare*took, maxPollWait))) {
+		if len(records) == 0 && !r.idle(ctx, woken) || !pause(ctx, min(pollGap, r.cfg.PollInterval)-time.Since(start)) {
 			return false
 		}
 	}
+}
+
+// idle waits until it is time to look, or somebody says so. It is false if ctx ended.
+func (r *reader) idle(ctx context.Context, woken <-chan struct{}) bool {
+	timer := time.NewTimer(r.cfg.PollInterval)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-woken:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 const (

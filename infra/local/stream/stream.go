@@ -8,10 +8,9 @@
 // What dynoxide 1.2.1 does and this package allows for: a table has one shard
 // that never ends, although DescribeStream reports an ending sequence number for
 // it; sequence numbers, shard ids and iterators survive a restart with a data
-// file; iterators do not expire; records are never trimmed, and the time of one
-// poll grows with their number (0.2 ms when there are few, 1 ms with 12,000); a
-// call returns at most 1,000 records, of any size; creation times are whole
-// seconds; an iterator beyond the last record is not an error.
+// file; iterators do not expire; a position that was trimmed is not an error, but
+// goes on with the oldest record; a call returns at most 1,000 records, of any size;
+// creation times are whole seconds; an iterator beyond the last record is not an error.
 package stream
 
 import (
@@ -20,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -34,13 +34,12 @@ const (
 )
 
 const (
-	// defaultPollInterval makes a push feel immediate. Lambda polls an idle
-	// shard four times a second.
-	defaultPollInterval = 20 * time.Millisecond
-	// pollShare bounds the cost of idle polling: after a poll that took d the
-	// next one waits pollShare*d, but no longer than Lambda does.
-	pollShare   = 5
-	maxPollWait = 250 * time.Millisecond
+	// defaultPollInterval is how often Lambda looks at an idle shard. A push feels
+	// immediate all the same: see [Poller.Wake].
+	defaultPollInterval = 250 * time.Millisecond
+	// pollGap is between two polls of a shard at least. Writes that come in quick
+	// succession share a poll, and a batch; one alone does not wait.
+	pollGap = 5 * time.Millisecond
 
 	// shardRefresh is how often new shards are looked for besides the moments
 	// when one ends.
@@ -119,7 +118,7 @@ type Config struct {
 	// least once. Empty: positions are kept in memory.
 	CheckpointDir string
 
-	PollInterval time.Duration // of an idle shard; 0 means 20 ms
+	PollInterval time.Duration // of an idle shard; 0 means 250 ms
 	Log          *slog.Logger  // nil: no log
 }
 
@@ -132,6 +131,25 @@ type Poller struct {
 	checkpoint *checkpoint
 	latest     map[string]string // first iterators of shards, if starting at Latest
 	log        *slog.Logger
+
+	mu    sync.Mutex
+	woken chan struct{} // is closed by the next Wake
+}
+
+// Wake says that there may be new records: an idle shard is polled now. It may be
+// called at any time, and often.
+func (p *Poller) Wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.woken)
+	p.woken = make(chan struct{})
+}
+
+// nextWake is closed when Wake is called after this.
+func (p *Poller) nextWake() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.woken
 }
 
 // Run opens the mapping and runs it until ctx is done, see [Open].
@@ -167,7 +185,8 @@ func Open(ctx context.Context, cfg Config, m Mapping) (*Poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event source mapping %s: %w", m.Name, err)
 	}
-	p := &Poller{cfg: cfg, m: m, filters: filters, arn: m.StreamARN, log: cfg.Log.With("mapping", m.Name, "function", m.Function)}
+	p := &Poller{cfg: cfg, m: m, filters: filters, arn: m.StreamARN,
+		log: cfg.Log.With("mapping", m.Name, "function", m.Function), woken: make(chan struct{})}
 	if p.arn == "" {
 		if p.arn, err = streamOf(ctx, cfg.Streams, m.Table); err != nil {
 			return nil, fmt.Errorf("event source mapping %s: %w", m.Name, err)

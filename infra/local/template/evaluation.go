@@ -167,7 +167,9 @@ func (e *evaluation) texts(n *yaml.Node) []string {
 	return list
 }
 
-// note records that something in the template has no effect locally.
+// note records that something in the template has no effect locally, as a mistake
+// would be reported: with file, line and path.
 func (e *evaluation) note(n *yaml.Node, format string, args ...any) {
-	e.ignored = append(e.ignored, e.places[n].path+": "+fmt.Sprintf(format, args...))
+	at := e.places[n]
+	e.ignored = append(e.ignored, (&Error{File: e.file, Line: at.line, Path: at.path, Message: fmt.Sprintf(format, args...)}).Error())
 }

@@ -25,6 +25,8 @@ type kind struct {
 	properties map[string]bool
 
 	note string // why the resource has no effect, if the user may expect one
+
+	passedOver map[string]string // the same for properties, by name
 }
 
 var kinds = map[string]kind{
@@ -40,6 +42,10 @@ var kinds = map[string]kind{
 			EventInvokeConfig KmsKeyArn LoggingConfig PermissionsBoundary Policies PropagateTags
 			ProvisionedConcurrencyConfig RecursiveLoop Role RolePath RuntimeManagementConfig SnapStart
 			SourceKMSKeyArn Tags Tracing VersionDeletionPolicy VersionDescription VpcConfig`),
+		passedOver: map[string]string{
+			"EventInvokeConfig": byDefault,
+			"DeadLetterQueue":   "an event that the function fails on is logged and dropped",
+		},
 	},
 	typeWebSocketAPI: {
 		ref:   "{apiID}",
@@ -106,7 +112,7 @@ var kinds = map[string]kind{
 	"AWS::IAM::Role":                              {nameProperty: "RoleName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:iam::{account}:role/{name}", "RoleId": "{hash}"}},
 	"AWS::KMS::Alias":                             {nameProperty: "AliasName", ref: "{name}"},
 	"AWS::KMS::Key":                               {ref: "{hash}", attrs: map[string]string{"Arn": "arn:{partition}:kms:{region}:{account}:key/{hash}", "KeyId": "{hash}"}},
-	"AWS::Lambda::EventInvokeConfig":              {ref: "{hash}"},
+	"AWS::Lambda::EventInvokeConfig":              {ref: "{hash}", note: byDefault},
 	"AWS::Lambda::Permission":                     {ref: "{hash}", attrs: map[string]string{"Id": "{hash}"}},
 	"AWS::Logs::LogGroup":                         {nameProperty: "LogGroupName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:logs:{region}:{account}:log-group:{name}:*"}},
 	"AWS::Logs::MetricFilter":                     {nameProperty: "FilterName", ref: "{name}"},
@@ -115,7 +121,7 @@ var kinds = map[string]kind{
 	"AWS::Route53::RecordSet":                     {nameProperty: "Name", ref: "{name}"},
 	"AWS::S3::Bucket":                             bucket,
 	"AWS::S3::BucketPolicy":                       {ref: "{hash}"},
-	"AWS::SNS::Subscription":                      {ref: "arn:{partition}:sns:{region}:{account}:{hash}"},
+	"AWS::SNS::Subscription":                      {ref: "arn:{partition}:sns:{region}:{account}:{hash}", note: "there is no SNS here: nothing is published and nobody is told"},
 	"AWS::SNS::Topic":                             {nameProperty: "TopicName", ref: "arn:{partition}:sns:{region}:{account}:{name}", attrs: map[string]string{"TopicArn": "arn:{partition}:sns:{region}:{account}:{name}", "TopicName": "{name}"}},
 	"AWS::SNS::TopicPolicy":                       {ref: "{hash}"},
 	"AWS::SQS::QueuePolicy":                       {ref: "{hash}"},
@@ -127,6 +133,9 @@ var (
 	ruleKind     = kind{ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:events:{region}:{account}:rule/{name}"}}
 	scheduleKind = kind{ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:scheduler:{region}:{account}:schedule/default/{name}"}}
 )
+
+// byDefault is Lambda's way with events where nothing else is configured.
+const byDefault = "an event is tried twice more and then dropped, and a schedule's not at all, whatever is configured"
 
 const byHand = "nothing triggers it locally; its function is invoked by hand only"
 
@@ -141,11 +150,14 @@ var domain = kind{nameProperty: "DomainName", ref: "{name}", note: "the API is s
 		"RegionalHostedZoneId": "{hash}",
 	}}
 
-var bucket = kind{nameProperty: "BucketName", ref: "{name}", attrs: map[string]string{
-	"Arn":                "arn:{partition}:s3:::{name}",
-	"DomainName":         "{name}.s3.{suffix}",
-	"RegionalDomainName": "{name}.s3.{region}.{suffix}",
-}}
+var bucket = kind{nameProperty: "BucketName", ref: "{name}",
+	attrs: map[string]string{
+		"Arn":                "arn:{partition}:s3:::{name}",
+		"DomainName":         "{name}.s3.{suffix}",
+		"RegionalDomainName": "{name}.s3.{region}.{suffix}",
+	},
+	passedOver: map[string]string{"NotificationConfiguration": "there is no S3 here: nothing is stored and nobody is told"},
+}
 
 // generated are the kinds of resources that SAM makes out of the template's.
 var generated = map[string]kind{

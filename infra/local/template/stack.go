@@ -70,11 +70,7 @@ func (e *evaluation) build(s *Stack) {
 		e.routeResponse(s.API, r)
 	}
 	e.noteUnusedResponses(s.API)
-	for _, id := range e.order {
-		if r := e.resources[id]; r.kind.note != "" && e.exists(r) {
-			e.note(r.node, "%s", r.kind.note)
-		}
-	}
+	e.notePassedOver()
 	slices.SortFunc(s.Functions, func(a, b *Function) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 	slices.SortFunc(s.Tables, func(a, b *Table) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 	slices.SortFunc(s.Queues, func(a, b *Queue) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
@@ -82,6 +78,25 @@ func (e *evaluation) build(s *Stack) {
 		slices.SortFunc(f.Streams, func(a, b StreamMapping) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 		slices.SortFunc(f.Queues, func(a, b QueueMapping) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
 		slices.SortFunc(f.Schedules, func(a, b Schedule) int { return cmp.Compare(a.LogicalID, b.LogicalID) })
+	}
+}
+
+// notePassedOver names the resources, and the properties of others, that the user may
+// expect something of that does not happen here.
+func (e *evaluation) notePassedOver() {
+	for _, id := range e.order {
+		r := e.resources[id]
+		if !e.exists(r) {
+			continue
+		}
+		if r.kind.note != "" {
+			e.note(r.node, "%s", r.kind.note)
+		}
+		for key := range entries(r.props) {
+			if why := r.kind.passedOver[key.Value]; why != "" {
+				e.note(key, "%s", why)
+			}
+		}
 	}
 }
 

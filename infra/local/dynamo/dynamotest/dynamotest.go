@@ -16,7 +16,7 @@ import (
 // Region is the region that the clients sign for. The engine takes any.
 const Region = "us-east-1"
 
-// Start starts an engine in memory that ends with the test, and returns a
+// Start starts an engine without a data file that ends with the test, and returns a
 // client and the endpoint for others. An engine takes some 10 ms to start and
 // 4 MB of memory, so every test can have its own. It fails the test if there is
 // no dynoxide and none can be installed; see [dynamo.Find].
