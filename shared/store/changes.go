@@ -90,7 +90,7 @@ func (s *Store) readSyncHead(ctx context.Context, userID string) (head syncHead,
 		}
 		if damage := unmarshal(in, into); damage != nil { // it tells nothing: the whole list does
 			s.damaged(ctx, s.tables.Inboxes, in, damage)
-			return syncHead{}, largeList{}, nil //nolint:nilerr // it is told, and passed over
+			return syncHead{}, largeList{}, nil
 		}
 	}
 	return head, large, nil

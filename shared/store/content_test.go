@@ -16,19 +16,6 @@ func custom(clientMsgID, data string) chat.Message {
 	return m
 }
 
-// setData changes a message's data in the table: to what the rules once took, or
-// to nothing, as a recall does.
-func (c *cloud) setData(conversationID string, seq int64, data string) {
-	c.t.Helper()
-	entry := map[string]any{}
-	require.True(c.t, c.get(c.tables.Messages, values{"conversationId": conversationID, "seq": seq}, &entry))
-	entry["data"] = data
-	if data == "" {
-		delete(entry, "data")
-	}
-	c.put(c.tables.Messages, entry)
-}
-
 // Data that no device should have to read gets into no ledger, by whatever way.
 func TestG5_DataIsRefusedByEveryWay(t *testing.T) {
 	t.Parallel()
