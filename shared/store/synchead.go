@@ -211,7 +211,7 @@ func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs
 		TableName:                           &s.tables.Inboxes,
 		Key:                                 inboxKey(userID, syncHeadKey),
 		UpdateExpression:                    aws.String("SET " + strings.Join(sets, ", ")),
-		ConditionExpression:                 aws.String("size(#in) <= :room OR " + strings.Join(listed, " AND ")),
+		ConditionExpression:                 aws.String("attribute_exists(#in) AND (size(#in) <= :room OR " + strings.Join(listed, " AND ") + ")"),
 		ExpressionAttributeNames:            names,
 		ExpressionAttributeValues:           item{":one": num(1), ":room": num(int64(room))},
 		ReturnValues:                        types.ReturnValueAllNew,
