@@ -419,6 +419,7 @@ func newRuler(t *testing.T, m *meter, s stack, n int) *ruler {
 			require.NoError(t, err)
 			return sent.Seq
 		})
+		r.settle(r.everyone(), say(t, r.members[1].device, r.id, costText).Seq) // before an answer there are no receipts
 		return r
 	}
 	at := min(n, chat.MaxRosterChange-1)
