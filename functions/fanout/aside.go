@@ -46,9 +46,6 @@ const (
 	maxAttempts = 105
 	maxDelay    = 15 * time.Minute
 
-	// asideTimeout bounds the request that sets a conversation aside.
-	asideTimeout = 5 * time.Second
-
 	maxReason = 1000 // bytes of an error that go along
 )
 
@@ -56,6 +53,8 @@ const (
 // back one by one, and returns those that could not be put there either. What
 // fails for good, and what has failed for a day, is left to an operator.
 func (h handler) setAside(ctx context.Context, conversations []*conversation, failed map[string]error) (stuck []*conversation) {
+	ctx, cancel := context.WithTimeout(ctx, asideBudget)
+	defer cancel()
 	for _, c := range conversations {
 		err := failed[c.id]
 		if err == nil {
@@ -76,8 +75,6 @@ func (h handler) put(ctx context.Context, c *conversation, err error) error {
 	if encoding != nil {
 		return encoding
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), asideTimeout)
-	defer cancel()
 	if c.attempts >= maxAttempts || store.Permanent(err) {
 		return h.queue.Bury(ctx, string(body))
 	}

@@ -23,14 +23,17 @@ import (
 // parallel is how many DynamoDB calls of a batch are under way at a time.
 const parallel = 64
 
-// How long the parts of a batch may take, so that all of them together, and setting
-// aside what did not come to its end, fit the function's minute.
+// How long the parts of a batch may take. What is slow is told in a second round, so
+// notes and pushes may come twice, and each round may push twice: in all at most 52
+// seconds of the function's minute.
 const (
-	swift       = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
-	stepTimeout = 10 * time.Second       // reading one conversation, or noting one user
-	loadBudget  = 12 * time.Second       // reading all
-	raiseBudget = 20 * time.Second       // noting all
-	pushBudget  = 15 * time.Second       // posting; what is left then is dropped: a push is a hint
+	swift        = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
+	stepTimeout  = 8 * time.Second        // reading one conversation, or noting one user
+	loadBudget   = 10 * time.Second       // reading all
+	raiseBudget  = 8 * time.Second        // noting all
+	pushBudget   = 5 * time.Second        // looking up connections and posting; what is left then is dropped: a push is a hint
+	settleBudget = 2 * time.Second        // forgetting connections
+	asideBudget  = 8 * time.Second        // setting aside what failed
 )
 
 // handshake is how long a registered connection may still be on its way: API

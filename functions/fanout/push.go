@@ -53,7 +53,9 @@ func (h handler) push(ctx context.Context, b *batch, all []news) tally {
 	if len(mails) == 0 {
 		return tally{}
 	}
-	connections, err := h.store.Connections(ctx, slices.Sorted(maps.Keys(mails)))
+	limited, cancel := context.WithTimeout(ctx, pushBudget)
+	defer cancel()
+	connections, err := h.store.Connections(limited, slices.Sorted(maps.Keys(mails)))
 	if err != nil {
 		for _, n := range all {
 			b.fail(err, n.id)
@@ -61,8 +63,6 @@ func (h handler) push(ctx context.Context, b *batch, all []news) tally {
 		return tally{}
 	}
 	recipients, deliveries := h.prepare(ctx, mails, connections)
-	limited, cancel := context.WithTimeout(ctx, pushBudget)
-	defer cancel()
 	outcomes := make([]push.Outcome, len(deliveries))
 	for _, places := range byAudience(mails, recipients) {
 		group := make([]push.Delivery, len(places))
@@ -168,6 +168,8 @@ func framesOf(encoder *push.Encoder, m *mail) ([][]byte, error) {
 // its device would wait without pushes for what may be hours. Failures here and in
 // the push are logged only: a push is a hint.
 func (h handler) settle(ctx context.Context, recipients []recipient, outcomes []push.Outcome) tally {
+	ctx, cancel := context.WithTimeout(ctx, settleBudget)
+	defer cancel()
 	var t tally
 	over := map[string][]store.Connection{}
 	gone := map[string]bool{}
