@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"math"
-	"strconv"
 	"time"
 
 	"inorder/shared/chat"
@@ -20,41 +17,9 @@ type messages interface {
 	Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Receipt, error)
 }
 
-// windows say how long after its sending a message can be changed by its sender:
-// 0 is never, store.NoWindow always.
-type windows struct {
-	recall, edit time.Duration
-}
-
-// windowsFromEnv reads RECALL_WINDOW_SECONDS and EDIT_WINDOW_SECONDS, which
-// template.yaml sets.
-func windowsFromEnv(getenv func(string) string) (w windows, err error) {
-	if w.recall, err = windowFromEnv(getenv, "RECALL_WINDOW_SECONDS"); err != nil {
-		return windows{}, err
-	}
-	if w.edit, err = windowFromEnv(getenv, "EDIT_WINDOW_SECONDS"); err != nil {
-		return windows{}, err
-	}
-	return w, nil
-}
-
-// maxWindowSeconds is the longest that a time.Duration holds, 292 years.
-const maxWindowSeconds = int64(math.MaxInt64 / time.Second)
-
-func windowFromEnv(getenv func(string) string, name string) (time.Duration, error) {
-	n, err := strconv.ParseInt(getenv(name), 10, 64)
-	switch {
-	case err != nil || n < -1 || n > maxWindowSeconds:
-		return 0, fmt.Errorf("the environment variable %s is %q; use seconds, 0 for never or -1 for always", name, getenv(name))
-	case n == -1:
-		return store.NoWindow, nil
-	}
-	return time.Duration(n) * time.Second, nil
-}
-
 type handler struct {
 	messages messages
-	windows  windows
+	windows  store.Windows
 }
 
 func (h handler) actions() map[string]route.Action {
@@ -70,7 +35,7 @@ func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wir
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	receipt, err := h.messages.Recall(ctx, by(c, r.ClientMsgID),
-		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}, h.windows.recall)
+		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}, h.windows.Recall)
 	note(ctx, receipt)
 	return receipt.Sent(), err
 }
@@ -85,7 +50,7 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	receipt, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID},
-		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.edit)
+		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.Edit)
 	note(ctx, receipt)
 	return wire.Edited{Sent: receipt.Sent(), Version: r.Version + 1}, err
 }

@@ -48,7 +48,7 @@ func serve(t *testing.T, f *fakeMessages, body string) string {
 	if body != "" {
 		event.Body = body
 	}
-	h := handler{messages: f, windows: windows{recall: time.Minute, edit: time.Hour}}
+	h := handler{messages: f, windows: store.Windows{Recall: time.Minute, Edit: time.Hour}}
 	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
@@ -139,36 +139,4 @@ func refusalOf(t *testing.T, body string) wire.Error {
 	require.NoError(t, json.Unmarshal([]byte(body), &f))
 	require.Equal(t, wire.TypeError, f.Type, body)
 	return f.Error
-}
-
-func TestWindowsFromEnv(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		recall, edit string
-		want         windows
-		err          string // "" is none
-	}{
-		"as the template has them": {"120", "900", windows{recall: 2 * time.Minute, edit: 15 * time.Minute}, ""},
-		"never and always":         {"0", "-1", windows{recall: 0, edit: store.NoWindow}, ""},
-		"always and never":         {"-1", "0", windows{recall: store.NoWindow, edit: 0}, ""},
-		"the longest":              {"9223372036", "1", windows{recall: 9223372036 * time.Second, edit: time.Second}, ""},
-		"absent":                   {"", "900", windows{}, `RECALL_WINDOW_SECONDS is ""`},
-		"below -1":                 {"120", "-2", windows{}, `EDIT_WINDOW_SECONDS is "-2"`},
-		"a fraction":               {"1.5", "900", windows{}, `RECALL_WINDOW_SECONDS is "1.5"`},
-		"a duration":               {"120", "15m", windows{}, `EDIT_WINDOW_SECONDS is "15m"`},
-		"longer than time":         {"9223372037", "900", windows{}, `RECALL_WINDOW_SECONDS is "9223372037"`},
-		"two that are wrong":       {"x", "y", windows{}, `RECALL_WINDOW_SECONDS is "x"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env := map[string]string{"RECALL_WINDOW_SECONDS": tc.recall, "EDIT_WINDOW_SECONDS": tc.edit}
-			got, err := windowsFromEnv(func(name string) string { return env[name] })
-			if tc.err != "" {
-				require.ErrorContains(t, err, tc.err)
-			} else {
-				require.NoError(t, err)
-			}
-			require.Equal(t, tc.want, got)
-		})
-	}
 }

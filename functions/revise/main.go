@@ -16,7 +16,7 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
-		w, err := windowsFromEnv(os.Getenv)
+		w, err := store.WindowsFromEnv(os.Getenv)
 		if err != nil {
 			return nil, err
 		}

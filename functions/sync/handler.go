@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"time"
 
 	"inorder/shared/chat"
 	"inorder/shared/metric"
@@ -24,8 +25,9 @@ type reader interface {
 }
 
 type handler struct {
-	store  reader
-	attend route.Attend
+	store   reader
+	attend  route.Attend
+	windows wire.Windows
 }
 
 func (h handler) actions() map[string]route.Action {
@@ -148,7 +150,7 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 		return wire.Changed{}, err
 	}
 	if !changed.Full {
-		answer, ok, err := partial(c, r, changed)
+		answer, ok, err := h.partial(c, r, changed)
 		if ok || err != nil {
 			return answer, err
 		}
@@ -162,7 +164,7 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 	}
 	answer := wire.Changed{
 		Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: changed.Cursor, Full: true,
-		Cursor: longestCursor(list, changed.Next),
+		Cursor: longestCursor(list, changed.Next), Windows: h.windows,
 	}
 	room, err := roomIn(c, answer)
 	if err != nil {
@@ -178,11 +180,11 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 // partial answers with what changed, the earliest change first. What does not fit
 // comes when the device asks again: heads before lines, and of the lines all that
 // changed together.
-func partial(c route.Caller, r wire.Changes, changed store.Changed) (answer wire.Changed, ok bool, err error) {
+func (h handler) partial(c route.Caller, r wire.Changes, changed store.Changed) (answer wire.Changed, ok bool, err error) {
 	list := conversationsOf(changed.Lines)
 	answer = wire.Changed{
 		Conversations: []wire.Conversation{}, Heads: headsOf(changed.Heads),
-		SyncCursor: changed.Cursor, HeadsCursor: changed.HeadsCursor, More: changed.More,
+		SyncCursor: changed.Cursor, HeadsCursor: changed.HeadsCursor, More: changed.More, Windows: h.windows,
 	}
 	n, err := fittingBeside(c, answer, list)
 	if err != nil || n == len(list) {
@@ -204,6 +206,18 @@ func partial(c route.Caller, r wire.Changes, changed store.Changed) (answer wire
 	}
 	answer.Conversations = list[:n]
 	return answer, true, nil
+}
+
+// told gives windows as devices are told of them.
+func told(w store.Windows) wire.Windows {
+	ms := func(window time.Duration) *int64 {
+		if window == store.NoWindow {
+			return nil
+		}
+		n := window.Milliseconds()
+		return &n
+	}
+	return wire.Windows{EditMs: ms(w.Edit), RecallMs: ms(w.Recall)}
 }
 
 func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (wire.MembersPage, error) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
@@ -280,7 +281,7 @@ func TestPagesAreHandedOn(t *testing.T) {
 		require.Contains(t, serve(t, f, ""), `"messages":[]`)
 		require.Contains(t, serve(t, f, `{"action":"conversations","id":"r"}`), `"conversations":[]`)
 		require.Contains(t, serve(t, f, `{"action":"members","id":"r","conversationId":"group:1"}`), `{"members":[],"membersVersion":0}`)
-		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false}`)
+		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false,"windows":{}}`)
 	})
 }
 
@@ -504,6 +505,29 @@ func TestChanges(t *testing.T) {
 		}
 		return all
 	}
+
+	t.Run("tell for how long messages can be changed", func(t *testing.T) {
+		t.Parallel()
+		for name, tc := range map[string]struct {
+			windows store.Windows
+			want    string
+		}{
+			"some time":        {store.Windows{Recall: 2 * time.Minute, Edit: time.Second}, `"windows":{"editMs":1000,"recallMs":120000}`},
+			"never and always": {store.Windows{Recall: 0, Edit: store.NoWindow}, `"windows":{"recallMs":0}`},
+		} {
+			for _, full := range []bool{false, true} {
+				h := handler{
+					store:  &fakeReader{changed: store.Changed{Lines: lines(1, "hi"), Cursor: 12, Full: full}},
+					attend: func(context.Context, route.Caller) {}, windows: told(tc.windows),
+				}
+				event := sample(t)
+				event.Body = ask
+				response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
+				require.NoError(t, err)
+				require.Contains(t, response.Body, tc.want, name)
+			}
+		}
+	})
 
 	t.Run("with the heads of large conversations", func(t *testing.T) {
 		t.Parallel()

@@ -21,12 +21,16 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
+		w, err := store.WindowsFromEnv(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
 		s, err := store.Open(ctx, log)
 		if err != nil {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		h := handler{store: s, attend: route.NewAttend(log, s, p)}
+		h := handler{store: s, attend: route.NewAttend(log, s, p), windows: told(w)}
 		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Reads), p), h.actions()), err
 	})
 }

@@ -22,9 +22,6 @@ type Target struct {
 	MessageID      string
 }
 
-// NoWindow is a window without an end. A window of 0 is never open.
-const NoWindow time.Duration = -1
-
 // Recall takes a message back: its text and data go, from the events of its
 // edits too, and an event in the ledger tells of it. Senders recall their own
 // within the window; the owner and the admins of a group recall at any time, by

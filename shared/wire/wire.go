@@ -311,7 +311,15 @@ type Changed struct {
 	Full          bool           `json:"full"`
 	// Cursor is there when the whole list did not fit one frame: the rest comes
 	// from the action conversations with it.
-	Cursor string `json:"cursor,omitempty"`
+	Cursor  string  `json:"cursor,omitempty"`
+	Windows Windows `json:"windows"`
+}
+
+// Windows say for how many milliseconds after its serverTime a message can be
+// changed by its sender: 0 for never, absent for always.
+type Windows struct {
+	EditMs   *int64 `json:"editMs,omitempty"`
+	RecallMs *int64 `json:"recallMs,omitempty"`
 }
 
 // Conversations asks for the user's list of conversations, page by page. Hidden
