@@ -156,8 +156,8 @@ func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversati
 		case errors.Is(err, errNoRoom) && len(head.At)+len(head.Long) > overgrown:
 			return s.clearSyncHead(ctx, userID) // of an earlier version; to move all that would take as long as it took to grow
 		case errors.Is(err, errNoRoom):
-			_ = s.evict(ctx, userID, field, head) // what fails here is tried again, and in the end not needed
-			err = pause(ctx, time.Duration(round)*10*time.Millisecond)
+			_ = s.evict(ctx, userID, field, head)                                // what fails here is tried again, and in the end not needed
+			err = sleep(ctx, rand.N(time.Duration(round)*10*time.Millisecond+1)) //nolint:gosec // jitter is no secret
 		}
 		if err != nil {
 			return 0, err
@@ -174,16 +174,6 @@ func Permanent(err error) bool {
 	}
 	api, ok := errors.AsType[smithy.APIError](err)
 	return ok && api.ErrorCode() == "ValidationException" || errors.Is(err, ErrLargeFull)
-}
-
-// pause sleeps anywhere up to d.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(rand.N(d + 1)): //nolint:gosec // jitter is no secret
-		return nil
-	}
 }
 
 var (
