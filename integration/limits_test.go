@@ -117,14 +117,14 @@ func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
 	return f
 }
 
-// retryAfter is what a refusal for being too fast says; the BUSY of contention
-// does not.
+// retryAfter is how long a refusal for being too fast asks to wait. What a crowded
+// conversation refuses is none.
 func retryAfter(err error) float64 {
 	r, refused := errors.AsType[*refusal](err)
-	if !refused || r.frame.Code != chat.Busy || !r.frame.Retryable {
+	if !refused || r.frame.Code != chat.Busy || !r.frame.Retryable || !strings.Contains(r.frame.Message, "may do this") {
 		return 0
 	}
-	ms, _ := r.frame.Details[wire.DetailRetryAfter].(float64)
+	ms, _ := r.frame.Details[chat.DetailRetryAfter].(float64)
 	return ms
 }
 

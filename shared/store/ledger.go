@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -168,8 +169,10 @@ func singleOf(conversationID, userID, to string) *creation {
 func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
-	attempts, conflicts, throttles := 0, 0, 0
-	defer func() { receipt.Attempts, receipt.Conflicts, receipt.Throttles = attempts, conflicts, throttles }()
+	so := tries{since: time.Now()}
+	defer func() {
+		receipt.Attempts, receipt.Conflicts, receipt.Throttles = so.attempts, so.conflicts, so.throttles
+	}()
 	if err := w.message.Validate(); err != nil {
 		return Receipt{}, err
 	}
@@ -187,28 +190,22 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	for {
 		if !known {
 			if at, err = s.look(ctx, w); err != nil {
-				return s.refuse(ctx, w, attempts, err)
+				return s.refuse(ctx, w, so.attempts, err)
 			}
 			read, atOnce = true, 0
 		}
 		result, err := s.attempt(ctx, w, &at)
 		if err != nil {
-			return s.refuse(ctx, w, attempts, err)
+			return s.refuse(ctx, w, so.attempts, err)
 		}
-		attempts++
-		switch {
-		case result.throttled:
-			throttles++
-		case result.conflict:
-			conflicts++
-		}
+		so.count(result)
 		switch {
 		case result.receipt != nil:
 			return *result.receipt, nil
 		case result.err != nil:
 			return Receipt{}, result.err
 		case result.refusal != nil:
-			return s.refuse(ctx, w, attempts, result.refusal)
+			return s.refuse(ctx, w, so.attempts, result.refusal)
 		case result.head != nil && w.message.Event != nil && at.sameRoster(*result.head) && atOnce < maxAtOnce:
 			at.head, known = *result.head, true
 			atOnce++
@@ -218,12 +215,15 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			// the head as it is, so the next attempt needs no read and no wait.
 			read = true
 			if at, err = s.at(ctx, w, *result.head); err != nil {
-				return s.refuse(ctx, w, attempts, err)
+				return s.refuse(ctx, w, so.attempts, err)
 			}
 			continue
 		}
-		if err := s.pace.wait(ctx, attempts, result.throttled); err != nil {
-			return Receipt{}, busy(w.message.ConversationID, attempts, result.cause)
+		if w.message.Event == nil && so.inVain(result) {
+			return Receipt{}, crowded(w.message.ConversationID, so.attempts, result.cause)
+		}
+		if err := s.pace.wait(ctx, so.attempts, result.throttled); err != nil {
+			return Receipt{}, busy(w.message.ConversationID, so.attempts, result.cause)
 		}
 		known, read = false, false
 	}
@@ -255,6 +255,36 @@ func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error
 	}
 	return s.try(ctx, w, at.head, e), nil
 }
+
+// tries are the transactions of one write so far.
+type tries struct {
+	since                          time.Time
+	attempts, conflicts, throttles int
+}
+
+func (t *tries) count(o outcome) {
+	t.attempts++
+	switch {
+	case o.throttled:
+		t.throttles++
+	case o.conflict:
+		t.conflicts++
+	}
+}
+
+// inVain reports whether the last one was once too often in another's way.
+func (t *tries) inVain(last outcome) bool {
+	return (last.conflict || last.throttled) && (t.conflicts+t.throttles >= maxContended || time.Since(t.since) >= contendedTime)
+}
+
+// A message is given up as BUSY after so many transactions that others came before, or
+// the first one after so long: its sender waits at home better than in a function that
+// is paid for and held. What changes a roster goes on for as long as there is time, else
+// those who never stop sending could keep a member in.
+const (
+	maxContended  = 16
+	contendedTime = 1500 * time.Millisecond
+)
 
 // maxAtOnce is how many attempts in a row a change is repeated without a wait.
 // Messages wait: if all their senders did not, none would get on.
@@ -505,7 +535,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 	start := time.Now()
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
 	if err == nil {
-		s.pace.observe(time.Since(start), true)
+		s.pace.observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{receipt: w.receipt()}
 	}
@@ -516,7 +546,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 		}
 		return outcome{throttled: isThrottle(err), conflict: isConflict(err), cause: err}
 	}
-	s.pace.observe(time.Since(start), false)
+	s.pace.observe(time.Since(start))
 	return s.readReasons(w, canceled)
 }
 
@@ -776,6 +806,16 @@ func errFull() error {
 func errClosed(field, what string) error {
 	return chat.FieldErrorf(chat.Forbidden, field, "here only the product opens %s, and it has not opened this one", what)
 }
+
+// crowded is busy for who may come again once some of the crowd is served, from half of
+// crowdedPause to all of it later.
+func crowded(conversationID string, attempts int, cause error) error {
+	wait := crowdedPause/2 + rand.N(crowdedPause/2) //nolint:gosec // jitter is no secret
+	return fmt.Errorf("%w (after %d transactions: %w)", chat.BusyFor(wait,
+		"conversation %s takes no more at this moment; send again in %d ms with the same clientMsgId", conversationID, wait.Milliseconds()), attempts, cause)
+}
+
+const crowdedPause = time.Second
 
 func busy(conversationID string, attempts int, cause error) error {
 	return fmt.Errorf("%w (after %d transactions: %w)", chat.Errorf(chat.Busy,

@@ -616,7 +616,7 @@ func (s *Store) transactGet(ctx context.Context, gets []types.TransactGetItem) (
 		start := time.Now()
 		out, err := s.db.TransactGetItems(ctx, &dynamodb.TransactGetItemsInput{TransactItems: gets})
 		if err == nil {
-			s.pace.observe(time.Since(start), false)
+			s.pace.observe(time.Since(start))
 			return out, nil
 		}
 		throttled := false

@@ -438,9 +438,5 @@ const (
 	GoodbyeFlooding = "flooding" // it went on and on without heeding that it was too fast
 )
 
-// DetailRetryAfter is the field of an Error's Details that says for how many
-// milliseconds the same request would be refused again.
-const DetailRetryAfter = "retryAfterMs"
-
 // Encode gives the frame's bytes.
 func Encode(frame any) ([]byte, error) { return chat.EncodeJSON(frame) }

@@ -328,7 +328,7 @@ func (s *Server) receive(c *Conn, data []byte) {
 		return
 	case TooFast:
 		e := chat.Errorf(chat.Busy, "too fast")
-		e.Details = map[string]any{wire.DetailRetryAfter: RetryAfter.Milliseconds()}
+		e.Details = map[string]any{chat.DetailRetryAfter: RetryAfter.Milliseconds()}
 		c.answer(header, nil, e)
 		return
 	case Throttled:
