@@ -1,6 +1,8 @@
 package infra_test
 
 import (
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -99,4 +101,38 @@ func TestTheAPIIsMadeOnePartAfterTheOther(t *testing.T) {
 
 	_, together = oneByOne(apiParts(t, strings.Replace(template, "!Select [0, [!GetAtt AckFunction.Arn, !Ref ConversationsResponse]]", "!GetAtt AckFunction.Arn", 1)))
 	require.Equal(t, []string{"ApiAckIntegration", "ApiConnectAuthorizer"}, together, "a link that is missing is seen")
+}
+
+// contextVariables are those that the line uses of what API Gateway knows of a
+// WebSocket's request ("Configure logging for WebSocket APIs" in its guide).
+var contextVariables = strings.Fields(`$context.requestId $context.connectionId $context.eventType $context.routeKey
+	$context.status $context.authorizer.principalId $context.identity.sourceIp $context.error.responseType
+	$context.authorizer.status $context.integration.status $context.integrationLatency`)
+
+func TestTheAccessLogIsALineOfJSON(t *testing.T) {
+	t.Parallel()
+	var doc struct {
+		Resources struct {
+			API struct {
+				Properties struct {
+					AccessLogSettings yaml.Node `yaml:"AccessLogSettings"`
+				} `yaml:"Properties"`
+			} `yaml:"Api"`
+		} `yaml:"Resources"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "template.yaml")), &doc))
+	settings := doc.Resources.API.Properties.AccessLogSettings
+	require.Equal(t, "!If", settings.Tag)
+	require.Equal(t, "AccessLogsOn", settings.Content[0].Value)
+	var log struct {
+		Format string `yaml:"Format"`
+	}
+	require.NoError(t, settings.Content[1].Decode(&log))
+	require.NotContains(t, log.Format, "\n")
+	var line map[string]string
+	require.NoError(t, json.Unmarshal([]byte(log.Format), &line))
+	require.Contains(t, log.Format, "$context.requestId", "API Gateway wants it")
+	for _, variable := range regexp.MustCompile(`\$[\w.]+`).FindAllString(log.Format, -1) {
+		require.Contains(t, contextVariables, variable)
+	}
 }
