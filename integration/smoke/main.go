@@ -109,7 +109,10 @@ func (o options) token(ctx context.Context, number int) (token, user string, err
 		cmd := exec.CommandContext(ctx, "sh", "-c", o.command, "token-command", strconv.Itoa(number)) //nolint:gosec // what its user wants run
 		cmd.WaitDelay = time.Second
 		out, err := cmd.Output()
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return "", "", fmt.Errorf("-token-command for user %d: it did not end in %s", number, o.timeout)
+		case err != nil:
 			var said *exec.ExitError
 			if errors.As(err, &said) {
 				err = fmt.Errorf("%w: %.500s", err, said.Stderr)

@@ -106,6 +106,11 @@ func (s *standIn) answer(r *http.Request, user string, conn *websocket.Conn, dat
 	switch wrong := strings.TrimPrefix(s.wrong, request.Action+" "); {
 	case wrong == "silent":
 		return
+	case wrong == "floods":
+		for range maxFrames + 1 {
+			tell(conn, wire.ChangedHint{Type: wire.TypeChanged})
+		}
+		return
 	case wrong == "crashes":
 		tell(conn, map[string]string{"message": "Internal server error", "connectionId": "c", "requestId": "r-1"})
 		return
@@ -161,6 +166,7 @@ func TestEachFailureSaysWhatToLookAt(t *testing.T) {
 		"status 200":             {"FAILED  connect user 1", "answers as no WebSocket"},
 		"one user":               {"FAILED  connect user 2", "both tokens are of smoke"},
 		"ping silent":            {"FAILED  ping", "ping was not answered"},
+		"ping floods":            {"FAILED  ping", "more than 10000 frames"},
 		"send crashes":           {"FAILED  send ", "requestId r-1"},
 		"send hangs up":          {"FAILED  send ", "the connection of smoke-1 ended"},
 		"send refused FORBIDDEN": {"FAILED  send ", "DirectMessages=closed"},
@@ -204,7 +210,7 @@ func TestTokensAreGiven(t *testing.T) {
 		"by a command":       {noEnvironment, []string{"-token-command", `case $1 in 1) echo ` + tokenOf("ann") + `;; 2) echo ` + tokenOf("bob") + `;; esac`}, "all is well"},
 		"by one that fails":  {noEnvironment, []string{"-token-command", "echo no login >&2; exit 3"}, "-token-command for user 1: exit status 3: no login"},
 		"that are no tokens": {noEnvironment, []string{"-token-command", "echo hello"}, "is no JWT with a sub"},
-		"by one that sleeps": {noEnvironment, []string{"-timeout", "200ms", "-token-command", "sleep 60"}, "-token-command for user 1: signal: killed"},
+		"by one that sleeps": {noEnvironment, []string{"-timeout", "2s", "-token-command", "exec sleep 60"}, "-token-command for user 1: it did not end in 2s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
