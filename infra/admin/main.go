@@ -55,7 +55,7 @@ type session struct {
 func commands() []command {
 	return []command{
 		listCommand(), showCommand(), ledgerCommand(), rosterCommand(), findCommand(),
-		exportCommand(), replayCommand(), eraseCommand(), raiseCommand(), fillCommand(), createCommand(), createGroupCommand(),
+		exportCommand(), replayCommand(), eraseCommand(), repairCommand(), raiseCommand(), fillCommand(), createCommand(), createGroupCommand(),
 	}
 }
 

@@ -585,6 +585,15 @@ func TestLoad_ThisProject(t *testing.T) {
 	}
 }
 
+// What is off by default is understood when it is on.
+func TestLoad_ThisProjectWithAllOn(t *testing.T) {
+	t.Parallel()
+	_, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
+		"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me", "Alarms": "on", "AlarmEmail": "me@example.com", "AccessLogs": "on", "Tracing": "Active",
+	}})
+	require.NoError(t, err)
+}
+
 // Whose tokens are good is said by https, or by this machine.
 func TestLoad_ThisProjectsKeys(t *testing.T) {
 	t.Parallel()
