@@ -43,6 +43,8 @@ import (
 // cloud is everything that runs.
 type cloud struct {
 	stack     *template.Stack
+	text      []byte                  // of the template
+	debug     []string                // functions that are built for a debugger, by logical id
 	base      string                  // http://host:port
 	socket    string                  // ws://host:port/stage
 	dynamoDB  string                  // for functions; pages do not find it
@@ -82,6 +84,9 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	if err != nil {
 		return nil, err
 	}
+	if err := c.chooseDebugged(cfg.debug); err != nil {
+		return nil, err
+	}
 	for _, note := range c.stack.Ignored {
 		out.step("not run locally: %s", note)
 	}
@@ -100,6 +105,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 
 	// Compiling and the database take turns on nothing: do both at once.
+	began := time.Now()
 	var executables map[string]string
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -110,12 +116,13 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	functions, err := lambda.New(lambda.Config{
+	functions, err := lambda.New(lambda.Config{ //nolint:contextcheck // processes outlive every context
 		Functions: c.functions(executables),
 		Region:    c.stack.Region,
 		Reaper:    reaper,
 		Output:    func(function, line string) { out.function(shortName(function), line, cfg.rawLogs) },
 		Answered:  func(string) { c.wakeStreams() },
+		Started:   func(function string, pid int) { c.tellDebugger(function, pid, out) },
 		Log:       out.logger("lambda"),
 	})
 	if err != nil {
@@ -128,7 +135,13 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 	c.startQueues(ctx, functions, out)
 	c.startSchedules(ctx, functions, out)
-	return c, c.serve(listener, functions, tokens, cfg, out)
+	if err := c.serve(listener, functions, tokens, cfg, out); err != nil {
+		return nil, err
+	}
+	if cfg.watch {
+		return c, c.startWatch(ctx, functions, executables, built, began, out)
+	}
+	return c, nil
 }
 
 func (c *cloud) onClose(f func(context.Context)) { c.closers = append(c.closers, f) }
@@ -223,6 +236,9 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 		}
 	}
 	maps.Copy(params, cfg.params)
+	if c.text, err = os.ReadFile(cfg.template); err != nil {
+		return nil, fmt.Errorf("reading the template: %w", err)
+	}
 	c.stack, err = template.Load(cfg.template, template.Options{
 		Region:     os.Getenv("AWS_REGION"),
 		Parameters: params,
@@ -237,27 +253,37 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 		return nil, fmt.Errorf("%s: the template has no AWS::Serverless::WebSocketApi, so there is nothing to serve", cfg.template)
 	}
 	c.socket = socketBase + "/" + c.stack.API.Stage
-	audience := cmp.Or(c.stack.Parameters["JwtAudience"], "local")
-	return issuer.New(cmp.Or(c.stack.Parameters["JwtIssuer"], c.base+"/"), audience)
+	name, audience := cmp.Or(c.stack.Parameters["JwtIssuer"], c.base+"/"), cmp.Or(c.stack.Parameters["JwtAudience"], "local")
+	if cfg.dataDir != "" {
+		return issuer.Open(name, audience, filepath.Join(cfg.dataDir, keyFile))
+	}
+	return issuer.New(name, audience)
 }
+
+// keyFile is where in the data folder the key is that tokens are signed with.
+const keyFile = "token-key.pem"
 
 // build compiles the functions into their folder. What is there is up to date after
 // a moment.
 func (c *cloud) build(ctx context.Context, folder string, out *console) (map[string]string, error) {
-	unlock, err := awaitLock(ctx, filepath.Join(folder, buildLock), func() {
-		out.step("waiting for another local cloud that builds the same functions")
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	out.step("building %d functions", len(c.stack.Functions))
-	return build.Functions(ctx, c.stack, build.Options{
+	return c.buildOnly(ctx, nil, build.Options{
 		OutDir: folder,
 		Progress: func(function string, took time.Duration, done, total int) {
 			out.step("built %s (%d of %d, %.1f s)", shortName(function), done, total, took.Seconds())
 		},
-	})
+	}, func() { out.step("waiting for another local cloud that builds the same functions") })
+}
+
+// buildOnly compiles some, nil for all. It waits until no other local cloud does it.
+func (c *cloud) buildOnly(ctx context.Context, only []string, o build.Options, waiting func()) (map[string]string, error) {
+	unlock, err := awaitLock(ctx, filepath.Join(o.OutDir, buildLock), waiting)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	o.Only, o.Debug = only, c.debug
+	return build.Functions(ctx, c.stack, o)
 }
 
 // startDynamoDB starts the engine, or uses the one named, and makes the tables.
@@ -376,6 +402,7 @@ func (c *cloud) functions(executables map[string]string) []lambda.Function {
 			MemoryMB:     f.MemoryMB,
 			MaxProcesses: f.ReservedConcurrency,
 			Handler:      f.Handler,
+			Debug:        slices.Contains(c.debug, f.LogicalID),
 		})
 	}
 	return functions

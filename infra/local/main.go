@@ -107,6 +107,8 @@ type config struct {
 	queues   string // where functions find queues, "" for here
 	serial   bool
 	rawLogs  bool
+	watch    bool
+	debug    []string // functions, as they are called by invoke
 	origins  []string // of pages that may use what is for programs here
 }
 
@@ -152,6 +154,12 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	})
 	flags.BoolVar(&cfg.serial, "serial", false, "hand each client's frames to the functions one by one; API Gateway does not")
 	flags.BoolVar(&cfg.rawLogs, "raw-logs", false, "show the functions' log lines as CloudWatch gets them, with their metrics")
+	flags.BoolVar(&cfg.watch, "watch", true, "build functions again when their sources change, beside what runs; sockets, tokens and data stay")
+	flags.Func("debug", "`function` to debug: built with debug information, in one process without a limit of time;\n"+
+		"how to attach to it is printed; may be repeated", func(s string) error {
+		cfg.debug = append(cfg.debug, s)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}

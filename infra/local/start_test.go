@@ -109,7 +109,7 @@ func TestADamagedDatabaseNamesItsFolderAndTheWayOut(t *testing.T) {
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	// Both build the same functions into the same, still empty, place.
-	app, own := copyApp(t), options{env: append(emptyHome(t), engine(t))}
+	app, own := copyApp(t, smallApp), options{env: append(emptyHome(t), engine(t))}
 	a := launch(t, own, "-addr", "127.0.0.1:0", "-template", app)
 	b := launch(t, own, "-addr", "127.0.0.1:0", "-template", app)
 	for _, c := range []*local{a, b} {
@@ -120,18 +120,18 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// copyApp copies the small application, as a module, to where it can be changed.
+// copyApp copies an application, as a module, to where it can be changed.
 // It gives the template's path. What is built from it belongs into an emptyHome.
-func copyApp(t *testing.T) string {
+func copyApp(t *testing.T, app string) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Dir(smallApp))))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Dir(app))))
 	for _, name := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join("../..", name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	return filepath.Join(dir, filepath.Base(smallApp))
+	return filepath.Join(dir, filepath.Base(app))
 }
 
 // emptyHome is the environment of a user who starts a local cloud for the first
@@ -164,7 +164,7 @@ func TestFlags(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-queues-endpoint", "-allow-origin", "-serial"}},
+		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-queues-endpoint", "-allow-origin", "-watch", "-debug", "-serial"}},
 		{"unknown flag", []string{"-port", "3000"}, 2, []string{"flag provided but not defined: -port", usage}},
 		{"no value", []string{"-addr"}, 2, []string{"flag needs an argument: -addr", usage}},
 		{"a queues endpoint that is none", []string{"-queues-endpoint", "127.0.0.1:8001"}, 2, []string{"-queues-endpoint", "want a URL such as http://127.0.0.1:8001"}},
@@ -262,7 +262,7 @@ func TestErrors_Template(t *testing.T) {
 
 func TestErrors_CodeThatDoesNotCompile(t *testing.T) {
 	t.Parallel()
-	app := copyApp(t)
+	app := copyApp(t, smallApp)
 	code := filepath.Join(filepath.Dir(app), "function", "main.go")
 	text, err := os.ReadFile(code)
 	require.NoError(t, err)
