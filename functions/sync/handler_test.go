@@ -281,7 +281,7 @@ func TestPagesAreHandedOn(t *testing.T) {
 		require.Contains(t, serve(t, f, ""), `"messages":[]`)
 		require.Contains(t, serve(t, f, `{"action":"conversations","id":"r"}`), `"conversations":[]`)
 		require.Contains(t, serve(t, f, `{"action":"members","id":"r","conversationId":"group:1"}`), `{"members":[],"membersVersion":0}`)
-		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false,"windows":{}}`)
+		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false,"windows":{},"userId":"alice"}`)
 	})
 }
 
@@ -526,6 +526,14 @@ func TestChanges(t *testing.T) {
 				require.NoError(t, err)
 				require.Contains(t, response.Body, tc.want, name)
 			}
+		}
+	})
+
+	t.Run("name the user", func(t *testing.T) {
+		t.Parallel()
+		for _, full := range []bool{false, true} {
+			f := &fakeReader{changed: store.Changed{Lines: lines(1, "hi"), Cursor: 12, Full: full}}
+			require.Equal(t, "alice", result[wire.Changed](t, serve(t, f, ask)).UserID)
 		}
 	})
 

@@ -16,7 +16,12 @@ import (
 // outbox is sent once the first round is made: what other devices did comes
 // first, but not if that takes long.
 func (c *Client) keepUp(s *session) {
-	flush := time.AfterFunc(flushAfter, func() { c.openOutbox(s) })
+	open := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.openOutbox(s)
+	}
+	flush := time.AfterFunc(flushAfter, open)
 	defer flush.Stop()
 	beat := time.NewTimer(c.cfg.HeartbeatEvery)
 	defer beat.Stop()
@@ -42,7 +47,7 @@ func (c *Client) keepUp(s *session) {
 		}
 		failures = 0
 		beat.Reset(c.cfg.HeartbeatEvery)
-		c.openOutbox(s)
+		open()
 	}
 }
 
@@ -89,6 +94,9 @@ func (c *Client) page(s *session) (more bool, err error) {
 	c.mu.Unlock()
 	var changed wire.Changed
 	if err := c.ask(s, wire.ActionChanges, ask, &changed); err != nil {
+		return false, err
+	}
+	if err := c.identify(s, changed.UserID); err != nil {
 		return false, err
 	}
 	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
@@ -409,11 +417,10 @@ func (c *Client) quieten(cv *conversation, s step) error {
 	return nil
 }
 
-// openOutbox lets the outbox be sent over a session.
+// openOutbox lets the outbox be sent over a session. The caller holds the mutex.
 func (c *Client) openOutbox(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s.ready || s.ctx.Err() != nil {
+	s.due = true
+	if s.ready || !s.known || s.ctx.Err() != nil {
 		return
 	}
 	s.ready = true

@@ -288,7 +288,7 @@ func (c *Client) do(ctx context.Context, action string, request, result any) err
 		var s *session
 		err := c.await(ctx, action, func() bool {
 			s = c.session
-			return s != nil
+			return s != nil && s.known
 		})
 		if err != nil {
 			return err

@@ -20,8 +20,10 @@ var (
 	// ErrTooManyDevices ends a client for good: the user connected more devices
 	// than the server allows and this was the oldest.
 	ErrTooManyDevices = errors.New("the user has connected too many devices")
-	// ErrWrongUser ends a client for good, before it connects: Config.Token gave a token
-	// of another user, who would be the sender of what this user wrote.
+	// ErrWrongUser ends a client for good: Config.Token gave a token of another user, who
+	// would be the sender of what this user wrote. The token says so itself, before the
+	// client connects, or where it cannot be read the server does, before anything is sent
+	// or taken in.
 	ErrWrongUser = errors.New("the token is another user's")
 	// ErrOutboxFull refuses a Send: Config.MaxOutbox messages wait already.
 	ErrOutboxFull = errors.New("the outbox is full")

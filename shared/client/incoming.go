@@ -162,7 +162,7 @@ func (in *Incoming) Done() error {
 func (c *Client) tellDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.session; s != nil && !c.telling && c.undone() != nil {
+	if s := c.session; s != nil && s.known && !c.telling && c.undone() != nil {
 		c.telling = s.start(func() { c.tellAllDone(s) })
 	}
 }
