@@ -1,8 +1,8 @@
 // The work of the tab that leads: it keeps every conversation complete and in order, and everything the
 // user asked for until the server has answered. Pushes make it fast; sync makes it right.
 
-import { dial, tokenOf } from "./checks.js";
-import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
+import { checkOwner, dial, tokenOf } from "./checks.js";
+import { Connection, RequestError, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
 import { SYSTEM, apply, describe, know, raise, receive } from "./facts.js";
 import { commitAll } from "./holding.js";
 import { NEW_KEY } from "./model.js";
@@ -76,6 +76,7 @@ export class Engine {
   #watermarks;
   #rosters;
   #halted = false;
+  #isKnown = false; // whether the token of the connection is known to be the user's: until then nothing is taken in or sent
   #world = {}; // another one once the server was restored or begun anew
   /** @type {{message: Message, peer: string | null}[]} Own ones of an earlier world that this one may lack. */
   #doubtful = [];
@@ -123,9 +124,10 @@ export class Engine {
       timing,
       hooks: {
         open: async (isWanted) => {
-          const jwt = await tokenOf(token, userId);
+          const { jwt, isKnown } = await tokenOf(token, userId);
           await this.#commit({}); // tells whether another tab leads by now: its connection must not be replaced
           if (this.#halted || !isWanted()) throw new Error("not wanted any more");
+          this.#isKnown = isKnown;
           return dial(WebSocket, endpoint(url, deviceId), jwt);
         },
         onOpen: () => this.#arrived(),
@@ -319,20 +321,27 @@ export class Engine {
 
   // Resolves when there is a connection, and rejects if there is to be none.
   #reached() {
-    const { state } = this.#connection;
+    const state = this.#state;
     if (state === "online") return Promise.resolve();
     if (state === "offline") return Promise.reject(disconnected());
     return new Promise((/** @type {(value?: undefined) => void} */ resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
+  // A connection is of use once the user is known.
+  get #state() {
+    const { state } = this.#connection;
+    return state === "online" && !this.#isKnown ? "connecting" : state;
+  }
+
   #stateChanged() {
-    const { state: now } = this.#connection;
-    if (now !== "online") this.#leave();
+    if (this.#connection.state !== "online") this.#leave();
+    const now = this.#state;
     if (now !== "connecting") {
       for (const { resolve, reject } of this.#waiting.splice(0)) now === "online" ? resolve() : reject(disconnected());
     }
     if (this.#halted) return;
-    const { state, detail } = this.#connection;
+    const { detail } = this.#connection;
+    const state = this.#state;
     this.#model.status = { ...this.#model.status, state, detail };
     if (detail === "replaced") void this.#commit({}); // tells whether it was another tab, which claimed the store before
     this.#changed();
@@ -343,17 +352,39 @@ export class Engine {
     /** @type {Session} */
     const session = { flush: null, heartbeat: null, catching: null, again: false };
     this.#session = session;
+    if (this.#isKnown) this.#begin(session);
+    void this.#catchUp(session).then(() => this.#flush(session));
+  }
+
+  // From here on the connection is the user's.
+  /** @param {Session} session */
+  #begin(session) {
     this.#pulls.start();
     this.#watermarks.start();
     for (const conversationId of this.#model.ledgers.keys()) this.#watermarks.note(conversationId);
-    const flush = () => {
-      if (session !== this.#session || session.flush === null) return;
-      this.#clock.clearTimeout(session.flush);
-      session.flush = null;
-      this.#outbox.resume();
-    };
-    session.flush = this.#clock.setTimeout(flush, this.#timing.flushWaitMs);
-    void this.#catchUp(session).then(flush);
+    session.flush = this.#clock.setTimeout(() => this.#flush(session), this.#timing.flushWaitMs);
+  }
+
+  /** @param {Session} session */
+  #flush(session) {
+    if (session !== this.#session || session.flush === null) return;
+    this.#clock.clearTimeout(session.flush);
+    session.flush = null;
+    this.#outbox.resume();
+  }
+
+  // Takes whom the server takes the user for. Throws for good if it is another one.
+  /**
+   * @param {Session} session
+   * @param {string | undefined} owner
+   */
+  #identify(session, owner) {
+    if (owner !== undefined) checkOwner(owner, this.#userId);
+    if (this.#isKnown) return;
+    if (owner === undefined) throw new RequestError({ code: "PROTOCOL", message: "changes did not name the user, and the token is none that does", retryable: true });
+    this.#isKnown = true;
+    this.#begin(session);
+    this.#stateChanged();
   }
 
   #leave() {
@@ -367,6 +398,10 @@ export class Engine {
 
   /** @param {any} frame */
   #pushed(frame) {
+    if (!this.#isKnown) {
+      if (this.#session) this.#session.again = true; // it may be another user's; if not, the next answer tells of it
+      return;
+    }
     switch (frame.type) {
       case "push":
       case "notify":
@@ -427,6 +462,7 @@ export class Engine {
       } catch (thrown) {
         if (session !== this.#session) return;
         const error = /** @type {any} */ (thrown);
+        if (error.permanent) return this.#connection.stop(error.message);
         if (!error.retryable) {
           this.#log(`could not catch up: ${error.message}`);
           continue;
@@ -453,7 +489,7 @@ export class Engine {
     const world = this.#world;
     const asked = this.#model.syncCursor ?? 0;
     const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
-    const changes = await this.#changes(asked, session.headsCursor);
+    const changes = await this.#changes(session, asked);
     if (session !== this.#session || world !== this.#world) return;
     if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
       this.#startOver();
@@ -475,12 +511,14 @@ export class Engine {
   }
 
   /**
+   * @param {Session} session
    * @param {number} syncCursor
-   * @param {string | undefined} headsCursor of the last answer that was taken in
    */
-  async #changes(syncCursor, headsCursor) {
+  async #changes(session, syncCursor) {
     const hidden = this.#model.ledgers.size > 0; // what was hidden elsewhere has to be told to who may show it
-    const changes = await this.#ask("changes", { syncCursor, headsCursor, hidden });
+    const changes = await this.#ask("changes", { syncCursor, headsCursor: session.headsCursor, hidden });
+    if (session !== this.#session) throw disconnected();
+    this.#identify(session, changes.userId);
     const conversations = [...changes.conversations];
     for (let { cursor } = changes; cursor; ) {
       const page = await this.#ask("conversations", { cursor, hidden });
@@ -688,7 +726,7 @@ export class Engine {
   // fails is asked for again with the next catch-up.
   /** @param {Session | null} session */
   async #attend(session) {
-    if (!session || session !== this.#session) return;
+    if (!session || session !== this.#session || !this.#isKnown) return;
     const conversationIds = new Set([...this.#onScreen].map((key) => this.#model.currentKey(key)));
     await Promise.all([...conversationIds].map((conversationId) => this.#attendTo(conversationId)));
   }
