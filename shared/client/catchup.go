@@ -182,16 +182,24 @@ func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 
 func (c *Client) learnLines(lines []wire.Conversation) error {
 	for _, line := range lines {
-		if _, ok := chat.KindOf(line.ConversationID); !ok || !possible(line.LastSeq) || !possible(line.ClearedSeq) || !possible(line.ReadSeq) {
-			return violated("a conversation %.100q with lastSeq %d, readSeq %d and clearedSeq %d", line.ConversationID, line.LastSeq, line.ReadSeq, line.ClearedSeq)
+		if err := plausibleLine(line); err != nil {
+			return err
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, line := range lines {
-		if _, err := c.describe(line); err != nil {
+		if err := c.describe(line); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// plausibleLine refuses a line that no conversation can have.
+func plausibleLine(line wire.Conversation) error {
+	if _, ok := chat.KindOf(line.ConversationID); !ok || !possible(line.LastSeq) || !possible(line.ClearedSeq) || !possible(line.ReadSeq) {
+		return violated("a conversation %.100q with lastSeq %d, readSeq %d and clearedSeq %d", line.ConversationID, line.LastSeq, line.ReadSeq, line.ClearedSeq)
 	}
 	return nil
 }
@@ -424,7 +432,7 @@ func (c *Client) openOutbox(s *session) {
 		return
 	}
 	s.ready = true
-	for _, cv := range c.conversations {
-		c.pump(cv)
+	for name := range c.lanes {
+		c.pump(name)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inorder/shared/chat"
+	"inorder/shared/wire"
 )
 
 // ConnectionState is how a client stands to the server.
@@ -51,8 +52,9 @@ type Client struct {
 	headsCursor   string
 	rewinds       int // times that a conversation started over
 	telling       bool
-	arrived       signal // whenever a conversation's position moves, or the client ends
-	outbox        map[string]*entry
+	arrived       signal            // whenever a conversation's position moves, or the client ends
+	outbox        map[string]*entry // by clientMsgId
+	lanes         map[string]*lane  // those that are not empty
 	lastOrder     int64
 	asked, made   uint64 // rounds of catching up: asked for by Refresh, and made
 	progress      progress
@@ -84,13 +86,16 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		done:          make(chan struct{}),
 		conversations: map[string]*conversation{},
 		outbox:        map[string]*entry{},
+		lanes:         map[string]*lane{},
 		subscriptions: map[*subscription]bool{},
 	}
 	var idle func()
 	if c.http == nil {
 		c.http, idle = newHTTPClient()
 	}
-	c.load(state)
+	if err := c.load(state); err != nil {
+		return nil, fmt.Errorf("loading the store: %w", err)
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() { //nolint:contextcheck // the client outlives ctx
 		defer close(c.done)
@@ -108,7 +113,7 @@ func newHTTPClient() (*http.Client, func()) {
 	return &http.Client{Transport: transport}, transport.CloseIdleConnections
 }
 
-func (c *Client) load(state State) {
+func (c *Client) load(state State) error {
 	c.syncCursor = state.SyncCursor
 	for _, stored := range state.Conversations {
 		cv := newConversation(stored.ConversationID)
@@ -125,12 +130,20 @@ func (c *Client) load(state State) {
 		c.buffered++
 	}
 	for _, stored := range state.Outbox {
-		c.enqueue(&entry{OutboxEntry: stored})
+		request, err := decodeWrite(stored)
+		if err != nil {
+			return err
+		}
+		if send, ok := request.(wire.Send); ok && stored.ConversationID == "" {
+			stored.ConversationID = laneOf(send, c.cfg.UserID) // an earlier version did not store it
+		}
+		c.enqueue(&entry{OutboxEntry: stored, request: request})
 	}
+	return nil
 }
 
-// Close ends the client and waits until nothing of it runs any more. Messages in
-// the outbox stay in the store. It closes the connection in order, for which it
+// Close ends the client and waits until nothing of it runs any more. What is in
+// the outbox stays in the store. It closes the connection in order, for which it
 // takes at most a second or so. The store is the caller's to close.
 func (c *Client) Close() {
 	c.mu.Lock()
@@ -333,7 +346,7 @@ type Stats struct {
 	Repeated   int64 // pushed messages that were there already
 	Gaps       int64 // times a message was missing for longer than GapWait
 	Overflowed int64 // early messages that the reorder buffer had no room for
-	Resent     int64 // attempts to send a message after the first
+	Resent     int64 // attempts to send a write after the first
 	Violations int64 // answers and frames that the protocol does not allow
 }
 
@@ -373,9 +386,6 @@ type conversation struct {
 	wait   time.Duration // how long it does, the shortest asked for this gap; 0 without a gap
 	due    time.Time     // when its patience ends
 	sooner signal        // whenever due comes nearer
-
-	lane    []*entry // the user's unanswered messages, in order
-	sending bool     // a goroutine of the session sends them
 }
 
 func newConversation(id string) *conversation {

@@ -41,8 +41,8 @@ type Config struct {
 	// HTTPClient makes the handshake; nil is one of the client's own.
 	HTTPClient *http.Client
 
-	// MaxOutbox is how many messages may wait to be sent; 0 is 1,000. A Send
-	// beyond it gives ErrOutboxFull.
+	// MaxOutbox is how many writes may wait to be sent, each of up to 32 KB; 0 is 1,000. A
+	// Send, or another write, beyond it gives ErrOutboxFull.
 	MaxOutbox int
 	// MaxBuffered is how many early messages, of all conversations, wait for the
 	// ones before them; 0 is 1,000, of up to 24 KB each. What does not fit is

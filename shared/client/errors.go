@@ -25,27 +25,27 @@ var (
 	// client connects, or where it cannot be read the server does, before anything is sent
 	// or taken in.
 	ErrWrongUser = errors.New("the token is another user's")
-	// ErrOutboxFull refuses a Send: Config.MaxOutbox messages wait already.
+	// ErrOutboxFull refuses a Send or another write: Config.MaxOutbox of them wait already.
 	ErrOutboxFull = errors.New("the outbox is full")
-	// ErrDiscarded ends a Send whose message was taken out of the outbox.
-	ErrDiscarded = errors.New("the message was discarded")
+	// ErrDiscarded ends a call whose write was taken out of the outbox.
+	ErrDiscarded = errors.New("it was discarded")
 	// ErrProtocol says that the server sent what the protocol does not allow.
 	ErrProtocol = errors.New("the server broke the protocol")
 )
 
-// PendingError is what Send gives when it stops waiting before the server
-// answered. The message stays in the outbox and is sent as soon as that is
+// PendingError is what Send, and any other write, gives when it stops waiting before the
+// server answered. The write stays in the outbox and is sent as soon as that is
 // possible; it may be committed already. Settled tells of its end, Discard takes
 // it out.
 type PendingError struct {
 	ClientMsgID string
-	Err         error // why Send stopped waiting: the context's error, ErrClosed, ErrReplaced, …
-	Obstacle    error // what has kept the message from being sent, such as a connection that failed; nil if nothing has
+	Err         error // why the call stopped waiting: the context's error, ErrClosed, ErrReplaced, …
+	Obstacle    error // what has kept it from being sent, such as a connection that failed; nil if nothing has
 }
 
-// Error says which message is pending, why nobody waits for it, and what is in its way.
+// Error says which write is pending, why nobody waits for it, and what is in its way.
 func (e *PendingError) Error() string {
-	s := fmt.Sprintf("message %s is still in the outbox: %v", e.ClientMsgID, e.Err)
+	s := fmt.Sprintf("%s is still in the outbox: %v", e.ClientMsgID, e.Err)
 	if e.Obstacle != nil {
 		s += fmt.Sprintf("; before that: %v", e.Obstacle)
 	}

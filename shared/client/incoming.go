@@ -115,7 +115,9 @@ func (in *Incoming) Reply(ctx context.Context, text string) (Sent, error) {
 	}
 	in.client.mu.Lock()
 	if e := in.client.outbox[d.ClientMsgID]; e != nil {
-		d.Text = e.Send.Text
+		if before, ok := e.request.(wire.Send); ok {
+			d.Text = before.Text
+		}
 	}
 	in.client.mu.Unlock()
 	sent, err := in.client.Send(ctx, d)
