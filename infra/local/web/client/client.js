@@ -515,6 +515,16 @@ export class InorderClient extends EventTarget {
    */
   clear(key) {
     this.#raise(key, "clearedSeq");
+    this.discardLost(key);
+  }
+
+  /**
+   * Forgets the rows of a conversation that are lost, but for those of the outbox, which are discard's.
+   * @param {ConversationKey} key
+   */
+  discardLost(key) {
+    const current = this.currentKey(key);
+    if (this.#model.lost.some((lost) => this.#model.keyOfLost(lost) === current)) this.#do("discardLost", current);
   }
 
   /**
@@ -696,6 +706,8 @@ export class InorderClient extends EventTarget {
         return engine.raise(args[0], args[1]);
       case "discard":
         return engine.discard(args[0]);
+      case "discardLost":
+        return engine.discardLost(args[0]);
       case "retry":
         return engine.retry(args[0]);
       case "setOffline":

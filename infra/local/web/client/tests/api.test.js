@@ -7,7 +7,7 @@ import { MAX_VIEWS, open } from "../client.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
 import { SharedStore } from "./browser.js";
-import { jwtOf, opaqueTokenOf, setUp, setUpTabs, texts } from "./world.js";
+import { heldTexts, jwtOf, opaqueTokenOf, setUp, setUpTabs, texts } from "./world.js";
 
 test("a device id of 64 bytes can do everything: what is sent is named without it", async (t) => {
   const { clock, server, online } = setUp(t);
@@ -444,7 +444,7 @@ test("a device that is new, or starts over, is told of nothing that was there", 
   alice.setOffline(true);
   alice.setOffline(false);
   await clock.advance(5_000);
-  assert.deepEqual([heard, texts(alice, "to:bob")], [[], ["of another world"]]);
+  assert.deepEqual([heard, heldTexts(alice, "to:bob")], [[], ["of another world"]]);
   server.post("bob", { to: "alice" }, "new");
   await clock.advance(5_000);
   assert.deepEqual(heard, ["new"]);
@@ -593,7 +593,7 @@ for (const who of ["leads", "follows"]) {
     const closed = one.close({ forget: true });
     await clock.advance(1_000);
     await closed;
-    assert.deepEqual(await store.load(), { syncCursor: null, conversations: [], messages: [], outbox: [] });
+    assert.deepEqual(await store.load(), { syncCursor: null, conversations: [], messages: [], outbox: [], lost: [] });
     for (const client of clients) {
       assert.deepEqual([client.state, client.detail, client.leads, client.conversations()], ["offline", "closed", false, []]);
       await assert.rejects(client.send("to:bob", "after"), { code: "CLOSED" });

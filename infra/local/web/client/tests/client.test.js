@@ -59,6 +59,7 @@ test("a first message: pending at once, then numbered, shown once on both sides"
     error: null,
     receipt: null, // bob has not answered
     readBy: [],
+    lost: false,
     audience: 1,
   });
   assert.match(alice.currentKey(key), /^single:/);

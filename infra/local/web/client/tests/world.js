@@ -74,5 +74,9 @@ export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {})
   return { clock, server, browser, open, tabs, alone };
 }
 
+/** The texts of what the server has, too. */
+export const heldTexts = (client, key) => client.messages(key).filter(({ lost }) => !lost).map(({ text }) => text);
+/** The texts of what it has lost. */
+export const lostTexts = (client, key) => client.messages(key).filter(({ lost }) => lost).map(({ text }) => text);
 export const texts = (client, key) => client.messages(key).map((row) => row.text);
 export const seqs = (client, key) => client.messages(key).map((row) => row.seq);

@@ -348,6 +348,11 @@ export declare class InorderClient extends EventTarget {
      */
     clear(key: ConversationKey): void;
     /**
+     * Forgets the rows of a conversation that are lost, but for those of the outbox, which are discard's.
+     * @param {ConversationKey} key
+     */
+    discardLost(key: ConversationKey): void;
+    /**
      * Loads a page of what is before the first entry held. Rejects with a RequestError.
      * @param {ConversationKey} key
      * @returns {Promise<void>}
