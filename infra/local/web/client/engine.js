@@ -642,7 +642,8 @@ export class Engine {
   #settleLost() {
     const { doubtful } = this.#model;
     if (doubtful.length === 0) return {};
-    const lost = doubtful.filter((each) => this.#model.isLost(each));
+    const there = new Set([...this.#model.ledgers.values()].flatMap(({ messages }) => messages.map(identityOf)));
+    const lost = doubtful.filter((each) => this.#model.isLost(each) && !there.has(identityOf(each.message)));
     const again = lost
       .filter((each) => this.#isMine(each) && each.message.clientMsgId && (this.#model.ledgers.has(each.message.conversationId) || each.peer !== null))
       .map(({ message, peer }) => entryOf(message, peer))
@@ -715,6 +716,10 @@ export class Engine {
     }
     for (const entry of this.#outbox.all()) {
       if (entry.state === "sent" && entry.conversationId === conversationId) this.#forgetShown(entry, ledger);
+    }
+    if (this.#allLost().length > 0) {
+      const there = new Set(changed.map(identityOf));
+      this.#dropLost(({ message }) => there.has(identityOf(message))); // it was sent again
     }
     this.#watermarks.note(conversationId);
     this.#changed();
@@ -988,6 +993,12 @@ function entryOf({ conversationId, clientMsgId = "", messageType, text = null, d
   const fields = { messageType, ...(data && { data }), ...(replyTo && { replyTo }) };
   const address = peer === null ? { conversationId } : { to: peer };
   return { clientMsgId, order: serverTime, action: "send", address, fields, text, clientTime, state: "sending", error: null, busy: null, failures: 0, stored: true };
+}
+
+// What tells a message from all others in every world of the server.
+/** @param {Message} message */
+function identityOf({ senderId, clientMsgId, messageId }) {
+  return clientMsgId ? `${clientMsgId.length} ${clientMsgId}${senderId}` : messageId;
 }
 
 /**

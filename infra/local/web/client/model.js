@@ -41,6 +41,8 @@ export class Model {
   /** @type {Status} */
   status = { state: "connecting", detail: "", windows: {}, storeError: null };
 
+  /** Lost messages by where they may be shown. @type {{all: readonly Lost[], byPlace: Map<string, Lost[]>}} */
+  #grouped = { all: [], byPlace: new Map() };
   /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
   #peers = new Map();
   #userId;
@@ -205,15 +207,32 @@ export class Model {
   }
 
   /**
-   * Whether the server does not have a message, also not sent again, as far as is known: it is not known of what is
-   * before the entries held.
+   * Whether the server does not have a message, as far as is known: it is not known of what is before the entries held.
    * @param {Lost} lost
    */
-  isLost({ message: { conversationId, seq, senderId, clientMsgId, messageId } }) {
+  isLost({ message: { conversationId, seq, messageId } }) {
     const ledger = this.ledgers.get(conversationId);
     if (!ledger) return true;
-    if (seq <= ledger.baseSeq || seq <= this.factsOf(conversationId).clearedSeq) return false;
-    return ledger.get(seq)?.messageId !== messageId && !ledger.messages.some((held) => held.senderId === senderId && clientMsgId !== undefined && held.clientMsgId === clientMsgId);
+    return seq > ledger.baseSeq && seq > this.factsOf(conversationId).clearedSeq && ledger.get(seq)?.messageId !== messageId;
+  }
+
+  /**
+   * What is shown as lost in a conversation, oldest first.
+   * @param {ConversationKey} key a current one
+   */
+  #lostIn(key) {
+    if (this.#grouped.all !== this.lost) {
+      this.#grouped = { all: this.lost, byPlace: new Map() };
+      for (const each of this.lost) {
+        for (const place of [each.message.conversationId, TO_KEY + each.peer]) {
+          const there = this.#grouped.byPlace.get(place);
+          if (there) there.push(each);
+          else this.#grouped.byPlace.set(place, [each]);
+        }
+      }
+    }
+    const there = this.#grouped.byPlace.get(key) ?? [];
+    return there.filter((each) => this.keyOfLost(each) === key && this.isLost(each));
   }
 
   /** The current keys of what is on the user's list. */
@@ -344,7 +363,7 @@ export class Model {
       ledger: this.ledgers.get(key) ?? null,
       facts: this.facts.get(key) ?? newFacts(),
       entries: this.entriesOf(key),
-      lost: this.lost.filter((each) => this.keyOfLost(each) === key && this.isLost(each)),
+      lost: this.#lostIn(key),
       roster: this.rosters.get(key) ?? null,
     };
     const { facts, roster } = held;

@@ -91,11 +91,10 @@ export declare class Model {
      */
     keyOfLost({ message: { conversationId }, peer }: Lost): string;
     /**
-     * Whether the server does not have a message, also not sent again, as far as is known: it is not known of what is
-     * before the entries held.
+     * Whether the server does not have a message, as far as is known: it is not known of what is before the entries held.
      * @param {Lost} lost
      */
-    isLost({ message: { conversationId, seq, senderId, clientMsgId, messageId } }: Lost): boolean;
+    isLost({ message: { conversationId, seq, messageId } }: Lost): boolean;
     /** The current keys of what is on the user's list. */
     listed(): string[];
     /**
