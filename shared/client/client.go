@@ -55,6 +55,8 @@ type Client struct {
 	arrived       signal            // whenever a conversation's position moves, or the client ends
 	outbox        map[string]*entry // by clientMsgId
 	lanes         map[string]*lane  // those that are not empty
+	refused       map[string]OutboxEntry
+	hurry         signal // by RetryNow
 	lastOrder     int64
 	asked, made   uint64 // rounds of catching up: asked for by Refresh, and made
 	progress      progress
@@ -87,6 +89,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		conversations: map[string]*conversation{},
 		outbox:        map[string]*entry{},
 		lanes:         map[string]*lane{},
+		refused:       map[string]OutboxEntry{},
 		subscriptions: map[*subscription]bool{},
 	}
 	var idle func()
@@ -134,6 +137,11 @@ func (c *Client) load(state State) error {
 		if err != nil {
 			return err
 		}
+		if stored.Refused != nil {
+			c.refused[stored.ClientMsgID] = stored
+			c.lastOrder = max(c.lastOrder, stored.Order)
+			continue
+		}
 		if send, ok := request.(wire.Send); ok && stored.ConversationID == "" {
 			stored.ConversationID = laneOf(send, c.cfg.UserID) // an earlier version did not store it
 		}
@@ -177,10 +185,39 @@ func (c *Client) run() {
 		failures++
 		c.cfg.Log.Info("not connected", "err", err, "pause", pause, "failures", failures)
 		c.setState(Connecting, err, nil)
-		if !sleep(c.ctx, pause) {
+		if !c.pause(pause) {
 			c.ended(ErrClosed)
 			return
 		}
+	}
+}
+
+// pause waits before the next attempt to connect, unless RetryNow is called. It is false if
+// the client ended.
+func (c *Client) pause(d time.Duration) bool {
+	c.mu.Lock()
+	hurry := c.hurry.wait()
+	c.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-hurry:
+	case <-c.ctx.Done():
+	}
+	return c.ctx.Err() == nil
+}
+
+// RetryNow is for when the network may have changed, or the machine slept: a client that
+// waits to connect does so at once, and a connection that shows no life within seconds is
+// replaced. Without it the next heartbeat would tell.
+func (c *Client) RetryNow() {
+	c.mu.Lock()
+	s := c.session
+	c.hurry.fire()
+	c.mu.Unlock()
+	if s != nil {
+		s.probe()
 	}
 }
 

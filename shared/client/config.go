@@ -87,6 +87,8 @@ const (
 	stableAfter = 5 * time.Second // a connection that lived so long, and was of use, ends a row of failures
 	flushAfter  = 5 * time.Second // the outbox waits for the catch-up after a connect, but no longer
 	goodbyeTime = time.Second     // for an orderly close
+	probeTime   = 5 * time.Second // for a connection in doubt to show that it lives
+	maxRefused  = 100             // writes that are kept, the last
 	pullsAtOnce = 4
 	readPage    = 100 // messages read from the store at once
 

@@ -488,3 +488,44 @@ func TestARealNetwork(t *testing.T) {
 	require.Len(t, take(t, alice, sent.ConversationID, 1), 1)
 	alice.Close()
 }
+
+// A machine that slept, or changed its network, does not wait for the next heartbeat.
+func TestRetryNow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hooks    fakeserver.Hooks
+		connects int // within seconds
+	}{
+		"a connection that lives stays": {connects: 1},
+		"a dead connection is replaced": {
+			hooks: first(1, wire.ActionPing, fakeserver.Ignore), connects: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				alice := online(t, config(s, "alice", "phone"))
+				s.Interfere(c.hooks)
+				for range 3 { // it does no harm to ask more than once
+					alice.RetryNow()
+				}
+				time.Sleep(6 * time.Second)
+				require.NoError(t, alice.Refresh(within(t, time.Minute)))
+				require.Equal(t, c.connects, s.Count("connect"))
+			})
+		})
+	}
+	t.Run("a pause is cut short", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			cfg := config(s, "alice", "phone")
+			cfg.BackoffBase, cfg.BackoffCap = time.Hour, time.Hour
+			s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+			alice := dial(t, cfg)
+			synctest.Wait()
+			s.Interfere(fakeserver.Hooks{})
+			start := time.Now()
+			alice.RetryNow()
+			require.NoError(t, alice.Online(within(t, time.Minute)))
+			require.Less(t, time.Since(start), time.Second)
+		})
+	})
+}

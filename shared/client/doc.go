@@ -39,8 +39,9 @@
 // server commits it once. One write per conversation is on its way at a time,
 // which keeps the user's own order. It leaves the outbox in the commit that
 // stores the answer. A call that stops waiting before gives a [PendingError]; [Settled]
-// then tells of the end. What the server refuses leaves the outbox, and is the call's error
-// or in Settled: to try again is the program's decision.
+// then tells of the end. What the server refuses leaves the outbox and is the call's error;
+// if no call waits any more, [Client.Refused] keeps it, for [Client.Retry] or
+// [Client.Discard].
 //
 // Only Ack is not kept: the next one says the same and more.
 //

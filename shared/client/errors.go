@@ -36,7 +36,7 @@ var (
 // PendingError is what Send, and any other write, gives when it stops waiting before the
 // server answered. The write stays in the outbox and is sent as soon as that is
 // possible; it may be committed already. Settled tells of its end, Discard takes
-// it out.
+// it out, and Client.Refused keeps it if it is refused then.
 type PendingError struct {
 	ClientMsgID string
 	Err         error // why the call stopped waiting: the context's error, ErrClosed, ErrReplaced, …
@@ -95,6 +95,15 @@ func refusal(e wire.Error) error {
 		return again(err)
 	}
 	return err
+}
+
+// wireError is a refusal as it is stored.
+func wireError(err error) *wire.Error {
+	e, ok := errors.AsType[*chat.Error](err)
+	if !ok {
+		return &wire.Error{Code: chat.Internal, Message: err.Error()}
+	}
+	return &wire.Error{Code: e.Code, Message: e.Message, Field: e.Field, Details: e.Details}
 }
 
 // retryAfter is how long the server asks to wait, 0 if it does not.

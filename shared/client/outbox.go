@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -179,13 +180,14 @@ func (c *Client) accept(w OutboxEntry, request any) (*entry, error) {
 		e.waiters++
 		return e, nil
 	}
-	if len(c.outbox) >= c.cfg.MaxOutbox {
+	if len(c.outbox) >= c.cfg.MaxOutbox { // those refused have a bound of their own
 		return nil, fmt.Errorf("%w: %d writes wait to be sent", ErrOutboxFull, len(c.outbox))
 	}
 	w.Order = c.lastOrder + 1
 	if err := c.commit(Batch{OutboxPut: []OutboxEntry{w}}); err != nil {
 		return nil, err
 	}
+	delete(c.refused, w.ClientMsgID) // it is tried anew
 	e := &entry{OutboxEntry: w, request: request, waiters: 1}
 	c.enqueue(e)
 	c.pump(e.lane())
@@ -294,6 +296,9 @@ func (c *Client) answered(e *entry, a answer, err error) error {
 		}
 	}
 	batch := Batch{OutboxDelete: []string{e.ClientMsgID}}
+	if err != nil && e.waiters == 0 {
+		return c.keepRefused(e, err)
+	}
 	var cv *conversation
 	var next conversation
 	if err == nil && a.Seq > 0 {
@@ -314,6 +319,25 @@ func (c *Client) answered(e *entry, a answer, err error) error {
 		return again(err)
 	}
 	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	return nil
+}
+
+// keepRefused sets a write aside of whose refusal no call hears. The caller holds the mutex.
+func (c *Client) keepRefused(e *entry, err error) error {
+	refused := e.OutboxEntry
+	refused.Refused = wireError(err)
+	batch := Batch{OutboxPut: []OutboxEntry{refused}}
+	if kept := c.refusals(); len(kept) >= maxRefused {
+		batch.OutboxDelete = []string{kept[0].ClientMsgID}
+	}
+	if failed := c.commit(batch); failed != nil {
+		return again(failed)
+	}
+	for _, id := range batch.OutboxDelete {
+		delete(c.refused, id)
+	}
+	c.refused[e.ClientMsgID] = refused
+	c.settle(e, answer{}, err)
 	return nil
 }
 
@@ -381,24 +405,63 @@ func (c *Client) Outbox() []OutboxEntry {
 	for _, e := range c.outbox {
 		entries = append(entries, e.OutboxEntry)
 	}
+	return ordered(entries)
+}
+
+// Refused lists the writes that the server refused when no call waited for them any more,
+// such as after a restart, in the order in which they were accepted: the last 100, each
+// until Retry, Discard or a call with its ClientMsgID.
+func (c *Client) Refused() []OutboxEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refusals()
+}
+
+func (c *Client) refusals() []OutboxEntry {
+	return ordered(slices.Collect(maps.Values(c.refused)))
+}
+
+func ordered(entries []OutboxEntry) []OutboxEntry {
 	slices.SortFunc(entries, func(a, b OutboxEntry) int { return cmp.Compare(a.Order, b.Order) })
 	return entries
 }
 
-// Discard takes a write out of the outbox, so that it is not sent any more; a
-// call that waits for it gets ErrDiscarded. If it was on its way, it may be
+// Retry asks again for what was Refused, after all else in its conversation, and ends as
+// Send does. It keeps its ClientMsgID: what was refused for that has to be written anew. It
+// errs with NotFound (*chat.Error) if nothing of it was refused.
+func (c *Client) Retry(ctx context.Context, clientMsgID string) (wire.Sent, error) {
+	c.mu.Lock()
+	w, ok := c.refused[clientMsgID]
+	c.mu.Unlock()
+	if !ok {
+		return wire.Sent{}, chat.FieldErrorf(chat.NotFound, "clientMsgId", "nothing was refused under %q", clientMsgID)
+	}
+	request, err := decodeWrite(w)
+	if err != nil {
+		return wire.Sent{}, err
+	}
+	a, err := c.perform(ctx, w.Action, w.ConversationID, w.ClientMsgID, request)
+	return a.Sent, err
+}
+
+// Discard takes a write out of the outbox, or what was Refused, so that it is not sent any
+// more; a call that waits for it gets ErrDiscarded. If it was on its way, it may be
 // committed nevertheless and arrive like any other message. It errs with NotFound
 // (*chat.Error) if the outbox does not have it.
 func (c *Client) Discard(clientMsgID string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.outbox[clientMsgID]
-	if e == nil {
+	_, refused := c.refused[clientMsgID]
+	if e == nil && !refused {
 		return chat.FieldErrorf(chat.NotFound, "clientMsgId", "the outbox has nothing under %q", clientMsgID)
 	}
 	if err := c.commit(Batch{OutboxDelete: []string{clientMsgID}}); err != nil {
 		return err
 	}
-	c.settle(e, answer{}, ErrDiscarded)
+	delete(c.refused, clientMsgID)
+	if e != nil {
+		c.settle(e, answer{}, ErrDiscarded)
+	}
 	return nil
 }

@@ -35,6 +35,7 @@ type session struct {
 	heard  atomic.Int64 // time since born at which a frame came
 	nextID atomic.Int64
 	useful atomic.Bool // a request was answered
+	probed atomic.Bool // a probe is under way
 
 	mu      sync.Mutex
 	waiting map[string]chan frame
@@ -154,6 +155,27 @@ func (s *session) request(ctx context.Context, action string, request, result an
 			s.end(fmt.Errorf("the server stopped answering: %w", err))
 		}
 		return again(err)
+	}
+}
+
+// probe ends the session unless anything is heard within probeTime: a socket whose other
+// end is gone can look open for many minutes.
+func (s *session) probe() {
+	if !s.probed.CompareAndSwap(false, true) {
+		return
+	}
+	started := s.start(func() {
+		defer s.probed.Store(false)
+		ctx, cancel := context.WithTimeout(s.ctx, probeTime)
+		defer cancel()
+		asked := time.Since(s.born)
+		err := s.request(ctx, wire.ActionPing, nil, nil)
+		if errors.Is(err, context.DeadlineExceeded) && time.Duration(s.heard.Load()) <= asked {
+			s.end(errors.New("the server stopped answering"))
+		}
+	})
+	if !started {
+		s.probed.Store(false)
 	}
 }
 

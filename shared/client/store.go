@@ -95,8 +95,8 @@ type Positions struct {
 	ReadSeq      int64 `json:"readSeq"`
 }
 
-// OutboxEntry is a write that the server has not answered. Draft has what it is if it is
-// a message.
+// OutboxEntry is a write that the server has not answered, or has refused when no call
+// waited for it. Draft has what it is if it is a message.
 type OutboxEntry struct {
 	Order       int64  `json:"order"` // those of one conversation are sent by ascending Order
 	ClientMsgID string `json:"clientMsgId"`
@@ -104,4 +104,5 @@ type OutboxEntry struct {
 	ConversationID string          `json:"conversationId,omitempty"`
 	Action         string          `json:"action"`  // of the protocol: send, edit, recall, createGroup, …
 	Request        json.RawMessage `json:"request"` // as the protocol has it for the action, without action and id
+	Refused        *wire.Error     `json:"refused,omitempty"`
 }

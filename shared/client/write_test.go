@@ -416,3 +416,86 @@ func TestAWriteThatCannotBeIsRefusedAtOnce(t *testing.T) {
 		require.Empty(t, alice.Outbox())
 	})
 }
+
+// What the user wrote is not gone because nobody was there when the server refused it.
+func TestWhatIsRefusedWhileNobodyWaitsIsKept(t *testing.T) {
+	t.Parallel()
+	for action, write := range writes {
+		t.Run(action, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				in := newScene(s)
+				cfg := config(s, "alice", "phone")
+				cfg.Store = client.NewMemory()
+				s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+				alice := dial(t, cfg)
+				pending, ok := errors.AsType[*client.PendingError](write.do(within(t, time.Second), alice, in, "key"))
+				require.True(t, ok)
+				left := alice.Outbox()
+				alice.Close()
+
+				s.Interfere(first(2, action, fakeserver.Missing))
+				alice = online(t, cfg)
+				for len(alice.Outbox()) > 0 {
+					time.Sleep(time.Second)
+				}
+				alice.Close()
+				alice = online(t, cfg)
+				refused := alice.Refused()
+				require.Len(t, refused, 1)
+				require.Equal(t, chat.NotFound, refused[0].Refused.Code)
+				refused[0].Refused = nil
+				require.Equal(t, left, refused)
+				require.Empty(t, alice.Outbox())
+
+				_, err := alice.Retry(within(t, time.Minute), pending.ClientMsgID)
+				require.Equal(t, chat.NotFound, chat.CodeOf(err), "it is the call's now")
+				require.Empty(t, alice.Refused())
+				_, err = alice.Retry(within(t, time.Minute), pending.ClientMsgID)
+				require.Equal(t, chat.NotFound, chat.CodeOf(err))
+				require.NoError(t, write.do(within(t, time.Minute), alice, in, "key"))
+				require.Equal(t, 1, write.done(in))
+				kept, err := cfg.Store.Load(t.Context(), "alice")
+				require.NoError(t, err)
+				require.Empty(t, kept.Outbox)
+			})
+		})
+	}
+}
+
+func TestTheLastRefusedAreKept(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		group := s.MakeGroup("g", "bob")
+		cfg := config(s, "alice", "phone")
+		cfg.Store = client.NewMemory()
+		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		alice := dial(t, cfg)
+		var all sync.WaitGroup
+		for i := range 105 {
+			all.Go(func() {
+				_, _ = alice.Send(within(t, time.Second), client.Draft{ConversationID: group, Text: "x", ClientMsgID: fmt.Sprint(i)})
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		s.Interfere(fakeserver.Hooks{})
+		require.NoError(t, alice.Online(within(t, time.Minute)))
+		for len(alice.Outbox()) > 0 {
+			time.Sleep(time.Second)
+		}
+		refused := alice.Refused()
+		require.Len(t, refused, 100)
+		require.Equal(t, "5", refused[0].ClientMsgID)
+		kept, err := cfg.Store.Load(t.Context(), "alice")
+		require.NoError(t, err)
+		require.Equal(t, refused, kept.Outbox)
+		require.NoError(t, alice.Discard("5"))
+		require.Len(t, alice.Refused(), 99)
+
+		s.Post("bob", wire.Send{ConversationID: group, Text: "welcome"})
+		s.Join(group, "alice")
+		sent, err := alice.Retry(within(t, time.Minute), "6")
+		require.NoError(t, err)
+		require.Equal(t, int64(2), sent.Seq)
+		require.Len(t, alice.Refused(), 98)
+	})
+}

@@ -71,6 +71,13 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 	return c.head.ConversationID
 }
 
+// Join makes a user a member of a group, without an entry.
+func (s *Server) Join(conversationID, userID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conversations[conversationID].members[userID] = &member{role: chat.Plain, join: 1}
+}
+
 // Erase takes the content out of all that a user has sent, as the operator's tool
 // does.
 func (s *Server) Erase(userID string) {
