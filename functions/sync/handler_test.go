@@ -537,6 +537,26 @@ func TestChanges(t *testing.T) {
 		}
 	})
 
+	t.Run("leave room for the user's name", func(t *testing.T) {
+		t.Parallel()
+		longest := strings.Repeat("\u2028", chat.MaxUserIDBytes/3) // each takes six bytes in JSON
+		for _, full := range []bool{false, true} {
+			for n := range 100 { // each takes a byte more
+				f := &fakeReader{changed: store.Changed{Lines: at(lines(120, strings.Repeat("x", n)), 1), Cursor: 149, Full: full}}
+				event := sample(t)
+				event.Body = ask
+				event.RequestContext.Authorizer = map[string]any{"principalId": longest, "device": "phone"}
+				h := handler{store: f, attend: func(context.Context, route.Caller) {}}
+				response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(response.Body), wire.MaxFrameBytes)
+				c := result[wire.Changed](t, response.Body)
+				require.Equal(t, longest, c.UserID)
+				require.Less(t, len(c.Conversations), 120, "it is the frame that bounds them")
+			}
+		}
+	})
+
 	t.Run("with the heads of large conversations", func(t *testing.T) {
 		t.Parallel()
 		f := &fakeReader{changed: store.Changed{Heads: heads(3), HeadsCursor: "h", Lines: lines(1, "hi"), Cursor: 12}}
