@@ -581,7 +581,7 @@ func TestLoad_ThisProject(t *testing.T) {
 		require.Equal(t, r.Key != "$connect" && r.Key != "$disconnect", r.Reply, r.Key)
 	}
 	for _, f := range stack.Functions {
-		require.Equal(t, "go1.x", f.Build.Method, f.LogicalID)
+		require.Equal(t, "makefile", f.Build.Method, f.LogicalID)
 	}
 }
 
