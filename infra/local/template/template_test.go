@@ -585,6 +585,38 @@ func TestLoad_ThisProject(t *testing.T) {
 	}
 }
 
+// Parameters that CloudFormation would fail on half-way, or that would do nothing, are
+// refused before, and told what to do.
+func TestLoad_ThisProjectsRules(t *testing.T) {
+	t.Parallel()
+	const certificate = "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012"
+	for name, test := range map[string]struct {
+		domain, certificate, zone string
+		want                      string
+	}{
+		"no domain":                      {},
+		"a domain":                       {domain: "chat.example.com", certificate: certificate},
+		"a domain and its zone":          {domain: "chat.example.com", certificate: certificate, zone: "Z0123456789ABCDEFGHIJ"},
+		"a certificate for later":        {certificate: certificate},
+		"a domain without certificate":   {domain: "chat.example.com", want: "DomainName needs CertificateArn: set it to the ARN of a certificate for that name"},
+		"a zone and no domain":           {zone: "Z0123456789ABCDEFGHIJ", want: "set DomainName, or leave HostedZoneId empty."},
+		"a domain, zone, no certificate": {domain: "chat.example.com", zone: "Z0123456789ABCDEFGHIJ", want: "DomainName needs CertificateArn"},
+	} {
+		stack, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
+			"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me",
+			"DomainName": test.domain, "CertificateArn": test.certificate, "HostedZoneId": test.zone,
+		}})
+		if test.want != "" {
+			require.ErrorContains(t, err, test.want, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		// Who has to point the domain to the API is told where to.
+		_, told := stack.Outputs["DomainTarget"]
+		require.Equal(t, test.domain != "" && test.zone == "", told, name)
+	}
+}
+
 // Whose tokens are good is said by https, or by this machine.
 func TestLoad_ThisProjectsKeys(t *testing.T) {
 	t.Parallel()
