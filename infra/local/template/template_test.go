@@ -585,6 +585,34 @@ func TestLoad_ThisProject(t *testing.T) {
 	}
 }
 
+// A new account has ten environments for all its functions, none of which can be
+// reserved. By default the fan-out leaves four of them to logins and sends.
+func TestLoad_ThisProjectFitsANewAccount(t *testing.T) {
+	t.Parallel()
+	const environments, shards, left = 10, 4, 4
+	parameters := map[string]string{"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me"}
+	stack, err := template.Load("../../../template.yaml", template.Options{Parameters: parameters})
+	require.NoError(t, err)
+	taken := 0
+	for _, f := range stack.Functions {
+		require.Zero(t, f.ReservedConcurrency, f.LogicalID)
+		for _, m := range f.Streams {
+			taken += shards * m.ParallelizationFactor
+		}
+		for _, m := range f.Queues {
+			require.NotZero(t, m.MaxConcurrency, "%s is not bounded", m.LogicalID)
+			taken += m.MaxConcurrency
+		}
+	}
+	require.LessOrEqual(t, taken, environments-left)
+	require.NotZero(t, taken)
+
+	parameters["FanoutLanes"] = "10" // the most there are
+	stack, err = template.Load("../../../template.yaml", template.Options{Parameters: parameters})
+	require.NoError(t, err)
+	require.Equal(t, 10, stack.Function("FanoutFunction").Streams[0].ParallelizationFactor)
+}
+
 // Parameters that CloudFormation would fail on half-way, or that would do nothing, are
 // refused before, and told what to do.
 func TestLoad_ThisProjectsRules(t *testing.T) {
