@@ -24,8 +24,12 @@ import (
 // resources begins the path of what is in a function of the template.
 const resources = "Resources."
 
-// goMethod is the only Metadata.BuildMethod that is understood.
-const goMethod = "go1.x"
+// The Metadata.BuildMethod that are understood. A makefile's recipe is not read: it is
+// taken to build, for the cloud's processor, the Go package that is the CodeUri.
+const (
+	goMethod   = "go1.x"
+	makeMethod = "makefile"
+)
 
 // Options say where to build.
 type Options struct {
@@ -51,8 +55,8 @@ type Options struct {
 // that holds the function's executable, which is named bootstrap.
 //
 // Environment variables of the go tool, such as GOFLAGS, apply as they do to `sam
-// build`. There are two differences: cgo is off unless CGO_ENABLED says otherwise,
-// as it is when sam build compiles for another platform, and there is no debug
+// build`. There are two differences from its go1.x: cgo is off unless CGO_ENABLED says
+// otherwise, as it is when sam build compiles for another platform, and there is no debug
 // information unless GOFLAGS has its own -ldflags, which makes linking faster by a third.
 //
 // A mistake in the template is a *[template.Error], code that does not compile an
@@ -158,11 +162,11 @@ func check(file string, f *template.Function) error {
 		return &template.Error{File: file, Line: line, Path: resources + f.LogicalID + path, Message: fmt.Sprintf(format, args...)}
 	}
 	switch f.Build.Method {
-	case goMethod:
+	case goMethod, makeMethod:
 	case "":
-		return fail(f.Line, ".Metadata.BuildMethod", "is required and missing: want %s", goMethod)
+		return fail(f.Line, ".Metadata.BuildMethod", "is required and missing: want %s or %s", goMethod, makeMethod)
 	default:
-		return fail(f.Build.Line, ".Metadata.BuildMethod", "%q is not understood: want %s", f.Build.Method, goMethod)
+		return fail(f.Build.Line, ".Metadata.BuildMethod", "%q is not understood: want %s or %s", f.Build.Method, goMethod, makeMethod)
 	}
 	const codeURI = ".Properties.CodeUri"
 	if files, err := filepath.Glob(filepath.Join(f.CodeURI, "*.go")); err == nil && len(files) == 0 {

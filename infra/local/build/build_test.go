@@ -80,6 +80,7 @@ func TestFunctions(t *testing.T) {
 	})
 	s := stack(root, "Again: functions/send", "Nested: nested/send", "Other: other/send", "Root: .",
 		"Send: functions/send", "Sync: functions/sync", "Version: api/v2")
+	s.Functions[0].Build.Method = "makefile"
 	out := filepath.Join(t.TempDir(), "not", "there", "yet")
 	type report struct{ done, total int }
 	var reports []report
@@ -189,15 +190,16 @@ func TestFunctions_MistakesInTheTemplate(t *testing.T) {
 		"good/main.go":       printing("good"),
 	})
 	require.NoError(t, os.Mkdir(filepath.Join(root, "empty"), 0o755))
-	s := stack(root, "Empty: empty", "Library: library", "Makefile: good", "None: good")
-	s.Functions[2].Build.Method = "makefile"
-	s.Functions[3].Build.Method = ""
+	s := stack(root, "Empty: empty", "Library: library", "None: good", "Python: good", "Recipe: good")
+	s.Functions[2].Build.Method = ""
+	s.Functions[3].Build.Method = "python3.13"
+	s.Functions[4].Build.Method = "makefile"
 	_, err := build.Functions(t.Context(), s, build.Options{OutDir: t.TempDir()})
 	require.EqualError(t, err, strings.Join([]string{
 		"template.yaml:10: Resources.Empty.Properties.CodeUri: there are no Go files in " + filepath.Join(root, "empty"),
 		"template.yaml:20: Resources.Library.Properties.CodeUri: " + filepath.Join(root, "library") + " has package library, and a function needs package main",
-		`template.yaml:33: Resources.Makefile.Metadata.BuildMethod: "makefile" is not understood: want go1.x`,
-		"template.yaml:40: Resources.None.Metadata.BuildMethod: is required and missing: want go1.x",
+		"template.yaml:30: Resources.None.Metadata.BuildMethod: is required and missing: want go1.x or makefile",
+		`template.yaml:43: Resources.Python.Metadata.BuildMethod: "python3.13" is not understood: want go1.x or makefile`,
 	}, "\n"))
 	var e *template.Error
 	require.ErrorAs(t, err, &e)
