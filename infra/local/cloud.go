@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"golang.org/x/sync/errgroup"
 
+	"inorder/infra/local/address"
 	"inorder/infra/local/build"
 	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
@@ -37,7 +37,6 @@ import (
 	"inorder/infra/local/schedule"
 	"inorder/infra/local/stream"
 	"inorder/infra/local/template"
-	"inorder/infra/local/web"
 )
 
 // cloud is everything that runs.
@@ -72,7 +71,11 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 	c.onClose(func(context.Context) { _ = listener.Close() })
 	c.base = "http://" + reachable(listener.Addr())
-	c.endpoint = cmp.Or(cfg.queues, c.base)
+	c.endpoint = cmp.Or(cfg.queues.URL(), c.base)
+	folder, err := c.openFolder(cfg.web, out)
+	if err != nil {
+		return nil, err
+	}
 
 	dir, err := c.dataDir(cfg.dataDir)
 	if err != nil {
@@ -128,7 +131,11 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 	c.startQueues(ctx, functions, out)
 	c.startSchedules(ctx, functions, out)
-	return c, c.serve(listener, functions, tokens, cfg, out)
+	if err := c.serve(listener, functions, tokens, folder, cfg, out); err != nil {
+		return nil, err
+	}
+	tellOthers(listener.Addr(), out)
+	return c, nil
 }
 
 func (c *cloud) onClose(f func(context.Context)) { c.closers = append(c.closers, f) }
@@ -154,8 +161,8 @@ func (c *cloud) readyLine() string {
 	return fmt.Sprintf("ready  page=%s/  websocket=%s  dynamodb=%s", c.base, c.socket, c.database)
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+func listen(ctx context.Context, addr address.Address) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr.Listen())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("another program serves on %s; end it or choose another address with -addr, such as -addr 127.0.0.1:0", addr)
 	}
@@ -226,7 +233,7 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 	c.stack, err = template.Load(cfg.template, template.Options{
 		Region:     os.Getenv("AWS_REGION"),
 		Parameters: params,
-		HTTPBase:   cmp.Or(cfg.posts, c.base),
+		HTTPBase:   cmp.Or(cfg.posts.URL(), c.base),
 		WSBase:     socketBase,
 		QueueBase:  c.endpoint,
 	})
@@ -262,7 +269,7 @@ func (c *cloud) build(ctx context.Context, folder string, out *console) (map[str
 
 // startDynamoDB starts the engine, or uses the one named, and makes the tables.
 func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *child.Reaper, out *console) error {
-	c.dynamoDB, c.database, c.elsewhere = cfg.dynamoDB, cfg.dynamoDB, cfg.dynamoDB != ""
+	c.dynamoDB, c.database, c.elsewhere = cfg.dynamoDB.URL(), cfg.dynamoDB.URL(), !cfg.dynamoDB.IsZero()
 	if c.elsewhere {
 		if err := checkEndpoint(ctx, c.dynamoDB); err != nil {
 			return err
@@ -312,13 +319,9 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 // endpointTimeout is how long a DynamoDB that the user named may take to answer.
 const endpointTimeout = 5 * time.Second
 
-// checkEndpoint asks for any answer at all, so that a wrong URL is not hidden
+// checkEndpoint asks for any answer at all, so that a wrong address is not hidden
 // behind minutes of the SDK's retries.
 func checkEndpoint(ctx context.Context, endpoint string) error {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("-dynamodb-endpoint %s: want a URL such as http://127.0.0.1:8000", endpoint)
-	}
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
@@ -535,7 +538,8 @@ func (c *cloud) deadLetters(m template.StreamMapping, out *console) func(context
 }
 
 // serve answers on the listener: the socket, @connections, tokens and the page.
-func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, flags config, out *console) error {
+// The folder is what it shows instead of the page, nil for the page.
+func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, folder *os.Root, flags config, out *console) error {
 	api := c.stack.API
 	cfg := gateway.Config{
 		APIID:                    api.ID,
@@ -564,8 +568,9 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 	if err != nil {
 		return err
 	}
+	guard := loopback.NewGuard(loopback.Config{Addr: flags.addr.Listen(), Origins: flags.origins, Hosts: flags.hosts})
 	server := &http.Server{
-		Handler:           c.routes(g, functions, tokens, loopback.NewGuard(flags.addr, flags.origins), out),
+		Handler:           c.routes(g, functions, tokens, folder, guard, out),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(out.logger(self).Handler(), slog.LevelWarn),
 	}
@@ -582,9 +587,13 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 }
 
 // routes tells apart what is asked. The socket is for everybody who has a token, as
-// on AWS, and so are the files of the page; the rest is guarded.
-func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *issuer.Issuer, guard loopback.Guard, out *console) http.Handler {
-	page := web.Handler(web.Config{WebSocketURL: c.socket})
+// on AWS, and so are the files of the page; tokens, and a folder of the developer's, are
+// for the developer's pages; the rest is for programs on this machine.
+func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *issuer.Issuer, folder *os.Root, guard loopback.Guard, out *console) http.Handler {
+	page := guard.Open(c.page(guard, nil))
+	if folder != nil {
+		page = guard.Show(c.page(guard, folder))
+	}
 	queues := queue.Handler(slices.Collect(maps.Values(c.queues))...)
 	stage := "/" + c.stack.API.Stage
 	mux := http.NewServeMux()
@@ -594,13 +603,13 @@ func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *is
 	mux.Handle("GET /{$}", page)
 	// By their full paths: a stage may be called dev. And by any method: what a
 	// browser asks first is not what the page asks.
+	mux.Handle(issuer.TokenPath, guard.Welcome(tokens.Handler()))
 	for pattern, handler := range map[string]http.Handler{
-		stage + "/":      g,
-		issuer.TokenPath: tokens.Handler(),
-		issuer.KeysPath:  tokens.Handler(),
-		invokePath:       invokeHandler(c.stack, functions),
-		stackPath:        c.describeHandler(),
-		"/{$}":           c.targetHandler(queues, out),
+		stage + "/":     g,
+		issuer.KeysPath: tokens.Handler(),
+		invokePath:      invokeHandler(c.stack, functions),
+		stackPath:       c.describeHandler(),
+		"/{$}":          c.targetHandler(queues, out),
 
 		"/" + c.stack.AccountID + "/{queue}": queues, // a queue's URL
 	} {

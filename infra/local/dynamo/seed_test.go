@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,11 +29,11 @@ import (
 // go test ./infra/local/dynamo -run TestSeed -make-seed.
 var makeSeed = flag.Bool("make-seed", false, "write seed.sqlite.gz anew")
 
-func openFile(t *testing.T, path string) *sql.DB {
-	t.Helper()
+func openFile(tb testing.TB, path string) *sql.DB {
+	tb.Helper()
 	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
 	return db
 }
 
@@ -235,20 +236,40 @@ func numbers(from, to int) []string {
 }
 
 // BenchmarkPut is one write to a table with a stream, by the number of records that
-// are there already.
+// are there already: with what seed.sql adds, and without, as the engine is by itself.
+// UPSTREAM.md has the figures.
 func BenchmarkPut(b *testing.B) {
-	client, _ := dynamotest.Start(b)
-	createStreamed(b, client, "Put")
-	records := 0
-	for _, want := range []int{1_000, 10_000, 40_000} {
-		for ; records < want; records++ {
-			putOne(b, client, "Put", 300)
-		}
-		b.Run(strconv.Itoa(want), func(b *testing.B) {
-			for b.Loop() {
-				putOne(b, client, "Put", 300)
-				records++
+	for _, indexed := range []bool{true, false} {
+		for _, records := range []int{1_000, 10_000, 40_000} {
+			name := fmt.Sprintf("%d/without", records)
+			if indexed {
+				name = fmt.Sprintf("%d/indexed", records)
 			}
-		})
+			b.Run(name, func(b *testing.B) {
+				client := withRecords(b, records, indexed)
+				for b.Loop() {
+					putOne(b, client, "Put", 300)
+				}
+			})
+		}
 	}
+}
+
+// withRecords is an engine with so many records in its stream.
+func withRecords(b *testing.B, records int, indexed bool) *dynamodb.Client {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "data.db")
+	e := dynamotest.StartEngine(b, dynamo.Config{DataFile: path})
+	client := dynamotest.Client(b, e.Endpoint())
+	createStreamed(b, client, "Put")
+	for range records {
+		putOne(b, client, "Put", 300)
+	}
+	if indexed {
+		return client
+	}
+	e.Stop(b.Context())
+	_, err := openFile(b, path).ExecContext(b.Context(), "DROP TRIGGER inorder_trim; DROP INDEX inorder_stream")
+	require.NoError(b, err)
+	return dynamotest.Client(b, dynamotest.StartEngine(b, dynamo.Config{DataFile: path}).Endpoint())
 }
