@@ -119,9 +119,9 @@ func TestInvoke(t *testing.T) {
 		{"unknown function", []string{"-addr", addr, "nothing", event}, 1, "", `there is no function \"nothing\"; there are crash, echo, late, post, refuse, retry, stuck, tick`},
 		{"no event", []string{"-addr", addr, "echo", filepath.Join(dir, "nowhere.json")}, 1, "", "nowhere.json: no such file"},
 		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
-		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers on 127.0.0.1:1"},
-		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what listens on " + other + " is no local cloud"},
-		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, on " + addr},
+		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers at http://127.0.0.1:1"},
+		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what answers at http://" + other + " is no local cloud"},
+		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, at http://" + addr},
 		{"no function", []string{"-addr", addr}, 2, "", "usage: go run ./infra/local invoke"},
 		{"help", []string{"-h"}, 0, "", "usage: go run ./infra/local invoke"},
 	}
@@ -234,7 +234,7 @@ func TestServe_ConnectionsEndpoint(t *testing.T) {
 		httputil.NewSingleHostReverseProxy(target.Load()).ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	c := start(t, options{}, "-template", product, "-connections-endpoint", proxy.URL+"/a/path/of/no/use")
+	c := start(t, options{}, "-template", product, "-connections-endpoint", proxy.URL+"/")
 	page, err := url.Parse(c.page)
 	require.NoError(t, err)
 	target.Store(page)
@@ -307,7 +307,7 @@ func TestWhatRuns(t *testing.T) {
 	}
 	status, body := ask(http.MethodGet, "dev/stack", "")
 	require.Equal(t, http.StatusOK, status)
-	require.JSONEq(t, `{"template": "`+file+`", "name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
+	require.JSONEq(t, `{"template": "`+file+`", "name": "inorder", "region": "us-east-1", "websocket": "`+c.socket+`", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
 		"CrashFunction": "inorder-CrashFunction", "EchoFunction": "inorder-EchoFunction", "LateFunction": "inorder-LateFunction",
 		"PostFunction": "inorder-PostFunction", "RefuseFunction": "inorder-RefuseFunction", "RetryFunction": "inorder-RetryFunction",
 		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things",
