@@ -47,6 +47,7 @@ type cloud struct {
 	dynamoDB  string                  // for functions; pages do not find it
 	database  string                  // the same for people and tools
 	elsewhere bool                    // dynamoDB is not an engine of ours
+	engine    *dynamo.Engine          // nil if it is elsewhere
 	endpoint  string                  // where functions find queues
 	queues    map[string]*queue.Queue // by logical id
 	pollers   []*stream.Poller        // all are there before a function runs
@@ -129,6 +130,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	if err := c.startStreams(ctx, functions, dir, out); err != nil {
 		return nil, err
 	}
+	c.startTimeToLive(ctx, out)
 	c.startQueues(ctx, functions, out)
 	c.startSchedules(ctx, functions, out)
 	if err := c.serve(listener, functions, tokens, folder, cfg, out); err != nil {
@@ -283,6 +285,8 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 			Binary: binary,
 			Reaper: reaper,
 			Output: func(line string) { out.line("dynamodb", line) },
+
+			TimeToLive: c.expires(),
 		}
 		if cfg.dataDir != "" {
 			engine.DataFile = filepath.Join(dir, "dynamodb.sqlite")
@@ -302,7 +306,7 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 				c.fail(err)
 			}
 		}()
-		c.dynamoDB, c.database = e.Endpoint(), c.base
+		c.dynamoDB, c.database, c.engine = e.Endpoint(), c.base, e
 	}
 	db := dynamodb.New(dynamodb.Options{
 		Region:       c.stack.Region,
@@ -314,6 +318,38 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 	}
 	out.step("%d tables at %s", len(c.stack.Tables), c.database)
 	return nil
+}
+
+// expires reports whether items of a table have a time to live.
+func (c *cloud) expires() bool {
+	return slices.ContainsFunc(c.stack.Tables, func(t *template.Table) bool { return t.TTLAttribute != "" })
+}
+
+// startTimeToLive deletes what has expired, as DynamoDB does within some days: at once
+// what has while nothing ran, and then about every minute.
+func (c *cloud) startTimeToLive(ctx context.Context, out *console) {
+	if c.engine == nil || !c.expires() {
+		return
+	}
+	log := out.logger("dynamodb")
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.engine.SweepOften(running, func(deleted int, err error) {
+			switch {
+			case err != nil:
+				log.Warn("items that have expired stay for now", "error", err)
+			case deleted > 0:
+				log.Info("items have expired and are deleted", "items", deleted)
+				c.wakeStreams()
+			}
+		})
+	}()
+	c.onClose(func(context.Context) {
+		cancel()
+		<-ended
+	})
 }
 
 // endpointTimeout is how long a DynamoDB that the user named may take to answer.

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
@@ -271,6 +273,43 @@ func hasThing(t *testing.T, db *dynamodb.Client, id string) bool {
 
 func thing(id string) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: id}}
+}
+
+// What has expired while nothing ran goes at the start; a function hears of it as of the
+// service's deed.
+func TestExpiredItemsAreDeleted(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	c := startApp(t, "-data", data)
+	before := c.stderr
+	expired := thing("expired")
+	expired["expires"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Unix()-3600, 10)}
+	_, err := dynamotest.Client(t, c.dynamoDB).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(thingsTable), Item: expired})
+	require.NoError(t, err)
+	putThing(t, dynamotest.Client(t, c.dynamoDB), "fresh")
+	c.stop()
+
+	c = startApp(t, "-data", data)
+	db, streams := dynamotest.Client(t, c.dynamoDB), dynamotest.Streams(t, c.dynamoDB)
+	require.Eventually(t, func() bool { return !hasThing(t, db, "expired") }, patience, often)
+	require.True(t, hasThing(t, db, "fresh"))
+	const told = "dynamodb   | items have expired and are deleted items=1\n"
+	require.Eventually(t, func() bool {
+		return strings.Contains(before.String()+c.stderr.String(), told) // the first may just have started, too
+	}, patience, often)
+	list, err := streams.ListStreams(t.Context(), &dynamodbstreams.ListStreamsInput{TableName: aws.String(thingsTable)})
+	require.NoError(t, err)
+	d, err := streams.DescribeStream(t.Context(), &dynamodbstreams.DescribeStreamInput{StreamArn: list.Streams[0].StreamArn})
+	require.NoError(t, err)
+	it, err := streams.GetShardIterator(t.Context(), &dynamodbstreams.GetShardIteratorInput{StreamArn: list.Streams[0].StreamArn,
+		ShardId: d.StreamDescription.Shards[0].ShardId, ShardIteratorType: "TRIM_HORIZON"})
+	require.NoError(t, err)
+	out, err := streams.GetRecords(t.Context(), &dynamodbstreams.GetRecordsInput{ShardIterator: it.ShardIterator})
+	require.NoError(t, err)
+	last := out.Records[len(out.Records)-1]
+	require.Equal(t, "REMOVE", string(last.EventName))
+	require.NotNil(t, last.UserIdentity)
+	require.Equal(t, "dynamodb.amazonaws.com", *last.UserIdentity.PrincipalId)
 }
 
 // Schedules really invoke their function. None of the cloud is shorter than a
