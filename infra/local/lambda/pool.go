@@ -136,7 +136,8 @@ func (p *pool) add() *process {
 	return proc
 }
 
-// release takes back a process that has asked for its next invocation.
+// release takes back a process that has asked for its next invocation. If there is
+// none it is frozen, as in the cloud: what it still does in the background stands still.
 func (p *pool) release(proc *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,6 +152,7 @@ func (p *pool) release(proc *process) {
 		p.nextInQueue() <- proc
 		return
 	}
+	proc.freeze()
 	p.idle = append(p.idle, proc)
 	proc.expiry = time.AfterFunc(p.cfg.IdleAfter, func() { p.expire(proc) })
 	if p.fn.Debug {

@@ -267,9 +267,21 @@ func (proc *process) kill() bool {
 	return first
 }
 
+// freeze lets nothing of an idle process run until it is given an invocation. The
+// request for that has arrived, and is answered whenever there is one.
+func (proc *process) freeze() {
+	if proc.pool.fn.Debug {
+		return
+	}
+	if err := proc.child.Freeze(); err != nil { // then it goes on, which is no harm
+		proc.pool.cfg.Log.Warn("cannot freeze a process", "function", proc.pool.fn.Name, "error", err)
+	}
+}
+
 // give hands an invocation to a ready process.
 func (proc *process) give(inv *invocation) {
 	inv.deadline = time.Now().Add(proc.pool.fn.Timeout)
+	_ = proc.child.Thaw() // it cannot fail where freezing did not
 	proc.mu.Lock()
 	defer proc.mu.Unlock()
 	proc.state = assigned
