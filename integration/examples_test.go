@@ -28,7 +28,7 @@ func TestExamples_Bot(t *testing.T) {
 	program := buildExample(t, "bot")
 	name, aliceName := newUser("bot"), newUser("alice")
 	start := func() *example {
-		return startExample(t, program, "-server", hostOf(t, shared), "-user", name, "-data", filepath.Join(filepath.Dir(program), "bot.db"))
+		return startExample(t, "", program, "-server", hostOf(t, shared), "-user", name, "-data", filepath.Join(filepath.Dir(program), "bot.db"))
 	}
 	alice := mustConnect(t, shared, aliceName, "phone")
 	conversation := chat.SingleID(aliceName, name)
@@ -83,10 +83,10 @@ func TestExamples_Bot(t *testing.T) {
 func TestExamples_CommandLine(t *testing.T) {
 	t.Parallel()
 	program := buildExample(t, "cli")
-	network := startNetwork(t)
+	network := startNetwork(t, shared)
 	aliceName, bobName := newUser("alice"), newUser("bob")
 	start := func(server, user string) *example {
-		return startExample(t, program, "-server", server, "-user", user, "-data", filepath.Join(filepath.Dir(program), user+".db"))
+		return startExample(t, "", program, "-server", server, "-user", user, "-data", filepath.Join(filepath.Dir(program), user+".db"))
 	}
 	aliceServer := hostOf(t, stack{socket: network.URL()})
 	alice, bob := start(aliceServer, aliceName), start(hostOf(t, shared), bobName)
@@ -162,12 +162,12 @@ func hostOf(t *testing.T, s stack) string {
 	return u.Host
 }
 
-// startNetwork starts a network between a program and the shared stack.
-func startNetwork(t *testing.T) *fault.Sockets {
+// startNetwork starts a network between a program and a stack.
+func startNetwork(t *testing.T, s stack) *fault.Sockets {
 	t.Helper()
 	plan, err := fault.NewPlan(0, nil)
 	require.NoError(t, err)
-	network, err := fault.NewSockets(plan, shared.socket)
+	network, err := fault.NewSockets(plan, s.socket)
 	require.NoError(t, err)
 	t.Cleanup(network.Close)
 	return network
@@ -183,11 +183,11 @@ type example struct {
 	err   error // of the process, once ended is closed
 }
 
-// startExample starts a program, which is killed with the test if it still runs.
-func startExample(t *testing.T, name string, args ...string) *example {
+// startExample starts a program in a folder, which is killed with the test if it still runs.
+func startExample(t *testing.T, dir, name string, args ...string) *example {
 	t.Helper()
 	p := &example{t: t, cmd: exec.Command(name, args...), out: &lines{}, ended: make(chan struct{})}
-	p.cmd.Dir = filepath.Dir(name)
+	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	var err error
 	p.in, err = p.cmd.StdinPipe()
