@@ -175,7 +175,7 @@ func copyModule(t *testing.T) (root string) {
 			return err
 		}
 		to := filepath.Join(root, path[min(len(path), len("../")):])
-		hidden := strings.HasPrefix(d.Name(), ".") && path != ".."
+		hidden := (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") && path != ".."
 		switch {
 		case hidden && d.IsDir():
 			return fs.SkipDir

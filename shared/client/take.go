@@ -134,6 +134,9 @@ func (cv *conversation) digest(self string, admitted, written []chat.Message) (r
 	k := &cv.known
 	for _, m := range admitted {
 		k.Runs = k.Runs.With(m)
+		if k.Peer == "" && chat.SingleID(self, m.SenderID) == k.ConversationID {
+			k.Peer = m.SenderID // until the server's line comes
+		}
 		if m.Seq <= k.DescribedSeq {
 			if m.Seq == k.DescribedSeq && m.Event != nil && slices.Contains(m.Event.Removed, self) {
 				k.LeftSeq = m.Seq
