@@ -198,3 +198,35 @@ func parameterRows(document string) []parameterRow {
 	}
 	return rows
 }
+
+// sam build finds a recipe for every function, which builds its folder.
+func TestMakefileBuildsEveryFunction(t *testing.T) {
+	t.Parallel()
+	var template struct {
+		Resources map[string]struct {
+			Type       string         `yaml:"Type"`
+			Metadata   map[string]any `yaml:"Metadata"`
+			Properties struct {
+				CodeURI string `yaml:"CodeUri"`
+			} `yaml:"Properties"`
+		} `yaml:"Resources"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, "template.yaml")), &template))
+	var recipes []string
+	for line := range strings.Lines(read(t, "Makefile")) {
+		if strings.HasPrefix(line, "build-") {
+			recipes = append(recipes, strings.TrimSpace(line))
+		}
+	}
+	var wanted []string
+	for id, r := range template.Resources {
+		if r.Type != "AWS::Serverless::Function" {
+			continue
+		}
+		require.Equal(t, "makefile", r.Metadata["BuildMethod"], id)
+		folder, ours := strings.CutPrefix(r.Properties.CodeURI, "functions/")
+		require.True(t, ours, id)
+		wanted = append(wanted, "build-"+id+": ; $(call build,"+folder+")")
+	}
+	require.ElementsMatch(t, wanted, recipes)
+}

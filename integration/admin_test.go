@@ -43,7 +43,7 @@ type operated struct {
 // operate runs the operator's tool on a local cloud.
 func operate(t *testing.T, s stack, args ...string) operated {
 	t.Helper()
-	return runAdmin(t, append(args, "-local", s.page)...)
+	return runAdmin(t, append(args, "-addr", s.page)...)
 }
 
 func runAdmin(t *testing.T, args ...string) operated {
@@ -163,7 +163,7 @@ func TestAdmin_ComesWithTheAccessKeyOfTheLocalCloud(t *testing.T) {
 	sent, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
 	require.NoError(t, err)
 
-	list := []string{"list", "-local", c.page}
+	list := []string{"list", "-addr", c.page}
 	require.Contains(t, runAdminIn(t, env(key), list...).must(t), sent.ConversationID)
 	for _, other := range []string{"", "222222222222"} {
 		refused := runAdminIn(t, env(other), list...)
@@ -185,16 +185,17 @@ func TestAdmin_Refuses(t *testing.T) {
 		"too few arguments":       {[]string{"show"}, 2, "show takes 1 argument, not 0"},
 		"too many arguments":      {[]string{"create", "a", "b", "c"}, 2, "create takes 2 arguments, not 3"},
 		"a group of nobody":       {[]string{"create-group", "-owner", "a", "-title", "T"}, 2, "create-group takes 1 argument or more, not 0"},
-		"a group of no one's":     {[]string{"create-group", "-title", "T", "b", "-local", shared.page}, 1, "-owner and -title"},
-		"two stacks":              {[]string{"list", "-stack", "a", "-local", "b"}, 1, "name one"},
-		"nobody there":            {[]string{"list", "-local", "http://127.0.0.1:1"}, 1, "no local cloud answers at http://127.0.0.1:1"},
-		"an unknown conversation": {[]string{"show", "group:none", "-local", shared.page}, 1, `there is no conversation "group:none"`},
-		"a create of no one":      {[]string{"create", "a", "", "-local", shared.page}, 1, "between: a user id is missing"},
-		"a group with one twice":  {[]string{"create-group", "-owner", "a", "-title", "T", "b", "b", "-local", shared.page}, 1, "named twice"},
-		"an unknown message":      {[]string{"find", "none", "-local", shared.page}, 1, `there is no message "none"`},
-		"an unknown user":         {[]string{"list", "-user", "no one", "-local", shared.page}, 1, "no one has no conversations"},
-		"a user without a name":   {[]string{"erase-user", "", "-local", shared.page}, 1, "userId"},
-		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-local", shared.page}, 1, "-o /nowhere/x"},
+		"a group of no one's":     {[]string{"create-group", "-title", "T", "b", "-addr", shared.page}, 1, "-owner and -title"},
+		"two stacks":              {[]string{"list", "-stack", "a", "-addr", "b:1"}, 1, "name one"},
+		"nobody there":            {[]string{"list", "-addr", "127.0.0.1:1"}, 1, "no local cloud answers at http://127.0.0.1:1"},
+		"no address":              {[]string{"list", "-addr", "3000"}, 2, "want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000: there is only a number"},
+		"an unknown conversation": {[]string{"show", "group:none", "-addr", shared.page}, 1, `there is no conversation "group:none"`},
+		"a create of no one":      {[]string{"create", "a", "", "-addr", shared.page}, 1, "between: a user id is missing"},
+		"a group with one twice":  {[]string{"create-group", "-owner", "a", "-title", "T", "b", "b", "-addr", shared.page}, 1, "named twice"},
+		"an unknown message":      {[]string{"find", "none", "-addr", shared.page}, 1, `there is no message "none"`},
+		"an unknown user":         {[]string{"list", "-user", "no one", "-addr", shared.page}, 1, "no one has no conversations"},
+		"a user without a name":   {[]string{"erase-user", "", "-addr", shared.page}, 1, "userId"},
+		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-addr", shared.page}, 1, "-o /nowhere/x"},
 		"help":                    {[]string{"erase-user", "-h"}, 0, "What remains"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -102,7 +103,7 @@ func TestConvergenceSeesABrokenBuild(t *testing.T) {
 			out, err := b.run(t.Context(), root)
 			require.Error(t, err, "%s passes:\n%s", b.test, out)
 			where, complaint := firstFailure(out)
-			require.NotEmpty(t, where, "%s did not fail, it did not run:\n%s", b.test, out)
+			require.NotEmpty(t, where, "%s did not fail, it did not run:\n%s", b.test, complaint)
 			t.Logf("seen by %s:\n%s", where, complaint)
 			require.Regexp(t, b.complaint, complaint)
 		})
@@ -115,7 +116,7 @@ func (b broken) run(ctx context.Context, root string) (output string, err error)
 	if b.test == "TestConvergence" {
 		count = 1
 	}
-	args := []string{"test", b.of, fmt.Sprint("-count=", count), "-v", "-failfast", "-timeout=60m", "-run=^" + b.test + "$"}
+	args := []string{"test", b.of, fmt.Sprint("-count=", count), "-json", "-failfast", "-timeout=60m", "-run=^" + b.test + "$"}
 	if b.of == "./integration" {
 		args = append(args, fmt.Sprint("-convergence.seed=", seed), fmt.Sprint("-convergence.seeds=", brokenSeeds), fmt.Sprint("-convergence.steps=", *convergenceSteps))
 	}
@@ -126,19 +127,34 @@ func (b broken) run(ctx context.Context, root string) (output string, err error)
 }
 
 // firstFailure finds the innermost test that failed first in the output of go test
-// -v, and what it said, without what its local cloud logged.
-func firstFailure(output string) (where, complaint string) {
-	failed := regexp.MustCompile(`(?m)^ *--- FAIL: (\S+) `).FindAllStringSubmatch(output, -1)
-	for _, f := range failed {
-		if len(f[1]) > len(where) {
-			where = f[1]
+// -json, and what it said, without what its local cloud logged. Where nothing failed,
+// said is all that was said, of the build too.
+func firstFailure(output string) (where, said string) {
+	type event struct{ Action, Test, Output string }
+	saidBy := map[string]string{}
+	var all strings.Builder
+	for line := range strings.Lines(output) {
+		var e event
+		if json.Unmarshal([]byte(line), &e) != nil {
+			all.WriteString(line) // of the go command itself
+			continue
+		}
+		all.WriteString(e.Output)
+		switch e.Action {
+		case "run":
+			saidBy[e.Test] = "" // the last of its runs is the one that failed
+		case "output":
+			saidBy[e.Test] += e.Output
+		case "fail":
+			if len(e.Test) > len(where) {
+				where = e.Test
+			}
 		}
 	}
-	begin := "=== RUN   " + where + "\n" // the last of its runs is the one that failed
-	said := output[max(strings.LastIndex(output, begin), 0):]
-	said = strings.TrimPrefix(said, begin)
-	said, _, _ = strings.Cut(said, "what the local cloud had to say")
-	said, _, _ = strings.Cut(said, "\n=== RUN ")
+	if where == "" {
+		return "", all.String()
+	}
+	said, _, _ = strings.Cut(saidBy[where], "what the local cloud had to say")
 	return where, said
 }
 
@@ -159,7 +175,7 @@ func copyModule(t *testing.T) (root string) {
 			return err
 		}
 		to := filepath.Join(root, path[min(len(path), len("../")):])
-		hidden := strings.HasPrefix(d.Name(), ".") && path != ".."
+		hidden := (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules") && path != ".."
 		switch {
 		case hidden && d.IsDir():
 			return fs.SkipDir
@@ -180,22 +196,23 @@ func copyModule(t *testing.T) (root string) {
 
 func TestFirstFailure(t *testing.T) {
 	t.Parallel()
-	where, complaint := firstFailure(`=== RUN   TestX
-=== RUN   TestX/seed_1
-    x_test.go:1: fine
-=== RUN   TestX/seed_2
-    x_test.go:7: seq 3 is lost
-    cloud_test.go:1: what the local cloud had to say:
-        noise
---- FAIL: TestX (1.00s)
-    --- PASS: TestX/seed_1 (0.50s)
-    --- FAIL: TestX/seed_2 (0.50s)
-FAIL
+	where, said := firstFailure(`{"Action":"run","Test":"TestX"}
+{"Action":"run","Test":"TestX/seed_1"}
+{"Action":"run","Test":"TestX/seed_2"}
+{"Action":"output","Test":"TestX/seed_1","Output":"    x_test.go:1: fine\n"}
+{"Action":"output","Test":"TestX/seed_2","Output":"    x_test.go:7: seq 3 is lost\n"}
+{"Action":"output","Test":"TestX/seed_2","Output":"    cloud_test.go:1: what the local cloud had to say:\n"}
+{"Action":"output","Test":"TestX/seed_2","Output":"        noise\n"}
+{"Action":"pass","Test":"TestX/seed_1"}
+{"Action":"fail","Test":"TestX/seed_2"}
+{"Action":"fail","Test":"TestX"}
+{"Action":"fail"}
 `)
 	require.Equal(t, "TestX/seed_2", where)
-	require.Contains(t, complaint, "seq 3 is lost")
-	require.NotContains(t, complaint, "fine")
-	require.NotContains(t, complaint, "noise")
-	where, _ = firstFailure("# inorder/integration\nx.go:1: no\nFAIL\tinorder/integration [build failed]\n")
+	require.Contains(t, said, "seq 3 is lost")
+	require.NotContains(t, said, "fine")
+	require.NotContains(t, said, "noise")
+	where, said = firstFailure("# inorder/integration\nx.go:1: no\n{\"Action\":\"fail\"}\n")
 	require.Empty(t, where)
+	require.Contains(t, said, "x.go:1: no")
 }

@@ -94,7 +94,7 @@ func withoutLimits() []string {
 // environment, and waits until it is ready.
 func launch(ctx context.Context, env []string, args ...string) (*localCloud, error) {
 	c := &localCloud{stderr: &lines{}, exited: make(chan struct{})}
-	c.cmd = exec.Command(localProgram, slices.Concat([]string{"-addr", "127.0.0.1:0", "-raw-logs"}, withoutLimits(), args)...)
+	c.cmd = exec.Command(localProgram, slices.Concat([]string{"-addr", "127.0.0.1:0", "-raw-logs", "-watch=false"}, withoutLimits(), args)...)
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Dir = ".." // where template.yaml is
 	c.cmd.Stderr = c.stderr

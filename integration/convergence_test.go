@@ -288,8 +288,8 @@ func (o *ordeal) calm(struck map[fault.Kind]int) {
 			a.revive()
 			if left := a.client.Outbox(); len(left) > 0 {
 				state, err := a.client.State()
-				return fmt.Sprintf("%s is %s (%v) and still has to send %d messages, the first is %s to %s%s",
-					a, state, err, len(left), left[0].Send.ClientMsgID, left[0].Send.ConversationID, left[0].Send.To)
+				return fmt.Sprintf("%s is %s (%v) and still has to send %d writes, the first is %s %s in %s",
+					a, state, err, len(left), left[0].Action, left[0].ClientMsgID, left[0].ConversationID)
 			}
 		}
 		return ""

@@ -268,10 +268,25 @@ type window struct {
 	patience time.Duration
 }
 
-// openBrowser starts a browser that ends with the test and returns what opens a
-// window in it: device is "" for the browser's own, and "new" for another. Without
-// a browser the test is skipped, except in CI, where nobody would notice.
+// openBrowser starts a browser and returns what opens a window of the page in it: device
+// is "" for the browser's own, and "new" for another.
 func openBrowser(t *testing.T) func(page, user, device string) *window {
+	t.Helper()
+	open := startBrowser(t)
+	return func(page, user, device string) *window {
+		parameters := url.Values{"user": {user}}
+		if device != "" {
+			parameters.Set("device", device)
+		}
+		w := open(page+"#"+parameters.Encode(), user)
+		w.awaitState("online")
+		return w
+	}
+}
+
+// startBrowser starts a browser that ends with the test and returns what opens a window
+// in it. Without a browser the test is skipped, except in CI, where nobody would notice.
+func startBrowser(t *testing.T) func(address, user string) *window {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(findBrowser(t)),
@@ -294,11 +309,7 @@ func openBrowser(t *testing.T) func(page, user, device string) *window {
 			t.Errorf("closing the browser: %v", err)
 		}
 	})
-	return func(address, user, device string) *window {
-		parameters := url.Values{"user": {user}}
-		if device != "" {
-			parameters.Set("device", device)
-		}
+	return func(address, user string) *window {
 		w := &window{t: t, user: user, patience: patience}
 		if first == nil {
 			first, _ = chromedp.NewContext(allocator)
@@ -309,9 +320,8 @@ func openBrowser(t *testing.T) func(page, user, device string) *window {
 		// What starts the browser and the window must not be bounded: both would end
 		// with the context.
 		require.NoError(t, chromedp.Do(w.ctx))
-		w.do(chromedp.Navigate(address + "#" + parameters.Encode()))
+		w.do(chromedp.Navigate(address))
 		t.Cleanup(w.keepPicture)
-		w.awaitState("online")
 		return w
 	}
 }
@@ -383,7 +393,7 @@ func (w *window) await(what, condition string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			shown, _ := tryEvaluate[string](w, `document.getElementById("app").dataset.connection + "\n" + document.body.innerText`)
+			shown, _ := tryEvaluate[string](w, `document.getElementById("app")?.dataset.connection + "\n" + document.body.innerText`)
 			require.FailNow(w.t, "the page does not get there", "%s's window %s waits for %s (%v) and shows: %s", w.user, w.id(), what, err, shown)
 		}
 	}

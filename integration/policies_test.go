@@ -94,7 +94,7 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	seen := &watchman{used: map[permission]bool{}, denied: *policiesDenied}
 	connections, toGateway := seen.watchCloud(t, onConnections)
 	queues, toQueues := seen.watchCloud(t, onQueues)
-	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-queues-endpoint", queues, "-param", "AuditRepair=on",
+	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-queues-endpoint", queues,
 		"-param", "MaxLargeConversations=200", "-param", "UserConnectsPerSecond=10", "-param", "UserConnectBurst=8",
 		"-param", "WritesPerSecond=50", "-param", "WriteBurst=100", "-param", "ReadsPerSecond=50", "-param", "ReadBurst=100")
 	cloud, err := url.Parse(c.page)
@@ -144,21 +144,13 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 		Resources map[string]struct {
 			Properties struct {
 				Policies []policy `yaml:"Policies"`
-				// Of an AWS::IAM::Policy, for the role of one function.
-				PolicyDocument policy   `yaml:"PolicyDocument"`
-				Roles          []string `yaml:"Roles"`
 			} `yaml:"Properties"`
 		} `yaml:"Resources"`
 	}
 	require.NoError(t, yaml.Unmarshal(raw, &doc))
 	granted := map[permission]bool{}
 	for function, r := range doc.Resources {
-		policies := r.Properties.Policies
-		if len(r.Properties.Roles) == 1 {
-			function = strings.TrimSuffix(r.Properties.Roles[0], "Role")
-			policies = append(policies, r.Properties.PolicyDocument)
-		}
-		for _, policy := range policies {
+		for _, policy := range r.Properties.Policies {
 			for _, s := range policy.Statement {
 				table, isTable := strings.CutSuffix(s.Resource.Value, ".Arn")
 				for _, action := range append([]*yaml.Node{&s.Action}, s.Action.Content...) {
@@ -364,25 +356,6 @@ func unlucky(t *testing.T, s stack, seen *watchman) {
 		require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "SendMessage", table}) }, patience, time.Millisecond)
 		seen.fail("", "")
 	}
-	var large wire.Created
-	var members []string
-	for range chat.InboxGroupMax {
-		members = append(members, newUser("hal"))
-	}
-	require.NoError(t, d.do(ctx, wire.ActionCreateGroup, wire.CreateGroup{Title: "Large", Members: members, ClientMsgID: "large"}, &large))
-	inboxes := tableName(t, seen.client, "Inboxes")
-	list := map[string]types.AttributeValue{
-		"userId": &types.AttributeValueMemberS{Value: d.user}, "conversationId": &types.AttributeValueMemberS{Value: "#large"},
-	}
-	require.Eventually(t, func() bool {
-		out, err := seen.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &inboxes, Key: list, ConsistentRead: aws.Bool(true)})
-		return err == nil && out.Item != nil
-	}, patience, time.Millisecond)
-	_, err := seen.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &inboxes, Key: list})
-	require.NoError(t, err)
-	_, err = audit(ctx, s, `{"conversationId": "`+large.ConversationID+`", "repair": true, "margin": 0}`)
-	require.NoError(t, err)
-	require.True(t, seen.saw(permission{"AuditorFunction", "UpdateItem", "Inboxes"}))
 }
 
 // nearTheLimits lets each function see a user who comes near the limit: a new one each, so

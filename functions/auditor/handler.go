@@ -22,15 +22,12 @@ type storage interface {
 	AuditSample(ctx context.Context, messages int) (store.AuditReport, error)
 	AuditConversation(ctx context.Context, conversationID string) (store.AuditReport, error)
 	AuditAll(ctx context.Context, after store.AuditCursor) (store.AuditReport, error)
-	RepairHead(ctx context.Context, conversationID string, margin int64) (store.Repair, error)
-	Relist(ctx context.Context, conversationID string) (users int, err error)
 }
 
 type handler struct {
-	store     storage
-	messages  int  // of a sample
-	mayRepair bool // whether this stack lets its heads be repaired
-	log       *slog.Logger
+	store    storage
+	messages int // of a sample
+	log      *slog.Logger
 }
 
 // request is the event of a direct invocation. An empty one, and the event of a
@@ -40,69 +37,38 @@ type request struct {
 	ConversationID string             `json:"conversationId"` // the whole of one conversation instead
 	All            bool               `json:"all"`            // everything instead
 	After          *store.AuditCursor `json:"after"`          // with all: next of the report before
-
-	// Repair raises the head of the conversation, if it is behind its ledger, to
-	// the ledger's last seq and Margin, and lists a large conversation where it is
-	// not listed, before the audit.
-	Repair bool   `json:"repair"`
-	Margin *int64 `json:"margin"`
-}
-
-// report is the function's answer.
-type report struct {
-	store.AuditReport
-	Repair   *store.Repair `json:"repair,omitempty"`
-	Relisted int           `json:"relisted,omitempty"` // members for whom a large conversation was not listed
 }
 
 // handle answers with the report: what was looked at, and each violation with what
 // to do about it. Violations are no error of the function; a refused request, or
 // tables that cannot be read, are.
-func (h handler) handle(ctx context.Context, event json.RawMessage) (report, error) {
+func (h handler) handle(ctx context.Context, event json.RawMessage) (store.AuditReport, error) {
 	start := time.Now()
 	r, err := h.audit(ctx, event)
 	h.record(ctx, r, err, time.Since(start))
 	return r, err
 }
 
-func (h handler) audit(ctx context.Context, event json.RawMessage) (r report, err error) {
+func (h handler) audit(ctx context.Context, event json.RawMessage) (store.AuditReport, error) {
 	req, err := read(event)
 	if err != nil {
-		return report{}, err
+		return store.AuditReport{}, err
 	}
 	switch {
-	case req.Repair:
-		if !h.mayRepair {
-			return report{}, chat.FieldErrorf(chat.Forbidden, "repair",
-				"this stack does not allow repairs; deploy it with the parameter AuditRepair=on for as long as it takes")
-		}
-		repair, err := h.store.RepairHead(ctx, req.ConversationID, *req.Margin)
-		if err != nil {
-			return report{}, err
-		}
-		h.log.WarnContext(ctx, "repair", "conversationId", repair.ConversationID, "changed", repair.Changed,
-			"before", repair.Before, "maxSeq", repair.MaxSeq, "after", repair.After)
-		r.Repair = &repair
-		if r.Relisted, err = h.store.Relist(ctx, req.ConversationID); err != nil {
-			return r, err
-		}
-		fallthrough
 	case req.ConversationID != "":
-		r.AuditReport, err = h.store.AuditConversation(ctx, req.ConversationID)
+		return h.store.AuditConversation(ctx, req.ConversationID)
 	case req.All:
 		var after store.AuditCursor
 		if req.After != nil {
 			after = *req.After
 		}
-		r.AuditReport, err = h.store.AuditAll(ctx, after)
-	default:
-		messages := h.messages
-		if req.Messages != 0 {
-			messages = req.Messages
-		}
-		r.AuditReport, err = h.store.AuditSample(ctx, messages)
+		return h.store.AuditAll(ctx, after)
 	}
-	return r, err
+	messages := h.messages
+	if req.Messages != 0 {
+		messages = req.Messages
+	}
+	return h.store.AuditSample(ctx, messages)
 }
 
 // read takes an event. A field that it does not know is refused: a misspelled
@@ -118,7 +84,7 @@ func read(event json.RawMessage) (request, error) {
 	decoder.DisallowUnknownFields()
 	var r request
 	if err := decoder.Decode(&r); err != nil && !errors.Is(err, io.EOF) {
-		return request{}, chat.Errorf(chat.BadRequest, "the event is {}, or has messages, conversationId, all, after, repair, margin: %v", err)
+		return request{}, chat.Errorf(chat.BadRequest, "the event is {}, or has messages, conversationId, all, after: %v", err)
 	}
 	if r.ConversationID != "" {
 		if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
@@ -132,13 +98,6 @@ func read(event json.RawMessage) (request, error) {
 		return request{}, chat.Errorf(chat.BadRequest, "ask for one of messages, conversationId and all")
 	case r.After != nil && !r.All:
 		return request{}, chat.FieldErrorf(chat.BadRequest, "after", "after goes with all")
-	case r.Repair && r.ConversationID == "":
-		return request{}, chat.FieldErrorf(chat.BadRequest, "conversationId", "a repair is of one conversation")
-	case r.Repair && r.Margin == nil:
-		return request{}, chat.FieldErrorf(chat.BadRequest, "margin",
-			"say how many seqs to leave out: 0 if no message was lost, else more than devices may have seen beyond the ledger")
-	case r.Margin != nil && !r.Repair:
-		return request{}, chat.FieldErrorf(chat.BadRequest, "margin", "a margin goes with repair")
 	}
 	return r, nil
 }
@@ -167,7 +126,7 @@ var invariants = map[store.ViolationKind]metric.Name{
 
 // record writes the report's log line, and one for each violation. They have
 // nothing of what messages say.
-func (h handler) record(ctx context.Context, r report, err error, took time.Duration) {
+func (h handler) record(ctx context.Context, r store.AuditReport, err error, took time.Duration) {
 	log := h.log
 	if invocation, ok := lambdacontext.FromContext(ctx); ok {
 		log = log.With("requestId", invocation.AwsRequestID)

@@ -42,22 +42,12 @@ func (f *fakeStore) AuditAll(_ context.Context, after store.AuditCursor) (store.
 	return f.report, f.err
 }
 
-func (f *fakeStore) RepairHead(_ context.Context, id string, margin int64) (store.Repair, error) {
-	f.calls = append(f.calls, fmt.Sprintf("repair of %s by %d", id, margin))
-	return store.Repair{ConversationID: id, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, f.err
-}
-
-func (f *fakeStore) Relist(_ context.Context, id string) (int, error) {
-	f.calls = append(f.calls, "relisting of "+id)
-	return 3, f.err
-}
-
 // invoke gives the answer to an event and the log's lines.
-func invoke(t *testing.T, f *fakeStore, mayRepair bool, event string) (report, []map[string]any, error) {
+func invoke(t *testing.T, f *fakeStore, event string) (store.AuditReport, []map[string]any, error) {
 	t.Helper()
 	var log bytes.Buffer
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "req-1"})
-	h := handler{store: f, messages: 1000, mayRepair: mayRepair, log: slog.New(slog.NewJSONHandler(&log, nil))}
+	h := handler{store: f, messages: 1000, log: slog.New(slog.NewJSONHandler(&log, nil))}
 	r, err := h.handle(ctx, json.RawMessage(event))
 	var lines []map[string]any
 	for line := range strings.Lines(log.String()) {
@@ -84,24 +74,16 @@ func TestAuditor_WhatItIsAskedFor(t *testing.T) {
 		`{"all": true}`:                               {`all after "" ""`},
 		`{"all": true, "after": {"conversationId": "group:1", "userId": "u"}}`: {`all after "group:1" "u"`},
 		`{"conversationId": "group:1"}`:                                        {"audit of group:1"},
-		`{"conversationId": "group:1", "repair": true, "margin": 5}`:           {"repair of group:1 by 5", "relisting of group:1", "audit of group:1"},
-		`{"conversationId": "group:1", "repair": true, "margin": 0}`:           {"repair of group:1 by 0", "relisting of group:1", "audit of group:1"},
 	} {
 		f := &fakeStore{}
-		r, lines, err := invoke(t, f, true, event)
+		_, lines, err := invoke(t, f, event)
 		require.NoError(t, err, event)
 		require.Equal(t, want, f.calls, event)
-		require.Equal(t, strings.Contains(event, "repair"), r.Repair != nil)
-		written := 1 // and a line of the repair
-		if r.Repair != nil {
-			written++
-		}
-		require.Len(t, lines, written)
-		last := lines[len(lines)-1]
+		require.Len(t, lines, 1)
 		require.Equal(t, map[string]any{
 			"level": "INFO", "msg": "audit", "requestId": "req-1", "conversations": 0.0, "messages": 0.0, "lines": 0.0,
 			"violations": 0.0, "finished": true,
-		}, last)
+		}, lines[0])
 	}
 }
 
@@ -111,23 +93,19 @@ func TestAuditor_Refuses(t *testing.T) {
 		code  chat.Code
 		field string
 	}{
-		`[]`:                                                         {chat.BadRequest, ""},
-		`{"conversation": "group:1"}`:                                {chat.BadRequest, ""},
-		`{"conversationId": "1"}`:                                    {chat.BadRequest, "conversationId"},
-		`{"messages": -1}`:                                           {chat.BadRequest, "messages"},
-		`{"messages": "1"}`:                                          {chat.BadRequest, ""},
-		`{"messages": 1, "all": true}`:                               {chat.BadRequest, ""},
-		`{"conversationId": "group:1", "all": true}`:                 {chat.BadRequest, ""},
-		`{"conversationId": "group:1", "messages": 5}`:               {chat.BadRequest, ""},
-		`{"after": {}}`:                                              {chat.BadRequest, "after"},
-		`{"repair": true, "margin": 1}`:                              {chat.BadRequest, "conversationId"},
-		`{"all": true, "repair": true, "margin": 1}`:                 {chat.BadRequest, "conversationId"},
-		`{"conversationId": "group:1", "repair": true}`:              {chat.BadRequest, "margin"},
-		`{"conversationId": "group:1", "margin": 1}`:                 {chat.BadRequest, "margin"},
-		`{"conversationId": "group:1", "repair": true, "margin": 1}`: {chat.Forbidden, "repair"},
+		`[]`:                                            {chat.BadRequest, ""},
+		`{"conversation": "group:1"}`:                   {chat.BadRequest, ""},
+		`{"conversationId": "1"}`:                       {chat.BadRequest, "conversationId"},
+		`{"messages": -1}`:                              {chat.BadRequest, "messages"},
+		`{"messages": "1"}`:                             {chat.BadRequest, ""},
+		`{"messages": 1, "all": true}`:                  {chat.BadRequest, ""},
+		`{"conversationId": "group:1", "all": true}`:    {chat.BadRequest, ""},
+		`{"conversationId": "group:1", "messages": 5}`:  {chat.BadRequest, ""},
+		`{"after": {}}`:                                 {chat.BadRequest, "after"},
+		`{"conversationId": "group:1", "repair": true}`: {chat.BadRequest, ""},
 	} {
 		f := &fakeStore{}
-		_, lines, err := invoke(t, f, false, event)
+		_, lines, err := invoke(t, f, event)
 		refused := &chat.Error{}
 		require.ErrorAs(t, err, &refused, event)
 		require.Equal(t, want.code, refused.Code, event)
@@ -146,7 +124,7 @@ func TestAuditor_Reports(t *testing.T) {
 		Conversations: 2, Messages: 30, Lines: 4, Violations: []store.Violation{violation},
 		Counts: map[store.ViolationKind]int{store.Hole: 1, store.HeadBehind: 2}, Next: &store.AuditCursor{ConversationID: "group:1"},
 	}}
-	r, lines, err := invoke(t, f, false, `{"all": true}`)
+	r, lines, err := invoke(t, f, `{"all": true}`)
 	require.NoError(t, err, "violations are no failure of the audit: it would be repeated")
 	answer, err := json.Marshal(r)
 	require.NoError(t, err)
@@ -205,9 +183,9 @@ func TestAuditor_Counts(t *testing.T) {
 func TestAuditor_Fails(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{err: errors.New("no table")}
-	_, lines, err := invoke(t, f, true, `{"conversationId": "group:1", "repair": true, "margin": 1}`)
+	_, lines, err := invoke(t, f, `{"conversationId": "group:1"}`)
 	require.ErrorIs(t, err, f.err)
-	require.Equal(t, []string{"repair of group:1 by 1"}, f.calls)
+	require.Equal(t, []string{"audit of group:1"}, f.calls)
 	require.Equal(t, "ERROR", lines[0]["level"])
 	require.Equal(t, "no table", lines[0]["err"])
 }

@@ -1,5 +1,5 @@
 // Command auditor verifies the invariants of the product against its tables. It
-// is invoked by a schedule, to look at a sample, and by operators.
+// is invoked by a schedule, to look at a sample, and by operators. It changes nothing.
 package main
 
 import (
@@ -19,12 +19,6 @@ func main() {
 		var err error
 		if h.messages, err = strconv.Atoi(os.Getenv("AUDIT_MESSAGES")); err != nil || h.messages < 1 {
 			return nil, fmt.Errorf("AUDIT_MESSAGES is %q; it has to be how many messages a sample has, at least 1", os.Getenv("AUDIT_MESSAGES"))
-		}
-		switch repair := os.Getenv("AUDIT_REPAIR"); repair {
-		case "on", "off":
-			h.mayRepair = repair == "on"
-		default:
-			return nil, fmt.Errorf("AUDIT_REPAIR is %q; it has to be on or off", repair)
 		}
 		s, err := store.Open(ctx, log)
 		h.store = s

@@ -138,7 +138,8 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 }
 
 // changes answers with what changed, as much of it as fits a frame, or where that
-// is unknown with the start of the whole list, which tells of the heads too.
+// is unknown with the start of the whole list, which tells of the heads too. It names
+// the user, so that a device notices a token that is not of the user whom it keeps.
 func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (wire.Changed, error) {
 	cursor, err := number("syncCursor", r.SyncCursor, 0)
 	if err != nil {
@@ -164,7 +165,7 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 	}
 	answer := wire.Changed{
 		Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: changed.Cursor, Full: true,
-		Cursor: longestCursor(list, changed.Next), Windows: h.windows,
+		Cursor: longestCursor(list, changed.Next), Windows: h.windows, UserID: c.UserID,
 	}
 	room, err := roomIn(c, answer)
 	if err != nil {
@@ -184,7 +185,7 @@ func (h handler) partial(c route.Caller, r wire.Changes, changed store.Changed) 
 	list := conversationsOf(changed.Lines)
 	answer = wire.Changed{
 		Conversations: []wire.Conversation{}, Heads: headsOf(changed.Heads),
-		SyncCursor: changed.Cursor, HeadsCursor: changed.HeadsCursor, More: changed.More, Windows: h.windows,
+		SyncCursor: changed.Cursor, HeadsCursor: changed.HeadsCursor, More: changed.More, Windows: h.windows, UserID: c.UserID,
 	}
 	n, err := fittingBeside(c, answer, list)
 	if err != nil || n == len(list) {

@@ -281,7 +281,7 @@ func TestPagesAreHandedOn(t *testing.T) {
 		require.Contains(t, serve(t, f, ""), `"messages":[]`)
 		require.Contains(t, serve(t, f, `{"action":"conversations","id":"r"}`), `"conversations":[]`)
 		require.Contains(t, serve(t, f, `{"action":"members","id":"r","conversationId":"group:1"}`), `{"members":[],"membersVersion":0}`)
-		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false,"windows":{}}`)
+		require.Contains(t, serve(t, f, `{"action":"changes","id":"r","syncCursor":0}`), `{"conversations":[],"heads":[],"syncCursor":0,"full":false,"windows":{},"userId":"alice"}`)
 	})
 }
 
@@ -525,6 +525,34 @@ func TestChanges(t *testing.T) {
 				response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
 				require.NoError(t, err)
 				require.Contains(t, response.Body, tc.want, name)
+			}
+		}
+	})
+
+	t.Run("name the user", func(t *testing.T) {
+		t.Parallel()
+		for _, full := range []bool{false, true} {
+			f := &fakeReader{changed: store.Changed{Lines: lines(1, "hi"), Cursor: 12, Full: full}}
+			require.Equal(t, "alice", result[wire.Changed](t, serve(t, f, ask)).UserID)
+		}
+	})
+
+	t.Run("leave room for the user's name", func(t *testing.T) {
+		t.Parallel()
+		longest := strings.Repeat("\u2028", chat.MaxUserIDBytes/3) // each takes six bytes in JSON
+		for _, full := range []bool{false, true} {
+			for n := range 100 { // each takes a byte more
+				f := &fakeReader{changed: store.Changed{Lines: at(lines(120, strings.Repeat("x", n)), 1), Cursor: 149, Full: full}}
+				event := sample(t)
+				event.Body = ask
+				event.RequestContext.Authorizer = map[string]any{"principalId": longest, "device": "phone"}
+				h := handler{store: f, attend: func(context.Context, route.Caller) {}}
+				response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(response.Body), wire.MaxFrameBytes)
+				c := result[wire.Changed](t, response.Body)
+				require.Equal(t, longest, c.UserID)
+				require.Less(t, len(c.Conversations), 120, "it is the frame that bounds them")
 			}
 		}
 	})

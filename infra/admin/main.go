@@ -55,7 +55,7 @@ type session struct {
 func commands() []command {
 	return []command{
 		listCommand(), showCommand(), ledgerCommand(), rosterCommand(), findCommand(),
-		exportCommand(), replayCommand(), eraseCommand(), raiseCommand(), fillCommand(), createCommand(), createGroupCommand(),
+		exportCommand(), replayCommand(), eraseCommand(), repairCommand(), raiseCommand(), fillCommand(), createCommand(), createGroupCommand(),
 	}
 }
 
@@ -149,7 +149,7 @@ func usage(w io.Writer) {
 		say(w, "  %-12s %s\n", c.name, c.about)
 	}
 	say(w, "\nEach takes -h. Say where the stack is with -stack NAME, for one that is deployed, or\n"+
-		"-local URL; without either it is the local cloud at %s.\n", defaultLocal)
+		"-addr ADDRESS for a local cloud; without either it is the local cloud at %s.\n", defaultLocal)
 }
 
 func complain(w io.Writer, err error) { say(w, "error: %v\n", err) }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -21,11 +20,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"inorder/infra/local/address"
 	"inorder/shared/store"
 )
 
 // defaultLocal is where a local cloud is, unless it was told otherwise.
-const defaultLocal = "http://127.0.0.1:3000"
+const defaultLocal = "127.0.0.1:3000"
 
 // localKey is the access key, and the secret, of all that a local cloud starts.
 const localKey = "local"
@@ -34,11 +34,14 @@ const localKey = "local"
 const localTimeout = 5 * time.Second
 
 // location says which stack is meant.
-type location struct{ stack, local string }
+type location struct {
+	stack string
+	local address.Address
+}
 
 func (l *location) declare(flags *flag.FlagSet) {
 	flags.StringVar(&l.stack, "stack", "", "`name` of a deployed stack; region and credentials are found as by the AWS CLI")
-	flags.StringVar(&l.local, "local", "", "`URL` of a local cloud (default "+defaultLocal+")")
+	flags.Var(&l.local, "addr", "`address` of a local cloud, such as "+defaultLocal+", which is the default")
 }
 
 // flags are those that name the stack.
@@ -46,8 +49,8 @@ func (l location) flags() []string {
 	switch {
 	case l.stack != "":
 		return []string{"-stack", l.stack}
-	case l.local != "":
-		return []string{"-local", l.local}
+	case !l.local.IsZero():
+		return []string{"-addr", l.local.URL()}
 	}
 	return nil
 }
@@ -64,16 +67,17 @@ type target struct {
 
 func (l location) find(ctx context.Context) (*target, error) {
 	switch {
-	case l.stack != "" && l.local != "":
-		return nil, errors.New("-stack and -local are two stacks; name one")
+	case l.stack != "" && !l.local.IsZero():
+		return nil, errors.New("-stack and -addr are two stacks; name one")
 	case l.stack != "":
 		return deployed(ctx, l.stack)
-	case l.local != "":
-		return local(ctx, strings.TrimSuffix(l.local, "/"))
+	case !l.local.IsZero():
+		return local(ctx, l.local.URL())
 	}
-	t, err := local(ctx, defaultLocal)
+	usual, _ := address.Parse(defaultLocal) // it is one
+	t, err := local(ctx, usual.URL())
 	if err != nil {
-		err = fmt.Errorf("%w; name a deployed stack with -stack, or say where the local cloud is with -local", err)
+		err = fmt.Errorf("%w; name a deployed stack with -stack, or say where the local cloud is with -addr", err)
 	}
 	return t, err
 }
@@ -105,7 +109,7 @@ func local(ctx context.Context, base string) (*target, error) {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/dev/stack", nil)
 	if err != nil {
-		return nil, fmt.Errorf("-local %s: want a URL such as %s", base, defaultLocal)
+		return nil, fmt.Errorf("asking the local cloud at %s what it runs: %w", base, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestBuiltFunctionsThatNobodyNeedsAreRemoved(t *testing.T) {
 	t.Parallel()
 	own := options{env: append(emptyHome(t), engine(t))}
 	run := func() (app string, c *local) {
-		app = copyApp(t)
+		app = copyApp(t, smallApp)
 		return app, start(t, own, "-template", app)
 	}
 	running, inUse := run()

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"golang.org/x/sync/errgroup"
 
+	"inorder/infra/local/address"
 	"inorder/infra/local/build"
 	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
@@ -37,17 +37,19 @@ import (
 	"inorder/infra/local/schedule"
 	"inorder/infra/local/stream"
 	"inorder/infra/local/template"
-	"inorder/infra/local/web"
 )
 
 // cloud is everything that runs.
 type cloud struct {
 	stack     *template.Stack
+	text      []byte                  // of the template
+	debug     []string                // functions that are built for a debugger, by logical id
 	base      string                  // http://host:port
 	socket    string                  // ws://host:port/stage
 	dynamoDB  string                  // for functions; pages do not find it
 	database  string                  // the same for people and tools
 	elsewhere bool                    // dynamoDB is not an engine of ours
+	engine    *dynamo.Engine          // nil if it is elsewhere
 	endpoint  string                  // where functions find queues
 	queues    map[string]*queue.Queue // by logical id
 	pollers   []*stream.Poller        // all are there before a function runs
@@ -72,7 +74,11 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 	c.onClose(func(context.Context) { _ = listener.Close() })
 	c.base = "http://" + reachable(listener.Addr())
-	c.endpoint = cmp.Or(cfg.queues, c.base)
+	c.endpoint = cmp.Or(cfg.queues.URL(), c.base)
+	folder, err := c.openFolder(cfg.web, out)
+	if err != nil {
+		return nil, err
+	}
 
 	dir, err := c.dataDir(cfg.dataDir)
 	if err != nil {
@@ -80,6 +86,9 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 	tokens, err := c.load(cfg)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.chooseDebugged(cfg.debug); err != nil {
 		return nil, err
 	}
 	for _, note := range c.stack.Ignored {
@@ -100,6 +109,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	}
 
 	// Compiling and the database take turns on nothing: do both at once.
+	began := time.Now()
 	var executables map[string]string
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -110,12 +120,13 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	functions, err := lambda.New(lambda.Config{
+	functions, err := lambda.New(lambda.Config{ //nolint:contextcheck // processes outlive every context
 		Functions: c.functions(executables),
 		Region:    c.stack.Region,
 		Reaper:    reaper,
 		Output:    func(function, line string) { out.function(shortName(function), line, cfg.rawLogs) },
 		Answered:  func(string) { c.wakeStreams() },
+		Started:   func(function string, pid int) { c.tellDebugger(function, pid, out) },
 		Log:       out.logger("lambda"),
 	})
 	if err != nil {
@@ -126,9 +137,17 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	if err := c.startStreams(ctx, functions, dir, out); err != nil {
 		return nil, err
 	}
+	c.startTimeToLive(ctx, out)
 	c.startQueues(ctx, functions, out)
 	c.startSchedules(ctx, functions, out)
-	return c, c.serve(listener, functions, tokens, cfg, out)
+	if err := c.serve(listener, functions, tokens, folder, cfg, out); err != nil {
+		return nil, err
+	}
+	tellOthers(listener.Addr(), out)
+	if cfg.watch {
+		return c, c.startWatch(ctx, functions, executables, built, began, out)
+	}
+	return c, nil
 }
 
 func (c *cloud) onClose(f func(context.Context)) { c.closers = append(c.closers, f) }
@@ -154,8 +173,8 @@ func (c *cloud) readyLine() string {
 	return fmt.Sprintf("ready  page=%s/  websocket=%s  dynamodb=%s", c.base, c.socket, c.database)
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+func listen(ctx context.Context, addr address.Address) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr.Listen())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("another program serves on %s; end it or choose another address with -addr, such as -addr 127.0.0.1:0", addr)
 	}
@@ -223,10 +242,13 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 		}
 	}
 	maps.Copy(params, cfg.params)
+	if c.text, err = os.ReadFile(cfg.template); err != nil {
+		return nil, fmt.Errorf("reading the template: %w", err)
+	}
 	c.stack, err = template.Load(cfg.template, template.Options{
 		Region:     os.Getenv("AWS_REGION"),
 		Parameters: params,
-		HTTPBase:   cmp.Or(cfg.posts, c.base),
+		HTTPBase:   cmp.Or(cfg.posts.URL(), c.base),
 		WSBase:     socketBase,
 		QueueBase:  c.endpoint,
 	})
@@ -237,32 +259,42 @@ func (c *cloud) load(cfg config) (*issuer.Issuer, error) {
 		return nil, fmt.Errorf("%s: the template has no AWS::Serverless::WebSocketApi, so there is nothing to serve", cfg.template)
 	}
 	c.socket = socketBase + "/" + c.stack.API.Stage
-	audience := cmp.Or(c.stack.Parameters["JwtAudience"], "local")
-	return issuer.New(cmp.Or(c.stack.Parameters["JwtIssuer"], c.base+"/"), audience)
+	name, audience := cmp.Or(c.stack.Parameters["JwtIssuer"], c.base+"/"), cmp.Or(c.stack.Parameters["JwtAudience"], "local")
+	if cfg.dataDir != "" {
+		return issuer.Open(name, audience, filepath.Join(cfg.dataDir, keyFile))
+	}
+	return issuer.New(name, audience)
 }
+
+// keyFile is where in the data folder the key is that tokens are signed with.
+const keyFile = "token-key.pem"
 
 // build compiles the functions into their folder. What is there is up to date after
 // a moment.
 func (c *cloud) build(ctx context.Context, folder string, out *console) (map[string]string, error) {
-	unlock, err := awaitLock(ctx, filepath.Join(folder, buildLock), func() {
-		out.step("waiting for another local cloud that builds the same functions")
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	out.step("building %d functions", len(c.stack.Functions))
-	return build.Functions(ctx, c.stack, build.Options{
+	return c.buildOnly(ctx, nil, build.Options{
 		OutDir: folder,
 		Progress: func(function string, took time.Duration, done, total int) {
 			out.step("built %s (%d of %d, %.1f s)", shortName(function), done, total, took.Seconds())
 		},
-	})
+	}, func() { out.step("waiting for another local cloud that builds the same functions") })
+}
+
+// buildOnly compiles some, nil for all. It waits until no other local cloud does it.
+func (c *cloud) buildOnly(ctx context.Context, only []string, o build.Options, waiting func()) (map[string]string, error) {
+	unlock, err := awaitLock(ctx, filepath.Join(o.OutDir, buildLock), waiting)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	o.Only, o.Debug = only, c.debug
+	return build.Functions(ctx, c.stack, o)
 }
 
 // startDynamoDB starts the engine, or uses the one named, and makes the tables.
 func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *child.Reaper, out *console) error {
-	c.dynamoDB, c.database, c.elsewhere = cfg.dynamoDB, cfg.dynamoDB, cfg.dynamoDB != ""
+	c.dynamoDB, c.database, c.elsewhere = cfg.dynamoDB.URL(), cfg.dynamoDB.URL(), !cfg.dynamoDB.IsZero()
 	if c.elsewhere {
 		if err := checkEndpoint(ctx, c.dynamoDB); err != nil {
 			return err
@@ -276,6 +308,8 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 			Binary: binary,
 			Reaper: reaper,
 			Output: func(line string) { out.line("dynamodb", line) },
+
+			TimeToLive: c.expires(),
 		}
 		if cfg.dataDir != "" {
 			engine.DataFile = filepath.Join(dir, "dynamodb.sqlite")
@@ -295,7 +329,7 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 				c.fail(err)
 			}
 		}()
-		c.dynamoDB, c.database = e.Endpoint(), c.base
+		c.dynamoDB, c.database, c.engine = e.Endpoint(), c.base, e
 	}
 	db := dynamodb.New(dynamodb.Options{
 		Region:       c.stack.Region,
@@ -309,16 +343,44 @@ func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reape
 	return nil
 }
 
+// expires reports whether items of a table have a time to live.
+func (c *cloud) expires() bool {
+	return slices.ContainsFunc(c.stack.Tables, func(t *template.Table) bool { return t.TTLAttribute != "" })
+}
+
+// startTimeToLive deletes what has expired, as DynamoDB does within some days: at once
+// what has while nothing ran, and then about every minute.
+func (c *cloud) startTimeToLive(ctx context.Context, out *console) {
+	if c.engine == nil || !c.expires() {
+		return
+	}
+	log := out.logger("dynamodb")
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.engine.SweepOften(running, func(deleted int, err error) {
+			switch {
+			case err != nil:
+				log.Warn("items that have expired stay for now", "error", err)
+			case deleted > 0:
+				log.Info("items have expired and are deleted", "items", deleted)
+				c.wakeStreams()
+			}
+		})
+	}()
+	c.onClose(func(context.Context) {
+		cancel()
+		<-ended
+	})
+}
+
 // endpointTimeout is how long a DynamoDB that the user named may take to answer.
 const endpointTimeout = 5 * time.Second
 
-// checkEndpoint asks for any answer at all, so that a wrong URL is not hidden
+// checkEndpoint asks for any answer at all, so that a wrong address is not hidden
 // behind minutes of the SDK's retries.
 func checkEndpoint(ctx context.Context, endpoint string) error {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("-dynamodb-endpoint %s: want a URL such as http://127.0.0.1:8000", endpoint)
-	}
 	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
@@ -376,6 +438,7 @@ func (c *cloud) functions(executables map[string]string) []lambda.Function {
 			MemoryMB:     f.MemoryMB,
 			MaxProcesses: f.ReservedConcurrency,
 			Handler:      f.Handler,
+			Debug:        slices.Contains(c.debug, f.LogicalID),
 		})
 	}
 	return functions
@@ -535,7 +598,8 @@ func (c *cloud) deadLetters(m template.StreamMapping, out *console) func(context
 }
 
 // serve answers on the listener: the socket, @connections, tokens and the page.
-func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, flags config, out *console) error {
+// The folder is what it shows instead of the page, nil for the page.
+func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, folder *os.Root, flags config, out *console) error {
 	api := c.stack.API
 	cfg := gateway.Config{
 		APIID:                    api.ID,
@@ -564,8 +628,9 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 	if err != nil {
 		return err
 	}
+	guard := loopback.NewGuard(loopback.Config{Addr: flags.addr.Listen(), Origins: flags.origins, Hosts: flags.hosts})
 	server := &http.Server{
-		Handler:           c.routes(g, functions, tokens, loopback.NewGuard(flags.addr, flags.origins), out),
+		Handler:           c.routes(g, functions, tokens, folder, guard, out),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(out.logger(self).Handler(), slog.LevelWarn),
 	}
@@ -582,9 +647,13 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 }
 
 // routes tells apart what is asked. The socket is for everybody who has a token, as
-// on AWS, and so are the files of the page; the rest is guarded.
-func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *issuer.Issuer, guard loopback.Guard, out *console) http.Handler {
-	page := web.Handler(web.Config{WebSocketURL: c.socket})
+// on AWS, and so are the files of the page; tokens, and a folder of the developer's, are
+// for the developer's pages; the rest is for programs on this machine.
+func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *issuer.Issuer, folder *os.Root, guard loopback.Guard, out *console) http.Handler {
+	page := guard.Open(c.page(guard, nil))
+	if folder != nil {
+		page = guard.Show(c.page(guard, folder))
+	}
 	queues := queue.Handler(slices.Collect(maps.Values(c.queues))...)
 	stage := "/" + c.stack.API.Stage
 	mux := http.NewServeMux()
@@ -594,13 +663,13 @@ func (c *cloud) routes(g *gateway.Gateway, functions *lambda.Service, tokens *is
 	mux.Handle("GET /{$}", page)
 	// By their full paths: a stage may be called dev. And by any method: what a
 	// browser asks first is not what the page asks.
+	mux.Handle(issuer.TokenPath, guard.Welcome(tokens.Handler()))
 	for pattern, handler := range map[string]http.Handler{
-		stage + "/":      g,
-		issuer.TokenPath: tokens.Handler(),
-		issuer.KeysPath:  tokens.Handler(),
-		invokePath:       invokeHandler(c.stack, functions),
-		stackPath:        c.describeHandler(),
-		"/{$}":           c.targetHandler(queues, out),
+		stage + "/":     g,
+		issuer.KeysPath: tokens.Handler(),
+		invokePath:      invokeHandler(c.stack, functions),
+		stackPath:       c.describeHandler(),
+		"/{$}":          c.targetHandler(queues, out),
 
 		"/" + c.stack.AccountID + "/{queue}": queues, // a queue's URL
 	} {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"strings"
 
+	"inorder/infra/local/address"
 	"inorder/infra/local/lambda"
 	"inorder/infra/local/template"
 )
@@ -120,7 +121,7 @@ func functionNamed(stack *template.Stack, name string) (*template.Function, erro
 }
 
 // runInvoke is the subcommand that invokes a function of a local cloud that runs:
-// invoke [-addr host:port] <function> <event file, - for standard input>.
+// invoke [-addr address] <function> <event file, - for standard input>.
 func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("invoke", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -129,7 +130,9 @@ func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			"usage: go run ./infra/local invoke [flags] <function> <event.json, or - for standard input>\n\n")
 		flags.PrintDefaults()
 	}
-	addr := flags.String("addr", defaultAddr, "`host:port` of the local cloud")
+	var addr address.Address
+	_ = addr.Set(defaultAddr) // it is one
+	flags.Var(&addr, "addr", "`address` of the local cloud")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -140,11 +143,11 @@ func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		flags.Usage()
 		return exitUsage
 	}
-	if err := sayWhich(*addr, stderr); err != nil {
+	if err := sayWhich(addr, stderr); err != nil {
 		_, _ = fmt.Fprintln(stderr, "error:", err)
 		return exitFailure
 	}
-	answer, failed, err := invoke(*addr, flags.Arg(0), flags.Arg(1), stdin)
+	answer, failed, err := invoke(addr, flags.Arg(0), flags.Arg(1), stdin)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "error:", err)
 		return exitFailure
@@ -158,31 +161,31 @@ func runInvoke(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // sayWhich names the stack that listens there. Something else is not spoken to: the
 // standard port is anybody's.
-func sayWhich(addr string, stderr io.Writer) error {
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+stackPath, http.NoBody)
+func sayWhich(addr address.Address, stderr io.Writer) error {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, addr.URL()+stackPath, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("-addr %s: %w", addr, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return fmt.Errorf("no local cloud answers on %s: %w\nstart it with: go run ./infra/local, or say where it is with -addr", addr, err)
+		return fmt.Errorf("no local cloud answers at %s: %w\nstart it with: go run ./infra/local, or say where it is with -addr", addr, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	var d description
 	if json.NewDecoder(response.Body).Decode(&d) != nil || d.Name == "" {
-		return fmt.Errorf("what listens on %s is no local cloud; say where it is with -addr", addr)
+		return fmt.Errorf("what answers at %s is no local cloud; say where it is with -addr", addr)
 	}
-	_, _ = fmt.Fprintf(stderr, "invoking in %s of %s, on %s\n", d.Name, d.Template, addr)
+	_, _ = fmt.Fprintf(stderr, "invoking in %s of %s, at %s\n", d.Name, d.Template, addr)
 	return nil
 }
 
 // invoke posts the event and gives the answer, and whether the function failed.
-func invoke(addr, function, file string, stdin io.Reader) (answer string, failed bool, err error) {
+func invoke(addr address.Address, function, file string, stdin io.Reader) (answer string, failed bool, err error) {
 	event, err := readEvent(file, stdin)
 	if err != nil {
 		return "", false, err
 	}
-	endpoint := "http://" + addr + strings.Replace(invokePath, "{name}", url.PathEscape(function), 1)
+	endpoint := addr.URL() + strings.Replace(invokePath, "{name}", url.PathEscape(function), 1)
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, endpoint, bytes.NewReader(event))
 	if err != nil {
 		return "", false, fmt.Errorf("making the request: %w", err)
@@ -190,7 +193,7 @@ func invoke(addr, function, file string, stdin io.Reader) (answer string, failed
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return "", false, fmt.Errorf("no local cloud answers on %s: %w\nstart it with: go run ./infra/local, or say where it is with -addr", addr, err)
+		return "", false, fmt.Errorf("no local cloud answers at %s: %w\nstart it with: go run ./infra/local, or say where it is with -addr", addr, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)

@@ -15,7 +15,9 @@
 // programs on this machine, which have to call it by a loopback address or the
 // host of -addr, and for web pages of that very address. A page of another origin
 // that one develops is let in with -allow-origin; what other pages ask, and names
-// that were made to point here, are refused. The database is behind that check,
+// that were made to point here, are refused. Only tokens are given to other machines
+// too, if they are served (-addr 0.0.0.0:3000), and by the names of -allow-host: a page
+// on a phone needs them. The database is behind that check,
 // too: dynoxide itself would answer any page, so it has an address that pages do
 // not find (except where 127.0.0.1 is all there is, as on macOS: there it is a port
 // that nobody is told of, and the browser's own permission for local addresses).
@@ -27,13 +29,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
+	"inorder/infra/local/address"
 	"inorder/infra/local/child"
 	"inorder/infra/local/loopback"
 )
@@ -42,6 +44,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 
+	// defaultAddr is where a local cloud is, unless it was told otherwise.
 	defaultAddr = "127.0.0.1:3000"
 
 	// stopTimeout bounds the orderly end; what is left then is killed.
@@ -98,16 +101,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // config is what the command line says.
 type config struct {
-	addr     string
+	addr     address.Address
 	dataDir  string
 	template string
 	params   map[string]string
-	dynamoDB string
-	posts    string // where functions post to connections, "" for here
-	queues   string // where functions find queues, "" for here
+	dynamoDB address.Address
+	posts    address.Address // where functions post to connections, none for here
+	queues   address.Address // where functions find queues, none for here
 	serial   bool
 	rawLogs  bool
+	watch    bool
+	debug    []string // functions, as they are called by invoke
+	web      string   // the folder that is served instead of the page, "" for none
 	origins  []string // of pages that may use what is for programs here
+	hosts    []string // by which pages may call this machine
 }
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {
@@ -117,10 +124,21 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	flags.Usage = func() {
 		_, _ = fmt.Fprint(stderr, "Runs a SAM WebSocket application on this machine, straight from its template.\n\n"+
 			"usage: go run ./infra/local [flags]\n"+
-			"       go run ./infra/local invoke <function> <event.json>   (see invoke -h)\n\n")
+			"       go run ./infra/local invoke <function> <event.json>   (see invoke -h)\n\n"+
+			"An address is written 127.0.0.1:3000 or http://127.0.0.1:3000.\n\n")
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&cfg.addr, "addr", defaultAddr, "`host:port` to serve on; port 0 takes a free one")
+	_ = cfg.addr.Set(defaultAddr) // it is one
+	flags.Func("addr", "`address` to serve on (default "+cfg.addr.URL()+"); port 0 takes a free one, and\n"+
+		"0.0.0.0:3000 serves other machines of the network too, such as a phone", func(s string) error {
+		if err := cfg.addr.Set(s); err != nil {
+			return err
+		}
+		if cfg.addr.IsSecure() {
+			return errors.New("it is served by http; put a proxy that speaks https before it, and allow its name with -allow-host")
+		}
+		return nil
+	})
 	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data ends with the program")
 	flags.StringVar(&cfg.template, "template", "template.yaml", "the SAM template's `file`")
 	flags.Func("param", "a template parameter as `name=value`; may be repeated", func(s string) error {
@@ -131,27 +149,31 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		cfg.params[name] = value
 		return nil
 	})
-	flags.StringVar(&cfg.dynamoDB, "dynamodb-endpoint", "", "`URL` of a DynamoDB to use instead of starting one")
-	endpoint := func(name, usage string, base *string) {
-		flags.Func(name, usage, func(s string) error {
-			u, err := url.Parse(s)
-			if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-				return errors.New("want a URL such as http://127.0.0.1:8001")
-			}
-			*base = u.Scheme + "://" + u.Host
-			return nil
-		})
-	}
-	endpoint("connections-endpoint", "`URL` that functions post to connections at, of a proxy that passes on to -addr", &cfg.posts)
-	endpoint("queues-endpoint", "`URL` that functions find queues at, of a proxy that passes on to -addr", &cfg.queues)
+	flags.Var(&cfg.dynamoDB, "dynamodb-endpoint", "`address` of a DynamoDB to use instead of starting one")
+	flags.Var(&cfg.posts, "connections-endpoint", "`address` that functions post to connections at, of a proxy that passes on to -addr")
+	flags.Var(&cfg.queues, "queues-endpoint", "`address` that functions find queues at, of a proxy that passes on to -addr")
+	flags.StringVar(&cfg.web, "web", "", "`folder` with a page of your own to serve instead of the demo page; what it lacks of\n"+
+		"/client/ and /config.json is still there")
 	flags.Func("allow-origin", "`origin` of a web page you develop, such as http://localhost:5173, that may use what else is for\n"+
 		"programs on this machine (tokens, Invoke, @connections, SQS, DynamoDB); may be repeated", func(s string) error {
 		origin, err := loopback.ParseOrigin(s)
 		cfg.origins = append(cfg.origins, origin)
 		return err
 	})
+	flags.Func("allow-host", "`name` or address, without port, by which pages may call this machine, such as box.local or that of\n"+
+		"a tunnel; whoever reaches it can then get tokens; may be repeated", func(s string) error {
+		host, err := loopback.ParseHost(s)
+		cfg.hosts = append(cfg.hosts, host)
+		return err
+	})
 	flags.BoolVar(&cfg.serial, "serial", false, "hand each client's frames to the functions one by one; API Gateway does not")
 	flags.BoolVar(&cfg.rawLogs, "raw-logs", false, "show the functions' log lines as CloudWatch gets them, with their metrics")
+	flags.BoolVar(&cfg.watch, "watch", true, "build functions again when their sources change, beside what runs; sockets, tokens and data stay")
+	flags.Func("debug", "`function` to debug: built with debug information, in one process without a limit of time;\n"+
+		"how to attach to it is printed; may be repeated", func(s string) error {
+		cfg.debug = append(cfg.debug, s)
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return config{}, err
 	}

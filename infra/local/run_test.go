@@ -51,6 +51,7 @@ type options struct {
 	env      []string // in addition to this process's
 	bare     bool     // env is all there is
 	together bool     // stdout and stderr are one, as in a terminal
+	watch    bool     // it looks after the functions' sources
 }
 
 // launch starts the local cloud. It ends with the test, which fails if anything is
@@ -61,6 +62,9 @@ func launch(t *testing.T, o options, args ...string) *local {
 	c := &local{t: t, mark: "mark-" + rand.Text(), stdout: newTranscript(), stderr: newTranscript(), done: make(chan struct{})}
 	if slices.Contains(args, smallApp) {
 		args = append(args, "-param", "Mark="+c.mark) // a function's environment is the template's
+	}
+	if !o.watch && strings.HasPrefix(args[0], "-") { // else it is a subcommand
+		args = append([]string{"-watch=false"}, args...)
 	}
 	c.cmd = exec.Command(program, args...)
 	if o.program != "" {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
@@ -119,9 +121,9 @@ func TestInvoke(t *testing.T) {
 		{"unknown function", []string{"-addr", addr, "nothing", event}, 1, "", `there is no function \"nothing\"; there are crash, echo, late, post, refuse, retry, stuck, tick`},
 		{"no event", []string{"-addr", addr, "echo", filepath.Join(dir, "nowhere.json")}, 1, "", "nowhere.json: no such file"},
 		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
-		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers on 127.0.0.1:1"},
-		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what listens on " + other + " is no local cloud"},
-		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, on " + addr},
+		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers at http://127.0.0.1:1"},
+		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what answers at http://" + other + " is no local cloud"},
+		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, at http://" + addr},
 		{"no function", []string{"-addr", addr}, 2, "", "usage: go run ./infra/local invoke"},
 		{"help", []string{"-h"}, 0, "", "usage: go run ./infra/local invoke"},
 	}
@@ -234,7 +236,7 @@ func TestServe_ConnectionsEndpoint(t *testing.T) {
 		httputil.NewSingleHostReverseProxy(target.Load()).ServeHTTP(w, r)
 	}))
 	t.Cleanup(proxy.Close)
-	c := start(t, options{}, "-template", product, "-connections-endpoint", proxy.URL+"/a/path/of/no/use")
+	c := start(t, options{}, "-template", product, "-connections-endpoint", proxy.URL+"/")
 	page, err := url.Parse(c.page)
 	require.NoError(t, err)
 	target.Store(page)
@@ -273,6 +275,43 @@ func thing(id string) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"id": &types.AttributeValueMemberS{Value: id}}
 }
 
+// What has expired while nothing ran goes at the start; a function hears of it as of the
+// service's deed.
+func TestExpiredItemsAreDeleted(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	c := startApp(t, "-data", data)
+	before := c.stderr
+	expired := thing("expired")
+	expired["expires"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Unix()-3600, 10)}
+	_, err := dynamotest.Client(t, c.dynamoDB).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(thingsTable), Item: expired})
+	require.NoError(t, err)
+	putThing(t, dynamotest.Client(t, c.dynamoDB), "fresh")
+	c.stop()
+
+	c = startApp(t, "-data", data)
+	db, streams := dynamotest.Client(t, c.dynamoDB), dynamotest.Streams(t, c.dynamoDB)
+	require.Eventually(t, func() bool { return !hasThing(t, db, "expired") }, patience, often)
+	require.True(t, hasThing(t, db, "fresh"))
+	const told = "dynamodb   | items have expired and are deleted items=1\n"
+	require.Eventually(t, func() bool {
+		return strings.Contains(before.String()+c.stderr.String(), told) // the first may just have started, too
+	}, patience, often)
+	list, err := streams.ListStreams(t.Context(), &dynamodbstreams.ListStreamsInput{TableName: aws.String(thingsTable)})
+	require.NoError(t, err)
+	d, err := streams.DescribeStream(t.Context(), &dynamodbstreams.DescribeStreamInput{StreamArn: list.Streams[0].StreamArn})
+	require.NoError(t, err)
+	it, err := streams.GetShardIterator(t.Context(), &dynamodbstreams.GetShardIteratorInput{StreamArn: list.Streams[0].StreamArn,
+		ShardId: d.StreamDescription.Shards[0].ShardId, ShardIteratorType: "TRIM_HORIZON"})
+	require.NoError(t, err)
+	out, err := streams.GetRecords(t.Context(), &dynamodbstreams.GetRecordsInput{ShardIterator: it.ShardIterator})
+	require.NoError(t, err)
+	last := out.Records[len(out.Records)-1]
+	require.Equal(t, "REMOVE", string(last.EventName))
+	require.NotNil(t, last.UserIdentity)
+	require.Equal(t, "dynamodb.amazonaws.com", *last.UserIdentity.PrincipalId)
+}
+
 // Schedules really invoke their function. None of the cloud is shorter than a
 // minute, so this takes one.
 func TestSchedules(t *testing.T) {
@@ -307,7 +346,7 @@ func TestWhatRuns(t *testing.T) {
 	}
 	status, body := ask(http.MethodGet, "dev/stack", "")
 	require.Equal(t, http.StatusOK, status)
-	require.JSONEq(t, `{"template": "`+file+`", "name": "inorder", "region": "us-east-1", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
+	require.JSONEq(t, `{"template": "`+file+`", "name": "inorder", "region": "us-east-1", "websocket": "`+c.socket+`", "dynamodb": "`+c.dynamoDB+`", "accessKeyId": "local", "endpoint": "`+strings.TrimSuffix(c.page, "/")+`", "resources": {
 		"CrashFunction": "inorder-CrashFunction", "EchoFunction": "inorder-EchoFunction", "LateFunction": "inorder-LateFunction",
 		"PostFunction": "inorder-PostFunction", "RefuseFunction": "inorder-RefuseFunction", "RetryFunction": "inorder-RetryFunction",
 		"StuckFunction": "inorder-StuckFunction", "TickFunction": "inorder-TickFunction", "Things": "inorder-Things",

@@ -17,6 +17,7 @@ type description struct {
 	Name        string            `json:"name"`
 	Template    string            `json:"template"` // its file, which tells apart the clouds of two clones
 	Region      string            `json:"region"`
+	WebSocket   string            `json:"websocket"`   // where devices connect
 	DynamoDB    string            `json:"dynamodb"`    // the endpoint of DynamoDB and its streams
 	AccessKeyID string            `json:"accessKeyId"` // what DynamoDB is called with; the secret is not told
 	Endpoint    string            `json:"endpoint"`    // that of Lambda and SQS
@@ -29,7 +30,7 @@ func (c *cloud) describe() description {
 		file = c.stack.File
 	}
 	d := description{
-		Name: c.stack.Name, Template: file, Region: c.stack.Region, DynamoDB: c.database, AccessKeyID: c.awsEnv()["AWS_ACCESS_KEY_ID"],
+		Name: c.stack.Name, Template: file, Region: c.stack.Region, WebSocket: c.socket, DynamoDB: c.database, AccessKeyID: c.awsEnv()["AWS_ACCESS_KEY_ID"],
 		Endpoint: c.base, Resources: map[string]string{},
 	}
 	for _, t := range c.stack.Tables {

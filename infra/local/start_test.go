@@ -73,7 +73,7 @@ func TestServe_Dev(t *testing.T) {
 		{"keys", "dev/jwks.json", "", 200, `"keys":[{"kty":"EC"`},
 		{"token", "dev/token?user=alice", "", 200, `"token":"ey`},
 		{"token for nobody", "dev/token", "", 400, "user=alice"},
-		{"token by a name of the internet", "dev/token?user=alice", "evil.example", 403, "this machine"},
+		{"token by a name of the internet", "dev/token?user=alice", "evil.example", 403, "allow it with -allow-host if it is yours"},
 		{"token by localhost", "dev/token?user=alice", "localhost", 200, `"token":"ey`},
 		{"nothing", "nothing", "", 404, "not found"},
 		{"the socket without an upgrade", "dev", "", 403, "Forbidden"},
@@ -109,7 +109,7 @@ func TestADamagedDatabaseNamesItsFolderAndTheWayOut(t *testing.T) {
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	// Both build the same functions into the same, still empty, place.
-	app, own := copyApp(t), options{env: append(emptyHome(t), engine(t))}
+	app, own := copyApp(t, smallApp), options{env: append(emptyHome(t), engine(t))}
 	a := launch(t, own, "-addr", "127.0.0.1:0", "-template", app)
 	b := launch(t, own, "-addr", "127.0.0.1:0", "-template", app)
 	for _, c := range []*local{a, b} {
@@ -120,18 +120,18 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// copyApp copies the small application, as a module, to where it can be changed.
+// copyApp copies an application, as a module, to where it can be changed.
 // It gives the template's path. What is built from it belongs into an emptyHome.
-func copyApp(t *testing.T) string {
+func copyApp(t *testing.T, app string) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Dir(smallApp))))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Dir(app))))
 	for _, name := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join("../..", name))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	return filepath.Join(dir, filepath.Base(smallApp))
+	return filepath.Join(dir, filepath.Base(app))
 }
 
 // emptyHome is the environment of a user who starts a local cloud for the first
@@ -164,11 +164,19 @@ func TestFlags(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-queues-endpoint", "-allow-origin", "-serial"}},
+		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-queues-endpoint", "-allow-origin", "-allow-host", "-web", "-watch", "-debug", "-serial", "An address is written 127.0.0.1:3000 or http://127.0.0.1:3000."}},
 		{"unknown flag", []string{"-port", "3000"}, 2, []string{"flag provided but not defined: -port", usage}},
 		{"no value", []string{"-addr"}, 2, []string{"flag needs an argument: -addr", usage}},
-		{"a queues endpoint that is none", []string{"-queues-endpoint", "127.0.0.1:8001"}, 2, []string{"-queues-endpoint", "want a URL such as http://127.0.0.1:8001"}},
-		{"a connections endpoint that is none", []string{"-connections-endpoint", "127.0.0.1:8001"}, 2, []string{"-connections-endpoint", "want a URL such as http://127.0.0.1:8001"}},
+		{"no port", []string{"-addr", "3000"}, 2, []string{`invalid value "3000" for flag -addr: want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000: there is only a number`, usage}},
+		{"no port number", []string{"-addr", "127.0.0.1:http3"}, 2, []string{"-addr", "the port is no number", usage}},
+		{"a socket", []string{"-addr", "ws://127.0.0.1:3000/v1"}, 2, []string{"-addr", "it begins with ws://", usage}},
+		{"https", []string{"-addr", "https://127.0.0.1:3000"}, 2, []string{"-addr", "it is served by http; put a proxy that speaks https before it", usage}},
+		{"a queues endpoint that is none", []string{"-queues-endpoint", "8001"}, 2, []string{"-queues-endpoint", "want an address such as 127.0.0.1:3000"}},
+		{"a connections endpoint that is none", []string{"-connections-endpoint", "http://127.0.0.1:8001/v1"}, 2, []string{"-connections-endpoint", "it has a path"}},
+		{"a database that is none", []string{"-dynamodb-endpoint", "localhost"}, 2, []string{"-dynamodb-endpoint", "the port is missing"}},
+		{"a host that is none", []string{"-allow-host", "http://box.local:3000"}, 2, []string{"-allow-host", "want the name of a host, without scheme and port", usage}},
+		{"all hosts", []string{"-allow-host", "*"}, 2, []string{"-allow-host", "want the name of a host", usage}},
+		{"invoke in no address", []string{"invoke", "-addr", "3000", "echo", "-"}, 2, []string{"-addr", "want an address such as 127.0.0.1:3000"}},
 		{"an origin that is none", []string{"-allow-origin", "localhost:5173"}, 2, []string{"-allow-origin", "want the origin of a page, such as http://localhost:5173", usage}},
 		{"all origins", []string{"-allow-origin", "*"}, 2, []string{"-allow-origin", "want the origin of a page", usage}},
 		{"a word", []string{"start"}, 2, []string{`unexpected argument "start"`, usage}},
@@ -208,10 +216,9 @@ func TestErrors_Address(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = taken.Close() })
 	tests := []struct{ name, addr, want string }{
-		{"in use", taken.Addr().String(), "another program serves on " + taken.Addr().String() + "; end it or choose another address with -addr"},
-		{"no port", "3000", "-addr 3000: "},
-		{"no port number", "127.0.0.1:http3", "-addr 127.0.0.1:http3: "},
-		{"another machine's", "192.0.2.1:3000", "-addr 192.0.2.1:3000: "},
+		{"in use", taken.Addr().String(), "another program serves on http://" + taken.Addr().String() + "; end it or choose another address with -addr"},
+		{"in use, by its URL", "http://" + taken.Addr().String() + "/", "another program serves on http://" + taken.Addr().String() + "; end it or choose another address with -addr"},
+		{"another machine's", "192.0.2.1:3000", "-addr http://192.0.2.1:3000: "},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -262,7 +269,7 @@ func TestErrors_Template(t *testing.T) {
 
 func TestErrors_CodeThatDoesNotCompile(t *testing.T) {
 	t.Parallel()
-	app := copyApp(t)
+	app := copyApp(t, smallApp)
 	code := filepath.Join(filepath.Dir(app), "function", "main.go")
 	text, err := os.ReadFile(code)
 	require.NoError(t, err)
@@ -285,7 +292,7 @@ func TestErrors_NoEngine(t *testing.T) {
 		t.Parallel()
 		got := runToEnd(t, options{bare: true, env: env}, "-addr", "127.0.0.1:0", "-template", smallApp)
 		got.requireError(t, "npm, which would install it, is not on PATH")
-		for _, way := range []string{"install Node.js", "put a dynoxide 1.2.1 binary on PATH", "set DYNOXIDE", "-dynamodb-endpoint URL"} {
+		for _, way := range []string{"install Node.js", "put a dynoxide 1.2.1 binary on PATH", "set DYNOXIDE", "-dynamodb-endpoint ADDRESS"} {
 			require.Equal(t, 1, strings.Count(got.errorLines(), way), "said once: %s", way)
 		}
 	})
@@ -326,7 +333,7 @@ func TestErrors_DynamoDBEndpoint(t *testing.T) {
 	tests := []struct{ name, endpoint, want string }{
 		{"nobody listens", "http://" + closed.Addr().String(), "no DynamoDB answers there"},
 		{"nobody answers", "http://" + silent.Addr().String(), "no DynamoDB answers there"},
-		{"no URL", "localhost:8000", "want a URL such as http://127.0.0.1:8000"},
+		{"nobody, without a URL", closed.Addr().String(), "no DynamoDB answers there"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -334,7 +341,7 @@ func TestErrors_DynamoDBEndpoint(t *testing.T) {
 			c := launch(t, options{}, "-addr", "127.0.0.1:0", "-template", smallApp, "-dynamodb-endpoint", test.endpoint)
 			c.requireEnd(20 * time.Second)
 			outcome{c.cmd.ProcessState.ExitCode(), c.stdout.String(), c.stderr.String()}.
-				requireError(t, "-dynamodb-endpoint "+test.endpoint, test.want)
+				requireError(t, "-dynamodb-endpoint http://"+strings.TrimPrefix(test.endpoint, "http://"), test.want)
 		})
 	}
 }

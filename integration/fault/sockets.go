@@ -21,6 +21,7 @@ type Sockets struct {
 
 	mu     sync.Mutex
 	closed bool
+	away   bool
 	pairs  map[*pair]struct{}
 }
 
@@ -59,6 +60,17 @@ func (s *Sockets) Cut() {
 	defer s.mu.Unlock()
 	for p := range s.pairs {
 		p.cut()
+	}
+}
+
+// Away takes the server away: it cuts all sockets and every new one, until it is called
+// with false.
+func (s *Sockets) Away(away bool) {
+	s.mu.Lock()
+	s.away = away
+	s.mu.Unlock()
+	if away {
+		s.Cut()
 	}
 }
 
@@ -107,6 +119,7 @@ func (s *Sockets) carry(device net.Conn) {
 		p.cutAfter = strike.bytes()
 	}
 	if !s.add(p) {
+		p.cut()
 		return
 	}
 	defer s.remove(p)
@@ -119,10 +132,11 @@ func (s *Sockets) carry(device net.Conn) {
 func (s *Sockets) add(p *pair) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		s.pairs[p] = struct{}{}
+	if s.closed || s.away {
+		return false
 	}
-	return !s.closed
+	s.pairs[p] = struct{}{}
+	return true
 }
 
 func (s *Sockets) remove(p *pair) {

@@ -153,3 +153,21 @@ func TestCutAll(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 100, got)
 }
+
+func TestSocketsAway(t *testing.T) {
+	t.Parallel()
+	s, e := sockets(t, newPlan(t, nil))
+	open := dial(t, s)
+	require.Eventually(t, func() bool { return s.Open() == 1 }, 5*time.Second, time.Millisecond)
+	s.Away(true)
+	for _, c := range []net.Conn{open, dial(t, s)} {
+		got, err := exchange(c, 100)
+		require.Zero(t, got)
+		require.Error(t, err)
+	}
+	require.Zero(t, e.most.Load(), "nothing gets to the other side")
+	s.Away(false)
+	got, err := exchange(dial(t, s), 100)
+	require.NoError(t, err)
+	require.Equal(t, 100, got)
+}

@@ -110,7 +110,7 @@ func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, progra
 	// What a user may do in a second is not what is to be measured.
 	const most = "1000000"
 	flags = append([]string{
-		"-addr", "127.0.0.1:0", "-dynamodb-endpoint", c.meter.url,
+		"-addr", "127.0.0.1:0", "-watch=false", "-dynamodb-endpoint", c.meter.url,
 		"-param", "WritesPerSecond=0", "-param", "ReadsPerSecond=0", "-param", "UserConnectsPerSecond=0",
 		"-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most,
 		"-param", "ConnectsPerSecond=" + most, "-param", "ConnectBurst=" + most,

@@ -2,6 +2,7 @@
 // stderr, and in the end, also after Ctrl-C, as a summary on stdout.
 //
 //	go run ./integration/hammer -local -users 64 -conversations 1 -rate 200 -for 30s
+//	go run ./integration/hammer -addr 127.0.0.1:3000 -users 64
 //	go run ./integration/hammer -url wss://….amazonaws.com/v1 -tokens https://… -users 64
 //
 // Users are spread over the conversations: one alone, two, or a group. All their
@@ -20,16 +21,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
+	"inorder/infra/local/address"
 	"inorder/infra/local/child"
 	"inorder/shared/chat"
 )
@@ -46,6 +46,7 @@ func main() {
 
 // options is what the command line says.
 type options struct {
+	addr           address.Address // of a local cloud that runs; none with local or socket
 	socket, tokens string
 	local          bool
 	verbose        bool
@@ -56,8 +57,10 @@ type options struct {
 	duration       time.Duration
 	size           int
 	json           bool
-	named          bool // -url says where
 }
+
+// defaultAddr is where a local cloud is, unless it was told otherwise.
+const defaultAddr = "127.0.0.1:3000"
 
 // run is main without the process: it gives the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -93,8 +96,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("hammer", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.socket, "url", "ws://127.0.0.1:3000/v1", "the WebSocket `URL`")
-	flags.StringVar(&o.tokens, "tokens", "", "`URL` that answers ?user=NAME with {\"token\": …}; by default /dev/token of -url's host")
+	flags.Var(&o.addr, "addr", "`address` of a local cloud that runs, such as "+defaultAddr+", which is the default")
+	flags.StringVar(&o.socket, "url", "", "the WebSocket `URL` of a stack elsewhere, such as wss://….amazonaws.com/v1")
+	flags.StringVar(&o.tokens, "tokens", "", "`URL` that answers ?user=NAME with {\"token\": …}; a local cloud has its own")
 	flags.BoolVar(&o.local, "local", false, "start a local cloud for the run instead, and count what its DynamoDB does")
 	flags.BoolVar(&o.verbose, "v", false, "with -local: show what the local cloud says")
 	flags.IntVar(&o.users, "users", 64, "`number` of users")
@@ -108,7 +112,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	flags.Visit(func(f *flag.Flag) { o.named = o.named || f.Name == "url" })
 	err := o.check(flags.Args())
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "hammer:", err)
@@ -124,8 +127,10 @@ func (o *options) check(rest []string) error {
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q; flags begin with a dash", rest[0])
-	case err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss":
-		return fmt.Errorf("-url %s: want a URL such as ws://127.0.0.1:3000/v1", o.socket)
+	case o.local && (o.socket != "" || !o.addr.IsZero()) || o.socket != "" && !o.addr.IsZero():
+		return errors.New("-local, -addr and -url are three stacks; name one")
+	case o.socket != "" && (err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss"):
+		return fmt.Errorf("-url %s: want a WebSocket URL such as wss://….amazonaws.com/v1; where a local cloud is says -addr", o.socket)
 	case o.users < 1 || o.conversations < 1 || o.inflight < 1:
 		return errors.New("-users, -conversations and -inflight are at least 1")
 	case o.conversations > o.users:
@@ -138,13 +143,11 @@ func (o *options) check(rest []string) error {
 		return errors.New("-rate and -for are not below 0")
 	case o.size < 1 || o.size > chat.MaxTextRunes:
 		return fmt.Errorf("-size %d: a text has 1 to %d characters", o.size, chat.MaxTextRunes)
-	case o.tokens != "" || o.local:
-		return nil
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && !ip.IsLoopback() {
+	case o.socket != "" && o.tokens == "":
 		return errors.New("-tokens is missing: only a local cloud gives out tokens by itself")
+	case o.socket == "" && !o.local && o.addr.IsZero():
+		return o.addr.Set(defaultAddr)
 	}
-	o.tokens = (&url.URL{Scheme: "http", Host: u.Host, Path: "/dev/token"}).String()
 	return nil
 }
 
@@ -165,8 +168,8 @@ func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) 
 		defer c.stop()
 		o.socket, o.tokens, m = c.socket, c.tokens, c.meter
 	}
-	if !o.local {
-		if err := o.sayWhich(ctx, tell); err != nil {
+	if !o.addr.IsZero() {
+		if err := o.askWhich(ctx, tell); err != nil {
 			return summary{}, err
 		}
 	}
@@ -200,30 +203,26 @@ func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) 
 	return s, nil
 }
 
-// sayWhich names the local cloud that gets the load, and keeps the users and messages
-// of the run. What listens on the standard port and is none is left alone, unless -url
-// names it.
-func (o *options) sayWhich(ctx context.Context, tell func(string, ...any)) error {
-	host := strings.TrimPrefix(strings.TrimPrefix(o.socket, "ws://"), "wss://")
-	host, _, _ = strings.Cut(host, "/")
-	var stack struct{ Name, Template string }
-	err := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/dev/stack", http.NoBody) //nolint:gosec // the user says where
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request) //nolint:gosec // as above
-		if err != nil {
-			return err
-		}
-		defer func() { _ = response.Body.Close() }()
-		return json.NewDecoder(response.Body).Decode(&stack)
-	}()
-	switch {
-	case err == nil && stack.Name != "":
-		tell("loading %s of %s, on %s: its users and messages stay there (-local starts one for the run)", stack.Name, stack.Template, host)
-	case !o.named:
-		return fmt.Errorf("no local cloud answers on %s: start one with go run ./infra/local, say where it is with -url, or use -local", host)
+// askWhich asks the local cloud where its socket is, and names it: it gets the load, and
+// keeps the users and messages of the run. What listens there and is none is left alone.
+func (o *options) askWhich(ctx context.Context, tell func(string, ...any)) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.addr.URL()+"/dev/stack", http.NoBody) //nolint:gosec // the user says where
+	if err != nil {
+		return fmt.Errorf("asking the local cloud at %s what it runs: %w", o.addr, err)
+	}
+	response, err := http.DefaultClient.Do(request) //nolint:gosec // likewise
+	if err != nil {
+		return fmt.Errorf("no local cloud answers at %s: %w\nstart one with go run ./infra/local, say where it is with -addr, or use -local", o.addr, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var stack struct{ Name, Template, WebSocket string }
+	if json.NewDecoder(response.Body).Decode(&stack) != nil || stack.Name == "" || stack.WebSocket == "" {
+		return fmt.Errorf("what answers at %s is no local cloud; say where it is with -addr, or use -local", o.addr)
+	}
+	tell("loading %s of %s, at %s: its users and messages stay there (-local starts one for the run)", stack.Name, stack.Template, o.addr)
+	o.socket = stack.WebSocket
+	if o.tokens == "" {
+		o.tokens = o.addr.URL() + "/dev/token"
 	}
 	return nil
 }

@@ -43,7 +43,12 @@ func TestWrongUse(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"more":                        `unexpected argument "more"`,
-		"-url http://x":               "want a URL such as ws://127.0.0.1:3000/v1",
+		"-url http://x":               "want a WebSocket URL such as wss://",
+		"-addr 3000":                  "want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000",
+		"-addr ws://127.0.0.1:3000":   "want an address such as 127.0.0.1:3000",
+		"-addr :1 -local":             "name one",
+		"-local -url ws://x/v1":       "name one",
+		"-addr :1 -url ws://x/v1":     "name one",
 		"-url wss://x.example/v1":     "-tokens is missing",
 		"-users 0":                    "at least 1",
 		"-users 2 -conversations 3":   "cannot be spread",
@@ -64,18 +69,16 @@ func TestWrongUse(t *testing.T) {
 	require.Contains(t, stderr.String(), "-conversations")
 }
 
-func TestTheTokensOfALocalCloud(t *testing.T) {
-	t.Parallel()
-	o, err := parse([]string{"-url", "ws://127.0.0.1:3001/v1"}, &bytes.Buffer{})
-	require.NoError(t, err)
-	require.Equal(t, "http://127.0.0.1:3001/dev/token", o.tokens)
-}
-
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitFailure, run([]string{"-url", "ws://127.0.0.1:1/v1", "-users", "2"}, &stdout, &stderr))
-	require.Contains(t, stderr.String(), "getting a token")
+	for args, want := range map[string]string{
+		"-addr 127.0.0.1:1": "no local cloud answers at http://127.0.0.1:1: ",
+		"-url ws://127.0.0.1:1/v1 -tokens http://127.0.0.1:1": "getting a token",
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitFailure, run(append(strings.Fields(args), "-users", "2"), &stdout, &stderr), args)
+		require.Contains(t, stderr.String(), want, args)
+	}
 }
 
 // A server that takes connections and answers nothing, as one that is about to go.
@@ -94,7 +97,7 @@ func TestNoAnswer(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	for _, users := range []string{"2", "3"} {
-		o, err := parse([]string{"-users", users, "-url", "ws" + strings.TrimPrefix(server.URL, "http") + "/v1"}, io.Discard)
+		o, err := parse([]string{"-users", users, "-url", "ws" + strings.TrimPrefix(server.URL, "http") + "/v1", "-tokens", server.URL + "/dev/token"}, io.Discard)
 		require.NoError(t, err)
 		l := newLoad(o)
 		l.createTimeout = 50 * time.Millisecond
@@ -285,11 +288,11 @@ func TestWhatIsNotAsItHasToBeEndsWithAnError(t *testing.T) {
 	}
 }
 
-// Whose data the load goes into is said first; and without -url only a local cloud
-// is loaded, whatever listens on its port.
+// Whose data the load goes into is said first; and only a local cloud is loaded,
+// whatever listens on its port.
 func TestTheHammerSaysWhomItLoads(t *testing.T) {
 	t.Parallel()
-	const stack = `{"name":"shop","template":"/home/ann/shop/template.yaml"}`
+	const stack = `{"name":"shop","template":"/home/ann/shop/template.yaml","websocket":"ws://127.0.0.1:3000/dev"}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/dev/stack" {
 			_, _ = io.WriteString(w, stack)
@@ -300,21 +303,21 @@ func TestTheHammerSaysWhomItLoads(t *testing.T) {
 	t.Cleanup(server.Close)
 	stranger := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(stranger.Close)
-	socket := func(s *httptest.Server) string { return "ws" + strings.TrimPrefix(s.URL, "http") + "/v1" }
-	for name, tt := range map[string]struct {
-		options
-		says, fails string
-	}{
-		"a local cloud":       {options{socket: socket(server)}, "loading shop of /home/ann/shop/template.yaml, on 127.0.0.1:", ""},
-		"a stranger":          {options{socket: socket(stranger)}, "", "no local cloud answers on 127.0.0.1:"},
-		"a stranger, by name": {options{socket: socket(stranger), named: true}, "", ""},
-		"nobody":              {options{socket: "ws://127.0.0.1:1/v1"}, "", "no local cloud answers on 127.0.0.1:1"},
+	for name, tt := range map[string]struct{ addr, says, fails string }{
+		"a local cloud":         {server.URL, "loading shop of /home/ann/shop/template.yaml, at " + server.URL + ":", ""},
+		"the same, without URL": {strings.TrimPrefix(server.URL, "http://"), "at " + server.URL + ":", ""},
+		"a stranger":            {stranger.URL, "", "what answers at " + stranger.URL + " is no local cloud"},
+		"nobody":                {"127.0.0.1:1", "", "no local cloud answers at http://127.0.0.1:1: "},
 	} {
+		o, err := parse([]string{"-addr", tt.addr}, io.Discard)
+		require.NoError(t, err, name)
 		var said strings.Builder
-		err := tt.sayWhich(t.Context(), func(format string, args ...any) { fmt.Fprintf(&said, format, args...) })
+		err = o.askWhich(t.Context(), func(format string, args ...any) { fmt.Fprintf(&said, format, args...) })
 		require.Contains(t, said.String(), tt.says, name)
 		if tt.fails == "" {
 			require.NoError(t, err, name)
+			require.Equal(t, "ws://127.0.0.1:3000/dev", o.socket, name)
+			require.Equal(t, server.URL+"/dev/token", o.tokens, name)
 			continue
 		}
 		require.ErrorContains(t, err, tt.fails, name)

@@ -16,7 +16,12 @@ import (
 // outbox is sent once the first round is made: what other devices did comes
 // first, but not if that takes long.
 func (c *Client) keepUp(s *session) {
-	flush := time.AfterFunc(flushAfter, func() { c.openOutbox(s) })
+	open := func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.openOutbox(s)
+	}
+	flush := time.AfterFunc(flushAfter, open)
 	defer flush.Stop()
 	beat := time.NewTimer(c.cfg.HeartbeatEvery)
 	defer beat.Stop()
@@ -42,7 +47,7 @@ func (c *Client) keepUp(s *session) {
 		}
 		failures = 0
 		beat.Reset(c.cfg.HeartbeatEvery)
-		c.openOutbox(s)
+		open()
 	}
 }
 
@@ -89,6 +94,9 @@ func (c *Client) page(s *session) (more bool, err error) {
 	c.mu.Unlock()
 	var changed wire.Changed
 	if err := c.ask(s, wire.ActionChanges, ask, &changed); err != nil {
+		return false, err
+	}
+	if err := c.identify(s, changed.UserID); err != nil {
 		return false, err
 	}
 	if changed.SyncCursor < 0 || changed.SyncCursor > chat.MaxSeq {
@@ -174,16 +182,24 @@ func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 
 func (c *Client) learnLines(lines []wire.Conversation) error {
 	for _, line := range lines {
-		if _, ok := chat.KindOf(line.ConversationID); !ok || !possible(line.LastSeq) || !possible(line.ClearedSeq) || !possible(line.ReadSeq) {
-			return violated("a conversation %.100q with lastSeq %d, readSeq %d and clearedSeq %d", line.ConversationID, line.LastSeq, line.ReadSeq, line.ClearedSeq)
+		if err := plausibleLine(line); err != nil {
+			return err
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, line := range lines {
-		if _, err := c.describe(line); err != nil {
+		if err := c.describe(line); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// plausibleLine refuses a line that no conversation can have.
+func plausibleLine(line wire.Conversation) error {
+	if _, ok := chat.KindOf(line.ConversationID); !ok || !possible(line.LastSeq) || !possible(line.ClearedSeq) || !possible(line.ReadSeq) {
+		return violated("a conversation %.100q with lastSeq %d, readSeq %d and clearedSeq %d", line.ConversationID, line.LastSeq, line.ReadSeq, line.ClearedSeq)
 	}
 	return nil
 }
@@ -409,15 +425,14 @@ func (c *Client) quieten(cv *conversation, s step) error {
 	return nil
 }
 
-// openOutbox lets the outbox be sent over a session.
+// openOutbox lets the outbox be sent over a session. The caller holds the mutex.
 func (c *Client) openOutbox(s *session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s.ready || s.ctx.Err() != nil {
+	s.due = true
+	if s.ready || !s.known || s.ctx.Err() != nil {
 		return
 	}
 	s.ready = true
-	for _, cv := range c.conversations {
-		c.pump(cv)
+	for name := range c.lanes {
+		c.pump(name)
 	}
 }

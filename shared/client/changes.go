@@ -51,12 +51,14 @@ type StateChanged struct {
 // missing and may grow. It is through when Done is Total.
 type Progress struct{ Done, Total int64 }
 
-// Settled tells the end of a message in the outbox that no Send waited for any
-// more: it is committed, or Err says why not.
+// Settled tells the end of a write in the outbox that no call waited for any more: it is
+// committed, or Err says why not, and Refused keeps it. Action is that of the protocol, such as send. Sent is of
+// the message or the event; Clear makes none. ConversationID is "" of a group that could
+// not be made.
 type Settled struct {
-	ClientMsgID, ConversationID string
-	Sent                        wire.Sent
-	Err                         error
+	ClientMsgID, ConversationID, Action string
+	Sent                                wire.Sent
+	Err                                 error
 }
 
 // StartedOver says that the server does not have the messages above AfterSeq any more

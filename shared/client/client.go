@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"inorder/shared/chat"
+	"inorder/shared/wire"
 )
 
 // ConnectionState is how a client stands to the server.
@@ -51,8 +52,11 @@ type Client struct {
 	headsCursor   string
 	rewinds       int // times that a conversation started over
 	telling       bool
-	arrived       signal // whenever a conversation's position moves, or the client ends
-	outbox        map[string]*entry
+	arrived       signal            // whenever a conversation's position moves, or the client ends
+	outbox        map[string]*entry // by clientMsgId
+	lanes         map[string]*lane  // those that are not empty
+	refused       map[string]OutboxEntry
+	hurry         signal // by RetryNow
 	lastOrder     int64
 	asked, made   uint64 // rounds of catching up: asked for by Refresh, and made
 	progress      progress
@@ -84,13 +88,17 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		done:          make(chan struct{}),
 		conversations: map[string]*conversation{},
 		outbox:        map[string]*entry{},
+		lanes:         map[string]*lane{},
+		refused:       map[string]OutboxEntry{},
 		subscriptions: map[*subscription]bool{},
 	}
 	var idle func()
 	if c.http == nil {
 		c.http, idle = newHTTPClient()
 	}
-	c.load(state)
+	if err := c.load(state); err != nil {
+		return nil, fmt.Errorf("loading the store: %w", err)
+	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() { //nolint:contextcheck // the client outlives ctx
 		defer close(c.done)
@@ -108,7 +116,7 @@ func newHTTPClient() (*http.Client, func()) {
 	return &http.Client{Transport: transport}, transport.CloseIdleConnections
 }
 
-func (c *Client) load(state State) {
+func (c *Client) load(state State) error {
 	c.syncCursor = state.SyncCursor
 	for _, stored := range state.Conversations {
 		cv := newConversation(stored.ConversationID)
@@ -125,12 +133,25 @@ func (c *Client) load(state State) {
 		c.buffered++
 	}
 	for _, stored := range state.Outbox {
-		c.enqueue(&entry{OutboxEntry: stored})
+		request, err := decodeWrite(stored)
+		if err != nil {
+			return err
+		}
+		if stored.Refused != nil {
+			c.refused[stored.ClientMsgID] = stored
+			c.lastOrder = max(c.lastOrder, stored.Order)
+			continue
+		}
+		if send, ok := request.(wire.Send); ok && stored.ConversationID == "" {
+			stored.ConversationID = laneOf(send, c.cfg.UserID) // an earlier version did not store it
+		}
+		c.enqueue(&entry{OutboxEntry: stored, request: request})
 	}
+	return nil
 }
 
-// Close ends the client and waits until nothing of it runs any more. Messages in
-// the outbox stay in the store. It closes the connection in order, for which it
+// Close ends the client and waits until nothing of it runs any more. What is in
+// the outbox stays in the store. It closes the connection in order, for which it
 // takes at most a second or so. The store is the caller's to close.
 func (c *Client) Close() {
 	c.mu.Lock()
@@ -164,10 +185,39 @@ func (c *Client) run() {
 		failures++
 		c.cfg.Log.Info("not connected", "err", err, "pause", pause, "failures", failures)
 		c.setState(Connecting, err, nil)
-		if !sleep(c.ctx, pause) {
+		if !c.pause(pause) {
 			c.ended(ErrClosed)
 			return
 		}
+	}
+}
+
+// pause waits before the next attempt to connect, unless RetryNow is called. It is false if
+// the client ended.
+func (c *Client) pause(d time.Duration) bool {
+	c.mu.Lock()
+	hurry := c.hurry.wait()
+	c.mu.Unlock()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-hurry:
+	case <-c.ctx.Done():
+	}
+	return c.ctx.Err() == nil
+}
+
+// RetryNow is for when the network may have changed, or the machine slept: a client that
+// waits to connect does so at once, and a connection that shows no life within seconds is
+// replaced. Without it the next heartbeat would tell.
+func (c *Client) RetryNow() {
+	c.mu.Lock()
+	s := c.session
+	c.hurry.fire()
+	c.mu.Unlock()
+	if s != nil {
+		s.probe()
 	}
 }
 
@@ -288,7 +338,7 @@ func (c *Client) do(ctx context.Context, action string, request, result any) err
 		var s *session
 		err := c.await(ctx, action, func() bool {
 			s = c.session
-			return s != nil
+			return s != nil && s.known
 		})
 		if err != nil {
 			return err
@@ -333,7 +383,7 @@ type Stats struct {
 	Repeated   int64 // pushed messages that were there already
 	Gaps       int64 // times a message was missing for longer than GapWait
 	Overflowed int64 // early messages that the reorder buffer had no room for
-	Resent     int64 // attempts to send a message after the first
+	Resent     int64 // attempts to send a write after the first
 	Violations int64 // answers and frames that the protocol does not allow
 }
 
@@ -373,9 +423,6 @@ type conversation struct {
 	wait   time.Duration // how long it does, the shortest asked for this gap; 0 without a gap
 	due    time.Time     // when its patience ends
 	sooner signal        // whenever due comes nearer
-
-	lane    []*entry // the user's unanswered messages, in order
-	sending bool     // a goroutine of the session sends them
 }
 
 func newConversation(id string) *conversation {

@@ -20,15 +20,18 @@ import (
 type Config struct {
 	// URL is the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/prod.
 	URL string
-	// UserID has to be the token's sub; with another token the client ends with
-	// ErrWrongUser.
+	// UserID is the user whose token Token gives: its sub, or what else the server takes
+	// it for. It cannot be left out, for a device shows what it has and takes messages to
+	// send before it has ever been connected. With another's token the client ends with
+	// ErrWrongUser, which says whose it is.
 	UserID string
 	// DeviceID is 1 to 64 of A-Z a-z 0-9 . _ and -, and stays the same over
 	// restarts. Two clients of one device throw each other out: the older one
 	// ends with ErrReplaced.
 	DeviceID string
-	// Token gives a JWT. It is called before each connect, so it should give one
-	// that is still valid, and it has to return when its context ends.
+	// Token gives a JWT, or whatever the server takes for one: of a token that the client
+	// cannot read, the server says whose it is. It is called before each connect, so it
+	// should give one that is still valid, and it has to return when its context ends.
 	Token func(ctx context.Context) (string, error)
 
 	// Store is what the device keeps; nil is a new Memory.
@@ -38,8 +41,8 @@ type Config struct {
 	// HTTPClient makes the handshake; nil is one of the client's own.
 	HTTPClient *http.Client
 
-	// MaxOutbox is how many messages may wait to be sent; 0 is 1,000. A Send
-	// beyond it gives ErrOutboxFull.
+	// MaxOutbox is how many writes may wait to be sent, each of up to 32 KB; 0 is 1,000. A
+	// Send, or another write, beyond it gives ErrOutboxFull.
 	MaxOutbox int
 	// MaxBuffered is how many early messages, of all conversations, wait for the
 	// ones before them; 0 is 1,000, of up to 24 KB each. What does not fit is
@@ -84,6 +87,8 @@ const (
 	stableAfter = 5 * time.Second // a connection that lived so long, and was of use, ends a row of failures
 	flushAfter  = 5 * time.Second // the outbox waits for the catch-up after a connect, but no longer
 	goodbyeTime = time.Second     // for an orderly close
+	probeTime   = 5 * time.Second // for a connection in doubt to show that it lives
+	maxRefused  = 100             // writes that are kept, the last
 	pullsAtOnce = 4
 	readPage    = 100 // messages read from the store at once
 

@@ -190,6 +190,85 @@ func TestATokenOfAnotherUserIsRefusedBeforeConnecting(t *testing.T) {
 	})
 }
 
+// The client cannot read every token; then the server says whose it is, and until it has,
+// the client asks for nothing and takes nothing in.
+func TestATokenThatOnlyTheServerCanRead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		owner string
+		want  error
+	}{
+		"is the user's":     {"alice", nil},
+		"is another user's": {"mallory", client.ErrWrongUser},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				group, theirs := s.MakeGroup("g", "alice", "bob"), s.MakeGroup("theirs", "mallory", "bob")
+				cfg := config(s, "alice", "phone")
+				cfg.Token, cfg.Store = fakeserver.OpaqueToken(c.owner), client.NewMemory()
+				refused := first(20, wire.ActionChanges, fakeserver.Busy)
+				var asked atomic.Int64 // besides changes, while nobody has said whose the token is
+				s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+					fate := refused.OnRequest(r)
+					if r.Action == wire.ActionChanges && fate == fakeserver.Busy {
+						s.Post("bob", wire.Send{ConversationID: group, Text: "hi"}) // it is pushed before the answer
+						s.Post("bob", wire.Send{ConversationID: theirs, Text: "secret"})
+					}
+					if r.Action != wire.ActionChanges && c.want != nil {
+						asked.Add(1)
+					}
+					return fate
+				}})
+				alice := dial(t, cfg)
+				sent := make(chan error, 2)
+				go func() {
+					_, err := alice.Send(t.Context(), text(group, "mine"))
+					sent <- err
+				}()
+				go func() {
+					_, _, err := alice.Members(t.Context(), group)
+					sent <- err
+				}()
+				require.ErrorIs(t, <-sent, c.want)
+				require.ErrorIs(t, <-sent, c.want)
+				if c.want == nil {
+					require.NoError(t, alice.Refresh(t.Context()))
+					require.Equal(t, s.Ledger("alice", group), stored(t, alice, group))
+					require.Len(t, stored(t, alice, group), 21)
+					require.Equal(t, 1, s.Count("connect"))
+					return
+				}
+				state, err := alice.State()
+				require.Equal(t, client.Ended, state)
+				require.EqualError(t, err, `the token is another user's: the server knows it as that of "mallory", UserID is "alice"`)
+				require.Zero(t, asked.Load())
+				kept, err := cfg.Store.Load(t.Context(), "alice")
+				require.NoError(t, err)
+				require.Empty(t, kept.Conversations)
+				require.Empty(t, stored(t, alice, theirs))
+				require.Len(t, kept.Outbox, 1, "it is sent once the token is right")
+
+				s.Interfere(fakeserver.Hooks{})
+				cfg.Token = fakeserver.OpaqueToken("alice")
+				alice = online(t, cfg)
+				require.Len(t, take(t, alice, group, 21), 21)
+			})
+		})
+	}
+}
+
+// An older server names nobody. Then the token has to.
+func TestAServerThatNamesNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		s.Interfere(fakeserver.Hooks{OnChanges: func(changed *wire.Changed) { changed.UserID = "" }})
+		online(t, config(s, "alice", "phone"))
+		cfg := config(s, "alice", "tablet")
+		cfg.Token = fakeserver.OpaqueToken("alice")
+		alice := dial(t, cfg)
+		require.ErrorContains(t, alice.Online(within(t, time.Minute)), "changes did not name the user")
+	})
+}
+
 // What is no token of the protocol is for the server to refuse.
 func TestATokenThatCannotBeReadIsTheServersToRefuse(t *testing.T) {
 	t.Parallel()
@@ -408,4 +487,45 @@ func TestARealNetwork(t *testing.T) {
 	require.NoError(t, alice.Refresh(within(t, 10*time.Second)))
 	require.Len(t, take(t, alice, sent.ConversationID, 1), 1)
 	alice.Close()
+}
+
+// A machine that slept, or changed its network, does not wait for the next heartbeat.
+func TestRetryNow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hooks    fakeserver.Hooks
+		connects int // within seconds
+	}{
+		"a connection that lives stays": {connects: 1},
+		"a dead connection is replaced": {
+			hooks: first(1, wire.ActionPing, fakeserver.Ignore), connects: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				alice := online(t, config(s, "alice", "phone"))
+				s.Interfere(c.hooks)
+				for range 3 { // it does no harm to ask more than once
+					alice.RetryNow()
+				}
+				time.Sleep(6 * time.Second)
+				require.NoError(t, alice.Refresh(within(t, time.Minute)))
+				require.Equal(t, c.connects, s.Count("connect"))
+			})
+		})
+	}
+	t.Run("a pause is cut short", func(t *testing.T) {
+		bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			cfg := config(s, "alice", "phone")
+			cfg.BackoffBase, cfg.BackoffCap = time.Hour, time.Hour
+			s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+			alice := dial(t, cfg)
+			synctest.Wait()
+			s.Interfere(fakeserver.Hooks{})
+			start := time.Now()
+			alice.RetryNow()
+			require.NoError(t, alice.Online(within(t, time.Minute)))
+			require.Less(t, time.Since(start), time.Second)
+		})
+	})
 }

@@ -1,5 +1,5 @@
 // Package client is one device of one user: it keeps every conversation complete
-// and in order, and every message the user sent until the server has answered
+// and in order, and all that the user writes until the server has answered
 // for it. Pushes make it fast; sync makes it right.
 //
 // # What a program does
@@ -31,13 +31,19 @@
 // both have and starts over from there. What only the device still has is set aside:
 // [StartedOver] tells of it, and [Client.Orphans] has it.
 //
-// # The life of a sent message
+// # The life of a write
 //
-// It is stored in the outbox before the first attempt and sent until the server
+// A message that is sent, and any other write (an edit, a recall, a new group, a change of
+// one, a Clear), is stored in the outbox before the first attempt and sent until the server
 // answers, over reconnects and restarts, always with the same clientMsgId, so the
-// server commits it once. One message per conversation is on its way at a time,
+// server commits it once. One write per conversation is on its way at a time,
 // which keeps the user's own order. It leaves the outbox in the commit that
-// stores the answer.
+// stores the answer. A call that stops waiting before gives a [PendingError]; [Settled]
+// then tells of the end. What the server refuses leaves the outbox and is the call's error;
+// if no call waits any more, [Client.Refused] keeps it, for [Client.Retry] or
+// [Client.Discard].
+//
+// Only Ack is not kept: the next one says the same and more.
 //
 // # Recalled and edited messages
 //

@@ -20,30 +20,32 @@ var (
 	// ErrTooManyDevices ends a client for good: the user connected more devices
 	// than the server allows and this was the oldest.
 	ErrTooManyDevices = errors.New("the user has connected too many devices")
-	// ErrWrongUser ends a client for good, before it connects: Config.Token gave a token
-	// of another user, who would be the sender of what this user wrote.
+	// ErrWrongUser ends a client for good: Config.Token gave a token of another user, who
+	// would be the sender of what this user wrote. The token says so itself, before the
+	// client connects, or where it cannot be read the server does, before anything is sent
+	// or taken in.
 	ErrWrongUser = errors.New("the token is another user's")
-	// ErrOutboxFull refuses a Send: Config.MaxOutbox messages wait already.
+	// ErrOutboxFull refuses a Send or another write: Config.MaxOutbox of them wait already.
 	ErrOutboxFull = errors.New("the outbox is full")
-	// ErrDiscarded ends a Send whose message was taken out of the outbox.
-	ErrDiscarded = errors.New("the message was discarded")
+	// ErrDiscarded ends a call whose write was taken out of the outbox.
+	ErrDiscarded = errors.New("it was discarded")
 	// ErrProtocol says that the server sent what the protocol does not allow.
 	ErrProtocol = errors.New("the server broke the protocol")
 )
 
-// PendingError is what Send gives when it stops waiting before the server
-// answered. The message stays in the outbox and is sent as soon as that is
+// PendingError is what Send, and any other write, gives when it stops waiting before the
+// server answered. The write stays in the outbox and is sent as soon as that is
 // possible; it may be committed already. Settled tells of its end, Discard takes
-// it out.
+// it out, and Client.Refused keeps it if it is refused then.
 type PendingError struct {
 	ClientMsgID string
-	Err         error // why Send stopped waiting: the context's error, ErrClosed, ErrReplaced, …
-	Obstacle    error // what has kept the message from being sent, such as a connection that failed; nil if nothing has
+	Err         error // why the call stopped waiting: the context's error, ErrClosed, ErrReplaced, …
+	Obstacle    error // what has kept it from being sent, such as a connection that failed; nil if nothing has
 }
 
-// Error says which message is pending, why nobody waits for it, and what is in its way.
+// Error says which write is pending, why nobody waits for it, and what is in its way.
 func (e *PendingError) Error() string {
-	s := fmt.Sprintf("message %s is still in the outbox: %v", e.ClientMsgID, e.Err)
+	s := fmt.Sprintf("%s is still in the outbox: %v", e.ClientMsgID, e.Err)
 	if e.Obstacle != nil {
 		s += fmt.Sprintf("; before that: %v", e.Obstacle)
 	}
@@ -93,6 +95,15 @@ func refusal(e wire.Error) error {
 		return again(err)
 	}
 	return err
+}
+
+// wireError is a refusal as it is stored.
+func wireError(err error) *wire.Error {
+	e, ok := errors.AsType[*chat.Error](err)
+	if !ok {
+		return &wire.Error{Code: chat.Internal, Message: err.Error()}
+	}
+	return &wire.Error{Code: e.Code, Message: e.Message, Field: e.Field, Details: e.Details}
 }
 
 // retryAfter is how long the server asks to wait, 0 if it does not.

@@ -115,7 +115,9 @@ func (in *Incoming) Reply(ctx context.Context, text string) (Sent, error) {
 	}
 	in.client.mu.Lock()
 	if e := in.client.outbox[d.ClientMsgID]; e != nil {
-		d.Text = e.Send.Text
+		if before, ok := e.request.(wire.Send); ok {
+			d.Text = before.Text
+		}
 	}
 	in.client.mu.Unlock()
 	sent, err := in.client.Send(ctx, d)
@@ -162,7 +164,7 @@ func (in *Incoming) Done() error {
 func (c *Client) tellDone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.session; s != nil && !c.telling && c.undone() != nil {
+	if s := c.session; s != nil && s.known && !c.telling && c.undone() != nil {
 		c.telling = s.start(func() { c.tellAllDone(s) })
 	}
 }

@@ -89,7 +89,7 @@ func (s *Memory) Commit(ctx context.Context, b Batch) error {
 		s.conversations[c.ConversationID] = cloned(c)
 	}
 	for _, e := range b.OutboxPut {
-		s.outbox[e.Send.ClientMsgID] = e
+		s.outbox[e.ClientMsgID] = e
 	}
 	for _, id := range b.OutboxDelete {
 		delete(s.outbox, id)

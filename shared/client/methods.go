@@ -11,12 +11,14 @@ import (
 )
 
 // The methods below ask the server. Each waits for a connection, repeats the
-// request over reconnects and while the server is busy, and gives up when ctx
-// ends. What the server refuses is a *chat.Error.
+// request over reconnects and while the server is busy. What the server refuses is a
+// *chat.Error. When ctx ends, what reads, and Ack, gives up.
 //
-// A write whose ctx ended may have been carried out. The requests have a
-// ClientMsgID, which is made if it is empty: a program that calls again with the
-// id of the first call gets the first call's result.
+// All other writes are in the outbox until they are answered, in their place among what
+// else the user writes in the conversation, and end as Send does: with a *PendingError if
+// ctx or the client ends first. The requests have a ClientMsgID, which is made if it is
+// empty: a program that calls again with the id of the first call gets the first call's
+// result.
 
 // Ack raises the user's positions in a conversation; 0 leaves one as it is. They
 // never go back, and never above what is committed. It gives the positions now in
@@ -69,15 +71,12 @@ func (c *Client) untold(conversationID string, deliveredSeq, readSeq int64) (del
 // deletes it from this one's store. It gives the position now in force. What the
 // user has left is hidden once it is cleared to its end: Conversations leaves it out.
 func (c *Client) Clear(ctx context.Context, conversationID string, throughSeq int64) (wire.Cleared, error) {
-	var cleared wire.Cleared
-	request := wire.Clear{ConversationID: conversationID, ThroughSeq: &throughSeq}
-	if err := c.do(ctx, wire.ActionClear, request, &cleared); err != nil {
+	if err := cmp.Or(chat.ValidateConversationID("conversationId", conversationID), chat.ValidateNumber("throughSeq", throughSeq, 0)); err != nil {
 		return wire.Cleared{}, err
 	}
-	if !possible(cleared.ClearedSeq) {
-		return wire.Cleared{}, fmt.Errorf("%w: clear answered clearedSeq %d", ErrProtocol, cleared.ClearedSeq)
-	}
-	return cleared, c.raiseOwn(conversationID, Positions{}, cleared.ClearedSeq)
+	request := wire.Clear{ConversationID: conversationID, ThroughSeq: &throughSeq}
+	a, err := c.perform(ctx, wire.ActionClear, conversationID, key(""), request)
+	return wire.Cleared{ClearedSeq: a.cleared}, err
 }
 
 func (c *Client) raiseOwn(conversationID string, at Positions, clearedSeq int64) error {
@@ -94,26 +93,43 @@ func (c *Client) Recall(ctx context.Context, m Message) (Sent, error) {
 // RequestRecall is Recall with a ClientMsgID of the program's own.
 func (c *Client) RequestRecall(ctx context.Context, r wire.Recall) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionRecall, r.ConversationID, r)
+	return c.write(ctx, wire.ActionRecall, r.ConversationID, r.ClientMsgID, r, chat.ValidateNumber("seq", r.Seq, 1))
 }
 
 // Edit replaces the text of one of the user's own messages and leaves its data. It errs
 // with VersionConflict if m is not its last version, with that in the details, with
-// NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits.
+// NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits. One that waits behind
+// others of the same m comes after them.
 func (c *Client) Edit(ctx context.Context, m Message, text string) (Edited, error) {
 	return c.RequestEdit(ctx, wire.Edit{
-		ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version, Text: text, Data: m.Data,
+		ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version + c.editsOf(m), Text: text, Data: m.Data,
 	})
+}
+
+// editsOf counts the edits of a message in the outbox: each makes another version.
+func (c *Client) editsOf(m Message) (n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.outbox {
+		if r, ok := e.request.(wire.Edit); ok && r.MessageID == m.MessageID && r.Version >= m.Version {
+			n++
+		}
+	}
+	return n
 }
 
 // RequestEdit is Edit with new data and a ClientMsgID of the program's own.
 func (c *Client) RequestEdit(ctx context.Context, r wire.Edit) (wire.Edited, error) {
-	r.ClientMsgID = key(r.ClientMsgID)
-	var edited wire.Edited
-	if err := c.do(ctx, wire.ActionEdit, r, &edited); err != nil {
+	r.ClientMsgID, r.Data = key(r.ClientMsgID), noNull(r.Data)
+	event := messageOf(wire.Send{
+		ConversationID: r.ConversationID, ClientMsgID: r.ClientMsgID, MessageType: chat.TypeEvent, Text: r.Text, Data: r.Data,
+	}, c.cfg.UserID, c.cfg.DeviceID)
+	event.Event = &chat.Event{Kind: chat.EventEdit, TargetSeq: r.Seq, TargetMessageID: r.MessageID, Version: r.Version}
+	if err := cmp.Or(event.Validate(), chat.ValidateNumber("seq", r.Seq, 1), chat.ValidateNumber("version", r.Version, 1)); err != nil {
 		return wire.Edited{}, err
 	}
-	return edited, c.written(r.ConversationID, edited.Sent)
+	a, err := c.perform(ctx, wire.ActionEdit, r.ConversationID, r.ClientMsgID, r)
+	return a.Edited, err
 }
 
 // CreateGroup makes a group of the user and others; Visibility is all if empty.
@@ -122,83 +138,64 @@ func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Crea
 	if r.Members == nil {
 		r.Members = []string{}
 	}
-	var created wire.Created
-	if err := c.do(ctx, wire.ActionCreateGroup, r, &created); err != nil {
+	if err := cmp.Or(chat.ValidateClientMsgID("clientMsgId", r.ClientMsgID), chat.ValidateTitle("title", r.Title)); err != nil {
 		return wire.Created{}, err
 	}
-	if err := c.learnLines([]wire.Conversation{created.Conversation}); err != nil {
+	a, err := c.perform(ctx, wire.ActionCreateGroup, "", r.ClientMsgID, r)
+	if err != nil {
 		return wire.Created{}, err
 	}
-	return created, c.heard(wire.Sent{ConversationID: created.ConversationID, Seq: created.LastSeq})
+	return *a.created, nil
 }
 
 // AddMembers adds up to chat.MaxRosterChange users to a group. It errs with Forbidden,
 // and the members concerned in the details, for those who lately left it themselves.
 func (c *Client) AddMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionAddMembers, r.ConversationID, r)
+	return c.write(ctx, wire.ActionAddMembers, r.ConversationID, r.ClientMsgID, r, chat.ValidateMembers("members", r.Members))
 }
 
 // RemoveMembers removes up to chat.MaxRosterChange members from a group.
 func (c *Client) RemoveMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionRemoveMembers, r.ConversationID, r)
+	return c.write(ctx, wire.ActionRemoveMembers, r.ConversationID, r.ClientMsgID, r, chat.ValidateKnownMembers("members", r.Members))
 }
 
 // Leave takes the user out of a group, a dissolved one too.
 func (c *Client) Leave(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionLeave, r.ConversationID, r)
+	return c.write(ctx, wire.ActionLeave, r.ConversationID, r.ClientMsgID, r, nil)
 }
 
 // SetRole gives a member another role. The owner who makes another the owner
 // becomes an admin.
 func (c *Client) SetRole(ctx context.Context, r wire.SetRole) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionSetRole, r.ConversationID, r)
+	return c.write(ctx, wire.ActionSetRole, r.ConversationID, r.ClientMsgID, r, nil)
 }
 
 // SetTitle renames a group.
 func (c *Client) SetTitle(ctx context.Context, r wire.SetTitle) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionSetTitle, r.ConversationID, r)
+	return c.write(ctx, wire.ActionSetTitle, r.ConversationID, r.ClientMsgID, r, chat.ValidateTitle("title", r.Title))
 }
 
 // Dissolve ends a group: it can be read and left, and takes no messages any more.
 func (c *Client) Dissolve(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionDissolve, r.ConversationID, r)
+	return c.write(ctx, wire.ActionDissolve, r.ConversationID, r.ClientMsgID, r, nil)
 }
 
 func key(clientMsgID string) string { return cmp.Or(clientMsgID, rand.Text()) }
 
-func (c *Client) write(ctx context.Context, action, conversationID string, request any) (wire.Sent, error) {
-	var sent wire.Sent
-	if err := c.do(ctx, action, request, &sent); err != nil {
+// write is perform for what makes an event. wrong is what else is wrong with the request.
+func (c *Client) write(ctx context.Context, action, conversationID, clientMsgID string, request any, wrong error) (wire.Sent, error) {
+	err := cmp.Or(chat.ValidateConversationID("conversationId", conversationID), chat.ValidateClientMsgID("clientMsgId", clientMsgID), wrong)
+	if err != nil {
 		return wire.Sent{}, err
 	}
-	return sent, c.written(conversationID, sent)
-}
-
-func (c *Client) written(conversationID string, sent wire.Sent) error {
-	if err := plausibleAnswer(conversationID, sent); err != nil {
-		c.noteError(err)
-		return err
-	}
-	return c.heard(sent)
-}
-
-// heard notes that a write of the user's own was committed.
-func (c *Client) heard(sent wire.Sent) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	cv := c.conversation(sent.ConversationID)
-	cv.ledger.wrote(sent.Seq)
-	if err := c.compare(cv, sent); err != nil {
-		return err
-	}
-	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
-	return nil
+	a, err := c.perform(ctx, action, conversationID, clientMsgID, request)
+	return a.Sent, err
 }
 
 // maxPages is more than a roster of chat.MaxGroupMembers has, whatever the

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,28 +71,6 @@ func TestGroups(t *testing.T) {
 		pong, err := alice.Ping(ctx)
 		require.NoError(t, err)
 		require.Equal(t, time.Now().UnixMilli(), pong.ServerTime)
-	})
-}
-
-func TestAWriteIsCarriedOutOnceWhateverHappens(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
-		ctx := within(t, time.Hour)
-		alice := online(t, config(s, "alice", "phone"))
-		var n atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
-			if r.Action != wire.ActionCreateGroup && r.Action != wire.ActionSetTitle {
-				return fakeserver.Handle
-			}
-			fates := []fakeserver.Fate{fakeserver.Busy, fakeserver.CutAfter, fakeserver.LoseReply, fakeserver.Platform, fakeserver.Handle}
-			return fates[(n.Add(1)-1)%int64(len(fates))]
-		}})
-		made, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "one", Members: nil})
-		require.NoError(t, err)
-		_, err = alice.SetTitle(ctx, wire.SetTitle{ConversationID: made.ConversationID, Title: "two"})
-		require.NoError(t, err)
-		require.Len(t, s.Conversations("alice"), 1)
-		require.Len(t, s.Ledger("alice", made.ConversationID), 2)
-		require.Equal(t, int64(10), n.Load())
 	})
 }
 

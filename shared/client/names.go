@@ -41,6 +41,12 @@ type (
 	Cleared = wire.Cleared
 	// Created is wire.Created.
 	Created = wire.Created
+	// Edit is wire.Edit.
+	Edit = wire.Edit
+	// Recall is wire.Recall.
+	Recall = wire.Recall
+	// Refusal is wire.Error.
+	Refusal = wire.Error
 	// CreateGroup is wire.CreateGroup.
 	CreateGroup = wire.CreateGroup
 	// ChangeGroup is wire.ChangeGroup.

@@ -3,9 +3,9 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,26 +31,44 @@ type Draft struct {
 	ClientMsgID string
 }
 
-// entry is a message in the outbox.
-type entry struct {
-	OutboxEntry
-	conversationID string
-	attempts       int
-	obstacle       error  // of the last attempt
-	waiters        int    // calls of Send
-	abort          func() // ends the attempt under way
-
-	done chan struct{} // closed when sent or err is there
-	sent wire.Sent
-	err  error
+// Draft gives the message that an entry is to send; ok is false for any other write.
+func (e OutboxEntry) Draft() (d Draft, ok bool) {
+	var s wire.Send
+	if e.Action != wire.ActionSend || json.Unmarshal(e.Request, &s) != nil {
+		return Draft{}, false
+	}
+	return Draft{
+		ConversationID: s.ConversationID, To: s.To, Type: s.MessageType, Text: s.Text, Data: s.Data, ReplyTo: s.ReplyTo,
+		ClientMsgID: s.ClientMsgID,
+	}, true
 }
 
-// Send returns when the message is committed (SENT). Messages of one conversation
-// are committed in the order of their Sends. Offline it waits, and after a lost
+// entry is a write in the outbox.
+type entry struct {
+	OutboxEntry
+	request  any // as its type
+	attempts int
+	obstacle error  // of the last attempt
+	waiters  int    // calls that wait for the answer
+	abort    func() // ends the attempt under way
+
+	done   chan struct{} // closed when answer or err is there
+	answer answer
+	err    error
+}
+
+// lane is the unanswered writes of a conversation, in order.
+type lane struct {
+	entries []*entry
+	sending bool // a goroutine of the session sends them
+}
+
+// Send returns when the message is committed (SENT). What the user writes in one
+// conversation is committed in the order of the calls. Offline it waits, and after a lost
 // connection it sends the same again.
 //
 // What the server refuses, and what it would refuse, is a *chat.Error; the
-// message is not in the outbox then. ErrOutboxFull says that too many wait.
+// message is not in the outbox then. ErrOutboxFull says that too much waits.
 //
 // If ctx or the client ends first, the error is a *PendingError: the message
 // stays in the outbox, for it may be committed already and only its answer be
@@ -61,29 +79,8 @@ func (c *Client) Send(ctx context.Context, d Draft) (wire.Sent, error) {
 	if err != nil {
 		return wire.Sent{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return wire.Sent{}, context.Cause(ctx)
-	}
-	e, err := c.accept(send) //nolint:contextcheck // what it starts outlives ctx
-	if err != nil {
-		return wire.Sent{}, err
-	}
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-c.ctx.Done():
-		err = c.why()
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.waiters--
-	select {
-	case <-e.done:
-		return e.sent, e.err
-	default:
-		return wire.Sent{}, &PendingError{ClientMsgID: send.ClientMsgID, Err: err, Obstacle: cmp.Or(c.lastErr, e.obstacle)}
-	}
+	a, err := c.perform(ctx, wire.ActionSend, laneOf(send, c.cfg.UserID), send.ClientMsgID, send)
+	return a.Sent, err
 }
 
 // request checks a draft as the server will and gives the request for it.
@@ -100,7 +97,7 @@ func (d Draft) request(cfg Config) (wire.Send, error) {
 	}
 	send := wire.Send{
 		ConversationID: d.ConversationID, To: d.To,
-		ClientMsgID: cmp.Or(d.ClientMsgID, rand.Text()),
+		ClientMsgID: key(d.ClientMsgID),
 		MessageType: cmp.Or(d.Type, chat.TypeText),
 		Text:        d.Text, Data: noNull(d.Data), ReplyTo: d.ReplyTo,
 		ClientTime: time.Now().UnixMilli(),
@@ -131,8 +128,39 @@ func laneOf(s wire.Send, userID string) string {
 	return s.ConversationID
 }
 
-// accept puts a message into the outbox, stored, or finds it there.
-func (c *Client) accept(send wire.Send) (*entry, error) {
+// perform puts a write, which passed the checks, into the outbox and waits for its answer.
+func (c *Client) perform(ctx context.Context, action, conversationID, clientMsgID string, request any) (answer, error) {
+	encoded, err := encodeWrite(action, request)
+	if err != nil {
+		return answer{}, err
+	}
+	if ctx.Err() != nil {
+		return answer{}, context.Cause(ctx)
+	}
+	e, err := c.accept(OutboxEntry{ClientMsgID: clientMsgID, ConversationID: conversationID, Action: action, Request: encoded}, request) //nolint:contextcheck // what it starts outlives ctx
+	if err != nil {
+		return answer{}, err
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-c.ctx.Done():
+		err = c.why()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.waiters--
+	select {
+	case <-e.done:
+		return e.answer, e.err
+	default:
+		return answer{}, &PendingError{ClientMsgID: clientMsgID, Err: err, Obstacle: cmp.Or(c.lastErr, e.obstacle)}
+	}
+}
+
+// accept puts a write into the outbox, stored, or finds it there.
+func (c *Client) accept(w OutboxEntry, request any) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -141,8 +169,8 @@ func (c *Client) accept(send wire.Send) (*entry, error) {
 	case c.closing:
 		return nil, ErrClosed
 	}
-	if e := c.outbox[send.ClientMsgID]; e != nil {
-		same, err := c.same(messageOf(send, c.cfg.UserID, ""), e)
+	if e := c.outbox[w.ClientMsgID]; e != nil {
+		same, err := c.sameWrite(e, w, request)
 		if err != nil {
 			return nil, err
 		}
@@ -152,128 +180,180 @@ func (c *Client) accept(send wire.Send) (*entry, error) {
 		e.waiters++
 		return e, nil
 	}
-	if len(c.outbox) >= c.cfg.MaxOutbox {
-		return nil, fmt.Errorf("%w: %d messages wait to be sent", ErrOutboxFull, len(c.outbox))
+	if len(c.outbox) >= c.cfg.MaxOutbox { // those refused have a bound of their own
+		return nil, fmt.Errorf("%w: %d writes wait to be sent", ErrOutboxFull, len(c.outbox))
 	}
-	e := &entry{OutboxEntry: OutboxEntry{Order: c.lastOrder + 1, Send: send}, waiters: 1}
-	if err := c.commit(Batch{OutboxPut: []OutboxEntry{e.OutboxEntry}}); err != nil {
+	w.Order = c.lastOrder + 1
+	if err := c.commit(Batch{OutboxPut: []OutboxEntry{w}}); err != nil {
 		return nil, err
 	}
-	c.pump(c.enqueue(e))
+	delete(c.refused, w.ClientMsgID) // it is tried anew
+	e := &entry{OutboxEntry: w, request: request, waiters: 1}
+	c.enqueue(e)
+	c.pump(e.lane())
 	return e, nil
 }
 
-// enqueue adds a stored entry to its conversation's lane.
-func (c *Client) enqueue(e *entry) *conversation {
-	e.conversationID = laneOf(e.Send, c.cfg.UserID)
+// lane names what an entry has to keep its place in: its conversation, or the making of
+// a group, which has none yet.
+func (e *entry) lane() string {
+	if e.ConversationID == "" {
+		return "new:" + e.ClientMsgID
+	}
+	return e.ConversationID
+}
+
+// enqueue adds a stored entry to its lane.
+func (c *Client) enqueue(e *entry) {
 	e.done = make(chan struct{})
 	c.lastOrder = max(c.lastOrder, e.Order)
-	c.outbox[e.Send.ClientMsgID] = e
-	cv := c.conversation(e.conversationID)
-	cv.lane = append(cv.lane, e)
-	if e.Send.To != "" && cv.known.Peer == "" {
-		cv.known.Peer = e.Send.To
+	c.outbox[e.ClientMsgID] = e
+	l := c.lanes[e.lane()]
+	if l == nil {
+		l = &lane{}
+		c.lanes[e.lane()] = l
 	}
-	return cv
+	l.entries = append(l.entries, e)
+	if send, ok := e.request.(wire.Send); ok && send.To != "" {
+		if cv := c.conversation(e.ConversationID); cv.known.Peer == "" {
+			cv.known.Peer = send.To
+		}
+	}
 }
 
-// pump sees to it that a conversation's messages are being sent, if they may be.
-// The caller holds the mutex.
-func (c *Client) pump(cv *conversation) {
-	s := c.session
-	if len(cv.lane) == 0 || cv.sending || s == nil || !s.ready {
+// pump sees to it that the writes of a lane are being sent, if they may be. The caller
+// holds the mutex.
+func (c *Client) pump(name string) {
+	l, s := c.lanes[name], c.session
+	if l == nil || l.sending || s == nil || !s.ready {
 		return
 	}
-	cv.sending = s.start(func() { c.sendLane(s, cv) })
+	l.sending = s.start(func() { c.sendLane(s, l) })
 }
 
-// sendLane sends a conversation's messages one after the other: frames of one
-// client may be handled at the same time, in any order.
-func (c *Client) sendLane(s *session, cv *conversation) {
+// sendLane sends the writes of a lane one after the other: frames of one client may be
+// handled at the same time, in any order.
+func (c *Client) sendLane(s *session, l *lane) {
 	for failures := 0; ; {
 		ctx, cancel := context.WithCancel(s.ctx)
-		e, send := c.nextOf(s, cv, cancel)
+		e, request := c.nextOf(s, l, cancel)
 		if e == nil {
 			cancel()
 			return
 		}
-		var sent wire.Sent
-		err := s.request(ctx, wire.ActionSend, send, &sent)
+		var result json.RawMessage
+		var a answer
+		err := s.request(ctx, e.Action, request, &result)
 		if err == nil {
-			err = plausibleAnswer(e.conversationID, sent)
+			a, err = e.read(result)
 		}
-		err = c.answered(cv, e, sent, err)
+		err = c.answered(e, a, err)
 		cancel()
 		if err == nil {
 			failures = 0
 			continue
 		}
 		c.noteError(err)
-		c.cfg.Log.Info("not sent yet", "clientMsgId", e.Send.ClientMsgID, "err", err)
+		c.cfg.Log.Info("not sent yet", "action", e.Action, "clientMsgId", e.ClientMsgID, "err", err)
 		sleep(s.ctx, c.cfg.pauseAfter(err, failures))
 		failures++
 	}
 }
 
-// nextOf gives the message to send now, with its request, or nil when the lane's
+// nextOf gives the write to send now, with its request, or nil when the lane's
 // goroutine is to end.
-func (c *Client) nextOf(s *session, cv *conversation, abort func()) (*entry, wire.Send) {
+func (c *Client) nextOf(s *session, l *lane, abort func()) (*entry, json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(cv.lane) == 0 || s.ctx.Err() != nil {
-		cv.sending = false
-		return nil, wire.Send{}
+	if len(l.entries) == 0 || s.ctx.Err() != nil {
+		l.sending = false
+		return nil, nil
 	}
-	e := cv.lane[0]
+	e := l.entries[0]
 	e.abort = abort
 	if e.attempts > 0 {
 		c.stats.Resent++
 	}
 	e.attempts++
-	return e, e.Send
+	return e, e.Request
 }
 
 // answered takes in how an attempt ended. An error means that there has to be
 // another.
-func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error) error {
+func (c *Client) answered(e *entry, a answer, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.outbox[e.Send.ClientMsgID] != e {
+	if c.outbox[e.ClientMsgID] != e {
 		return nil // its message arrived, or it was discarded
 	}
 	if err != nil && !isRefusal(err) {
 		e.obstacle = err
 		return err
 	}
-	batch := Batch{OutboxDelete: []string{e.Send.ClientMsgID}}
-	next := *cv
 	if err == nil {
-		next.ledger.wrote(sent.Seq)
+		if failed := c.learnFrom(e, a); failed != nil {
+			return again(failed)
+		}
+	}
+	batch := Batch{OutboxDelete: []string{e.ClientMsgID}}
+	if err != nil && e.waiters == 0 {
+		return c.keepRefused(e, err)
+	}
+	var cv *conversation
+	var next conversation
+	if err == nil && a.Seq > 0 {
+		cv = c.conversation(a.ConversationID)
+		next = *cv
+		next.ledger.wrote(a.Seq)
 		batch.Conversations = []Conversation{next.record()}
 	}
 	if failed := c.commit(batch); failed != nil {
 		return again(failed)
 	}
-	cv.ledger = next.ledger
-	c.settle(cv, e, sent, err)
-	if err == nil {
-		if err := c.compare(cv, sent); err != nil {
-			return again(err)
-		}
-		c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	c.settle(e, a, err)
+	if cv == nil {
+		return nil
 	}
+	cv.ledger = next.ledger
+	if err := c.compare(cv, a.Sent); err != nil {
+		return again(err)
+	}
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
 	return nil
 }
 
-// settle ends a message's time in the outbox; it is out of the store already. The
+// keepRefused sets a write aside of whose refusal no call hears. The caller holds the mutex.
+func (c *Client) keepRefused(e *entry, err error) error {
+	refused := e.OutboxEntry
+	refused.Refused = wireError(err)
+	batch := Batch{OutboxPut: []OutboxEntry{refused}}
+	if kept := c.refusals(); len(kept) >= maxRefused {
+		batch.OutboxDelete = []string{kept[0].ClientMsgID}
+	}
+	if failed := c.commit(batch); failed != nil {
+		return again(failed)
+	}
+	for _, id := range batch.OutboxDelete {
+		delete(c.refused, id)
+	}
+	c.refused[e.ClientMsgID] = refused
+	c.settle(e, answer{}, err)
+	return nil
+}
+
+// settle ends a write's time in the outbox; it is out of the store already. The
 // caller holds the mutex.
-func (c *Client) settle(cv *conversation, e *entry, sent wire.Sent, err error) {
-	if c.outbox[e.Send.ClientMsgID] != e {
+func (c *Client) settle(e *entry, a answer, err error) {
+	if c.outbox[e.ClientMsgID] != e {
 		return
 	}
-	delete(c.outbox, e.Send.ClientMsgID)
-	cv.lane = slices.DeleteFunc(cv.lane, func(other *entry) bool { return other == e })
-	e.sent, e.err = sent, err
+	delete(c.outbox, e.ClientMsgID)
+	l := c.lanes[e.lane()]
+	l.entries = slices.DeleteFunc(l.entries, func(other *entry) bool { return other == e })
+	if len(l.entries) == 0 {
+		delete(c.lanes, e.lane())
+	}
+	e.answer, e.err = a, err
 	close(e.done)
 	if e.abort != nil {
 		e.abort()
@@ -282,56 +362,42 @@ func (c *Client) settle(cv *conversation, e *entry, sent wire.Sent, err error) {
 		return
 	}
 	if err != nil {
-		c.cfg.Log.Warn("not sent", "clientMsgId", e.Send.ClientMsgID, "conversationId", e.conversationID, "err", err)
+		c.cfg.Log.Warn("not sent", "action", e.Action, "clientMsgId", e.ClientMsgID, "conversationId", e.ConversationID, "err", err)
 	}
-	c.publish(Settled{ClientMsgID: e.Send.ClientMsgID, ConversationID: e.conversationID, Sent: sent, Err: err})
+	c.publish(Settled{
+		ClientMsgID: e.ClientMsgID, ConversationID: cmp.Or(e.ConversationID, a.ConversationID), Action: e.Action, Sent: a.Sent, Err: err,
+	})
 }
 
-// answer is a message in the outbox with the answer that its arrival is.
-type answer struct {
-	entry *entry
-	sent  wire.Sent
+// arrival is a write in the outbox with the answer that the arrival of its message is.
+type arrival struct {
+	entry  *entry
+	answer answer
 }
 
 // answersAmong finds own messages that arrived before the answers to them: they
 // are committed and need not be sent again. The caller holds the mutex.
-func (c *Client) answersAmong(cv *conversation, arrived []chat.Message) []answer {
-	if len(cv.lane) == 0 {
+func (c *Client) answersAmong(cv *conversation, arrived []chat.Message) []arrival {
+	if c.lanes[cv.id] == nil {
 		return nil
 	}
-	var answers []answer
+	var answers []arrival
 	for _, m := range arrived {
 		e := c.outbox[m.ClientMsgID]
-		if e == nil || m.SenderID != c.cfg.UserID || m.ConversationID != e.conversationID || m.Version != 1 || m.Status != chat.Normal {
-			continue
+		if e == nil || m.SenderID != c.cfg.UserID || m.ConversationID != e.ConversationID || !c.isAskedFor(m, e) {
+			continue // where it is another's the server will say what is wrong
 		}
-		if same, err := c.same(m, e); err != nil || !same {
-			continue // the server will say what is wrong
+		a := answer{Edited: wire.Edited{Sent: wire.Sent{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime}}}
+		if m.Event != nil {
+			a.Version = m.Event.Version
 		}
-		answers = append(answers, answer{e, wire.Sent{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime}})
+		answers = append(answers, arrival{e, a})
 	}
 	return answers
 }
 
-// same reports whether a message is the one that an entry asks for.
-func (c *Client) same(m chat.Message, e *entry) (bool, error) {
-	one, err := m.Fingerprint()
-	if err != nil {
-		return false, err
-	}
-	other, err := messageOf(e.Send, c.cfg.UserID, "").Fingerprint()
-	return one == other, err
-}
-
-func plausibleAnswer(conversationID string, sent wire.Sent) error {
-	if sent.ConversationID != conversationID || sent.Seq < 1 || sent.Seq > chat.MaxSeq || sent.MessageID == "" {
-		return violated("a write to %s was answered with conversation %q, seq %d, messageId %q", conversationID, sent.ConversationID, sent.Seq, sent.MessageID)
-	}
-	return nil
-}
-
-// Outbox lists the messages that the server has not answered for, in the order in
-// which they were accepted.
+// Outbox lists the writes that the server has not answered, in the order in which they
+// were accepted.
 func (c *Client) Outbox() []OutboxEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -339,24 +405,63 @@ func (c *Client) Outbox() []OutboxEntry {
 	for _, e := range c.outbox {
 		entries = append(entries, e.OutboxEntry)
 	}
+	return ordered(entries)
+}
+
+// Refused lists the writes that the server refused when no call waited for them any more,
+// such as after a restart, in the order in which they were accepted: the last 100, each
+// until Retry, Discard or a call with its ClientMsgID.
+func (c *Client) Refused() []OutboxEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refusals()
+}
+
+func (c *Client) refusals() []OutboxEntry {
+	return ordered(slices.Collect(maps.Values(c.refused)))
+}
+
+func ordered(entries []OutboxEntry) []OutboxEntry {
 	slices.SortFunc(entries, func(a, b OutboxEntry) int { return cmp.Compare(a.Order, b.Order) })
 	return entries
 }
 
-// Discard takes a message out of the outbox, so that it is not sent any more; a
-// Send that waits for it gets ErrDiscarded. If it was on its way, it may be
+// Retry asks again for what was Refused, after all else in its conversation, and ends as
+// Send does. It keeps its ClientMsgID: what was refused for that has to be written anew. It
+// errs with NotFound (*chat.Error) if nothing of it was refused.
+func (c *Client) Retry(ctx context.Context, clientMsgID string) (wire.Sent, error) {
+	c.mu.Lock()
+	w, ok := c.refused[clientMsgID]
+	c.mu.Unlock()
+	if !ok {
+		return wire.Sent{}, chat.FieldErrorf(chat.NotFound, "clientMsgId", "nothing was refused under %q", clientMsgID)
+	}
+	request, err := decodeWrite(w)
+	if err != nil {
+		return wire.Sent{}, err
+	}
+	a, err := c.perform(ctx, w.Action, w.ConversationID, w.ClientMsgID, request)
+	return a.Sent, err
+}
+
+// Discard takes a write out of the outbox, or what was Refused, so that it is not sent any
+// more; a call that waits for it gets ErrDiscarded. If it was on its way, it may be
 // committed nevertheless and arrive like any other message. It errs with NotFound
 // (*chat.Error) if the outbox does not have it.
 func (c *Client) Discard(clientMsgID string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.outbox[clientMsgID]
-	if e == nil {
-		return chat.FieldErrorf(chat.NotFound, "clientMsgId", "the outbox has no message %q", clientMsgID)
+	_, refused := c.refused[clientMsgID]
+	if e == nil && !refused {
+		return chat.FieldErrorf(chat.NotFound, "clientMsgId", "the outbox has nothing under %q", clientMsgID)
 	}
 	if err := c.commit(Batch{OutboxDelete: []string{clientMsgID}}); err != nil {
 		return err
 	}
-	c.settle(c.conversation(e.conversationID), e, wire.Sent{}, ErrDiscarded)
+	delete(c.refused, clientMsgID)
+	if e != nil {
+		c.settle(e, answer{}, ErrDiscarded)
+	}
 	return nil
 }

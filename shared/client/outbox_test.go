@@ -299,7 +299,7 @@ func TestTheOutboxIsBounded(t *testing.T) {
 		synctest.Wait()
 		_, err := alice.Send(ctx, text(group, "one too many"))
 		require.ErrorIs(t, err, client.ErrOutboxFull)
-		require.ErrorContains(t, err, "2 messages wait")
+		require.ErrorContains(t, err, "2 writes wait")
 
 		require.NoError(t, alice.Discard("a"))
 		require.Equal(t, chat.NotFound, chat.CodeOf(alice.Discard("a")))

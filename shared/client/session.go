@@ -35,12 +35,17 @@ type session struct {
 	heard  atomic.Int64 // time since born at which a frame came
 	nextID atomic.Int64
 	useful atomic.Bool // a request was answered
+	probed atomic.Bool // a probe is under way
 
 	mu      sync.Mutex
 	waiting map[string]chan frame
 	over    bool // nothing may be started any more
 
-	ready bool // the outbox may be sent; guarded by the client's mutex
+	// Guarded by the client's mutex:
+	known      bool // whose connection it is: until then nothing is sent over it, and nothing taken in
+	passedOver bool // a push came before that
+	due        bool // the outbox was to be sent before that
+	ready      bool // the outbox may be sent
 }
 
 // errLifeOver ends a session whose connection is to be replaced.
@@ -53,7 +58,8 @@ func (c *Client) connect() (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("getting a token: %w", err)
 	}
-	if sub := subjectOf(token); sub != "" && sub != c.cfg.UserID {
+	sub := subjectOf(token)
+	if sub != "" && sub != c.cfg.UserID {
 		return nil, fmt.Errorf("%w: its sub is %q, UserID is %q", ErrWrongUser, sub, c.cfg.UserID)
 	}
 	//nolint:bodyclose // Dial: "you never need to close resp.Body yourself"
@@ -71,14 +77,14 @@ func (c *Client) connect() (*session, error) {
 	s := &session{
 		conn: conn, limit: c.cfg.RequestTimeout, log: c.cfg.Log,
 		pulls: make(chan struct{}, pullsAtOnce), kick: make(chan struct{}, 1),
-		born: time.Now(), waiting: map[string]chan frame{},
+		born: time.Now(), waiting: map[string]chan frame{}, known: sub != "",
 	}
 	s.ctx, s.end = context.WithCancelCause(c.ctx)
 	return s, nil
 }
 
-// subjectOf reads the sub of a JWT; "" if it cannot be read, of which the server then
-// says what is wrong. Who signed it is for the server to check.
+// subjectOf reads the sub of a JWT; "" if it cannot be read, and the server has to say whose
+// it is. Who signed it is for the server to check.
 func subjectOf(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -149,6 +155,27 @@ func (s *session) request(ctx context.Context, action string, request, result an
 			s.end(fmt.Errorf("the server stopped answering: %w", err))
 		}
 		return again(err)
+	}
+}
+
+// probe ends the session unless anything is heard within probeTime: a socket whose other
+// end is gone can look open for many minutes.
+func (s *session) probe() {
+	if !s.probed.CompareAndSwap(false, true) {
+		return
+	}
+	started := s.start(func() {
+		defer s.probed.Store(false)
+		ctx, cancel := context.WithTimeout(s.ctx, probeTime)
+		defer cancel()
+		asked := time.Since(s.born)
+		err := s.request(ctx, wire.ActionPing, nil, nil)
+		if errors.Is(err, context.DeadlineExceeded) && time.Duration(s.heard.Load()) <= asked {
+			s.end(errors.New("the server stopped answering"))
+		}
+	})
+	if !started {
+		s.probed.Store(false)
 	}
 }
 
@@ -264,15 +291,55 @@ func (c *Client) received(s *session, f frame) error {
 	switch f.Type {
 	case wire.TypeReply, wire.TypeError, "":
 		s.deliver(f)
-	case wire.TypePush, wire.TypeNotify:
-		return c.pushed(s, f)
-	case wire.TypeReceipt:
-		return c.receipt(f)
+	case wire.TypePush, wire.TypeNotify, wire.TypeReceipt:
+		switch {
+		case c.passesOver(s):
+		case f.Type == wire.TypeReceipt:
+			return c.receipt(f)
+		default:
+			return c.pushed(s, f)
+		}
 	case wire.TypeChanged:
 		s.wake()
 	case wire.TypeGoodbye:
 		return goodbye(f.Reason)
 	}
+	return nil
+}
+
+// passesOver reports whether a push is not to be taken in, because it may be for another
+// user. Once the user is known the client asks again what changed.
+func (c *Client) passesOver(s *session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.passedOver = s.passedOver || !s.known
+	return !s.known
+}
+
+// identify takes in whom the server takes the device's user for. It ends the session of
+// another user, before anything was sent or taken in.
+func (c *Client) identify(s *session, userID string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case userID == c.cfg.UserID:
+	case userID != "":
+		s.end(fmt.Errorf("%w: the server knows it as that of %q, UserID is %q", ErrWrongUser, userID, c.cfg.UserID))
+		return context.Cause(s.ctx)
+	case !s.known:
+		return violated("changes did not name the user, and the token is none that names one")
+	}
+	if s.known {
+		return nil
+	}
+	s.known = true
+	if s.passedOver {
+		s.wake()
+	}
+	if s.due {
+		c.openOutbox(s)
+	}
+	c.news.fire()
 	return nil
 }
 

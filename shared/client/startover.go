@@ -206,15 +206,19 @@ func (c *Client) rewind(cv *conversation, fork, committedMaxSeq int64) error {
 		batch.Orphan = []Span{{cv.id, chat.Range{From: fork + 1, To: held}}}
 	}
 	batch.Conversations = []Conversation{next.record()}
-	readdressed := cv.readdressed(fork)
-	for _, e := range readdressed {
-		batch.OutboxPut = append(batch.OutboxPut, OutboxEntry{Order: e.Order, Send: toPeer(e.Send, cv.known.Peer)})
+	adapted, err := c.adapted(cv, fork)
+	if err != nil {
+		return err
+	}
+	for _, e := range adapted {
+		batch.OutboxPut = append(batch.OutboxPut, e.OutboxEntry)
 	}
 	if err := c.commit(batch); err != nil {
 		return err
 	}
-	for i, e := range readdressed {
-		e.Send = batch.OutboxPut[i].Send
+	for _, e := range adapted {
+		before := c.outbox[e.ClientMsgID]
+		before.Request, before.request = e.Request, e.request
 	}
 	c.buffered -= len(cv.ledger.early)
 	cv.known, cv.ledger, cv.doubted, cv.held = next.known, next.ledger, false, 0
@@ -247,18 +251,41 @@ func (k Conversation) anew(fork int64) Conversation {
 	return k
 }
 
-// readdressed are the messages in the outbox that a single conversation which is gone may
-// have to be made anew for.
-func (cv *conversation) readdressed(fork int64) []*entry {
-	if fork > 0 || cv.known.Kind != chat.Single || cv.known.Peer == "" {
-		return nil
+// adapted gives the writes in the outbox that have to ask for something else in the
+// server's other world, as they are then. A single conversation that is gone may have to be
+// made anew for what is sent to it. What was to be cleared is so up to the fork: what comes
+// above it the user has not seen.
+func (c *Client) adapted(cv *conversation, fork int64) ([]entry, error) {
+	l := c.lanes[cv.id]
+	if l == nil {
+		return nil, nil
 	}
-	return cv.lane
-}
-
-func toPeer(send wire.Send, peer string) wire.Send {
-	send.ConversationID, send.To = "", peer
-	return send
+	var adapted []entry
+	for _, e := range l.entries {
+		to := *e
+		switch r := e.request.(type) {
+		case wire.Send:
+			if fork > 0 || cv.known.Kind != chat.Single || cv.known.Peer == "" {
+				continue
+			}
+			r.ConversationID, r.To = "", cv.known.Peer
+			to.request = r
+		case wire.Clear:
+			if *r.ThroughSeq <= fork {
+				continue
+			}
+			r.ThroughSeq = &fork
+			to.request = r
+		default:
+			continue
+		}
+		var err error
+		if to.Request, err = encodeWrite(e.Action, to.request); err != nil {
+			return nil, err
+		}
+		adapted = append(adapted, to)
+	}
+	return adapted, nil
 }
 
 // forgetCursor makes the next round ask for the whole list.

@@ -3,6 +3,7 @@ package client_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,5 +261,30 @@ func TestAServerThatGoesBackAgainAndAgainIsNotPestered(t *testing.T) {
 		line, _ := r.Conversation(r.group)
 		require.Equal(t, [2]int64{9, 8}, [2]int64{line.DeliveredSeq, line.ReadSeq}, "what was doubted for nothing stays as it is")
 		require.False(t, line.HasOrphans)
+	})
+}
+
+// What the user meant to hide is what there was; what the server's other world has instead
+// the user has not seen.
+func TestAClearThatWaitsHidesNothingOfTheOtherWorld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		store := client.NewMemory()
+		r := newRestored(t, s, func(cfg *client.Config) { cfg.Store = store })
+		s.Interfere(first(1_000_000, wire.ActionClear, fakeserver.Busy))
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			cleared, err := r.Clear(within(t, time.Hour), r.group, 10)
+			require.NoError(t, err)
+			require.Equal(t, int64(6), cleared.ClearedSeq)
+		})
+		synctest.Wait()
+		s.GoBack(r.group, 6, 5)
+		r.more(4)
+		require.NoError(t, r.Refresh(within(t, time.Minute)))
+		s.Interfere(fakeserver.Hooks{})
+		waits.Wait()
+		require.Equal(t, []string{"new 1", "new 2", "new 3", "new 4"}, texts(stored(t, r.Client, r.group)))
+		_, _, cleared := s.Positions("alice", r.group)
+		require.Equal(t, int64(6), cleared)
 	})
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 
 	"inorder/shared/chat"
 	"inorder/shared/wire"
@@ -94,8 +95,14 @@ type Positions struct {
 	ReadSeq      int64 `json:"readSeq"`
 }
 
-// OutboxEntry is a message that the server has not answered for.
+// OutboxEntry is a write that the server has not answered, or has refused when no call
+// waited for it. Draft has what it is if it is a message.
 type OutboxEntry struct {
-	Order int64     `json:"order"` // entries are sent by ascending Order
-	Send  wire.Send `json:"send"`
+	Order       int64  `json:"order"` // those of one conversation are sent by ascending Order
+	ClientMsgID string `json:"clientMsgId"`
+	// ConversationID is "" for a group that is to be made.
+	ConversationID string          `json:"conversationId,omitempty"`
+	Action         string          `json:"action"`  // of the protocol: send, edit, recall, createGroup, …
+	Request        json.RawMessage `json:"request"` // as the protocol has it for the action, without action and id
+	Refused        *wire.Error     `json:"refused,omitempty"`
 }

@@ -77,7 +77,7 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 		batch.Delete = append(batch.Delete, Span{id, chat.Range{From: seq, To: seq}})
 	}
 	for _, a := range answers {
-		batch.OutboxDelete = append(batch.OutboxDelete, a.entry.Send.ClientMsgID)
+		batch.OutboxDelete = append(batch.OutboxDelete, a.entry.ClientMsgID)
 	}
 	if err := c.commit(batch); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 		c.arrived.fire()
 	}
 	for _, a := range answers {
-		c.settle(cv, a.entry, a.sent, nil)
+		c.settle(a.entry, a.answer, nil)
 	}
 	c.tell(id, messages, cv.ledger.contiguous, events)
 	return nil
@@ -134,6 +134,9 @@ func (cv *conversation) digest(self string, admitted, written []chat.Message) (r
 	k := &cv.known
 	for _, m := range admitted {
 		k.Runs = k.Runs.With(m)
+		if k.Peer == "" && chat.SingleID(self, m.SenderID) == k.ConversationID {
+			k.Peer = m.SenderID // until the server's line comes
+		}
 		if m.Seq <= k.DescribedSeq {
 			if m.Seq == k.DescribedSeq && m.Event != nil && slices.Contains(m.Event.Removed, self) {
 				k.LeftSeq = m.Seq
@@ -263,7 +266,7 @@ func (cv *conversation) withoutCleared(before *conversation) Batch {
 // A line that was read while the transaction of the user's own removal was being
 // applied may have the head of after and the membership of before. The caller holds
 // the mutex.
-func (c *Client) describe(line wire.Conversation) (*conversation, error) {
+func (c *Client) describe(line wire.Conversation) error {
 	cv := c.conversation(line.ConversationID)
 	cv.doubted = cv.doubted || line.LastSeq < cv.held || cv.known.differs(line.LastMessage)
 	next := *cv
@@ -294,9 +297,9 @@ func (c *Client) describe(line wire.Conversation) (*conversation, error) {
 	next.ledger = next.ledger.clear(k.ClearedSeq)
 	next.ledger.see(line.LastSeq)
 	if err := c.commit(next.withoutCleared(cv)); err != nil {
-		return nil, err
+		return err
 	}
 	cv.known, cv.ledger = next.known, next.ledger
 	c.publish(ConversationChanged{ConversationID: line.ConversationID})
-	return cv, nil
+	return nil
 }

@@ -3,6 +3,8 @@ package metric_test
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -35,6 +37,12 @@ type resource struct {
 		DashboardBody string   `yaml:"DashboardBody"`
 		QueryString   string   `yaml:"QueryString"`
 		LogGroupNames []string `yaml:"LogGroupNames"`
+
+		FilterPattern         string `yaml:"FilterPattern"`
+		MetricTransformations []struct {
+			MetricNamespace string `yaml:"MetricNamespace"`
+			MetricName      string `yaml:"MetricName"`
+		} `yaml:"MetricTransformations"`
 	} `yaml:"Properties"`
 }
 
@@ -89,7 +97,7 @@ func TestAlarms(t *testing.T) {
 		require.Contains(t, sections, anchor, "%s: infra/RUNBOOKS.md has no such section", id)
 		watched[anchor] = true
 		if p.Namespace != metric.Namespace {
-			require.True(t, strings.HasPrefix(p.Namespace, "AWS/") || !p.Metrics.IsZero(), id)
+			require.True(t, strings.HasPrefix(p.Namespace, "AWS/") || !p.Metrics.IsZero() || id == "ErrorLinesAlarm", id)
 			require.Equal(t, "AlarmsOn", r.Condition, id)
 			continue
 		}
@@ -186,4 +194,45 @@ func TestQueries(t *testing.T) {
 			require.Equal(t, "Logs", group, "%s: all functions write to one group", id)
 		}
 	}
+}
+
+// A function that breaks off writes nothing: what a route calls is seen at the stage,
+// each other function by its own errors. Who invokes publish is told of them.
+func TestAFunctionThatBreaksOffIsSeen(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../template.yaml")
+	require.NoError(t, err)
+	byRoute := map[string]bool{"PublishFunction": true}
+	for _, found := range regexp.MustCompile(`FunctionArn: !Select \[0, \[!GetAtt (\w+)\.Arn`).FindAllStringSubmatch(string(raw), -1) {
+		byRoute[found[1]] = true
+	}
+	require.Len(t, byRoute, 9)
+	alarms := resources(t, "AWS::CloudWatch::Alarm")
+	for id := range resources(t, "AWS::Serverless::Function") {
+		watched := slices.ContainsFunc(slices.Collect(maps.Values(alarms)), func(r resource) bool {
+			d := r.Properties.Dimensions
+			return r.Properties.MetricName == "Errors" && len(d) == 1 && d[0].Value.Value == id
+		})
+		require.NotEqual(t, byRoute[id], watched, id)
+	}
+	ofStage := alarms["ApiErrorsAlarm"].Properties.Metrics
+	stage, err := yaml.Marshal(&ofStage)
+	require.NoError(t, err)
+	for _, name := range []string{"MetricName: IntegrationError", "MetricName: ExecutionError", "Value: !Ref Api", "Value: v1"} {
+		require.Contains(t, string(stage), name)
+	}
+}
+
+// Every line at error level counts, with metrics and without.
+func TestErrorLinesAreCounted(t *testing.T) {
+	t.Parallel()
+	for _, o := range []metric.Options{on, {}} {
+		require.Contains(t, write(t, o, slog.LevelError), `"level":"ERROR"`)
+	}
+	filter := resources(t, "AWS::Logs::MetricFilter")["ErrorLines"].Properties
+	require.Equal(t, `{ $.level = "ERROR" }`, filter.FilterPattern)
+	require.Len(t, filter.MetricTransformations, 1)
+	alarm := resources(t, "AWS::CloudWatch::Alarm")["ErrorLinesAlarm"].Properties
+	require.Equal(t, [2]string{alarm.Namespace, alarm.MetricName},
+		[2]string{filter.MetricTransformations[0].MetricNamespace, filter.MetricTransformations[0].MetricName})
 }

@@ -45,7 +45,7 @@ const (
 // remedies say what an operator does about each kind.
 var remedies = map[ViolationKind]string{
 	HeadMissing:      "restore the head from a backup of the Conversations table; nobody can read or write the conversation until then",
-	HeadBehind:       "repair the head: invoke the auditor with this conversationId, \"repair\": true and a margin; nothing can be sent to it until then",
+	HeadBehind:       "raise the head, by go run ./infra/admin repair with this conversationId; nothing can be sent to it until then",
 	HeadAhead:        "restore the messages from a backup of the Messages table; without one, devices are told that they are gone",
 	Hole:             "restore the messages from a backup of the Messages table; without one, devices are told that they are gone",
 	DuplicateMessage: "keep the one its idempotency record names and delete the other",
@@ -58,7 +58,7 @@ var remedies = map[ViolationKind]string{
 	LineMissing:      "remove the member and add it again, or restore the line from a backup of the Inboxes table",
 	LineFormer:       "remove leftSeq, leftHead and leftAt from the line, or delete the roster item, by what the last event about this user says",
 	LineOrphaned:     "put the roster item back, or set leftSeq in the line, by what the last event about this user says",
-	LargeNotListed:   "invoke the auditor with this conversationId, \"repair\": true and \"margin\": 0; until then the member's devices learn of messages there by pushes only",
+	LargeNotListed:   "list it, by go run ./infra/admin repair with this conversationId; until then the member's devices learn of messages there by pushes only",
 	SyncHeadWrong:    "delete the item; the user's devices then read their whole list once",
 	EventTarget:      "restore both messages from a backup of the Messages table, or make the message what the event says",
 	NotBlank:         "remove text and data of the message",

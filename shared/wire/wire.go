@@ -313,6 +313,8 @@ type Changed struct {
 	// from the action conversations with it.
 	Cursor  string  `json:"cursor,omitempty"`
 	Windows Windows `json:"windows"`
+	// UserID is whom the server takes the device's user for.
+	UserID string `json:"userId"`
 }
 
 // Windows say for how many milliseconds after its serverTime a message can be

@@ -21,14 +21,29 @@ import (
 	"inorder/infra/local/template"
 )
 
-// goMethod is the only Metadata.BuildMethod that is understood.
-const goMethod = "go1.x"
+// resources begins the path of what is in a function of the template.
+const resources = "Resources."
+
+// The Metadata.BuildMethod that are understood. A makefile's recipe is not read: it is
+// taken to build, for the cloud's processor, the Go package that is the CodeUri.
+const (
+	goMethod   = "go1.x"
+	makeMethod = "makefile"
+)
 
 // Options say where to build.
 type Options struct {
 	// OutDir takes a folder per function, and is worth keeping: what is up to date
 	// in it is not linked again. It is made if it does not exist.
 	OutDir string
+
+	// Only names, by logical id, the functions to build, and nil means all. Others are
+	// built with them if they have the same folder as CodeUri.
+	Only []string
+
+	// Debug names those to build for a debugger: with debug information, without the
+	// compiler's optimisations, and with full paths of the sources.
+	Debug []string
 
 	// Progress, if not nil, is called in the caller's goroutine whenever a
 	// function's executable is ready. took is the time since the build began; done
@@ -40,8 +55,8 @@ type Options struct {
 // that holds the function's executable, which is named bootstrap.
 //
 // Environment variables of the go tool, such as GOFLAGS, apply as they do to `sam
-// build`. There are two differences: cgo is off unless CGO_ENABLED says otherwise,
-// as it is when sam build compiles for another platform, and there is no debug
+// build`. There are two differences from its go1.x: cgo is off unless CGO_ENABLED says
+// otherwise, as it is when sam build compiles for another platform, and there is no debug
 // information unless GOFLAGS has its own -ldflags, which makes linking faster by a third.
 //
 // A mistake in the template is a *[template.Error], code that does not compile an
@@ -54,11 +69,16 @@ func Functions(ctx context.Context, stack *template.Stack, o Options) (map[strin
 	if err != nil {
 		return nil, fmt.Errorf("finding the output folder %s: %w", o.OutDir, err)
 	}
-	batches, err := plan(stack, out)
+	batches, err := plan(stack, out, o)
 	if err != nil {
 		return nil, err
 	}
-	p := &progress{report: o.Progress, start: time.Now(), total: len(stack.Functions)}
+	p := &progress{report: o.Progress, start: time.Now()}
+	for _, b := range batches {
+		for _, pkg := range b.packages {
+			p.total += len(pkg.functions)
+		}
+	}
 	var errs []error
 	for _, b := range batches {
 		errs = append(errs, b.build(ctx, p))
@@ -74,62 +94,79 @@ type pkg struct {
 	dir       string
 	functions []string // logical ids
 	binary    string   // where go build puts the executable
+	wanted    bool
 }
 
 // batch is what one go build can make.
 type batch struct {
 	root     string // folder of the go.mod
-	trimPath bool
+	mode     mode
 	out      string // go build's -o
 	packages []*pkg
 }
 
-// plan checks the functions and sorts their packages into batches.
-func plan(stack *template.Stack, out string) ([]*batch, error) {
+// mode is how a package is compiled.
+type mode struct{ trimPath, debug bool }
+
+// plan checks the functions and sorts their packages into batches. What is not wanted
+// takes part in that, so that the rest is built where it was before.
+func plan(stack *template.Stack, out string, o Options) ([]*batch, error) {
 	type key struct {
-		dir      string
-		trimPath bool
+		dir string
+		mode
 	}
 	packages := map[key]*pkg{}
 	var order []key
 	var errs []error
 	for _, f := range stack.Functions {
+		wanted := o.Only == nil || slices.Contains(o.Only, f.LogicalID)
 		if err := check(stack.File, f); err != nil {
-			errs = append(errs, err)
+			if wanted {
+				errs = append(errs, err)
+			}
 			continue
 		}
-		k := key{f.CodeURI, f.Build.TrimPath}
+		k := key{f.CodeURI, mode{trimPath: f.Build.TrimPath}}
+		if slices.Contains(o.Debug, f.LogicalID) {
+			k.mode = mode{debug: true}
+		}
 		if packages[k] == nil {
 			packages[k] = &pkg{dir: f.CodeURI}
 			order = append(order, k)
 		}
 		packages[k].functions = append(packages[k].functions, f.LogicalID)
+		packages[k].wanted = packages[k].wanted || wanted
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	var batches []*batch
 	for _, k := range order {
-		root, err := moduleRoot(k.dir)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", strings.Join(packages[k].functions, ", "), err)
-		}
-		batches = add(batches, packages[k], root, k.trimPath, filepath.Join(out, ".go"))
+		p := packages[k]
+		batches = add(batches, p, moduleRoot(k.dir), k.mode, filepath.Join(out, ".go"))
 	}
-	return batches, nil
+	return wantedOf(batches), nil
+}
+
+// wantedOf leaves out what is not wanted.
+func wantedOf(batches []*batch) []*batch {
+	for _, b := range batches {
+		b.packages = slices.DeleteFunc(b.packages, func(p *pkg) bool { return !p.wanted })
+	}
+	return slices.DeleteFunc(batches, func(b *batch) bool { return len(b.packages) == 0 })
 }
 
 // check reports what in the template keeps a function from being built.
 func check(file string, f *template.Function) error {
 	fail := func(line int, path, format string, args ...any) error {
-		return &template.Error{File: file, Line: line, Path: "Resources." + f.LogicalID + path, Message: fmt.Sprintf(format, args...)}
+		return &template.Error{File: file, Line: line, Path: resources + f.LogicalID + path, Message: fmt.Sprintf(format, args...)}
 	}
 	switch f.Build.Method {
-	case goMethod:
+	case goMethod, makeMethod:
 	case "":
-		return fail(f.Line, ".Metadata.BuildMethod", "is required and missing: want %s", goMethod)
+		return fail(f.Line, ".Metadata.BuildMethod", "is required and missing: want %s or %s", goMethod, makeMethod)
 	default:
-		return fail(f.Build.Line, ".Metadata.BuildMethod", "%q is not understood: want %s", f.Build.Method, goMethod)
+		return fail(f.Build.Line, ".Metadata.BuildMethod", "%q is not understood: want %s or %s", f.Build.Method, goMethod, makeMethod)
 	}
 	const codeURI = ".Properties.CodeUri"
 	if files, err := filepath.Glob(filepath.Join(f.CodeURI, "*.go")); err == nil && len(files) == 0 {
@@ -139,17 +176,20 @@ func check(file string, f *template.Function) error {
 	if p, err := build.ImportDir(f.CodeURI, 0); err == nil && p.Name != "main" {
 		return fail(f.Line, codeURI, "%s has package %s, and a function needs package main", f.CodeURI, p.Name)
 	}
+	if moduleRoot(f.CodeURI) == "" {
+		return fail(f.Line, codeURI, "there is no go.mod in %s or above it", f.CodeURI)
+	}
 	return nil
 }
 
-// moduleRoot finds the folder with the go.mod that dir belongs to.
-func moduleRoot(dir string) (string, error) {
+// moduleRoot finds the folder with the go.mod that dir belongs to, "" if there is none.
+func moduleRoot(dir string) string {
 	for d := dir; ; d = filepath.Dir(d) {
 		if _, err := os.Stat(filepath.Join(d, "go.mod")); err == nil {
-			return d, nil
+			return d
 		}
 		if d == filepath.Dir(d) {
-			return "", fmt.Errorf("there is no go.mod in %s or above it", dir)
+			return ""
 		}
 	}
 }
@@ -158,16 +198,16 @@ func moduleRoot(dir string) (string, error) {
 // executable by its import path's last element, so a batch holds every name once.
 // A module's root, and a folder such as v2, is named otherwise and goes alone, with a
 // file as -o.
-func add(batches []*batch, p *pkg, root string, trimPath bool, out string) []*batch {
+func add(batches []*batch, p *pkg, root string, m mode, out string) []*batch {
 	name := filepath.Base(p.dir)
 	if p.dir == root || versionLike(name) {
-		p.binary = filepath.Join(out, folderName(p.dir, trimPath, 0), bootstrap)
-		return append(batches, &batch{root: root, trimPath: trimPath, out: p.binary, packages: []*pkg{p}})
+		p.binary = filepath.Join(out, folderName(p.dir, m, 0), bootstrap)
+		return append(batches, &batch{root: root, mode: m, out: p.binary, packages: []*pkg{p}})
 	}
 	same := func(q *pkg) bool { return filepath.Base(q.dir) == name }
 	before := 0
 	for _, b := range batches {
-		if b.root != root || b.trimPath != trimPath || !b.shared() {
+		if b.root != root || b.mode != m || !b.shared() {
 			continue
 		}
 		if !slices.ContainsFunc(b.packages, same) {
@@ -178,9 +218,9 @@ func add(batches []*batch, p *pkg, root string, trimPath bool, out string) []*ba
 		before++
 	}
 	// The next build finds the folder again, and links only what changed.
-	dir := filepath.Join(out, folderName(root, trimPath, before))
+	dir := filepath.Join(out, folderName(root, m, before))
 	p.binary = filepath.Join(dir, name)
-	return append(batches, &batch{root: root, trimPath: trimPath, out: dir + separator, packages: []*pkg{p}})
+	return append(batches, &batch{root: root, mode: m, out: dir + separator, packages: []*pkg{p}})
 }
 
 const separator = string(filepath.Separator)
@@ -205,6 +245,9 @@ func layOut(batches []*batch, out string) (map[string]string, error) {
 		for _, p := range b.packages {
 			for _, id := range p.functions {
 				dirs[id] = filepath.Join(out, id)
+				if b.mode.debug { // another local cloud may run the ordinary one
+					dirs[id] += ".debug"
+				}
 				if err := place(p.binary, dirs[id]); err != nil {
 					return nil, fmt.Errorf("placing the executable of %s: %w", id, err)
 				}
@@ -278,4 +321,36 @@ func (e *Error) Error() string {
 	who := cmp.Or(strings.Join(e.Functions, ", "), "the functions")
 	what := cmp.Or(e.Package, "it")
 	return fmt.Sprintf("building %s: %s does not compile:\n%s", who, what, e.Output)
+}
+
+// AtFault gives the logical ids of the functions that an error of [Functions] names. The
+// others of that build could do without them.
+func AtFault(err error) []string {
+	var ids []string
+	for _, err := range flat(err) {
+		var code *Error
+		var mistake *template.Error
+		switch {
+		case errors.As(err, &code):
+			ids = append(ids, code.Functions...)
+		case errors.As(err, &mistake):
+			rest, _ := strings.CutPrefix(mistake.Path, resources)
+			id, _, _ := strings.Cut(rest, ".")
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// flat gives the errors that were joined.
+func flat(err error) (list []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		list = append(list, flat(e)...)
+	}
+	return list
 }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +80,7 @@ func TestFunctions(t *testing.T) {
 	})
 	s := stack(root, "Again: functions/send", "Nested: nested/send", "Other: other/send", "Root: .",
 		"Send: functions/send", "Sync: functions/sync", "Version: api/v2")
+	s.Functions[0].Build.Method = "makefile"
 	out := filepath.Join(t.TempDir(), "not", "there", "yet")
 	type report struct{ done, total int }
 	var reports []report
@@ -187,15 +190,16 @@ func TestFunctions_MistakesInTheTemplate(t *testing.T) {
 		"good/main.go":       printing("good"),
 	})
 	require.NoError(t, os.Mkdir(filepath.Join(root, "empty"), 0o755))
-	s := stack(root, "Empty: empty", "Library: library", "Makefile: good", "None: good")
-	s.Functions[2].Build.Method = "makefile"
-	s.Functions[3].Build.Method = ""
+	s := stack(root, "Empty: empty", "Library: library", "None: good", "Python: good", "Recipe: good")
+	s.Functions[2].Build.Method = ""
+	s.Functions[3].Build.Method = "python3.13"
+	s.Functions[4].Build.Method = "makefile"
 	_, err := build.Functions(t.Context(), s, build.Options{OutDir: t.TempDir()})
 	require.EqualError(t, err, strings.Join([]string{
 		"template.yaml:10: Resources.Empty.Properties.CodeUri: there are no Go files in " + filepath.Join(root, "empty"),
 		"template.yaml:20: Resources.Library.Properties.CodeUri: " + filepath.Join(root, "library") + " has package library, and a function needs package main",
-		`template.yaml:33: Resources.Makefile.Metadata.BuildMethod: "makefile" is not understood: want go1.x`,
-		"template.yaml:40: Resources.None.Metadata.BuildMethod: is required and missing: want go1.x",
+		"template.yaml:30: Resources.None.Metadata.BuildMethod: is required and missing: want go1.x or makefile",
+		`template.yaml:43: Resources.Python.Metadata.BuildMethod: "python3.13" is not understood: want go1.x or makefile`,
 	}, "\n"))
 	var e *template.Error
 	require.ErrorAs(t, err, &e)
@@ -206,7 +210,7 @@ func TestFunctions_NoModule(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, "code/main.go", printing("x"))
 	_, err := build.Functions(t.Context(), stack(root, "F: code"), build.Options{OutDir: t.TempDir()})
-	require.EqualError(t, err, "F: there is no go.mod in "+filepath.Join(root, "code")+" or above it")
+	require.EqualError(t, err, "template.yaml:10: Resources.F.Properties.CodeUri: there is no go.mod in "+filepath.Join(root, "code")+" or above it")
 }
 
 func TestFunctions_Cancelled(t *testing.T) {
@@ -253,4 +257,151 @@ func TestFunctions_NoOutputFolder(t *testing.T) {
 	t.Parallel()
 	_, err := build.Functions(t.Context(), &template.Stack{}, build.Options{})
 	require.EqualError(t, err, "building the functions: no output folder given")
+}
+
+// Only some are built, to where they are when all are.
+func TestFunctions_Only(t *testing.T) {
+	t.Parallel()
+	root := module(t, map[string]string{
+		"a/f/main.go": printing("a"),
+		"b/f/main.go": printing("b"),
+		"c/main.go":   printing("c"),
+	})
+	s := stack(root, "A: a/f", "B: b/f", "BToo: b/f", "C: c")
+	out := t.TempDir()
+	dirs, err := build.Functions(t.Context(), s, build.Options{OutDir: out})
+	require.NoError(t, err)
+	before := map[string]os.FileInfo{}
+	for id, dir := range dirs {
+		before[id] = stat(t, dir)
+	}
+	write(t, root, "a/f/main.go", "does not compile")
+	write(t, root, "b/f/main.go", printing("changed"))
+	write(t, root, "c/main.go", printing("not asked for"))
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "a")))
+	var reports []string
+	again, err := build.Functions(t.Context(), s, build.Options{OutDir: out, Only: []string{"B"},
+		Progress: func(f string, _ time.Duration, _, total int) { reports = append(reports, fmt.Sprint(f, " of ", total)) }})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"B": dirs["B"], "BToo": dirs["BToo"]}, again, "they have the same code")
+	require.Equal(t, []string{"B of 2", "BToo of 2"}, reports)
+	requirePrints(t, "changed", dirs["B"])
+	requirePrints(t, "a", dirs["A"])
+	requirePrints(t, "c", dirs["C"])
+	for _, id := range []string{"A", "C"} {
+		require.True(t, os.SameFile(before[id], stat(t, dirs[id])), id)
+	}
+	_, err = build.Functions(t.Context(), s, build.Options{OutDir: out, Only: []string{}})
+	require.NoError(t, err, "none is none")
+}
+
+func TestFunctions_Debug(t *testing.T) {
+	t.Parallel()
+	root := module(t, map[string]string{"f/main.go": printing("x")})
+	s := stack(root, "Other: f", "F: f")
+	s.Functions[1].Build.TrimPath = true
+	out := t.TempDir()
+	dirs, err := build.Functions(t.Context(), s, build.Options{OutDir: out, Debug: []string{"F"}})
+	require.NoError(t, err)
+	ordinary, err := build.Functions(t.Context(), s, build.Options{OutDir: out})
+	require.NoError(t, err)
+	require.NotEqual(t, ordinary["F"], dirs["F"], "each keeps its own")
+	require.Equal(t, ordinary["Other"], dirs["Other"])
+	for name, test := range map[string]struct {
+		dir   string
+		debug bool
+	}{"to debug": {dirs["F"], true}, "ordinary": {ordinary["F"], false}, "another": {dirs["Other"], false}} {
+		requirePrints(t, "x", test.dir)
+		require.Equal(t, test.debug, hasLines(t, filepath.Join(test.dir, "bootstrap")), name)
+		info, err := buildinfo.ReadFile(filepath.Join(test.dir, "bootstrap"))
+		require.NoError(t, err)
+		require.Equal(t, test.debug, slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+			return s.Key == "-gcflags" && s.Value == "all=-N -l"
+		}), name)
+	}
+}
+
+// hasLines tells whether a debugger finds the source's lines, by full path.
+func hasLines(t *testing.T, file string) bool {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "objdump", "-s", "^main.main$", file).CombinedOutput()
+	if err != nil {
+		require.Contains(t, string(out), "no symbol section")
+		return false
+	}
+	return strings.Contains(string(out), filepath.Join("f", "main.go"))
+}
+
+func TestAtFault(t *testing.T) {
+	t.Parallel()
+	root := module(t, map[string]string{
+		"good/main.go":     printing("good"),
+		"wrong/main.go":    "package main\n\nfunc main() { undefined() }\n",
+		"shared/shared.go": "package shared\n\nconst Name string = 1\n",
+		"one/main.go":      "package main\n\nimport \"example/shared\"\n\nfunc main() { print(shared.Name) }\n",
+		"two/main.go":      "package main\n\nimport _ \"example/shared\"\n\nfunc main() { undefined() }\n",
+		"lost/main.go":     "package main\n\nimport \"example/nowhere\"\n\nfunc main() { nowhere.Run() }\n",
+	})
+	tests := []struct {
+		name      string
+		functions []string
+		want      []string
+	}{
+		{"one", []string{"Good: good", "Wrong: wrong"}, []string{"Wrong"}},
+		{"two by one package", []string{"Good: good", "One: one", "Two: two"}, []string{"One", "Two"}},
+		{"one of several by one folder", []string{"Good: good", "Wrong: wrong", "WrongToo: wrong"}, []string{"Wrong", "WrongToo"}},
+		{"no such import", []string{"Good: good", "Lost: lost"}, []string{"Lost"}},
+		{"no such folder", []string{"Good: good", "Gone: gone"}, []string{"Gone"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := build.Functions(t.Context(), stack(root, test.functions...), build.Options{OutDir: t.TempDir()})
+			require.Equal(t, test.want, build.AtFault(err), "%v", err)
+		})
+	}
+}
+
+func TestSourcesOf(t *testing.T) {
+	t.Parallel()
+	root := module(t, map[string]string{
+		"go.mod": "module example\n\ngo 1.26\n\nrequire beside.example v0.0.0\n\nreplace beside.example => ./beside\n",
+		"a/main.go": "package main\n\nimport (\n\t\"fmt\"\n\n\t\"beside.example/lib\"\n\t\"example/shared\"\n)\n\n" +
+			"func main() { fmt.Print(shared.Text, lib.Text) }\n",
+		"shared/shared.go":     "package shared\n\nimport _ \"embed\"\n\n//go:embed data/text.txt\nvar Text string\n",
+		"shared/data/text.txt": "text",
+		"beside/go.mod":        "module beside.example\n\ngo 1.26\n",
+		"beside/lib/lib.go":    "package lib\n\nimport \"beside.example/deeper\"\n\nconst Text = deeper.Text\n",
+		"beside/deeper/d.go":   "package deeper\n\nconst Text = \"deep\"\n",
+		"plain/main.go":        printing("plain"),
+		"wrong/main.go":        "package main\n\nimport (\n\t\"example/not/yet\"\n\t\"example/shared\"\n)\n\nfunc main() { yet.Run( }\n",
+	})
+	modFiles := func(dir string) []string {
+		return []string{filepath.Join(root, dir, "go.mod"), filepath.Join(root, dir, "go.sum")}
+	}
+	in := func(folders ...string) (list []string) {
+		for _, f := range folders {
+			list = append(list, filepath.Join(root, f))
+		}
+		return list
+	}
+	got, err := build.SourcesOf(t.Context(), stack(root, "A: a", "Gone: gone", "Plain: plain", "Wrong: wrong"))
+	require.NoError(t, err)
+	require.Equal(t, map[string]build.Sources{
+		"A":     {Code: in("a", "beside/deeper", "beside/lib", "shared"), Data: in("shared/data"), Files: append(modFiles("beside"), modFiles("")...)},
+		"Gone":  {Code: in("gone"), Files: modFiles("")},
+		"Plain": {Code: in("plain"), Files: modFiles("")},
+		"Wrong": {Code: in("not/yet", "shared", "wrong"), Data: in("shared/data"), Files: modFiles("")},
+	}, got)
+
+	write(t, root, "go.work", "go 1.26\n\nuse (\n\t.\n\t./beside\n)\n")
+	got, err = build.SourcesOf(t.Context(), stack(root, "Plain: plain"))
+	require.NoError(t, err)
+	require.Equal(t, append(modFiles(""), in("go.work", "go.work.sum")...), got["Plain"].Files)
+
+	write(t, root, "go.mod", "not a go.mod")
+	got, err = build.SourcesOf(t.Context(), stack(root, "A: a"))
+	require.ErrorContains(t, err, "listing the sources of the functions in "+root)
+	require.ErrorContains(t, err, "go.mod:1")
+	require.Equal(t, map[string]build.Sources{"A": {Code: in("a"), Files: modFiles("")}}, got)
 }

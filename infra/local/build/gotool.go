@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -22,10 +23,13 @@ func (b *batch) build(ctx context.Context, p *progress) error {
 		return fmt.Errorf("making the output folder: %w", err)
 	}
 	args := []string{"build", "-buildvcs=false", "-o", b.out} // a commit alone must not relink
-	if b.trimPath {
+	if b.mode.trimPath {
 		args = append(args, "-trimpath")
 	}
-	if !strings.Contains(os.Getenv("GOFLAGS"), "-ldflags") {
+	switch {
+	case b.mode.debug:
+		args = append(args, "-gcflags=all=-N -l")
+	case !strings.Contains(os.Getenv("GOFLAGS"), "-ldflags"):
 		args = append(args, "-ldflags=-s -w")
 	}
 	before := b.binaries()
@@ -119,11 +123,16 @@ func (b *batch) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.root
 	cmd.Env = environment()
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it removes its work folder
+	// The compilers that it runs end with it: it would wait for one that hangs.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) } // it removes its work folder
 	cmd.WaitDelay = 5 * time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
+	if ctx.Err() != nil && cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what is left
+	}
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
 		failed.Stderr = stderr.Bytes()
@@ -204,7 +213,11 @@ func split(output string) []section {
 }
 
 // folderName makes a name of its own for what a batch builds.
-func folderName(dir string, trimPath bool, number int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %v %d", dir, trimPath, number))
+func folderName(dir string, m mode, number int) string {
+	id := fmt.Appendf(nil, "%s %v %d", dir, m.trimPath, number)
+	if m.debug {
+		id = append(id, " debug"...)
+	}
+	sum := sha256.Sum256(id)
 	return hex.EncodeToString(sum[:6])
 }

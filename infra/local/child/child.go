@@ -235,10 +235,18 @@ func (p *Process) Wait() error {
 // not wait, and is nil for a process that has ended.
 func (p *Process) Kill() error { return p.signal(syscall.SIGKILL) }
 
+// Freeze stops the process and its descendants in the group where they are, until
+// [Process.Thaw] or an end. It does not wait, and is nil for a process that has ended.
+func (p *Process) Freeze() error { return p.signal(syscall.SIGSTOP) }
+
+// Thaw lets them go on. It is nil for a process that is not frozen, or has ended.
+func (p *Process) Thaw() error { return p.signal(syscall.SIGCONT) }
+
 // Stop asks the process group to end with SIGTERM, kills it when it is still
 // there after grace, and returns when it is gone.
 func (p *Process) Stop(grace time.Duration) {
 	_ = p.signal(syscall.SIGTERM)
+	_ = p.Thaw() // what is frozen hears nothing
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {

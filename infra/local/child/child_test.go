@@ -285,6 +285,51 @@ func TestStopLetsAChildEndByItself(t *testing.T) {
 	require.EqualError(t, p.Wait(), "exit status 5")
 }
 
+func TestAFrozenChild(t *testing.T) {
+	t.Parallel()
+	const script = "trap 'echo bye; exit 5' TERM; echo up; while read -r line; do echo $line; done"
+	for name, test := range map[string]struct {
+		end  func(r *child.Reaper, p *child.Process)
+		want string
+	}{
+		"is killed":                {func(_ *child.Reaper, p *child.Process) { _ = p.Kill() }, "signal: killed"},
+		"ends with the reaper":     {func(r *child.Reaper, _ *child.Process) { _ = r.Close() }, "signal: killed"},
+		"hears that it should end": {func(_ *child.Reaper, p *child.Process) { p.Stop(deadline) }, "exit status 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reaper, cmd := newReaper(t), shell(script)
+			input, err := cmd.StdinPipe()
+			require.NoError(t, err)
+			p, out := startWithOutput(t, reaper, cmd)
+			requireLine(t, out, "up")
+			for range 3 {
+				require.NoError(t, p.Freeze())
+				require.Eventually(t, func() bool { return stateOf(t, p.Pid()) == 'T' }, deadline, time.Millisecond)
+				_, err = io.WriteString(input, "asked\n")
+				require.NoError(t, err)
+				require.Equal(t, 'T', stateOf(t, p.Pid()))
+				require.NoError(t, p.Thaw())
+				requireLine(t, out, "asked")
+			}
+			require.NoError(t, p.Freeze())
+			test.end(reaper, p)
+			requireDone(t, p)
+			require.EqualError(t, p.Wait(), test.want)
+			require.NoError(t, p.Freeze(), "one that has ended")
+			require.NoError(t, p.Thaw())
+		})
+	}
+}
+
+// stateOf is the first letter of what ps says of a process: T is stopped.
+func stateOf(t *testing.T, pid int) rune {
+	t.Helper()
+	said, err := exec.CommandContext(t.Context(), "ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	require.NoError(t, err)
+	return rune(strings.TrimSpace(string(said))[0])
+}
+
 func TestOutputHeldOpenByADescendantDoesNotBlockWait(t *testing.T) {
 	t.Parallel()
 	cmd := shell("sleep 1000 & exit 0")

@@ -45,11 +45,14 @@ type Config struct {
 	// Output, if set, gets each line that the engine writes. It is called from
 	// two goroutines, but not at the same time for one stream.
 	Output func(line string)
+	// TimeToLive makes [Engine.Sweep] possible.
+	TimeToLive bool
 }
 
 // Engine is a running dynoxide.
 type Engine struct {
 	endpoint string
+	sweeper  *sweeper // nil without Config.TimeToLive
 	proc     process
 	log      *output
 	stopping atomic.Bool
@@ -122,15 +125,21 @@ func freeAddress(ctx context.Context) (host, port string, err error) {
 	var hidden [3]byte
 	_, _ = rand.Read(hidden[:]) // never fails
 	host = fmt.Sprintf("127.%d.%d.%d", hidden[0], hidden[1], 1+hidden[2]%254)
+	if port, err = freePort(ctx, host); err != nil {
+		host = "127.0.0.1"
+		port, err = freePort(ctx, host)
+	}
+	return host, port, err
+}
+
+func freePort(ctx context.Context, host string) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		l, err = new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("looking for a free port: %w", err)
+		return "", fmt.Errorf("looking for a free port: %w", err)
 	}
 	defer func() { _ = l.Close() }()
-	return net.SplitHostPort(l.Addr().String())
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
 }
 
 func startOn(ctx context.Context, cfg Config, host, port string) (*Engine, error) {
@@ -139,10 +148,23 @@ func startOn(ctx context.Context, cfg Config, host, port string) (*Engine, error
 	address := net.JoinHostPort(host, port)
 	args := []string{"serve", "--host", host, "--port", port, "--db-path", cfg.DataFile}
 	e := &Engine{endpoint: "http://" + address, log: newOutput("listening on http://"+address, cfg.Output)}
-	if err := e.spawn(cfg, args); err != nil {
+	var env []string
+	if cfg.TimeToLive {
+		var err error
+		if e.sweeper, err = newSweeper(ctx, host); err != nil {
+			return nil, err
+		}
+		more, token := e.sweeper.arguments()
+		args, env = append(args, more...), append(os.Environ(), token)
+	}
+	if err := e.spawn(cfg, args, env); err != nil {
 		return nil, err
 	}
-	if err := e.awaitReady(ctx); err != nil {
+	err := e.awaitReady(ctx)
+	if err == nil && e.sweeper != nil {
+		err = e.sweeper.awaitReady(ctx, e.proc.Done())
+	}
+	if err != nil {
 		e.stopping.Store(true)
 		e.proc.Stop(0)
 		return nil, err
@@ -150,10 +172,11 @@ func startOn(ctx context.Context, cfg Config, host, port string) (*Engine, error
 	return e, nil
 }
 
-func (e *Engine) spawn(cfg Config, args []string) error {
+// spawn starts the program; an env of nil is this program's.
+func (e *Engine) spawn(cfg Config, args, env []string) error {
 	stdout, stderr := e.log.stream(), e.log.stream()
 	if cfg.Reaper == nil {
-		p, err := startWatched(cfg.Binary, args, stdout, stderr)
+		p, err := startWatched(cfg.Binary, args, env, stdout, stderr)
 		if err != nil {
 			return err
 		}
@@ -161,7 +184,7 @@ func (e *Engine) spawn(cfg Config, args []string) error {
 		return nil
 	}
 	cmd := exec.Command(cfg.Binary, args...) //nolint:noctx // it outlives every context and is stopped by name
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Stdout, cmd.Stderr, cmd.Env = stdout, stderr, env
 	p, err := cfg.Reaper.Start(cmd)
 	if err != nil {
 		return err
@@ -188,7 +211,7 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
-		err := probe(ctx, client, e.endpoint)
+		err := probe(ctx, client, e.endpoint, http.StatusOK)
 		if err == nil {
 			return nil
 		}
@@ -202,7 +225,7 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	}
 }
 
-func probe(ctx context.Context, client *http.Client, endpoint string) error {
+func probe(ctx context.Context, client *http.Client, endpoint string, want int) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoint, nil)
 	if err != nil {
 		return err
@@ -212,7 +235,7 @@ func probe(ctx context.Context, client *http.Client, endpoint string) error {
 		return err
 	}
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != want {
 		return fmt.Errorf("status %s", resp.Status)
 	}
 	return nil

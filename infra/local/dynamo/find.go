@@ -182,7 +182,7 @@ Do one of these:
   - install Node.js, which brings npm, and run this again with a network: dynoxide %[1]s is then installed by itself;
   - put a dynoxide %[1]s binary on PATH;
   - set DYNOXIDE to the path of a dynoxide %[1]s binary;
-  - use another DynamoDB that is already running: -dynamodb-endpoint URL`, Version, reason)
+  - use another DynamoDB that is already running: -dynamodb-endpoint ADDRESS`, Version, reason)
 }
 
 func firstLine(s string) string {

@@ -156,7 +156,7 @@ func TestFindInstallsConcurrently(t *testing.T) {
 }
 
 func TestFindSaysWhatToDo(t *testing.T) {
-	ways := []string{"install Node.js", "on PATH", "set DYNOXIDE", "-dynamodb-endpoint URL"}
+	ways := []string{"install Node.js", "on PATH", "set DYNOXIDE", "-dynamodb-endpoint ADDRESS"}
 	tests := map[string]struct {
 		npm  string // "" for none
 		want string

@@ -16,12 +16,14 @@ import (
 
 // Likeness makes what an engine says of its streams look as in AWS, for requests that
 // it passes on: the region and the account are the stack's, a sequence number has 21
-// digits and an event id 32 hexadecimal ones. dynoxide counts both from 1 for each
+// digits and an event id 32 hexadecimal ones, and clients can read who deleted what has
+// expired. dynoxide counts both from 1 for each
 // table, so a program that takes them for integers, or for the same, would work here
 // and fail there.
 //
-// Only names that are followed by a string are looked at: in an item each name is
-// followed by an object, so nothing of what a user wrote is touched.
+// Only names that are followed by a string are looked at, and one object that has such
+// names: in an item each name is followed by an object, whose one name is a type's, so
+// nothing of what a user wrote is touched.
 type Likeness struct {
 	Region, Account string
 	// Base makes the requests; nil means [http.DefaultTransport].
@@ -31,6 +33,11 @@ type Likeness struct {
 const (
 	engineARN    = "arn:aws:dynamodb:dynoxide:000000000000:"
 	engineRegion = `"awsRegion":"dynoxide"`
+
+	// Who deleted an expired item, in the engine's spelling, which is that of a Lambda
+	// event, and in that of GetRecords (DynamoDB API reference, "Identity").
+	engineIdentity = `"userIdentity":{"type":"Service","principalId":"dynamodb.amazonaws.com"}`
+	awsIdentity    = `"userIdentity":{"PrincipalId":"dynamodb.amazonaws.com","Type":"Service"}`
 
 	// sequenceDigits is a sequence number: more than an int64 holds.
 	sequenceDigits = "4%020d"
@@ -98,6 +105,7 @@ func forEngine(asked []byte) []byte {
 func (l Likeness) like(said []byte, table string) []byte {
 	said = saidARN.ReplaceAll(said, fmt.Appendf(nil, `"${1}":"arn:aws:dynamodb:%s:%s:`, l.Region, l.Account))
 	said = bytes.ReplaceAll(said, []byte(engineRegion), fmt.Appendf(nil, `"awsRegion":"%s"`, l.Region))
+	said = bytes.ReplaceAll(said, []byte(engineIdentity), []byte(awsIdentity))
 	said = saidEvent.ReplaceAllFunc(said, func(match []byte) []byte {
 		id := md5.Sum(append([]byte(table+"\x00"), match...)) //nolint:gosec // see above
 		return fmt.Appendf(nil, `"eventID":"%s"`, hex.EncodeToString(id[:]))

@@ -22,13 +22,13 @@ type watched struct {
 	err  error // set before done is closed
 }
 
-func startWatched(program string, args []string, stdout, stderr io.Writer) (*watched, error) {
+func startWatched(program string, args, env []string, stdout, stderr io.Writer) (*watched, error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", program, err)
 	}
 	cmd := exec.Command("/bin/sh", append([]string{"-c", watchScript, program}, args...)...) //nolint:noctx // it outlives every context and is stopped by name
-	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.Stdout, cmd.Stderr, cmd.Env = stdout, stderr, env
 	cmd.ExtraFiles = []*os.File{reader}
 	cmd.WaitDelay = time.Second
 	err = cmd.Start()

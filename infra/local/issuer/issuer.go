@@ -5,8 +5,6 @@ package issuer
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -27,7 +25,7 @@ const (
 	keyID      = "local"
 )
 
-// Issuer holds a key that lives as long as the process.
+// Issuer holds a key.
 type Issuer struct {
 	name, audience string
 	key            *ecdsa.PrivateKey
@@ -37,10 +35,24 @@ type Issuer struct {
 // New makes an Issuer with a fresh key. name and audience are the iss and aud of
 // its tokens.
 func New(name, audience string) (*Issuer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := newKey()
 	if err != nil {
-		return nil, fmt.Errorf("making the token key: %w", err)
+		return nil, err
 	}
+	return withKey(name, audience, key)
+}
+
+// Open is New with the key in a file, which is made if it is not there. Tokens stay
+// good as long as the file does. The error for a file without a key names it.
+func Open(name, audience, file string) (*Issuer, error) {
+	key, err := keyIn(file)
+	if err != nil {
+		return nil, err
+	}
+	return withKey(name, audience, key)
+}
+
+func withKey(name, audience string, key *ecdsa.PrivateKey) (*Issuer, error) {
 	public, err := jwkset.NewJWKFromKey(key.Public(), jwkset.JWKOptions{
 		Metadata: jwkset.JWKMetadataOptions{KID: keyID, ALG: jwkset.AlgES256, USE: jwkset.UseSig},
 	})

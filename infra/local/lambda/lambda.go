@@ -4,7 +4,8 @@
 // execution environments do in the cloud.
 //
 // What follows the cloud: processes start on demand and are reused, the most
-// recently used first; a crash, a timeout or a failed start is a function error
+// recently used first; one that has answered and asks for its next call is frozen
+// until there is one, with all that it does in the background; a crash, a timeout or a failed start is a function error
 // for one call only and the next call gets another process; an error returned by
 // the handler keeps the process; a caller that goes away does not stop its
 // invocation. What does not: calls over the limit of concurrency wait a few
@@ -33,6 +34,9 @@ const (
 	defaultIdleAfter    = 5 * time.Minute
 	defaultInitTimeout  = 10 * time.Second
 	defaultQueueWait    = 5 * time.Second
+
+	// debugTimeout is what a function to debug is told; nobody holds it to that.
+	debugTimeout = 24 * time.Hour
 
 	// maxRequest and maxResponse are in bytes: 6 MB, and for responses the
 	// 100 bytes more that Lambda allows.
@@ -81,6 +85,11 @@ type Function struct {
 	MaxProcesses int
 	// Handler is told to the function, by default "bootstrap".
 	Handler string
+	// Debug makes it fit for a debugger: there is always one process, which
+	// sees every invocation, and nothing has a limit of time: not its start,
+	// not an invocation, not a call that waits for it. The deadline that the
+	// function is told is a day away.
+	Debug bool
 }
 
 // Config is what New needs.
@@ -108,6 +117,9 @@ type Config struct {
 	// Answered, if set, is called when an invocation has ended, before its caller
 	// has the answer: what the function wrote is there. As Output.
 	Answered func(function string)
+	// Started, if set, gets the process id of each process when it has started. As
+	// Output.
+	Started func(function string, pid int)
 	// Log gets a debug line per invocation and process.
 	Log *slog.Logger
 }
@@ -125,8 +137,8 @@ type Service struct {
 	cancel context.CancelFunc
 }
 
-// New checks the functions and starts none of them yet. The caller must Close
-// the service.
+// New checks the functions and starts none of them yet, except those to debug. The
+// caller must Close the service.
 func New(cfg Config) (*Service, error) {
 	if cfg.Reaper == nil {
 		return nil, errors.New("lambda: Config.Reaper is missing")
@@ -140,6 +152,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Answered == nil {
 		cfg.Answered = func(string) {}
+	}
+	if cfg.Started == nil {
+		cfg.Started = func(string, int) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -156,6 +171,9 @@ func New(cfg Config) (*Service, error) {
 		}
 		s.pools[fn.Name] = newPool(fn, cfg, &s.processes)
 		s.names = append(s.names, fn.Name)
+	}
+	for _, p := range s.pools {
+		p.warm()
 	}
 	return s, nil
 }
@@ -183,6 +201,9 @@ func complete(fn Function, region string) (Function, error) {
 	fn.MemoryMB = orDefault(fn.MemoryMB, defaultMemoryMB)
 	fn.MaxProcesses = orDefault(fn.MaxProcesses, defaultMaxProcesses)
 	fn.Handler = orDefault(fn.Handler, "bootstrap")
+	if fn.Debug {
+		fn.MaxProcesses, fn.Timeout = 1, debugTimeout
+	}
 	return fn, nil
 }
 
@@ -221,6 +242,18 @@ func (s *Service) Invoke(ctx context.Context, function string, payload []byte) (
 		return nil, "", fmt.Errorf("invoking %s: %w", function, err)
 	}
 	return res.payload, res.functionError, nil
+}
+
+// Renew is for a function whose executable was replaced. Processes of the old one end,
+// those at work when they have answered; calls from now on get the new one. It does
+// not wait.
+func (s *Service) Renew(function string) error {
+	p, ok := s.pools[function]
+	if !ok {
+		return &UnknownFunctionError{Function: function}
+	}
+	p.renew()
+	return nil
 }
 
 // Close refuses new calls, lets those under way finish, and ends all processes.

@@ -484,7 +484,7 @@ func TestIdleProcessThatDiesIsReplaced(t *testing.T) {
 func TestInvocationThatNoProcessSawGoesToAnother(t *testing.T) {
 	t.Parallel()
 	marker := filepath.Join(t.TempDir(), "marker")
-	f := start(t, lambda.Function{Env: map[string]string{"RAW": "lose-poll", "MARKER": marker}})
+	f := start(t, lambda.Function{Debug: true, Env: map[string]string{"RAW": "lose-poll", "MARKER": marker}})
 	require.JSONEq(t, `"first process"`, f.text(t))
 	eventually(t, func() bool { return slices.Contains(f.output(), "F: lost") }, "the process should stop asking")
 	second := make(chan outcome, 1)
@@ -498,6 +498,78 @@ func TestInvocationThatNoProcessSawGoesToAnother(t *testing.T) {
 	require.Equal(t, outcome{payload: []byte(`"second process"`)}, <-second)
 	s := f.stats()
 	require.Equal(t, []int{2, 2, 0}, []int{s.Starts, s.Invocations, s.Crashes})
+}
+
+// What a function leaves running in the background stands still from its answer to the
+// next call, and goes on then.
+func TestIdleProcessesAreFrozen(t *testing.T) {
+	t.Parallel()
+	f := start(t, lambda.Function{})
+	path := filepath.Join(t.TempDir(), "count")
+	pid := f.succeed(t, command{Do: "count", Path: path}).Pid
+	for range 3 {
+		eventually(t, func() bool { return stateOf(t, pid) == 'T' }, "it is frozen")
+		frozen := sizeOf(t, path)
+		require.Equal(t, pid, f.succeed(t, command{Do: "until", Path: path, N: frozen + 10}).Pid)
+		require.GreaterOrEqual(t, sizeOf(t, path), frozen+10, "it goes on")
+	}
+	eventually(t, func() bool { return f.stats().Idle == 1 }, "it has no work")
+	s := f.stats()
+	require.Equal(t, []int{1, 4, 0}, []int{s.Starts, s.Invocations, s.Errors})
+}
+
+// A call that finds no process free goes to the first that is, without a stop between.
+func TestAProcessThatIsWaitedForIsNotFrozen(t *testing.T) {
+	t.Parallel()
+	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = deadline })
+	first := f.startWaiting(context.Background(), t)
+	pid := first.pid(t)
+	second := f.startWaiting(context.Background(), t)
+	eventually(t, func() bool { return f.stats().Waiting == 1 }, "the second call should wait")
+	first.end(t)
+	require.Empty(t, first.wait(t).functionError)
+	require.Equal(t, pid, second.pid(t))
+	require.NotEqual(t, 'T', stateOf(t, pid))
+	second.end(t)
+	require.Empty(t, second.wait(t).functionError)
+	eventually(t, func() bool { return stateOf(t, pid) == 'T' }, "it is frozen now")
+}
+
+func TestAFunctionThatIsDebuggedIsNotFrozen(t *testing.T) {
+	t.Parallel()
+	f := start(t, lambda.Function{Debug: true})
+	path := filepath.Join(t.TempDir(), "count")
+	f.succeed(t, command{Do: "count", Path: path})
+	eventually(t, func() bool { return f.stats().Idle == 1 }, "it has no work")
+	before := sizeOf(t, path)
+	eventually(t, func() bool { return sizeOf(t, path) > before+10 }, "it counts on")
+}
+
+// A frozen process ends like any other: by its age, with the service, with the last of its
+// output.
+func TestAFrozenProcessEnds(t *testing.T) {
+	t.Parallel()
+	f := start(t, lambda.Function{}, func(c *lambda.Config) { c.IdleAfter = time.Hour })
+	pid := f.succeed(t, command{Do: "print", Value: "last words"}).Pid
+	eventually(t, func() bool { return stateOf(t, pid) == 'T' }, "it is frozen")
+	require.NoError(t, f.Close(t.Context()))
+	requireGone(t, pid)
+	require.Equal(t, []string{"F: last words"}, f.output())
+}
+
+func sizeOf(t *testing.T, path string) int {
+	t.Helper()
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	return int(info.Size())
+}
+
+// stateOf is the first letter of what ps says of a process: T is stopped.
+func stateOf(t *testing.T, pid int) rune {
+	t.Helper()
+	said, err := exec.CommandContext(t.Context(), "ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
+	require.NoError(t, err)
+	return rune(strings.TrimSpace(string(said))[0])
 }
 
 func TestProcessThatEndsLongAfterItsAnswer(t *testing.T) {
@@ -798,10 +870,14 @@ func TestManyCallersAtOnce(t *testing.T) {
 }
 
 func BenchmarkWarm(b *testing.B) {
-	f := start(b, lambda.Function{})
-	f.succeed(b, command{Do: "echo"})
-	for b.Loop() {
-		f.succeed(b, command{Do: "echo"})
+	for name, awake := range map[string]bool{"frozen": false, "awake": true} {
+		b.Run(name, func(b *testing.B) {
+			f := start(b, lambda.Function{Debug: awake})
+			f.succeed(b, command{Do: "echo"})
+			for b.Loop() {
+				f.succeed(b, command{Do: "echo"})
+			}
+		})
 	}
 }
 

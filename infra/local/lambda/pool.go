@@ -21,12 +21,13 @@ type pool struct {
 	cfg     Config
 	counter *sync.WaitGroup // Service.processes
 
-	mu     sync.Mutex
-	closed bool
-	all    map[*process]struct{} // including those that start or end
-	idle   []*process            // the most recently used last
-	queue  []chan *process       // each of capacity 1; closed when the pool is
-	stats  Stats
+	mu         sync.Mutex
+	closed     bool
+	executable int                   // how often it was replaced
+	all        map[*process]struct{} // including those that start or end
+	idle       []*process            // the most recently used last
+	queue      []chan *process       // each of capacity 1; closed when the pool is
+	stats      Stats
 }
 
 func newPool(fn Function, cfg Config, counter *sync.WaitGroup) *pool {
@@ -99,8 +100,8 @@ func (p *pool) acquire(ctx context.Context) (*process, error) {
 }
 
 func (p *pool) wait(ctx context.Context, turn chan *process) (*process, error) {
-	limit := time.NewTimer(p.cfg.QueueWait)
-	defer limit.Stop()
+	limit, stop := p.limit(p.cfg.QueueWait)
+	defer stop()
 	var gaveUp error
 	select {
 	case proc, open := <-turn:
@@ -110,7 +111,7 @@ func (p *pool) wait(ctx context.Context, turn chan *process) (*process, error) {
 		return proc, nil
 	case <-ctx.Done():
 		gaveUp = fmt.Errorf("%w: all %d processes are busy: %w", ErrTooManyRequests, p.fn.MaxProcesses, ctx.Err())
-	case <-limit.C:
+	case <-limit:
 		gaveUp = fmt.Errorf("%w: all %d processes stayed busy for %v", ErrTooManyRequests, p.fn.MaxProcesses, p.cfg.QueueWait)
 	}
 	p.mu.Lock()
@@ -129,28 +130,34 @@ func (p *pool) wait(ctx context.Context, turn chan *process) (*process, error) {
 // add makes a process that is still to be started. p.mu is held.
 func (p *pool) add() *process {
 	proc := newProcess(p)
+	proc.executable = p.executable
 	p.all[proc] = struct{}{}
 	p.counter.Add(1)
 	return proc
 }
 
-// release takes back a process that has asked for its next invocation.
+// release takes back a process that has asked for its next invocation. If there is
+// none it is frozen, as in the cloud: what it still does in the background stands still.
 func (p *pool) release(proc *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, here := p.all[proc]; !here {
 		return // it has ended meanwhile
 	}
-	if p.closed {
-		proc.kill()
+	if p.closed || proc.executable != p.executable {
+		proc.kill() // who is in the queue starts another when it is gone
 		return
 	}
 	if len(p.queue) > 0 {
 		p.nextInQueue() <- proc
 		return
 	}
+	proc.freeze()
 	p.idle = append(p.idle, proc)
 	proc.expiry = time.AfterFunc(p.cfg.IdleAfter, func() { p.expire(proc) })
+	if p.fn.Debug {
+		proc.expiry.Stop()
+	}
 }
 
 // expire ends a process that has been idle for too long.
@@ -193,11 +200,53 @@ func (p *pool) close() {
 		close(turn)
 	}
 	p.queue = nil
+	p.endIdle()
+}
+
+// renew makes old ones of all processes that there are.
+func (p *pool) renew() {
+	p.mu.Lock()
+	p.executable++
+	p.endIdle()
+	p.mu.Unlock()
+	p.warm()
+}
+
+// endIdle ends idle processes. p.mu is held.
+func (p *pool) endIdle() {
 	for _, proc := range p.idle {
 		proc.expiry.Stop()
 		proc.kill()
 	}
 	p.idle = nil
+}
+
+// warm starts the process of a function to debug, if there is none.
+func (p *pool) warm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.fn.Debug || p.closed || len(p.all) > 0 {
+		return
+	}
+	proc := p.add()
+	go func() {
+		failure := proc.start(newInvocation(nil))
+		switch {
+		case failure == nil:
+			p.release(proc)
+		case failure.logged != "":
+			p.cfg.Output(p.fn.Name, failure.logged)
+		}
+	}()
+}
+
+// limit is a timer, which never fires for a function to debug.
+func (p *pool) limit(d time.Duration) (fired <-chan time.Time, stop func() bool) {
+	timer := time.NewTimer(d)
+	if p.fn.Debug {
+		timer.Stop()
+	}
+	return timer.C, timer.Stop
 }
 
 // killAll ends every process and returns how many were not ending already.

@@ -44,8 +44,9 @@ const (
 // of its own. At any time it belongs to the list of idle ones or to one call of
 // pool.run.
 type process struct {
-	pool   *pool
-	expiry *time.Timer // of an idle process; guarded by pool.mu
+	pool       *pool
+	executable int         // pool.executable when it was made
+	expiry     *time.Timer // of an idle process; guarded by pool.mu
 
 	becameReady chan struct{}    // capacity 1: once per change to ready
 	work        chan *invocation // capacity 1
@@ -56,6 +57,7 @@ type process struct {
 	current *invocation
 	killed  bool
 	child   *child.Process // nil until started
+	began   time.Time      // when child was started
 }
 
 func newProcess(p *pool) *process {
@@ -98,10 +100,10 @@ func (p *pool) run(proc *process, inv *invocation) (seen bool) {
 			return true
 		}
 	}
-	limit := time.NewTimer(p.fn.Timeout)
-	defer limit.Stop()
+	limit, stop := p.limit(p.fn.Timeout)
+	defer stop()
 	proc.give(inv)
-	res, alive := proc.await(inv, limit.C)
+	res, alive := proc.await(inv, limit)
 	p.cfg.Answered(p.fn.Name)
 	if !alive {
 		p.finish(inv, res, began, cold)
@@ -117,7 +119,7 @@ func (p *pool) run(proc *process, inv *invocation) (seen bool) {
 	}
 	// The process ends, as after a panic, or still works on something.
 	p.finish(inv, res, began, cold)
-	if proc.awaitReady(limit.C) {
+	if proc.awaitReady(limit) {
 		p.release(proc)
 	} else {
 		proc.kill()
@@ -157,8 +159,8 @@ func (proc *process) start(inv *invocation) (failure *result) {
 		return &result{err: err}
 	}
 	proc.pool.count(func(s *Stats) { s.Starts++ })
-	limit := time.NewTimer(proc.pool.cfg.InitTimeout)
-	defer limit.Stop()
+	limit, stop := proc.pool.limit(proc.pool.cfg.InitTimeout)
+	defer stop()
 	select {
 	case <-proc.becameReady:
 		return nil
@@ -167,7 +169,7 @@ func (proc *process) start(inv *invocation) (failure *result) {
 		return &result{payload: body, functionError: unhandled}
 	case <-proc.child.Done():
 		return proc.exitResult(inv)
-	case <-limit.C:
+	case <-limit:
 		proc.kill()
 		proc.pool.count(func(s *Stats) { s.Timeouts++ })
 		return failed("Sandbox.Timedout", inv, fmt.Sprintf("Init timed out after %.2f seconds", proc.pool.cfg.InitTimeout.Seconds()))
@@ -213,7 +215,7 @@ func (proc *process) startChild(cmd *exec.Cmd) error {
 	if err != nil {
 		return err
 	}
-	proc.child = started
+	proc.child, proc.began = started, time.Now()
 	return nil
 }
 
@@ -222,6 +224,7 @@ func (proc *process) lookAfter(api *http.Server, output *os.File) {
 	p := proc.pool
 	log := p.cfg.Log.With("function", p.fn.Name, "pid", proc.child.Pid())
 	log.Debug("process started")
+	p.cfg.Started(p.fn.Name, proc.child.Pid())
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -230,11 +233,25 @@ func (proc *process) lookAfter(api *http.Server, output *os.File) {
 	<-proc.child.Done()
 	_ = api.Close()
 	p.remove(proc)
+	if proc.isWorthAnother() {
+		p.warm()
+	}
 	_ = output.SetReadDeadline(time.Now().Add(drainTime))
 	<-drained
 	_ = output.Close()
 	log.Debug("process ended", "exit", proc.child.Wait())
 	p.counter.Done()
+}
+
+// minLife is how long a process to debug has to live to be replaced when it ends.
+const minLife = time.Second
+
+// isWorthAnother is false for a process that ended by itself as soon as it had
+// started: the next one would, too, and so on.
+func (proc *process) isWorthAnother() bool {
+	proc.mu.Lock()
+	defer proc.mu.Unlock()
+	return proc.state != starting && (proc.killed || time.Since(proc.began) > minLife)
 }
 
 // kill ends the process, also one that is about to start. It tells whether
@@ -250,9 +267,21 @@ func (proc *process) kill() bool {
 	return first
 }
 
+// freeze lets nothing of an idle process run until it is given an invocation. The
+// request for that has arrived, and is answered whenever there is one.
+func (proc *process) freeze() {
+	if proc.pool.fn.Debug {
+		return
+	}
+	if err := proc.child.Freeze(); err != nil { // then it goes on, which is no harm
+		proc.pool.cfg.Log.Warn("cannot freeze a process", "function", proc.pool.fn.Name, "error", err)
+	}
+}
+
 // give hands an invocation to a ready process.
 func (proc *process) give(inv *invocation) {
 	inv.deadline = time.Now().Add(proc.pool.fn.Timeout)
+	_ = proc.child.Thaw() // it cannot fail where freezing did not
 	proc.mu.Lock()
 	defer proc.mu.Unlock()
 	proc.state = assigned

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,8 +13,10 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -142,6 +145,46 @@ func TestDynoxideEventShape(t *testing.T) {
 	require.Equal(t, "2", records[1].Change.NewImage["n"].Number())
 	require.Nil(t, records[2].Change.NewImage)
 	require.Equal(t, "2", records[2].Change.OldImage["n"].Number())
+}
+
+// A function tells apart what has expired from what was deleted, as in the cloud (DynamoDB
+// Developer Guide, "DynamoDB Streams and Time to Live").
+func TestDynoxideEventOfAnExpiredItem(t *testing.T) {
+	t.Parallel()
+	e := dynamotest.StartEngine(t, dynamo.Config{TimeToLive: true})
+	client := dynamotest.Client(t, e.Endpoint())
+	tables := heads()
+	tables[0].TTLAttribute = "n"
+	require.NoError(t, dynamo.CreateTables(t.Context(), client, tables))
+	s := onDynoxide(t, e.Endpoint())
+	endpoint, transport := e.Endpoint(), &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	s.config.Streams = dynamodbstreams.New(dynamodbstreams.Options{ // as the local cloud asks
+		Region: "us-east-1", BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		HTTPClient: &http.Client{Transport: dynamo.Likeness{Region: "us-east-1", Account: "000000000000", Base: transport}},
+	})
+	stop := s.start(t)
+	defer stop()
+	put(t, client, "expired", 1)
+	deleted, err := e.Sweep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, deleted)
+	require.Eventually(t, func() bool { return s.function.count() == 2 }, deadline, time.Millisecond)
+	stop()
+	var records []json.RawMessage
+	for _, c := range s.function.calls {
+		var e struct{ Records []json.RawMessage }
+		require.NoError(t, json.Unmarshal(c.payload, &e))
+		records = append(records, e.Records...)
+	}
+	require.NotContains(t, string(records[0]), "userIdentity")
+	var removed struct {
+		EventName    string
+		UserIdentity map[string]string
+	}
+	require.NoError(t, json.Unmarshal(records[1], &removed))
+	require.Equal(t, "REMOVE", removed.EventName)
+	require.Equal(t, map[string]string{"type": "Service", "principalId": "dynamodb.amazonaws.com"}, removed.UserIdentity)
 }
 
 func TestDynoxideKeepsOrderOverManyPages(t *testing.T) {

@@ -106,8 +106,22 @@ func TestLoad_BrokenTemplates(t *testing.T) {
 
 		// sections and resources
 		{name: "no resources", template: "Description: x\n", want: []string{": Resources: a template needs resources"}},
-		{name: "unknown section", template: "Rules: {}\nResources:\n" + topic, want: []string{
-			":1: Rules: the local cloud does not know the section Rules"}},
+		{name: "unknown section", template: "Hooks: {}\nResources:\n" + topic, want: []string{
+			":1: Hooks: the local cloud does not know the section Hooks"}},
+		{name: "rule broken", template: rule("{Assertions: [{Assert: !Equals [!Ref P, b], AssertDescription: set P to b}]}"), want: []string{
+			":2: Rules.R.Assertions[0]: the parameters break the rule R: set P to b"}},
+		{name: "rule that applies broken", template: rule("{RuleCondition: {'Fn::Not': [{'Fn::Equals': [{Ref: P}, '']}]}, Assertions: [{Assert: !Or [!Equals [!Ref P, b], !Equals [!Ref P, c]], AssertDescription: x}]}"), want: []string{
+			":2: Rules.R.Assertions[0]: the parameters break the rule R: x"}},
+		{name: "rule of what is not evaluated here", template: rule("{RuleCondition: !Equals [!Ref P, b], Assertions: [{Assert: !Contains [[a], !Ref P]}]}"), want: []string{
+			":2: Rules.R.Assertions[0].Assert: the local cloud does not know Fn::Contains in a rule"}},
+		{name: "rule of what is no parameter", template: rule("{RuleCondition: !Equals [!Ref P, b], Assertions: [{Assert: !Equals [!Ref Topic, a]}]}"), want: []string{
+			`:2: Rules.R.Assertions[0].Assert[0]: a rule uses parameters, and there is none named "Topic"`}},
+		{name: "rule without assertions", template: rule("{Assertion: []}"), want: []string{
+			":2: Rules.R.Assertion: the local cloud does not know Assertion of a rule",
+			":2: Rules.R.Assertions: is required and missing"}},
+		{name: "assertion of nothing", template: rule("{Assertions: [{AssertDescription: x}]}"), want: []string{
+			":2: Rules.R.Assertions[0]: has no Assert"}},
+		{name: "rule no mapping", template: rule("[]"), want: []string{":2: Rules.R: want a mapping, not a list"}},
 		{name: "unknown transform", template: "Transform: [AWS::LanguageExtensions]\nResources:\n" + topic, want: []string{
 			`:1: Transform[0]: the local cloud does not know the transform "AWS::LanguageExtensions"`}},
 		{name: "transform missing", template: strings.TrimPrefix(function, "Transform: AWS::Serverless-2016-10-31\n") + "      CodeUri: code\n", want: []string{
@@ -420,6 +434,11 @@ Resources:
 	}
 }
 
+// rule is a template whose parameter P is "a", with a rule on line 2.
+func rule(text string) string {
+	return "Rules:\n  R: " + text + "\nParameters: {P: {Type: String, Default: a}}\nResources: {Topic: {Type: AWS::SNS::Topic}}\n"
+}
+
 // Every broken template above differs from one of these in a line or two.
 func TestLoad_TheirUnbrokenForms(t *testing.T) {
 	t.Parallel()
@@ -433,6 +452,8 @@ func TestLoad_TheirUnbrokenForms(t *testing.T) {
 		"what only the generated mapping needs, the function does not": mapping + stream +
 			"            DestinationConfig: {OnFailure: {Destination: !GetAtt Q.Arn}}\n" +
 			"  Q: {Type: AWS::SQS::Queue, Properties: {QueueName: !Sub '${F}-failures'}}\n",
+		"a rule that does not apply": rule("{RuleCondition: !Equals [!Ref P, b], Assertions: [{Assert: !Equals [a, b], AssertDescription: x}]}"),
+		"a rule that holds":          rule("{Assertions: [{Assert: !And [!Equals [!Ref P, a], !Not [!Equals [!Ref 'AWS::Region', b]]]}]}"),
 		"a cycle that a condition leaves out": "Conditions: {Never: !Equals [a, b]}\nResources:\n  Q: {Type: AWS::SQS::Queue}\n" +
 			"  A: {Type: AWS::SNS::Topic, Condition: Never, DependsOn: B}\n" +
 			"  B: {Type: AWS::SNS::Topic, Condition: Never, DependsOn: A}\n",

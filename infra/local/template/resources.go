@@ -26,7 +26,7 @@ type resource struct {
 }
 
 var (
-	sections = set(`AWSTemplateFormatVersion Transform Description Metadata Parameters Mappings
+	sections = set(`AWSTemplateFormatVersion Transform Description Metadata Parameters Rules Mappings
 		Conditions Globals Resources Outputs`)
 	resourceAttributes = set(`Type Properties Condition DependsOn Metadata IgnoreGlobals
 		Connectors CreationPolicy DeletionPolicy UpdatePolicy UpdateReplacePolicy`)

@@ -22,6 +22,7 @@ func (e *evaluation) stack() *Stack {
 		}
 	}
 	e.readParameters()
+	e.checkRules()
 	e.readResources()
 	e.readConditions()
 	e.checkNames()

@@ -2,7 +2,7 @@
 // that the local cloud runs.
 //
 // It understands the part of SAM and CloudFormation that such a stack needs:
-// parameters, mappings, conditions, Globals, the intrinsic functions, and the
+// parameters, rules, mappings, conditions, Globals, the intrinsic functions, and the
 // resource types that run locally. Whatever else is in the template is either on
 // an explicit list of things without meaning on one machine (alarms, roles, tags)
 // or an [Error] with file and line. Nothing is skipped silently.

@@ -581,8 +581,77 @@ func TestLoad_ThisProject(t *testing.T) {
 		require.Equal(t, r.Key != "$connect" && r.Key != "$disconnect", r.Reply, r.Key)
 	}
 	for _, f := range stack.Functions {
-		require.Equal(t, "go1.x", f.Build.Method, f.LogicalID)
+		require.Equal(t, "makefile", f.Build.Method, f.LogicalID)
 	}
+}
+
+// A new account has ten environments for all its functions, none of which can be
+// reserved. By default the fan-out leaves four of them to logins and sends.
+func TestLoad_ThisProjectFitsANewAccount(t *testing.T) {
+	t.Parallel()
+	const environments, shards, left = 10, 4, 4
+	parameters := map[string]string{"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me"}
+	stack, err := template.Load("../../../template.yaml", template.Options{Parameters: parameters})
+	require.NoError(t, err)
+	taken := 0
+	for _, f := range stack.Functions {
+		require.Zero(t, f.ReservedConcurrency, f.LogicalID)
+		for _, m := range f.Streams {
+			taken += shards * m.ParallelizationFactor
+		}
+		for _, m := range f.Queues {
+			require.NotZero(t, m.MaxConcurrency, "%s is not bounded", m.LogicalID)
+			taken += m.MaxConcurrency
+		}
+	}
+	require.LessOrEqual(t, taken, environments-left)
+	require.NotZero(t, taken)
+
+	parameters["FanoutLanes"] = "10" // the most there are
+	stack, err = template.Load("../../../template.yaml", template.Options{Parameters: parameters})
+	require.NoError(t, err)
+	require.Equal(t, 10, stack.Function("FanoutFunction").Streams[0].ParallelizationFactor)
+}
+
+// Parameters that CloudFormation would fail on half-way, or that would do nothing, are
+// refused before, and told what to do.
+func TestLoad_ThisProjectsRules(t *testing.T) {
+	t.Parallel()
+	const certificate = "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012"
+	for name, test := range map[string]struct {
+		domain, certificate, zone string
+		want                      string
+	}{
+		"no domain":                      {},
+		"a domain":                       {domain: "chat.example.com", certificate: certificate},
+		"a domain and its zone":          {domain: "chat.example.com", certificate: certificate, zone: "Z0123456789ABCDEFGHIJ"},
+		"a certificate for later":        {certificate: certificate},
+		"a domain without certificate":   {domain: "chat.example.com", want: "DomainName needs CertificateArn: set it to the ARN of a certificate for that name"},
+		"a zone and no domain":           {zone: "Z0123456789ABCDEFGHIJ", want: "set DomainName, or leave HostedZoneId empty."},
+		"a domain, zone, no certificate": {domain: "chat.example.com", zone: "Z0123456789ABCDEFGHIJ", want: "DomainName needs CertificateArn"},
+	} {
+		stack, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
+			"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me",
+			"DomainName": test.domain, "CertificateArn": test.certificate, "HostedZoneId": test.zone,
+		}})
+		if test.want != "" {
+			require.ErrorContains(t, err, test.want, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		// Who has to point the domain to the API is told where to.
+		_, told := stack.Outputs["DomainTarget"]
+		require.Equal(t, test.domain != "" && test.zone == "", told, name)
+	}
+}
+
+// What is off by default is understood when it is on.
+func TestLoad_ThisProjectWithAllOn(t *testing.T) {
+	t.Parallel()
+	_, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
+		"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me", "Alarms": "on", "AlarmEmail": "me@example.com", "AccessLogs": "on", "Tracing": "Active",
+	}})
+	require.NoError(t, err)
 }
 
 // Whose tokens are good is said by https, or by this machine.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -17,20 +18,35 @@ import (
 //go:embed client/*.js
 var files embed.FS
 
+const (
+	// Index is the file that is a folder's page.
+	Index = "index.html"
+
+	configPath  = "/config.json"
+	unknownType = "application/octet-stream"
+)
+
 // Config is what the page needs to know.
 type Config struct {
 	// WebSocketURL is where the page connects, such as ws://127.0.0.1:8080/local, without a query.
 	WebSocketURL string
+	// Folder has a page of the developer's own, which is served instead; nil is the page.
+	Folder *os.Root
 }
 
 // Handler serves the page at "/", its modules beside it, and /config.json. Any other path is 404, any
 // method but GET and HEAD 405. The page expects the same origin to answer GET /dev/token?user=NAME
 // with {"token": "<jwt>"}.
+//
+// Of a folder it serves the files, index.html for a folder in it, and nothing whose name begins with
+// a dot or that a link takes out of it. What it lacks of /client/, the browser client, and
+// /config.json is served beside it.
 func Handler(cfg Config) http.Handler {
-	policy := contentSecurityPolicy(cfg.WebSocketURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
-		header.Set("Content-Security-Policy", policy)
+		if cfg.Folder == nil { // else the page decides what it uses
+			header.Set("Content-Security-Policy", contentSecurityPolicy(cfg.WebSocketURL))
+		}
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cache-Control", "no-cache")
@@ -39,8 +55,17 @@ func Handler(cfg Config) http.Handler {
 			http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
 			return
 		}
+		if cfg.Folder != nil {
+			if serveFile(w, r, cfg.Folder) {
+				return
+			}
+			if r.URL.Path == "/" {
+				http.Error(w, "the folder of -web has no "+Index, http.StatusNotFound)
+				return
+			}
+		}
 		body, contentType, ok := content(r.URL.Path, cfg)
-		if !ok {
+		if !ok || cfg.Folder != nil && !besideFolder(r.URL.Path) {
 			http.NotFound(w, r)
 			return
 		}
@@ -52,11 +77,11 @@ func Handler(cfg Config) http.Handler {
 
 func content(urlPath string, cfg Config) (body []byte, contentType string, ok bool) {
 	switch urlPath {
-	case "/config.json":
+	case configPath:
 		body, err := json.Marshal(map[string]string{"webSocketUrl": cfg.WebSocketURL})
 		return body, "application/json", err == nil
 	case "/":
-		urlPath = "/index.html"
+		urlPath = "/" + Index
 	}
 	body, err := files.ReadFile(strings.TrimPrefix(urlPath, "/"))
 	return body, typeOf(path.Ext(urlPath)), err == nil
@@ -70,12 +95,18 @@ func typeOf(extension string) string {
 		return "text/html; charset=utf-8"
 	case ".css":
 		return "text/css; charset=utf-8"
-	case ".js":
+	case ".js", ".mjs":
 		return "text/javascript; charset=utf-8"
 	case ".svg":
 		return "image/svg+xml"
+	case ".json", ".map":
+		return "application/json"
+	case ".wasm":
+		return "application/wasm"
+	case ".webmanifest":
+		return "application/manifest+json"
 	default:
-		return "application/octet-stream"
+		return unknownType
 	}
 }
 

@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 
 const group = "group:g"
 
-// program sends messages, several at a time, and prints the key of each whose
-// Send returned. It ends by being killed.
+// program sends messages and renames the group, several at a time, and prints the key of
+// each write that returned. It ends by being killed.
 func program(url, path, run string) error {
 	ctx := context.Background()
 	store, err := sqlite.Open(ctx, path)
@@ -57,7 +57,13 @@ func program(url, path, run string) error {
 		go func() {
 			for n := 0; ; n++ {
 				key := fmt.Sprintf("run%s-%d-%d", run, worker, n)
-				if _, err := c.Send(ctx, client.Draft{ConversationID: group, Text: key, ClientMsgID: key}); err != nil {
+				var err error
+				if worker == 0 {
+					_, err = c.SetTitle(ctx, client.SetTitle{ConversationID: group, Title: key, ClientMsgID: key})
+				} else {
+					_, err = c.Send(ctx, client.Draft{ConversationID: group, Text: key, ClientMsgID: key})
+				}
+				if err != nil {
 					lines <- "error " + err.Error()
 				}
 				lines <- key
@@ -160,8 +166,8 @@ func checkStore(t *testing.T, s *fakeserver.Server, path string, sent map[string
 
 	outbox := map[string]bool{}
 	for _, e := range state.Outbox {
-		outbox[e.Send.ClientMsgID] = true
-		require.False(t, sent[e.Send.ClientMsgID], "what was answered has left the outbox")
+		outbox[e.ClientMsgID] = true
+		require.False(t, sent[e.ClientMsgID], "what was answered has left the outbox")
 	}
 	for _, m := range s.Entries(group) {
 		if m.SenderID == "alice" && !outbox[m.ClientMsgID] {

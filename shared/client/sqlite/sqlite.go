@@ -63,6 +63,9 @@ var schema = [...]string{
 	   message TEXT NOT NULL,
 	   PRIMARY KEY (conversation_id, seq, message_id)
 	 ) WITHOUT ROWID;`,
+	// The outbox held messages alone.
+	`UPDATE outbox SET entry = json_object('order', position, 'clientMsgId', client_msg_id,
+	   'conversationId', entry ->> '$.send.conversationId', 'action', 'send', 'request', json(entry -> '$.send'));`,
 }
 
 // pragmas of the connection. What is deleted or replaced is overwritten in the file,
@@ -231,7 +234,7 @@ func (s *Store) write(ctx context.Context, b client.Batch) error {
 			w.exec("INSERT OR REPLACE INTO conversations VALUES (?, ?, ?, ?)", c.ConversationID, c.MaxContiguousSeq, c.MaxSeenSeq, w.json(c))
 		}
 		for _, e := range b.OutboxPut {
-			w.exec("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)", e.Send.ClientMsgID, e.Order, w.json(e))
+			w.exec("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)", e.ClientMsgID, e.Order, w.json(e))
 		}
 		for _, id := range b.OutboxDelete {
 			w.exec("DELETE FROM outbox WHERE client_msg_id = ?", id)

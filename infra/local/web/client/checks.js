@@ -19,7 +19,7 @@ const MAX_VALUES = 24 * 1024; // of one message; each takes a byte at least
 export function checkOptions({ url, userId, deviceId, token, WebSocket = globalThis.WebSocket }) {
   if (!isWebSocketURL(url)) throw new TypeError("url has to be a URL of wss: or ws:, without a fragment");
   const bytes = typeof userId === "string" ? new TextEncoder().encode(userId).length : 0;
-  if (bytes === 0 || bytes > MAX_USER_ID_BYTES) throw new TypeError(`userId has to be the token's sub, 1 to ${MAX_USER_ID_BYTES} bytes`);
+  if (bytes === 0 || bytes > MAX_USER_ID_BYTES) throw new TypeError(`userId has to be the user whose token it is, its sub, 1 to ${MAX_USER_ID_BYTES} bytes`);
   if (typeof deviceId !== "string" || !DEVICE_ID.test(deviceId)) throw new TypeError("deviceId has to be 1 to 64 of A-Z a-z 0-9 . _ and -");
   if (typeof token !== "function") throw new TypeError("token has to be a function that gives a JWT");
   if (typeof WebSocket !== "function") throw new TypeError("WebSocket is missing: Node has one from version 22 on; before that give one as this option, such as that of the package ws");
@@ -35,10 +35,11 @@ function isWebSocketURL(url) {
 }
 
 /**
- * Gives the token that a program's function gives, if it can be this user's. What else it gives, and what it
- * throws, is thrown without the token.
+ * Gives the token that a program's function gives, if it can be this user's, and whether it says so: of one that
+ * cannot be read the server does. What else it gives, and what it throws, is thrown without the token.
  * @param {() => Promise<string> | string} token
  * @param {string} userId
+ * @returns {Promise<{jwt: string, isKnown: boolean}>}
  */
 export async function tokenOf(token, userId) {
   let jwt;
@@ -48,14 +49,24 @@ export async function tokenOf(token, userId) {
     const { message = thrown, permanent = false } = /** @type {any} */ (thrown) ?? {};
     throw Object.assign(new Error(String(message).replace(JWT, "…")), { permanent });
   }
-  if (typeof jwt !== "string" || !SUBPROTOCOL.test(jwt)) throw forGood("what token() gave is no JWT: it is empty, or has a space, a line break or another character that none has");
+  if (typeof jwt !== "string" || !SUBPROTOCOL.test(jwt)) throw forGood("what token() gave is no token that a browser can send: it is empty, or has a space, a line break or another character that no JWT has");
   const sub = subjectOf(jwt);
-  if (typeof sub === "string" && sub !== userId) throw forGood(`token() gave a token of “${sub}”, but userId is “${userId}”`);
-  return jwt;
+  const isKnown = typeof sub === "string";
+  if (isKnown) checkOwner(sub, userId);
+  return { jwt, isKnown };
 }
 
 /**
- * Whose a token is; undefined if it does not say so, which is the server's to judge.
+ * Throws if a token is another user's: what this one wrote would be sent in that one's name.
+ * @param {string} owner
+ * @param {string} userId
+ */
+export function checkOwner(owner, userId) {
+  if (owner !== userId) throw forGood(`token() gave a token of “${owner}”, but userId is “${userId}”`);
+}
+
+/**
+ * Whose a token is; undefined if it does not say so, which the server then does.
  * @param {string} jwt
  * @returns {unknown}
  */

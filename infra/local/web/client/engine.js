@@ -1,22 +1,22 @@
 // The work of the tab that leads: it keeps every conversation complete and in order, and everything the
 // user asked for until the server has answered. Pushes make it fast; sync makes it right.
 
-import { dial, tokenOf } from "./checks.js";
-import { Connection, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
+import { checkOwner, dial, tokenOf } from "./checks.js";
+import { Connection, RequestError, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
 import { SYSTEM, apply, describe, know, raise, receive } from "./facts.js";
 import { commitAll } from "./holding.js";
 import { NEW_KEY } from "./model.js";
 import { Outbox, anew, recordOf } from "./outbox.js";
 import { Pulls } from "./pulls.js";
 import { Rosters } from "./rosters.js";
-import { RECEIPTS_MAX_MEMBERS } from "./rows.js";
+import { LOST, RECEIPTS_MAX_MEMBERS } from "./rows.js";
 import { FencedError } from "./store.js";
 import { Watermarks } from "./watermarks.js";
 
 /**
  * @import { Ledger } from "./ledger.js"
  * @import { Model } from "./model.js"
- * @import { Clock, ConversationKey, Entry, Facts, Message, Store, StoreChange } from "./types.js"
+ * @import { Clock, ConversationKey, Entry, Facts, Lost, Message, Store, StoreChange } from "./types.js"
  */
 
 /** How patient the client is, in ms. */
@@ -39,9 +39,8 @@ export const LIMITS = Object.freeze({
   end: 100, // ... of so many entries
   outbox: 1_000, // entries that wait for an answer
   lost: 100, // own messages, the last, that are shown on when the server has lost them
+  lostOfOthers: 1_000, // likewise those of others
 });
-
-const LOST = { code: "LOST", message: "the server does not have this message any more", retryable: true };
 
 /** @typedef {Partial<Record<keyof typeof TIMING, number>>} Timing in ms */
 /** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
@@ -76,9 +75,8 @@ export class Engine {
   #watermarks;
   #rosters;
   #halted = false;
+  #isKnown = false; // whether the token of the connection is known to be the user's: until then nothing is taken in or sent
   #world = {}; // another one once the server was restored or begun anew
-  /** @type {{message: Message, peer: string | null}[]} Own ones of an earlier world that this one may lack. */
-  #doubtful = [];
   /** @type {Set<ConversationKey>} */
   #onScreen = new Set();
   /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
@@ -123,9 +121,10 @@ export class Engine {
       timing,
       hooks: {
         open: async (isWanted) => {
-          const jwt = await tokenOf(token, userId);
+          const { jwt, isKnown } = await tokenOf(token, userId);
           await this.#commit({}); // tells whether another tab leads by now: its connection must not be replaced
           if (this.#halted || !isWanted()) throw new Error("not wanted any more");
+          this.#isKnown = isKnown;
           return dial(WebSocket, endpoint(url, deviceId), jwt);
         },
         onOpen: () => this.#arrived(),
@@ -222,9 +221,20 @@ export class Engine {
     await added;
   }
 
+  /**
+   * Puts what the server has lost of a conversation aside.
+   * @param {ConversationKey} key
+   */
+  discardLost(key) {
+    const current = this.#model.currentKey(key);
+    this.#dropLost((lost) => this.#model.keyOfLost(lost) === current);
+  }
+
   /** @param {string} clientMsgId */
   discard(clientMsgId) {
-    if (this.#outbox.get(clientMsgId)?.state !== "failed") return;
+    const entry = this.#outbox.get(clientMsgId);
+    if (!entry) this.#dropLost((lost) => this.#isMine(lost) && lost.message.clientMsgId === clientMsgId);
+    if (entry?.state !== "failed") return;
     const outboxDelete = [clientMsgId, ...this.#waitingFor(clientMsgId).map((entry) => entry.clientMsgId)];
     for (const id of outboxDelete) this.#outbox.delete(id);
     void this.#commit({ outboxDelete });
@@ -319,20 +329,27 @@ export class Engine {
 
   // Resolves when there is a connection, and rejects if there is to be none.
   #reached() {
-    const { state } = this.#connection;
+    const state = this.#state;
     if (state === "online") return Promise.resolve();
     if (state === "offline") return Promise.reject(disconnected());
     return new Promise((/** @type {(value?: undefined) => void} */ resolve, reject) => this.#waiting.push({ resolve, reject }));
   }
 
+  // A connection is of use once the user is known.
+  get #state() {
+    const { state } = this.#connection;
+    return state === "online" && !this.#isKnown ? "connecting" : state;
+  }
+
   #stateChanged() {
-    const { state: now } = this.#connection;
-    if (now !== "online") this.#leave();
+    if (this.#connection.state !== "online") this.#leave();
+    const now = this.#state;
     if (now !== "connecting") {
       for (const { resolve, reject } of this.#waiting.splice(0)) now === "online" ? resolve() : reject(disconnected());
     }
     if (this.#halted) return;
-    const { state, detail } = this.#connection;
+    const { detail } = this.#connection;
+    const state = this.#state;
     this.#model.status = { ...this.#model.status, state, detail };
     if (detail === "replaced") void this.#commit({}); // tells whether it was another tab, which claimed the store before
     this.#changed();
@@ -343,17 +360,39 @@ export class Engine {
     /** @type {Session} */
     const session = { flush: null, heartbeat: null, catching: null, again: false };
     this.#session = session;
+    if (this.#isKnown) this.#begin(session);
+    void this.#catchUp(session).then(() => this.#flush(session));
+  }
+
+  // From here on the connection is the user's.
+  /** @param {Session} session */
+  #begin(session) {
     this.#pulls.start();
     this.#watermarks.start();
     for (const conversationId of this.#model.ledgers.keys()) this.#watermarks.note(conversationId);
-    const flush = () => {
-      if (session !== this.#session || session.flush === null) return;
-      this.#clock.clearTimeout(session.flush);
-      session.flush = null;
-      this.#outbox.resume();
-    };
-    session.flush = this.#clock.setTimeout(flush, this.#timing.flushWaitMs);
-    void this.#catchUp(session).then(flush);
+    session.flush = this.#clock.setTimeout(() => this.#flush(session), this.#timing.flushWaitMs);
+  }
+
+  /** @param {Session} session */
+  #flush(session) {
+    if (session !== this.#session || session.flush === null) return;
+    this.#clock.clearTimeout(session.flush);
+    session.flush = null;
+    this.#outbox.resume();
+  }
+
+  // Takes whom the server takes the user for. Throws for good if it is another one.
+  /**
+   * @param {Session} session
+   * @param {string | undefined} owner
+   */
+  #identify(session, owner) {
+    if (owner !== undefined) checkOwner(owner, this.#userId);
+    if (this.#isKnown) return;
+    if (owner === undefined) throw new RequestError({ code: "PROTOCOL", message: "changes did not name the user, and the token is none that does", retryable: true });
+    this.#isKnown = true;
+    this.#begin(session);
+    this.#stateChanged();
   }
 
   #leave() {
@@ -367,6 +406,10 @@ export class Engine {
 
   /** @param {any} frame */
   #pushed(frame) {
+    if (!this.#isKnown) {
+      if (this.#session) this.#session.again = true; // it may be another user's; if not, the next answer tells of it
+      return;
+    }
     switch (frame.type) {
       case "push":
       case "notify":
@@ -427,6 +470,7 @@ export class Engine {
       } catch (thrown) {
         if (session !== this.#session) return;
         const error = /** @type {any} */ (thrown);
+        if (error.permanent) return this.#connection.stop(error.message);
         if (!error.retryable) {
           this.#log(`could not catch up: ${error.message}`);
           continue;
@@ -453,7 +497,7 @@ export class Engine {
     const world = this.#world;
     const asked = this.#model.syncCursor ?? 0;
     const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
-    const changes = await this.#changes(asked, session.headsCursor);
+    const changes = await this.#changes(session, asked);
     if (session !== this.#session || world !== this.#world) return;
     if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
       this.#startOver();
@@ -467,20 +511,22 @@ export class Engine {
     this.#changed();
     await this.#pulls.all([...this.#model.ledgers.values()].filter((ledger) => ledger.hasGap));
     if (session !== this.#session || world !== this.#world) return;
-    await this.#commit({ syncCursor });
+    const settled = changes.more ? {} : this.#settleLost();
     this.#model.syncCursor = syncCursor;
     session.headsCursor = changes.headsCursor;
-    if (changes.more) session.again = true;
-    else this.#showLost();
+    session.again ||= Boolean(changes.more);
+    await this.#commit({ syncCursor, ...settled });
   }
 
   /**
+   * @param {Session} session
    * @param {number} syncCursor
-   * @param {string | undefined} headsCursor of the last answer that was taken in
    */
-  async #changes(syncCursor, headsCursor) {
+  async #changes(session, syncCursor) {
     const hidden = this.#model.ledgers.size > 0; // what was hidden elsewhere has to be told to who may show it
-    const changes = await this.#ask("changes", { syncCursor, headsCursor, hidden });
+    const changes = await this.#ask("changes", { syncCursor, headsCursor: session.headsCursor, hidden });
+    if (session !== this.#session) throw disconnected();
+    this.#identify(session, changes.userId);
     const conversations = [...changes.conversations];
     for (let { cursor } = changes; cursor; ) {
       const page = await this.#ask("conversations", { cursor, hidden });
@@ -542,7 +588,8 @@ export class Engine {
   #startOver() {
     this.#log("the server's conversations are not those held here any more: starting over");
     this.#world = {};
-    this.#doubtful.push(...this.#ownMessages());
+    const known = new Set(this.#model.doubtful.map(({ message }) => message.messageId));
+    this.#model.doubtful = this.#last([...this.#model.doubtful, ...this.#heldMessages().filter(({ message }) => !known.has(message.messageId))]);
     for (const entry of this.#outbox.all()) {
       const peer = this.#model.facts.get(entry.address.conversationId ?? "")?.peer;
       if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
@@ -553,33 +600,74 @@ export class Engine {
       this.#pulls.start();
       this.#watermarks.start();
     }
-    void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf) });
+    void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf), lost: this.#allLost() });
     this.#changed();
     void this.#catchUp(this.#session);
   }
 
-  #ownMessages() {
-    const own = [...this.#model.ledgers.values()].flatMap(({ conversationId, messages }) => {
-      const { peer, clearedSeq } = this.#model.factsOf(conversationId);
-      return messages
-        .filter(({ seq, senderId, clientMsgId, messageType, status }) => senderId === this.#userId && clientMsgId && messageType !== "event" && status === "normal" && seq > clearedSeq)
-        .map((message) => ({ message, peer }));
+  // The messages with content that are held, also those that are answered and have not come yet.
+  /** @returns {Lost[]} */
+  #heldMessages() {
+    const sent = this.#outbox.all().filter(({ state, action }) => state === "sent" && action === "send").map((entry) => messageOf(entry, this.#userId));
+    return [...this.#model.ledgers.values()].flatMap(({ conversationId, messages, maxContiguousSeq }) => {
+      const { peer, title, clearedSeq } = this.#model.factsOf(conversationId);
+      const coming = sent.filter((message) => message.conversationId === conversationId && message.seq > maxContiguousSeq);
+      return [...messages, ...coming]
+        .filter(({ seq, messageType, status }) => messageType !== "event" && status === "normal" && seq > clearedSeq)
+        .map((message) => ({ message, peer, title }));
     });
-    return own.sort((a, b) => a.message.serverTime - b.message.serverTime).slice(-this.#limits.lost);
   }
 
-  // What only this device still has of what the user wrote is shown as refused, to be put aside by the user, unless
-  // the group itself is gone. Of what is before the entries held it is not known.
-  #showLost() {
-    for (const { message, peer } of this.#doubtful.splice(0)) {
-      const ledger = this.#model.ledgers.get(message.conversationId);
-      if (ledger ? ledger.baseSeq >= message.seq : peer === null) continue;
-      const entry = entryOf(message, peer);
-      if (this.#model.holds(entry)) continue;
+  // As many of these as are kept, the last, oldest first.
+  /** @param {readonly Lost[]} all */
+  #last(all) {
+    const byTime = [...all].sort(({ message: a }, { message: b }) => a.serverTime - b.serverTime || a.seq - b.seq);
+    const { lost, lostOfOthers } = this.#limits;
+    const kept = new Set([...byTime.filter((each) => this.#isMine(each)).slice(-lost), ...byTime.filter((each) => !this.#isMine(each)).slice(-lostOfOthers)]);
+    return byTime.filter((each) => kept.has(each));
+  }
+
+  /** @param {Lost} lost */
+  #isMine({ message }) {
+    return message.senderId === this.#userId;
+  }
+
+  #allLost() {
+    return [...this.#model.lost, ...this.#model.doubtful];
+  }
+
+  // What only this device still has stays visible as such, until the user puts it aside. What the user wrote is shown
+  // as refused, to be sent again, unless the group itself is gone. Gives what is to be stored.
+  /** @returns {StoreChange} */
+  #settleLost() {
+    const { doubtful } = this.#model;
+    if (doubtful.length === 0) return {};
+    const there = new Set([...this.#model.ledgers.values()].flatMap(({ messages }) => messages.map(identityOf)));
+    const lost = doubtful.filter((each) => this.#model.isLost(each) && !there.has(identityOf(each.message)));
+    const again = lost
+      .filter((each) => this.#isMine(each) && each.message.clientMsgId && (this.#model.ledgers.has(each.message.conversationId) || each.peer !== null))
+      .map(({ message, peer }) => entryOf(message, peer))
+      .filter(({ clientMsgId }) => !this.#model.entries.has(clientMsgId));
+    for (const entry of again) {
       this.#fail(entry, LOST);
-      void this.#outbox.add(entry);
-      this.#changed();
+      this.#model.entries.set(entry.clientMsgId, entry);
     }
+    const shown = new Set(this.#model.entries.keys());
+    const others = lost.filter((each) => !this.#isMine(each) || !shown.has(each.message.clientMsgId ?? ""));
+    this.#model.doubtful = [];
+    this.#model.lost = this.#last([...this.#model.lost, ...others]);
+    this.#changed();
+    return { lost: this.#allLost(), outboxPut: again.map(recordOf) };
+  }
+
+  // Puts lost messages aside for good.
+  /** @param {(lost: Lost) => boolean} isAside */
+  #dropLost(isAside) {
+    if (!this.#allLost().some(isAside)) return;
+    this.#model.lost = this.#model.lost.filter((each) => !isAside(each));
+    this.#model.doubtful = this.#model.doubtful.filter((each) => !isAside(each));
+    void this.#commit({ lost: this.#allLost() });
+    this.#changed();
   }
 
   // Nobody waits for ten thousand entries to read the last ten.
@@ -629,6 +717,10 @@ export class Engine {
     for (const entry of this.#outbox.all()) {
       if (entry.state === "sent" && entry.conversationId === conversationId) this.#forgetShown(entry, ledger);
     }
+    if (this.#allLost().length > 0) {
+      const there = new Set(changed.map(identityOf));
+      this.#dropLost(({ message }) => there.has(identityOf(message))); // it was sent again
+    }
     this.#watermarks.note(conversationId);
     this.#changed();
     this.#outbox.pump();
@@ -659,6 +751,7 @@ export class Engine {
       const { senderId } = entry;
       if (isSingle(conversationId) && facts.peer === null && senderId && senderId !== this.#userId && isOfPerson(entry)) this.#model.setPeer(conversationId, senderId);
       const { roster, joined } = apply(facts, entry, this.#userId);
+      if (entry.event?.kind === "erase") this.#dropLost(({ message }) => message.conversationId === conversationId && message.senderId === entry.event?.erased);
       if (roster) this.#rosters.invalidate(conversationId);
       if (joined) void this.#catchUp(this.#session);
       if ((roster || this.#answersUs(entry)) && this.#isOnScreen(conversationId)) void this.#attend(this.#session);
@@ -688,7 +781,7 @@ export class Engine {
   // fails is asked for again with the next catch-up.
   /** @param {Session | null} session */
   async #attend(session) {
-    if (!session || session !== this.#session) return;
+    if (!session || session !== this.#session || !this.#isKnown) return;
     const conversationIds = new Set([...this.#onScreen].map((key) => this.#model.currentKey(key)));
     await Promise.all([...conversationIds].map((conversationId) => this.#attendTo(conversationId)));
   }
@@ -899,7 +992,24 @@ export class Engine {
 function entryOf({ conversationId, clientMsgId = "", messageType, text = null, data, replyTo, serverTime, clientTime = serverTime }, peer) {
   const fields = { messageType, ...(data && { data }), ...(replyTo && { replyTo }) };
   const address = peer === null ? { conversationId } : { to: peer };
-  return { clientMsgId, order: serverTime, action: "send", address, fields, text, clientTime, state: "sending", error: null, busy: null, failures: 0, stored: false };
+  return { clientMsgId, order: serverTime, action: "send", address, fields, text, clientTime, state: "sending", error: null, busy: null, failures: 0, stored: true };
+}
+
+// What tells a message from all others in every world of the server.
+/** @param {Message} message */
+function identityOf({ senderId, clientMsgId, messageId }) {
+  return clientMsgId ? `${clientMsgId.length} ${clientMsgId}${senderId}` : messageId;
+}
+
+/**
+ * The message that an entry has become.
+ * @param {Entry} entry
+ * @param {string} userId
+ * @returns {Message}
+ */
+function messageOf({ conversationId = "", seq = 0, messageId = "", clientMsgId, fields, text, serverTime = 0, clientTime }, userId) {
+  const { messageType, data, replyTo } = fields;
+  return { conversationId, seq, messageId, clientMsgId, senderId: userId, messageType, text, data, replyTo, version: 1, status: "normal", serverTime, clientTime };
 }
 
 /**

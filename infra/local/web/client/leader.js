@@ -42,6 +42,7 @@ export class Leader {
   #rosters = new Map();
   /** @type {Set<string>} */
   #created = new Set();
+  #lost;
   #status;
 
   /**
@@ -61,6 +62,7 @@ export class Leader {
     this.#watch = watch;
     this.#log = log;
     this.#status = model.status;
+    this.#lost = model.lost;
     this.announce();
   }
 
@@ -184,11 +186,13 @@ export class Leader {
       created: [...this.#model.created].filter(([clientMsgId]) => !this.#created.has(clientMsgId)),
       status: this.#model.status,
       news: this.#news.splice(0),
+      ...(this.#lost !== this.#model.lost && { lost: this.#model.lost }),
     };
     this.#kept = { forget: false, messages: [], conversations: new Map() };
     for (const [clientMsgId] of delta.created) this.#created.add(clientMsgId);
     const news = [delta.messages, delta.conversations, delta.entriesPut, delta.entriesDelete, delta.rosters, delta.created, delta.news].some(({ length }) => length > 0);
-    if (!news && !forget && this.#status === delta.status) return;
+    if (!news && !forget && !delta.lost && this.#status === delta.status) return;
+    this.#lost = this.#model.lost;
     this.#status = delta.status;
     if (this.#tabs.size === 0) return;
     this.#n++;

@@ -9,7 +9,7 @@ import { may } from "./rights.js";
 import { rowAt, rowsOf } from "./rows.js";
 
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
  */
 
 /** Begins the key of a single conversation that the server has not named yet. */
@@ -34,9 +34,15 @@ export class Model {
   answered = [];
   /** @type {number | null} */
   syncCursor = null;
+  /** @type {readonly Lost[]} What the server has lost, oldest first; another list once that changes. */
+  lost = [];
+  /** @type {readonly Lost[]} What it may have lost: it was held before all was begun anew. */
+  doubtful = [];
   /** @type {Status} */
   status = { state: "connecting", detail: "", windows: {}, storeError: null };
 
+  /** Lost messages by where they may be shown. @type {{all: readonly Lost[], byPlace: Map<string, Lost[]>}} */
+  #grouped = { all: [], byPlace: new Map() };
   /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
   #peers = new Map();
   #userId;
@@ -50,8 +56,10 @@ export class Model {
    * Takes what a store has.
    * @param {Saved} saved
    */
-  load({ syncCursor, conversations, messages, outbox }) {
+  load({ syncCursor, conversations, messages, outbox, lost = [] }) {
     this.syncCursor = syncCursor;
+    if (syncCursor === null) this.doubtful = lost; // it was not known yet which of it the server has
+    else this.lost = lost;
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
       this.ledgers.set(conversationId, new Ledger(conversationId, { baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) }));
@@ -76,10 +84,11 @@ export class Model {
       conversations: [...this.ledgers.values()].map((ledger) => this.record(ledger)),
       messages: [...this.ledgers.values()].flatMap(({ messages }) => messages),
       outbox: [...this.entries.values()].filter(({ state }) => state !== "sent").map(recordOf),
+      lost: [...this.lost, ...this.doubtful],
     };
   }
 
-  /** Forgets all but the outbox. */
+  /** Forgets all but the outbox and what is lost. */
   forget() {
     for (const known of [this.ledgers, this.facts, this.#peers]) known.clear();
     this.syncCursor = null;
@@ -101,6 +110,7 @@ export class Model {
   static of(userId, { saved, entries, rosters, created, status }) {
     const model = new Model(userId);
     model.load({ ...saved, outbox: [] });
+    model.doubtful = []; // the tab that leads tells what becomes of it
     model.apply({ messages: [], conversations: [], entriesPut: entries, entriesDelete: [], rosters, created, status });
     return model;
   }
@@ -110,8 +120,9 @@ export class Model {
    * goes wrong where something is told twice.
    * @param {Omit<Delta, "news">} delta
    */
-  apply({ forget = false, messages, conversations, entriesPut, entriesDelete, rosters, created, status }) {
+  apply({ forget = false, messages, conversations, entriesPut, entriesDelete, rosters, created, status, lost = this.lost }) {
     if (forget) this.forget();
+    this.lost = lost;
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
       this.ledger(conversationId).adopt({ baseSeq, maxContiguousSeq, messages: byConversation.get(conversationId) ?? [] });
@@ -187,10 +198,50 @@ export class Model {
     return [...this.entries.values()].filter((entry) => this.keyOf(entry) === key);
   }
 
+  /**
+   * The key of the conversation that a lost message is of.
+   * @param {Lost} lost
+   */
+  keyOfLost({ message: { conversationId }, peer }) {
+    return this.ledgers.has(conversationId) || peer === null ? conversationId : this.keyFor(peer);
+  }
+
+  /**
+   * Whether the server does not have a message, as far as is known: it is not known of what is before the entries held.
+   * @param {Lost} lost
+   */
+  isLost({ message: { conversationId, seq, messageId } }) {
+    const ledger = this.ledgers.get(conversationId);
+    if (!ledger) return true;
+    return seq > ledger.baseSeq && seq > this.factsOf(conversationId).clearedSeq && ledger.get(seq)?.messageId !== messageId;
+  }
+
+  /**
+   * What is shown as lost in a conversation, oldest first.
+   * @param {ConversationKey} key a current one
+   */
+  #lostIn(key) {
+    if (this.#grouped.all !== this.lost) {
+      this.#grouped = { all: this.lost, byPlace: new Map() };
+      for (const each of this.lost) {
+        for (const place of [each.message.conversationId, TO_KEY + each.peer]) {
+          const there = this.#grouped.byPlace.get(place);
+          if (there) there.push(each);
+          else this.#grouped.byPlace.set(place, [each]);
+        }
+      }
+    }
+    const there = this.#grouped.byPlace.get(key) ?? [];
+    return there.filter((each) => this.keyOfLost(each) === key && this.isLost(each));
+  }
+
   /** The current keys of what is on the user's list. */
   listed() {
     const keys = new Set([...this.ledgers.keys()].filter((conversationId) => !isHidden(this.factsOf(conversationId))));
     for (const entry of this.entries.values()) keys.add(this.keyOf(entry));
+    for (const each of this.lost) {
+      if (this.isLost(each)) keys.add(this.keyOfLost(each));
+    }
     return [...keys];
   }
 
@@ -312,17 +363,19 @@ export class Model {
       ledger: this.ledgers.get(key) ?? null,
       facts: this.facts.get(key) ?? newFacts(),
       entries: this.entriesOf(key),
+      lost: this.#lostIn(key),
       roster: this.rosters.get(key) ?? null,
     };
     const { facts, roster } = held;
     const making = held.entries.find(({ action }) => action === "createGroup");
+    const title = facts.title ?? making?.fields.title ?? held.lost.at(-1)?.title;
     const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
     const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
     const role = kind === "group" ? this.#roleIn(held) : null;
     /** @type {Map<string, Role>} */
     const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
     if (facts.owner !== null) roles.set(facts.owner, "owner");
-    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, making), role, roles, userId: this.#userId, windows: this.status.windows, now };
+    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, making), role, roles, title, userId: this.#userId, windows: this.status.windows, now };
   }
 
   /**
@@ -332,13 +385,13 @@ export class Model {
    */
   #summary(key, now) {
     const view = this.#view(key, now);
-    const { ledger, facts, making, peer, kind, closed, role } = view;
+    const { ledger, facts, peer, kind, closed, role } = view;
     const last = rowsOf(view, 1)[0] ?? null;
     return {
       key,
       kind,
       peer,
-      title: (kind === "single" && peer !== null ? this.#peerTitle(peer) : (facts.title ?? making?.fields.title)) || key,
+      title: (kind === "single" && peer !== null ? this.#peerTitle(peer) : view.title) || key,
       memberCount: facts.memberCount,
       closed,
       role,

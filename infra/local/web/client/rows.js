@@ -5,16 +5,21 @@ import { rightsOver } from "./rights.js";
 
 /**
  * @import { Ledger } from "./ledger.js"
- * @import { Entry, Facts, LedgerEvent, Member, Message, Quote, Revision, Row } from "./types.js"
+ * @import { Entry, Facts, LedgerEvent, Lost, Member, Message, Quote, Revision, Row } from "./types.js"
  */
 
 /**
  * entries are the outbox's for this conversation, roster is null while it is unknown.
- * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], roster: Member[] | null}} View
+ * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], lost: readonly Lost[], roster: Member[] | null}} View
  */
 
 /** Up to so many members, each hears how far the others are. */
 export const RECEIPTS_MAX_MEMBERS = 20;
+
+/** Why an own message failed that the server has lost. */
+export const LOST = Object.freeze({ code: "LOST", message: "the server does not have this message any more", retryable: true });
+
+const GONE = Object.freeze({ ...LOST, message: "the server does not have this conversation any more", retryable: false });
 
 const REVISIONS = new Set(["recall", "edit"]);
 
@@ -37,7 +42,39 @@ export function rowsOf(view, limit = Infinity) {
   const numbered = own.filter((row) => row.seq !== null);
   const rows = shown(view, limit).concat(numbered);
   if (numbered.length > 0) rows.sort((a, b) => Number(a.seq) - Number(b.seq));
-  return rows.concat(own.filter((row) => row.seq === null)).slice(-limit);
+  return among(rows, view.lost.map(({ message }) => lostRow(view, message))).concat(own.filter((row) => row.seq === null)).slice(-limit);
+}
+
+// What is lost has no place in the order; it stands before the first message that is younger.
+/**
+ * @param {Row[]} rows
+ * @param {Row[]} lost oldest first
+ */
+function among(rows, lost) {
+  if (lost.length === 0) return rows;
+  const left = [...lost];
+  const all = rows.flatMap((row) => [...left.splice(0, countOlder(left, row.time)), row]);
+  return all.concat(left);
+}
+
+/**
+ * @param {Row[]} rows
+ * @param {number} time
+ */
+function countOlder(rows, time) {
+  const index = rows.findIndex((row) => row.time >= time);
+  return index < 0 ? rows.length : index;
+}
+
+/**
+ * @param {View} view
+ * @param {Message} message
+ * @returns {Row}
+ */
+function lostRow(view, message) {
+  const shown = row(view, message);
+  const failed = shown.mine ? { state: /** @type {const} */ ("failed"), error: GONE } : {};
+  return { ...shown, seq: null, ...failed, revision: null, canEdit: false, canRecall: false, lost: true, ...receiptsOf(view, null) };
 }
 
 /**
@@ -93,6 +130,7 @@ function row(view, message) {
     time: serverTime,
     state: mine ? "sent" : null,
     error: null,
+    lost: false,
     ...receiptsOf(view, mine ? message : null),
   };
 }
@@ -123,6 +161,7 @@ function ownRow(view, entry) {
     time: entry.serverTime ?? entry.clientTime,
     state: entry.state,
     error: entry.error,
+    lost: entry.state === "failed" && entry.error?.code === LOST.code,
     ...receiptsOf(view, null),
   };
 }

@@ -3,7 +3,7 @@
 // without the messages it stands for, and only the tab that claimed the store last changes them: what a
 // tab that was frozen or fell behind still wants to write is refused.
 
-/** @import { ConversationRecord, EntryRecord, Message, Saved, Store, StoreChange } from "./types.js" */
+/** @import { ConversationRecord, EntryRecord, Lost, Message, Saved, Store, StoreChange } from "./types.js" */
 
 /** How long a browser may take to open a database before it counts as one that never will, in ms. */
 const OPEN_MS = 10_000;
@@ -38,6 +38,8 @@ export class MemoryStore {
   #outbox = new Map();
   /** @type {number | null} */
   #syncCursor = null;
+  /** @type {Lost[]} */
+  #lost = [];
   #term = 0;
 
   /** @param {number} atLeast */
@@ -53,6 +55,7 @@ export class MemoryStore {
       conversations: [...this.#conversations.values()],
       messages: [...this.#messages.values()],
       outbox: [...this.#outbox.values()],
+      lost: this.#lost,
     });
   }
 
@@ -62,12 +65,14 @@ export class MemoryStore {
    */
   async commit(change, term) {
     if (term !== undefined && term !== this.#term) throw new FencedError();
-    const { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [] } = structuredClone(change);
+    const { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [], lost } = structuredClone(change);
     if (forget) {
       this.#messages.clear();
       this.#conversations.clear();
       this.#syncCursor = null;
+      this.#lost = [];
     }
+    if (lost) this.#lost = lost;
     for (const message of messages) this.#messages.set(`${message.seq} ${message.conversationId}`, message);
     for (const conversation of conversations) this.#conversations.set(conversation.conversationId, conversation);
     if (syncCursor !== undefined) this.#syncCursor = syncCursor;
@@ -221,13 +226,14 @@ async function claim(db, atLeast) {
  */
 async function load(db) {
   const tx = db.transaction(STORES, "readonly");
-  const [messages, conversations, syncCursor, outbox] = await Promise.all([
+  const [messages, conversations, syncCursor, outbox, lost] = await Promise.all([
     promised(tx.objectStore("messages").getAll()),
     promised(tx.objectStore("conversations").getAll()),
     promised(tx.objectStore("meta").get("syncCursor")),
     promised(tx.objectStore("outbox").getAll()),
+    promised(tx.objectStore("meta").get("lost")),
   ]);
-  return { syncCursor: syncCursor ?? null, conversations, messages, outbox };
+  return { syncCursor: syncCursor ?? null, conversations, messages, outbox, lost: lost ?? [] };
 }
 
 /**
@@ -279,11 +285,12 @@ function writeAsLeader(tx, term, change) {
  * @param {IDBTransaction} tx
  * @param {StoreChange} change
  */
-function write(tx, { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [] }) {
+function write(tx, { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [], lost }) {
   if (forget) {
     for (const name of ["messages", "conversations"]) tx.objectStore(name).clear();
-    tx.objectStore("meta").delete("syncCursor");
+    for (const key of ["syncCursor", "lost"]) tx.objectStore("meta").delete(key);
   }
+  if (lost) tx.objectStore("meta").put(lost, "lost");
   for (const message of messages) tx.objectStore("messages").put(message);
   for (const conversation of conversations) tx.objectStore("conversations").put(conversation);
   if (syncCursor !== undefined) tx.objectStore("meta").put(syncCursor, "syncCursor");

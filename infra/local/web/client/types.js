@@ -90,6 +90,8 @@
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
  * @property {Refusal | null} error why it failed
+ * @property {boolean} lost whether only this device still has it: the server was restored to a time before it, or begun
+ *   anew. It has no seq then
  * @property {"delivered" | "read" | null} receipt once it holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
@@ -185,16 +187,23 @@
 /** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
 
 /**
+ * A message that the server has lost, or may have; peer and title are those of its conversation.
+ * @typedef {{message: Message, peer: string | null, title: string | null}} Lost
+ */
+
+/**
  * What a store holds.
  * @typedef {object} Saved
  * @property {number | null} syncCursor
  * @property {ConversationRecord[]} conversations
  * @property {Message[]} messages
  * @property {EntryRecord[]} outbox
+ * @property {Lost[]} [lost]
  */
 
 /**
- * What is written at once, whole or not at all. forget drops everything but the outbox first.
+ * What is written at once, whole or not at all. forget drops everything but the outbox first. lost replaces what is
+ * stored of that.
  * @typedef {object} StoreChange
  * @property {boolean} [forget]
  * @property {Message[]} [messages]
@@ -202,6 +211,7 @@
  * @property {number | null} [syncCursor]
  * @property {EntryRecord[]} [outboxPut]
  * @property {string[]} [outboxDelete]
+ * @property {Lost[]} [lost]
  */
 
 /**
@@ -226,6 +236,7 @@
  * @property {[string, Member[] | null][]} rosters
  * @property {[string, string][]} created
  * @property {Status} status
+ * @property {readonly Lost[]} [lost] all of it, if it is another now
  * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
  */
 

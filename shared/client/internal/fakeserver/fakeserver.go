@@ -55,6 +55,7 @@ type Hooks struct {
 	OnHandshake func(userID, deviceID string) (status int) // 0 lets it pass
 	OnOpen      func(*Conn)                                // in place of the server: it owns the connection
 	OnSync      func(*wire.Synced)                         // changes an answer
+	OnChanges   func(*wire.Changed)                        // changes an answer
 	OnLine      func(userID string, _ *wire.Conversation)  // changes a line of a list
 	CutAfter    func() (bytes int)                         // 0 is never
 }
@@ -169,8 +170,22 @@ func Token(userID string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return token, nil }
 }
 
+// opaque begins a token that says nothing to a client.
+const opaque = "opaque."
+
+// OpaqueToken is Token with one that only the server can read.
+func OpaqueToken(userID string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) {
+		return opaque + base64.RawURLEncoding.EncodeToString([]byte(userID)), nil
+	}
+}
+
 // subjectOf gives the user of such a token, "" of another.
 func subjectOf(token string) string {
+	if encoded, ok := strings.CutPrefix(token, opaque); ok {
+		userID, _ := base64.RawURLEncoding.DecodeString(encoded)
+		return string(userID)
+	}
 	var claims struct {
 		Sub string `json:"sub"`
 	}

@@ -71,6 +71,13 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 	return c.head.ConversationID
 }
 
+// Join makes a user a member of a group, without an entry.
+func (s *Server) Join(conversationID, userID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conversations[conversationID].members[userID] = &member{role: chat.Plain, join: 1}
+}
+
 // Erase takes the content out of all that a user has sent, as the operator's tool
 // does.
 func (s *Server) Erase(userID string) {
@@ -573,8 +580,16 @@ func (a *act) history(r wire.History) (any, error) {
 }
 
 func (a *act) changes(r wire.Changes) (any, error) {
+	answer := a.changed(r)
+	if h := a.s.hooks().OnChanges; h != nil {
+		h(&answer)
+	}
+	return answer, nil
+}
+
+func (a *act) changed(r wire.Changes) wire.Changed {
 	u := a.s.user(a.userID)
-	answer := wire.Changed{Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: u.v}
+	answer := wire.Changed{Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: u.v, UserID: a.userID}
 	for _, id := range slices.Sorted(maps.Keys(a.s.conversations)) {
 		c := a.s.conversations[id]
 		if m := c.members[a.userID]; m != nil && m.left == 0 && len(c.present()) > a.s.LargeAbove {
@@ -585,7 +600,7 @@ func (a *act) changes(r wire.Changes) (any, error) {
 	if cursor <= 0 || cursor < u.floor || cursor > u.v {
 		answer.Full, answer.Heads = true, []wire.Head{}
 		answer.Conversations, answer.Cursor = a.page("", r.Hidden)
-		return answer, nil
+		return answer
 	}
 	changed := slices.SortedFunc(maps.Keys(u.at), func(a, b string) int { return cmp.Compare(u.at[a], u.at[b]) })
 	for _, id := range changed {
@@ -603,7 +618,7 @@ func (a *act) changes(r wire.Changes) (any, error) {
 	if answer.HeadsCursor = fmt.Sprint(answer.Heads); answer.HeadsCursor == r.HeadsCursor {
 		answer.Heads = []wire.Head{}
 	}
-	return answer, nil
+	return answer
 }
 
 func (a *act) list(r wire.Conversations) (any, error) {

@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -213,7 +214,10 @@ func orphans(t *testing.T, s client.Store, reopen func() client.Store) {
 
 func outbox(t *testing.T, s client.Store, reopen func() client.Store) {
 	entry := func(order int64, key string) client.OutboxEntry {
-		return client.OutboxEntry{Order: order, Send: wire.Send{To: "bob", ClientMsgID: key, MessageType: chat.TypeText, Text: key, ClientTime: 1}}
+		return client.OutboxEntry{
+			Order: order, ClientMsgID: key, ConversationID: id, Action: wire.ActionEdit,
+			Request: json.RawMessage(`{"text":"<&>","data":{"n":9007199254740993,"x":1e999}}`), // it is sent as it was written
+		}
 	}
 	require.NoError(t, s.Commit(t.Context(), client.Batch{OutboxPut: []client.OutboxEntry{entry(2, "a"), entry(1, "z"), entry(3, "m")}}))
 	require.NoError(t, s.Commit(t.Context(), client.Batch{OutboxDelete: []string{"a", "none"}}))

@@ -69,6 +69,24 @@ func handle(ctx context.Context, c Command) (any, error) {
 			}
 			time.Sleep(time.Millisecond)
 		}
+	case "count": // goes on in the background: a byte more each millisecond
+		file, err := os.Create(c.Path)
+		if err != nil {
+			return nil, err
+		}
+		go func() {
+			for {
+				_, _ = file.WriteString("x")
+				time.Sleep(time.Millisecond)
+			}
+		}()
+	case "until": // the file has so many bytes
+		for {
+			if info, err := os.Stat(c.Path); err != nil || info.Size() >= int64(c.N) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
 	case "print":
 		fmt.Print(c.Value)
 	case "print-error":

@@ -7,7 +7,7 @@ import { MAX_VIEWS, open } from "../client.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
 import { SharedStore } from "./browser.js";
-import { setUp, setUpTabs, texts } from "./world.js";
+import { heldTexts, jwtOf, opaqueTokenOf, setUp, setUpTabs, texts } from "./world.js";
 
 test("a device id of 64 bytes can do everything: what is sent is named without it", async (t) => {
   const { clock, server, online } = setUp(t);
@@ -267,8 +267,6 @@ for (const [name, [wrong, message]] of Object.entries(wrongOptions)) {
   });
 }
 
-const jwtOf = (sub) => ["eyJhbGciOiJub25lIn0", btoa(JSON.stringify({ sub })).replaceAll("=", ""), "c2lnbmF0dXJl"].join(".");
-
 test("a token of this user connects", async (t) => {
   const { online } = setUp(t);
   const alice = await online("alice", { token: () => jwtOf("alice") });
@@ -297,6 +295,72 @@ for (const [name, [token, state, detail]] of Object.entries(wrongTokens)) {
     for (const text of [alice.detail, ...logged]) assert.ok(!text.includes("eyJhbG"), text);
   });
 }
+
+// Until the server has said whose such a token is, nothing is asked for, sent or taken in.
+for (const owner of ["alice", "mallory"]) {
+  test(`a token that only the server can read, of ${owner}`, async (t) => {
+    const { clock, server, device } = setUp(t);
+    const [group, theirs] = [server.group("g", ["alice", "bob"]), server.group("theirs", ["mallory", "bob"])];
+    server.post("bob", { conversationId: group }, "there before");
+    let busy = 6; // for longer than the outbox waits, and less than a question
+    server.answer = (frame) => {
+      if (frame.action !== "changes" || busy-- <= 0) return undefined;
+      for (const key of [group, theirs]) server.post("bob", { conversationId: key }, "pushed");
+      return { type: "error", id: frame.id, error: { code: "BUSY", message: "busy", retryable: true } };
+    };
+    const store = new MemoryStore();
+    const alice = device("alice", { token: () => opaqueTokenOf(owner), store });
+    const states = new Set();
+    alice.subscribe(() => busy > 0 && states.add(alice.state));
+    await alice.start();
+    alice.show(group);
+    const sent = alice.send(group, "mine");
+    const read = alice.receipts(group, 1).then(() => "read", ({ code }) => code);
+    await clock.until(() => busy <= 0);
+    assert.deepEqual([...new Set(server.requests.map(({ frame }) => frame.action))], ["changes"]);
+    assert.deepEqual([...states], ["connecting"], "and it is not online before");
+    await clock.advance(6_000);
+    await sent;
+    if (owner === "alice") {
+      assert.deepEqual([alice.state, texts(alice, group).at(-1), texts(alice, group).length, await read], ["online", "mine", 8, "read"]);
+      return;
+    }
+    assert.deepEqual([alice.state, alice.detail], ["offline", "token() gave a token of “mallory”, but userId is “alice”"]);
+    assert.deepEqual([server.sockets.length, await read], [0, "DISCONNECTED"]);
+    assert.deepEqual([...new Set(server.requests.map(({ frame }) => frame.action))], ["changes"]);
+    const { conversations, messages, outbox } = await store.load();
+    assert.deepEqual([conversations, messages, outbox.length], [[], [], 1]);
+    assert.deepEqual(alice.messages(theirs), []);
+  });
+}
+
+test("a server that names nobody, as an older one does, takes tokens that do", async (t) => {
+  const { clock, server, online, device } = setUp(t);
+  server.names = () => undefined;
+  const alice = await online("alice");
+  const other = device("alice", { deviceId: "web-2", token: () => opaqueTokenOf("alice") });
+  await other.start();
+  await clock.advance(60_000);
+  assert.deepEqual([alice.state, other.state], ["online", "connecting"]);
+});
+
+test("a token of another user, told by the server, ends all tabs of the device, and a right one takes them back", async (t) => {
+  const { clock, server, tabs, open } = setUpTabs(t);
+  let owner = "alice";
+  const token = () => opaqueTokenOf(owner);
+  const [leader, follower] = await tabs(2, { token });
+  owner = "mallory";
+  server.cutAll();
+  await clock.until(() => follower.state === "offline");
+  await follower.send("to:bob", "hi");
+  await clock.advance(60_000);
+  assert.deepEqual([leader.state, follower.state, server.sockets.length, server.count("send")], ["offline", "offline", 0, 0]);
+  for (const tab of [leader, follower, await open({ token })]) assert.match(tab.detail, /“mallory”.*“alice”/);
+  owner = "alice";
+  follower.setOffline(false);
+  await clock.until(() => server.count("send") === 1);
+  assert.deepEqual(server.requests.filter(({ userId }) => userId === "mallory").map(({ frame }) => frame.action), ["changes"]);
+});
 
 test("what the browser says of a socket that it does not even try is told without the token", async (t) => {
   const { clock, device } = setUp(t);
@@ -380,7 +444,7 @@ test("a device that is new, or starts over, is told of nothing that was there", 
   alice.setOffline(true);
   alice.setOffline(false);
   await clock.advance(5_000);
-  assert.deepEqual([heard, texts(alice, "to:bob")], [[], ["of another world"]]);
+  assert.deepEqual([heard, heldTexts(alice, "to:bob")], [[], ["of another world"]]);
   server.post("bob", { to: "alice" }, "new");
   await clock.advance(5_000);
   assert.deepEqual(heard, ["new"]);
@@ -529,7 +593,7 @@ for (const who of ["leads", "follows"]) {
     const closed = one.close({ forget: true });
     await clock.advance(1_000);
     await closed;
-    assert.deepEqual(await store.load(), { syncCursor: null, conversations: [], messages: [], outbox: [] });
+    assert.deepEqual(await store.load(), { syncCursor: null, conversations: [], messages: [], outbox: [], lost: [] });
     for (const client of clients) {
       assert.deepEqual([client.state, client.detail, client.leads, client.conversations()], ["offline", "closed", false, []]);
       await assert.rejects(client.send("to:bob", "after"), { code: "CLOSED" });

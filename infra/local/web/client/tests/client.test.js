@@ -11,6 +11,7 @@ const withBob = (client) => client.keyFor("bob");
 test("it connects as the protocol asks, with a fresh token each time", async (t) => {
   const { clock, server, socketOf } = setUp(t);
   let issued = 0;
+  server.names = () => "alice";
   const client = new InorderClient({ url: "ws://h/local", userId: "alice", deviceId: "web-1", store: new MemoryStore(), tabs: null, token: async () => `alice${++issued}`, WebSocket: server.WebSocket, clock, log: () => {} });
   await client.start();
   await clock.until(() => client.state === "online");
@@ -58,6 +59,7 @@ test("a first message: pending at once, then numbered, shown once on both sides"
     error: null,
     receipt: null, // bob has not answered
     readBy: [],
+    lost: false,
     audience: 1,
   });
   assert.match(alice.currentKey(key), /^single:/);
@@ -301,7 +303,7 @@ test("heads of large groups are compared", async (t) => {
   const { clock, server, online } = setUp(t);
   const key = server.group("big", ["alice", "bob"]);
   server.post("alice", { conversationId: key }, "one");
-  server.answer = (frame) => (frame.action === "changes" ? { type: "reply", id: frame.id, result: { conversations: [], heads: [{ conversationId: key, committedMaxSeq: 1 }], syncCursor: 1, full: false } } : undefined);
+  server.answer = (frame) => (frame.action === "changes" ? { type: "reply", id: frame.id, result: { conversations: [], heads: [{ conversationId: key, committedMaxSeq: 1 }], syncCursor: 1, full: false, userId: "bob" } } : undefined);
   const bob = await online("bob");
   await clock.until(() => texts(bob, key).length === 1);
 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom } from "./clock.js";
-import { setUp } from "./world.js";
+import { jwtOf, opaqueTokenOf, setUp } from "./world.js";
 
 const USERS = ["alice", "bob", "carol", "dave"];
 const DEVICES = ["alice/web-1", "alice/web-2", "bob/web-3", "carol/web-4", "dave/web-5"];
@@ -37,7 +37,8 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
     const boot = async (slot) => {
       const [userId, deviceId] = slot.name.split("/");
       slot.client?.setOffline(true);
-      slot.client = device(userId, { deviceId, store: slot.store, random, limits: { late: 12, end: 5 } });
+      const token = () => (seed % 2 === 0 ? opaqueTokenOf : jwtOf)(userId);
+      slot.client = device(userId, { token, deviceId, store: slot.store, random, limits: { late: 12, end: 5 } });
       await slot.client.start();
     };
     for (const slot of slots) await boot(slot);

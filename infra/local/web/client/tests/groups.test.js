@@ -4,7 +4,7 @@ import { MAX_TITLE_RUNES } from "../client.js";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom, settled } from "./clock.js";
-import { seqs, setUp, texts } from "./world.js";
+import { heldTexts, lostTexts, seqs, setUp, setUpTabs, texts } from "./world.js";
 import { eventWords } from "../../words.js";
 
 // A group of alice, who made it, bob and carol, with alice and bob online.
@@ -346,9 +346,10 @@ test("a server that began anew is followed, and what was not sent is sent there"
   server.wipe();
   server.post("bob", { to: "alice" }, "new");
   alice.setOffline(false);
-  await clock.until(() => alice.messages("to:bob").every(({ seq }) => seq !== null));
+  await clock.until(() => alice.messages("to:bob").every(({ seq, lost }) => seq !== null || lost));
   await clock.advance(TIMING.heartbeatMs);
-  assert.deepEqual(texts(alice, id), ["new", "from my pocket"]);
+  assert.deepEqual(texts(alice, id), ["old", "new", "from my pocket"]);
+  assert.deepEqual(lostTexts(alice, id), ["old"]);
   assert.equal(alice.conversation(id).unread, 1);
   const { messages, outbox } = await store.load();
   assert.deepEqual(messages.map(({ text }) => text), ["new", "from my pocket"]);
@@ -388,14 +389,15 @@ async function setUpRestored(t, options) {
   await clock.advance(1_000);
   const id = alice.currentKey("to:bob");
   const same = async () => {
-    await clock.until(() => alice.messages(id).map(({ messageId }) => messageId).join() === server.entries(id).map(({ messageId }) => messageId).join(), 30_000);
+    await clock.until(() => alice.messages(id).filter(({ lost }) => !lost).map(({ messageId }) => messageId).join() === server.entries(id).map(({ messageId }) => messageId).join(), 30_000);
     await clock.advance(1_000);
     const { messages, syncCursor, outbox } = await store.load();
     assert.deepEqual(messages.sort((a, b) => a.seq - b.seq).map(({ messageId }) => messageId), server.entries(id).map(({ messageId }) => messageId));
     assert.equal(syncCursor, server.act("alice", "changes", { syncCursor: 0 }).syncCursor);
     assert.deepEqual(outbox, []);
+    assert.deepEqual(lostTexts(alice, id), ["7", "8", "9", "10"], "what only the device still has stays visible");
   };
-  return { ...world, alice, bob, backup, id, same };
+  return { ...world, store, alice, bob, backup, id, same };
 }
 
 const reconnect = (client) => (client.setOffline(true), client.setOffline(false));
@@ -405,7 +407,7 @@ test("a restored server: its cursor is below ours", async (t) => {
   server.restore(backup);
   reconnect(alice);
   await same();
-  assert.equal(texts(alice, "to:bob").length, 6);
+  assert.deepEqual(texts(alice, "to:bob"), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
 });
 
 test("a restored server that has gone on: its cursor and its heads have passed ours", async (t) => {
@@ -416,7 +418,7 @@ test("a restored server that has gone on: its cursor and its heads have passed o
   for (let i = 0; i < 20; i++) bob.post(`anew ${i}`);
   alice.setOffline(false);
   await same();
-  assert.equal(texts(alice, "to:bob")[6], "anew 0");
+  assert.deepEqual(texts(alice, "to:bob").slice(5, 11), ["6", "7", "8", "9", "10", "anew 0"]);
 });
 
 test("a server that is restored behind an open connection: a push brings another entry than the one held", async (t) => {
@@ -424,7 +426,7 @@ test("a server that is restored behind an open connection: a push brings another
   server.restore(backup);
   bob.post("anew");
   await same();
-  assert.deepEqual(texts(alice, "to:bob").slice(5), ["6", "anew"]);
+  assert.deepEqual(texts(alice, "to:bob").slice(5), ["6", "7", "8", "9", "10", "anew"]);
 });
 
 test("G3: a server that is restored behind an open connection: what is sent then is neither lost nor doubled", async (t) => {
@@ -472,7 +474,9 @@ test("own messages that a restored server lost stay visible as such, also over a
     assert.deepEqual(shown(client, "to:bob"), ["kept sent", "anew null", "lost as well failed"], "what was recalled is not shown again");
     assert.deepEqual(shown(client, kept), ["kept sent", "lost failed"]);
     assert.deepEqual(shown(client, "to:carol"), ["lost, too failed"]);
-    assert.equal(client.conversations().length, 3, "the other group is gone");
+    assert.deepEqual(shown(client, gone), ["lost failed"]);
+    assert.deepEqual([client.conversation(gone).title, client.conversation(gone).closed], ["gone", "unknown"], "what was written there is not");
+    assert.equal(client.conversations().length, 4);
   };
   await clock.until(() => shown(alice, "to:carol")[0] === "lost, too failed");
   await clock.advance(1_000);
@@ -502,6 +506,7 @@ test("what may be older than what is loaded anew does not count as lost, and no 
   await clock.advance(5_000);
   assert.deepEqual(texts(alice, "to:carol"), ["anew 18", "anew 19", "anew 20"]);
   assert.deepEqual(texts(alice, "to:bob"), ["3"]);
+  assert.deepEqual([...alice.conversations()].map(({ key }) => key), [alice.currentKey("to:carol"), "to:bob"]);
 });
 
 test("a large group whose head is below what we hold", async (t) => {
@@ -517,7 +522,130 @@ test("a large group whose head is below what we hold", async (t) => {
   await clock.advance(1_000);
   server.restore(backup);
   reconnect(alice);
-  await clock.until(() => texts(alice, id).length === 3);
+  await clock.until(() => heldTexts(alice, id).length === 3);
+  assert.deepEqual(lostTexts(alice, id), ["4"]);
+});
+
+test("what others wrote and a restored server lost is shown as such, until it is put aside", async (t) => {
+  const { clock, server, alice, bob, backup, store, id, same, device } = await setUpRestored(t);
+  server.restore(backup);
+  for (let i = 1; i <= 3; i++) bob.post(`anew ${i}`);
+  await same();
+  const [lost] = alice.messages(id).filter((row) => row.lost);
+  assert.deepEqual({ ...lost, time: 0 }, { ...lost, seq: null, senderId: "bob", mine: false, text: "7", state: null, error: null, canEdit: false, canRecall: false, receipt: null, time: 0 });
+  assert.equal(alice.conversation(id).unread, server.line("alice", id).unread, "it is not unread");
+  assert.deepEqual(alice.messages(id, 4).map(({ text }) => text), ["10", "anew 1", "anew 2", "anew 3"]);
+
+  alice.setOffline(true);
+  const reloaded = device("alice", { store });
+  await reloaded.start();
+  assert.deepEqual(lostTexts(reloaded, id), ["7", "8", "9", "10"], "a reload changes nothing");
+  await clock.until(() => reloaded.state === "online");
+  server.act("bob", "send", { to: "alice", messageType: "text", text: "7", clientMsgId: lost.clientMsgId });
+  await clock.until(() => heldTexts(reloaded, id).at(-1) === "7");
+  assert.deepEqual(lostTexts(reloaded, id), ["8", "9", "10"], "who wrote it sent it again");
+  reloaded.discardLost(id);
+  await clock.advance(1_000);
+  assert.deepEqual(lostTexts(reloaded, id), []);
+  assert.deepEqual((await store.load()).lost, []);
+});
+
+test("what is lost goes with what is cleared, and what is erased", async (t) => {
+  const { clock, server, alice, backup, store, id } = await setUpRestored(t);
+  const group = server.group("g", ["alice", "bob", "carol"]);
+  const before = server.backup();
+  for (const user of ["bob", "carol"]) server.post(user, { conversationId: group }, `of ${user}`);
+  await clock.until(() => texts(alice, group).length === 2);
+  await clock.advance(1_000);
+  backup.conversations.set(group, before.conversations.get(group));
+  server.restore(backup);
+  server.post("bob", { conversationId: group }, "anew");
+  reconnect(alice);
+  await clock.until(() => lostTexts(alice, id).length === 4);
+  assert.deepEqual(lostTexts(alice, group), ["of bob", "of carol"]);
+  server.erase("bob");
+  await clock.until(() => lostTexts(alice, group).join() === "of carol");
+  alice.clear(id);
+  await clock.advance(1_000);
+  assert.deepEqual(texts(alice, id), []);
+  assert.deepEqual((await store.load()).lost.map(({ message }) => message.text), ["of carol"]);
+});
+
+// Nothing of what the device had is given up before it is known what the server still has.
+test("a device that ends while it starts over loses nothing", async (t) => {
+  const { clock, server, alice, backup, store, id, device } = await setUpRestored(t);
+  await alice.send(id, "mine");
+  await clock.until(() => alice.messages(id).at(-1).seq === 11);
+  await clock.advance(5_000);
+  server.restore(backup);
+  server.refuse = ({ action }) => (action === "sync" ? { code: "BUSY", message: "busy", retryable: true } : undefined);
+  reconnect(alice);
+  await clock.until(() => texts(alice, id).length === 0);
+  await clock.advance(1_000);
+  alice.setOffline(true);
+  assert.deepEqual(texts(alice, id), [], "what is in doubt is not told to be lost");
+  const reloaded = device("alice", { store });
+  await reloaded.start();
+  assert.deepEqual(texts(reloaded, id), []);
+  server.refuse = () => undefined;
+  await clock.until(() => texts(reloaded, id).length > 0);
+  await clock.advance(10_000);
+  assert.deepEqual(texts(reloaded, id), ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "mine"]);
+  assert.deepEqual(lostTexts(reloaded, id), ["7", "8", "9", "10", "mine"]);
+});
+
+test("an own message that was answered, and lost before it came back, is shown as lost", async (t) => {
+  const { clock, server, alice, backup, id } = await setUpRestored(t);
+  server.pushes = () => 0;
+  await alice.send(id, "mine");
+  await clock.until(() => alice.messages(id).at(-1).state === "sent");
+  server.restore(backup);
+  reconnect(alice);
+  await clock.until(() => alice.messages(id).at(-1)?.error?.code === "LOST");
+  assert.equal(alice.messages(id).at(-1).text, "mine");
+  assert.equal(await alice.retry(alice.messages(id).at(-1).clientMsgId), alice.messages(id).at(-1).clientMsgId);
+  await clock.until(() => server.entries(id).at(-1).text === "mine");
+});
+
+test("of what others wrote and the server lost the last is kept", async (t) => {
+  const { alice, server, backup, store, clock, id } = await setUpRestored(t, { limits: { lostOfOthers: 2 } });
+  server.restore(backup);
+  reconnect(alice);
+  await clock.until(() => heldTexts(alice, id).length === 6);
+  await clock.advance(1_000);
+  assert.deepEqual(lostTexts(alice, id), ["9", "10"]);
+  server.wipe();
+  reconnect(alice);
+  await clock.until(() => heldTexts(alice, id).length === 0);
+  await clock.advance(1_000);
+  assert.deepEqual(lostTexts(alice, "to:bob"), ["9", "10"]);
+  assert.equal((await store.load()).lost.length, 2);
+});
+
+test("all tabs show what a restored server lost, also one that opens later", async (t) => {
+  const { clock, server, tabs, open } = setUpTabs(t);
+  const opened = await tabs(2);
+  const id = server.post("bob", { to: "alice" }, "1").conversationId;
+  const backup = server.backup();
+  const gone = server.group("gone", ["alice", "bob"]);
+  for (const address of [{ to: "alice" }, { conversationId: gone }]) server.post("bob", address, "lost");
+  await clock.advance(2_000);
+  server.restore(backup);
+  server.cutAll();
+  await clock.advance(10_000);
+  opened.push(await open());
+  await clock.advance(1_000);
+  for (const tab of opened) {
+    assert.deepEqual(texts(tab, id), ["1", "lost"]);
+    assert.deepEqual(lostTexts(tab, gone), ["lost"]);
+    assert.deepEqual([tab.conversations().length, tab.conversation(gone).title, tab.conversation(gone).closed], [2, "gone", "unknown"]);
+  }
+  opened[1].discardLost(gone);
+  await clock.advance(1_000);
+  for (const tab of opened) assert.deepEqual([tab.conversations().length, lostTexts(tab, id)], [1, ["lost"]]);
+  await opened[0].close();
+  await clock.advance(5_000);
+  assert.deepEqual([lostTexts(opened[1], id), lostTexts(opened[2], id)], [["lost"], ["lost"]]);
 });
 
 // Devices of a group of 400, which is told of messages by notify, and a list of when they pulled.

@@ -30,6 +30,8 @@ export class FakeServer {
   smallGroupMax = 200;
   /** Conversations with more members than this are not noted with each message, and push no receipts. */
   inboxGroupMax = 20;
+  /** Whom an answer to changes names as the user, or undefined. */
+  names = (userId) => userId;
   /** How long after its sending a message can be changed by its sender, in ms. */
   windowMs = Infinity;
 
@@ -264,7 +266,7 @@ export class FakeServer {
 
     changes: ({ userId }, { syncCursor, headsCursor, hidden }) => {
       const { v, at } = this.#syncHead(userId);
-      if (syncCursor === 0 || syncCursor < this.floor || syncCursor > v) return { ...this.#page(userId, 0, hidden), heads: [], syncCursor: v, full: true, ...this.#windows() };
+      if (syncCursor === 0 || syncCursor < this.floor || syncCursor > v) return { ...this.#page(userId, 0, hidden), heads: [], syncCursor: v, full: true, ...this.#windows(), userId: this.names(userId) };
       const heads = this.#of(userId)
         .filter(({ members }) => members.size > this.inboxGroupMax && members.has(userId))
         .map(({ head }) => ({ conversationId: head.conversationId, committedMaxSeq: head.lastSeq }));
@@ -280,6 +282,7 @@ export class FakeServer {
         more,
         full: false,
         ...this.#windows(),
+        userId: this.names(userId),
       };
     },
 

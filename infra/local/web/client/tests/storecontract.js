@@ -2,13 +2,13 @@
 
 /** Checks a store; reopen() closes it and opens the same one again where that makes sense. */
 export async function checkStore(store, reopen) {
-  equal(await store.load(), { syncCursor: null, conversations: [], messages: [], outbox: [] }, "a new store is empty");
+  equal(await store.load(), { syncCursor: null, conversations: [], messages: [], outbox: [], lost: [] }, "a new store is empty");
 
   const message = { conversationId: "group:1", seq: 1, text: "one" };
   const longerId = { conversationId: "group:12", seq: 1, text: "other" };
   const conversation = { conversationId: "group:1", maxContiguousSeq: 1, receipts: { bob: { readSeq: 1 } } };
   const entry = { clientMsgId: "a-1", order: 1, address: { to: "bob" }, text: "hi", state: "sending" };
-  await store.commit({ messages: [message, longerId], conversations: [conversation], syncCursor: 7, outboxPut: [entry, { ...entry, clientMsgId: "a-2" }] });
+  await store.commit({ messages: [message, longerId], conversations: [conversation], syncCursor: 7, outboxPut: [entry, { ...entry, clientMsgId: "a-2" }], lost: [{ message, peer: "bob", title: null }] });
   message.text = "changed after the commit";
   store = await reopen(store);
   const loaded = await store.load();
@@ -17,6 +17,7 @@ export async function checkStore(store, reopen) {
   equal(loaded.conversations, [conversation], "the conversation is kept");
   equal(loaded.syncCursor, 7, "the cursor is kept");
   equal(loaded.outbox.length, 2, "the outbox is kept");
+  equal(loaded.lost, [{ message: { ...message, text: "one" }, peer: "bob", title: null }], "what is lost is kept");
 
   await store.commit({ messages: [{ ...longerId, text: "edited" }], outboxDelete: ["a-1"], syncCursor: 8 });
   store = await reopen(store);
@@ -35,7 +36,10 @@ export async function checkStore(store, reopen) {
 
   await store.commit({ forget: true, conversations: [conversation] });
   store = await reopen(store);
-  equal(await store.load(), { ...third, syncCursor: null, conversations: [conversation], messages: [] }, "what is forgotten is gone, what comes with it and the outbox are there");
+  equal(await store.load(), { ...third, syncCursor: null, conversations: [conversation], messages: [], lost: [] }, "what is forgotten is gone, what comes with it and the outbox are there");
+  await store.commit({ forget: true, lost: [{ message: longerId, peer: null, title: "t" }] });
+  equal((await store.load()).lost.map(({ title }) => title), ["t"], "what is lost may come with it");
+  await store.commit({ lost: [] });
 
   const term = await store.claim(5);
   equal(term > 5, true, "a term is above the one it has to be above");

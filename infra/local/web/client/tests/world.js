@@ -4,13 +4,19 @@ import { FakeBrowser, SharedStore } from "./browser.js";
 import { VirtualClock } from "./clock.js";
 import { FakeServer } from "./server.js";
 
+/** A token that names its user; nobody signed it. */
+export const jwtOf = (userId) => ["eyJhbGciOiJub25lIn0", btoa(JSON.stringify({ sub: userId })).replaceAll("=", ""), "c2lnbmF0dXJl"].join(".");
+
+/** A token that only the server can read. */
+export const opaqueTokenOf = (userId) => encodeURIComponent(userId);
+
 /** A world with a server and any number of devices, each stopped when the test ends. */
 export function setUp(t) {
   const clock = new VirtualClock();
   const server = new FakeServer(clock);
   const devices = [];
   t.after(() => devices.forEach((device) => device.setOffline(true)));
-  const device = (userId, { deviceId = `web-${userId}`, store = new MemoryStore(), timing, limits, random = () => 0.5, log = () => {}, token = async () => encodeURIComponent(userId), WebSocket = server.WebSocket } = {}) => {
+  const device = (userId, { deviceId = `web-${userId}`, store = new MemoryStore(), timing, limits, random = () => 0.5, log = () => {}, token = async () => jwtOf(userId), WebSocket = server.WebSocket } = {}) => {
     const client = new InorderClient({
       url: "ws://127.0.0.1:1/local",
       userId,
@@ -49,7 +55,7 @@ export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {})
   const open = async (options = {}) => {
     const tab = browser.newTab(server.WebSocket);
     const { userId = "alice", deviceId = "web" } = options;
-    const client = new InorderClient({ url: "ws://127.0.0.1:1/local", store, token: () => userId, random: () => 0.5, log, ...tab, WebSocket: tab.WebSocket, ...options, userId, deviceId });
+    const client = new InorderClient({ url: "ws://127.0.0.1:1/local", store, token: () => jwtOf(userId), random: () => 0.5, log, ...tab, WebSocket: tab.WebSocket, ...options, userId, deviceId });
     clients.push(client);
     tab.client = client;
     const started = client.start();
@@ -68,5 +74,9 @@ export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {})
   return { clock, server, browser, open, tabs, alone };
 }
 
+/** The texts of what the server has, too. */
+export const heldTexts = (client, key) => client.messages(key).filter(({ lost }) => !lost).map(({ text }) => text);
+/** The texts of what it has lost. */
+export const lostTexts = (client, key) => client.messages(key).filter(({ lost }) => lost).map(({ text }) => text);
 export const texts = (client, key) => client.messages(key).map((row) => row.text);
 export const seqs = (client, key) => client.messages(key).map((row) => row.seq);

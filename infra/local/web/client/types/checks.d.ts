@@ -7,12 +7,22 @@ export declare const MAX_DATA_DEPTH = 32;
  */
 export declare function checkOptions({ url, userId, deviceId, token, WebSocket }: Partial<import("./client.js").Options>): void;
 /**
- * Gives the token that a program's function gives, if it can be this user's. What else it gives, and what it
- * throws, is thrown without the token.
+ * Gives the token that a program's function gives, if it can be this user's, and whether it says so: of one that
+ * cannot be read the server does. What else it gives, and what it throws, is thrown without the token.
  * @param {() => Promise<string> | string} token
  * @param {string} userId
+ * @returns {Promise<{jwt: string, isKnown: boolean}>}
  */
-export declare function tokenOf(token: () => Promise<string> | string, userId: string): Promise<string>;
+export declare function tokenOf(token: () => Promise<string> | string, userId: string): Promise<{
+    jwt: string;
+    isKnown: boolean;
+}>;
+/**
+ * Throws if a token is another user's: what this one wrote would be sent in that one's name.
+ * @param {string} owner
+ * @param {string} userId
+ */
+export declare function checkOwner(owner: string, userId: string): void;
 /**
  * Makes a socket. What a browser does not even try, it will not try the next time.
  * @param {typeof globalThis.WebSocket} WebSocket

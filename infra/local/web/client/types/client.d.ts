@@ -33,7 +33,8 @@ export type Options = {
      */
     url: string;
     /**
-     * the token's sub
+     * the user whose token it is: its sub, or what else the server takes it for. It cannot be
+     * left out, for a device shows what it has, and takes messages to send, before it has ever been connected
      */
     userId: string;
     /**
@@ -42,8 +43,8 @@ export type Options = {
      */
     deviceId: string;
     /**
-     * gives a JWT. It is called before each connect, in the tab that
-     * leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
+     * gives a JWT, or whatever the server takes for one: of a token that
+     * cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
      * setOffline(false).
      */
     token: () => Promise<string> | string;
@@ -82,11 +83,12 @@ export type Options = {
  * Who this device is and where the server is.
  * @typedef {object} Options
  * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1
- * @property {string} userId the token's sub
+ * @property {string} userId the user whose token it is: its sub, or what else the server takes it for. It cannot be
+ *   left out, for a device shows what it has, and takes messages to send, before it has ever been connected
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
  *   share a connection
- * @property {() => Promise<string> | string} token gives a JWT. It is called before each connect, in the tab that
- *   leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
+ * @property {() => Promise<string> | string} token gives a JWT, or whatever the server takes for one: of a token that
+ *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
  *   setOffline(false).
  * @property {Store} [store] IndexedDB, or memory where the browser offers none
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
@@ -345,6 +347,11 @@ export declare class InorderClient extends EventTarget {
      * @param {ConversationKey} key
      */
     clear(key: ConversationKey): void;
+    /**
+     * Forgets the rows of a conversation that are lost, but for those of the outbox, which are discard's.
+     * @param {ConversationKey} key
+     */
+    discardLost(key: ConversationKey): void;
     /**
      * Loads a page of what is before the first entry held. Rejects with a RequestError.
      * @param {ConversationKey} key

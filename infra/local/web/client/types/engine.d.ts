@@ -3,7 +3,7 @@ import type { Clock, ConversationKey, Entry, Store, StoreChange } from "./types.
 /**
  * @import { Ledger } from "./ledger.js"
  * @import { Model } from "./model.js"
- * @import { Clock, ConversationKey, Entry, Facts, Message, Store, StoreChange } from "./types.js"
+ * @import { Clock, ConversationKey, Entry, Facts, Lost, Message, Store, StoreChange } from "./types.js"
  */
 /** How patient the client is, in ms. */
 export declare const TIMING: Readonly<{
@@ -29,6 +29,7 @@ export declare const LIMITS: Readonly<{
     end: 100;
     outbox: 1000;
     lost: 100;
+    lostOfOthers: 1000;
 }>;
 export type Timing = Partial<Record<keyof typeof TIMING, number>>;
 export type Limits = Partial<Record<keyof typeof LIMITS, number>>;
@@ -120,6 +121,11 @@ export declare class Engine {
      * @param {Entry} entry
      */
     accept(entry: Entry): Promise<void>;
+    /**
+     * Puts what the server has lost of a conversation aside.
+     * @param {ConversationKey} key
+     */
+    discardLost(key: ConversationKey): void;
     /** @param {string} clientMsgId */
     discard(clientMsgId: string): void;
     /**

@@ -1,7 +1,7 @@
 import { Ledger } from "./ledger.js";
-import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Picture, Row, Saved, Status } from "./types.js";
+import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Picture, Row, Saved, Status } from "./types.js";
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
  */
 /** Begins the key of a single conversation that the server has not named yet. */
 export declare const TO_KEY = "to:";
@@ -23,6 +23,10 @@ export declare class Model {
     answered: string[];
     /** @type {number | null} */
     syncCursor: number | null;
+    /** @type {readonly Lost[]} What the server has lost, oldest first; another list once that changes. */
+    lost: readonly Lost[];
+    /** @type {readonly Lost[]} What it may have lost: it was held before all was begun anew. */
+    doubtful: readonly Lost[];
     /** @type {Status} */
     status: Status;
     /** @param {string} userId */
@@ -31,13 +35,13 @@ export declare class Model {
      * Takes what a store has.
      * @param {Saved} saved
      */
-    load({ syncCursor, conversations, messages, outbox }: Saved): void;
+    load({ syncCursor, conversations, messages, outbox, lost }: Saved): void;
     /**
      * What a store would have to give to load, as of now.
      * @returns {Saved}
      */
     dump(): Saved;
-    /** Forgets all but the outbox. */
+    /** Forgets all but the outbox and what is lost. */
     forget(): void;
     /**
      * All of it, for another tab.
@@ -55,7 +59,7 @@ export declare class Model {
      * goes wrong where something is told twice.
      * @param {Omit<Delta, "news">} delta
      */
-    apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status }: Omit<Delta, "news">): void;
+    apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status, lost }: Omit<Delta, "news">): void;
     /**
      * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
      * @param {Model} earlier
@@ -81,6 +85,16 @@ export declare class Model {
      * @param {ConversationKey} key a current one
      */
     entriesOf(key: ConversationKey): Entry[];
+    /**
+     * The key of the conversation that a lost message is of.
+     * @param {Lost} lost
+     */
+    keyOfLost({ message: { conversationId }, peer }: Lost): string;
+    /**
+     * Whether the server does not have a message, as far as is known: it is not known of what is before the entries held.
+     * @param {Lost} lost
+     */
+    isLost({ message: { conversationId, seq, messageId } }: Lost): boolean;
     /** The current keys of what is on the user's list. */
     listed(): string[];
     /**

@@ -1,21 +1,28 @@
 import type { Ledger } from "./ledger.js";
-import type { Entry, Facts, Member, Row } from "./types.js";
+import type { Entry, Facts, Lost, Member, Row } from "./types.js";
 export type View = import("./rights.js").Standing & {
     ledger: Ledger | null;
     facts: Facts;
     entries: Entry[];
+    lost: readonly Lost[];
     roster: Member[] | null;
 };
 /**
  * @import { Ledger } from "./ledger.js"
- * @import { Entry, Facts, LedgerEvent, Member, Message, Quote, Revision, Row } from "./types.js"
+ * @import { Entry, Facts, LedgerEvent, Lost, Member, Message, Quote, Revision, Row } from "./types.js"
  */
 /**
  * entries are the outbox's for this conversation, roster is null while it is unknown.
- * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], roster: Member[] | null}} View
+ * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], lost: readonly Lost[], roster: Member[] | null}} View
  */
 /** Up to so many members, each hears how far the others are. */
 export declare const RECEIPTS_MAX_MEMBERS = 20;
+/** Why an own message failed that the server has lost. */
+export declare const LOST: Readonly<{
+    code: "LOST";
+    message: "the server does not have this message any more";
+    retryable: true;
+}>;
 /**
  * Whether an outbox entry changes a message, and so has no row of its own.
  * @param {Entry} entry

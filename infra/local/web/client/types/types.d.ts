@@ -108,6 +108,11 @@ export type Row = {
      */
     error: Refusal | null;
     /**
+     * whether only this device still has it: the server was restored to a time before it, or begun
+     * anew. It has no seq then
+     */
+    lost: boolean;
+    /**
      * once it holds for all others
      */
     receipt: "delivered" | "read" | null;
@@ -236,11 +241,17 @@ export type Entry = ShownEntry & {
     failures: number;
     stored: boolean;
 };
+export type Lost = {
+    message: Message;
+    peer: string | null;
+    title: string | null;
+};
 export type Saved = {
     syncCursor: number | null;
     conversations: ConversationRecord[];
     messages: Message[];
     outbox: EntryRecord[];
+    lost?: Lost[];
 };
 export type StoreChange = {
     forget?: boolean;
@@ -249,6 +260,7 @@ export type StoreChange = {
     syncCursor?: number | null;
     outboxPut?: EntryRecord[];
     outboxDelete?: string[];
+    lost?: Lost[];
 };
 export type Store = {
     /**
@@ -276,6 +288,10 @@ export type Delta = {
     rosters: [string, Member[] | null][];
     created: [string, string][];
     status: Status;
+    /**
+     * all of it, if it is another now
+     */
+    lost?: readonly Lost[];
     /**
      * by conversationId the seqs of messages of others that have come
      */
@@ -382,6 +398,8 @@ export type Clock = {
  * @property {number} time ms since 1970, for the eye; seq is the order
  * @property {EntryState | null} state of an own one
  * @property {Refusal | null} error why it failed
+ * @property {boolean} lost whether only this device still has it: the server was restored to a time before it, or begun
+ *   anew. It has no seq then
  * @property {"delivered" | "read" | null} receipt once it holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
@@ -463,15 +481,21 @@ export type Clock = {
  */
 /** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
 /**
+ * A message that the server has lost, or may have; peer and title are those of its conversation.
+ * @typedef {{message: Message, peer: string | null, title: string | null}} Lost
+ */
+/**
  * What a store holds.
  * @typedef {object} Saved
  * @property {number | null} syncCursor
  * @property {ConversationRecord[]} conversations
  * @property {Message[]} messages
  * @property {EntryRecord[]} outbox
+ * @property {Lost[]} [lost]
  */
 /**
- * What is written at once, whole or not at all. forget drops everything but the outbox first.
+ * What is written at once, whole or not at all. forget drops everything but the outbox first. lost replaces what is
+ * stored of that.
  * @typedef {object} StoreChange
  * @property {boolean} [forget]
  * @property {Message[]} [messages]
@@ -479,6 +503,7 @@ export type Clock = {
  * @property {number | null} [syncCursor]
  * @property {EntryRecord[]} [outboxPut]
  * @property {string[]} [outboxDelete]
+ * @property {Lost[]} [lost]
  */
 /**
  * What survives a reload, of one user and device.
@@ -501,6 +526,7 @@ export type Clock = {
  * @property {[string, Member[] | null][]} rosters
  * @property {[string, string][]} created
  * @property {Status} status
+ * @property {readonly Lost[]} [lost] all of it, if it is another now
  * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
  */
 /**

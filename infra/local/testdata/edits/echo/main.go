@@ -1,0 +1,17 @@
+// Command echo answers.
+package main
+
+import (
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"inorder/words"
+)
+
+const name = "echo"
+
+func main() {
+	lambda.Start(func(event events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error) {
+		return words.Answer(name, event)
+	})
+}
