@@ -192,14 +192,14 @@ func TestG10_AHotConversation(t *testing.T) {
 	})
 }
 
-// Two who write as fast as they can share evenly.
+// Of two who write as fast as they can, none gets less than a quarter.
 func TestG10_TwoWritersShareAConversation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHot(t, 2)
 		h.closed(2, 10*time.Second)
 		a, b := len(h.took[who(0)]), len(h.took[who(1)])
-		require.GreaterOrEqual(t, min(a, b)*10, (a+b)*4, "%d and %d", a, b)
+		require.GreaterOrEqual(t, min(a, b)*4, a+b, "%d and %d", a, b)
 		h.requireLedger()
 	})
 }

@@ -169,7 +169,7 @@ func singleOf(conversationID, userID, to string) *creation {
 func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
 	ctx, cancel := withReserve(ctx)
 	defer cancel()
-	so := tries{since: time.Now()}
+	var so tries
 	defer func() {
 		receipt.Attempts, receipt.Conflicts, receipt.Throttles = so.attempts, so.conflicts, so.throttles
 	}()
@@ -219,7 +219,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			}
 			continue
 		}
-		if w.message.Event == nil && so.inVain(result) {
+		if w.message.Event == nil && so.inVain() {
 			return Receipt{}, crowded(w.message.ConversationID, so.attempts, result.cause)
 		}
 		if err := s.pace.wait(ctx, so.attempts, result.throttled); err != nil {
@@ -257,10 +257,7 @@ func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error
 }
 
 // tries are the transactions of one write so far.
-type tries struct {
-	since                          time.Time
-	attempts, conflicts, throttles int
-}
+type tries struct{ attempts, conflicts, throttles int }
 
 func (t *tries) count(o outcome) {
 	t.attempts++
@@ -272,18 +269,17 @@ func (t *tries) count(o outcome) {
 	}
 }
 
-// inVain reports whether the last one was once too often in another's way.
-func (t *tries) inVain(last outcome) bool {
-	return (last.conflict || last.throttled) && (t.conflicts+t.throttles >= maxContended || time.Since(t.since) >= contendedTime)
-}
+// inVain reports whether there were as many as a message is tried for.
+func (t *tries) inVain() bool { return t.conflicts >= maxConflicts || t.throttles >= maxThrottles }
 
-// A message is given up as BUSY after so many transactions that others came before, or
-// the first one after so long: its sender waits at home better than in a function that
-// is paid for and held. What changes a roster goes on for as long as there is time, else
-// those who never stop sending could keep a member in.
+// A message is given up as BUSY after so many transactions that others came before,
+// some 0.6 s in a region, or that were put off, which is about a second: its sender waits
+// at home better than in a function that is paid for and held. What changes a roster
+// goes on for as long as there is time, else those who never stop sending could keep a
+// member in.
 const (
-	maxContended  = 16
-	contendedTime = 1500 * time.Millisecond
+	maxConflicts = 16
+	maxThrottles = 5
 )
 
 // maxAtOnce is how many attempts in a row a change is repeated without a wait.

@@ -153,7 +153,7 @@ func TestG10_AMessageIsNotTriedForEver(t *testing.T) {
 		most   int // transactions
 	}{
 		"conflicts":            {"TransactionConflict", false, 16},
-		"throttles":            {"ThrottlingError", false, 16},
+		"throttles":            {"ThrottlingError", false, 5},
 		"conflicts of a leave": {"TransactionConflict", true, 1 << 30},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 // were measured too, in a model of a region (TestContention): they let one writer in
 // while the others sleep, and at 60 sends a second into one conversation the 99th of a
 // hundred took 3.7 s, where it takes a quarter of one so. What such windows save is
-// transactions, which maxContended bounds.
+// transactions, which maxConflicts bounds.
 type pace struct {
 	mu      sync.Mutex
 	latency time.Duration // moving average, 0 until one was seen
