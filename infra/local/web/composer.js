@@ -3,7 +3,7 @@
 
 import { MAX_TEXT_RUNES, countRunes } from "./client/index.js";
 import { $, isTouch, setParts, setText } from "./dom.js";
-import { closedWords, lineOf, said } from "./words.js";
+import { closedWords, lineOf, problemWords, said } from "./words.js";
 
 const COUNTER_FROM_RUNES = MAX_TEXT_RUNES - 200;
 const QUOTE_CHARACTERS = 120;
@@ -186,7 +186,7 @@ export class Composer {
   #refused(key, text, error) {
     if (this.#key !== null && this.#client.currentKey(this.#key) === this.#client.currentKey(key)) {
       $("text").value = joined(text, $("text").value);
-      this.#context ??= { mode: "note", words: `Not sent: ${error.message}.` };
+      this.#context ??= { mode: "note", words: `Not sent: ${problemWords(error, "send")}.` };
       this.draw();
     } else {
       const { text: later, context } = this.#take(key);

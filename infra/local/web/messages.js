@@ -217,10 +217,9 @@ export class MessageList {
     const node = element("div", "message", [
       worded("div", "sender"),
       button("quote", "", () => this.#hooks.quote(this.#rows.get(node))),
-      worded("div", "text"),
+      element("div", "body", [worded("div", "text"), element("div", "meta", [element("span", "edited"), element("time"), newDelivery()])]),
       element("div", "revision"),
       element("div", "failure"),
-      element("div", "meta", [element("span", "edited"), element("time"), newDelivery()]),
       button("more", "⋯", ({ currentTarget }) => this.#hooks.menu(currentTarget, () => this.#rows.get(node))),
     ]);
     node.querySelector(".quote").append(worded("span", "quoted-sender"), worded("span", "quoted-text"));
@@ -241,7 +240,8 @@ export class MessageList {
   }
 
   #fillRow(node, row, { follows, where, again }) {
-    const [sender, quote, text, revision, failure, meta, more] = node.children;
+    const [sender, quote, body, revision, failure, more] = node.children;
+    const [text, meta] = body.children;
     const [edited, time, delivery] = meta.children;
     const event = row.kind === "event";
     const central = isCentral(row);
@@ -288,7 +288,7 @@ export class MessageList {
       words,
       ...(action === "edit" && canEdit ? [button("again", "Edit again", editAgain)] : []),
       ...(action === "edit" && text ? [button("copy", "Copy", () => this.#hooks.copy(text))] : []),
-      button("dismiss", "Dismiss", () => this.#client.discard(clientMsgId)),
+      button("dismiss", "Dismiss", leaving(() => this.#client.discard(clientMsgId))),
     ];
   }
 
@@ -298,18 +298,22 @@ export class MessageList {
       const event = kind === "event";
       const words = element("span", "", [`${event ? "Not done" : "Not sent"}: ${whyWords(error, event ? "group" : "send")}.`]);
       words.title = technical(error);
-      const remove = () => {
-        this.#client.discard(clientMsgId);
-        $("scroll").focus({ preventScroll: true });
-      };
       return [
         words,
-        ...(again ? [button("retry", "Send again", () => this.#hooks.retry(clientMsgId))] : []),
+        ...(again ? [button("retry", "Send again", leaving(() => this.#hooks.retry(clientMsgId)))] : []),
         ...(text ? [button("copy", "Copy", () => this.#hooks.copy(text))] : []),
-        button("remove", "Remove", remove),
+        button("remove", "Remove", leaving(() => this.#client.discard(clientMsgId))),
       ];
     });
   }
+}
+
+// What a button does that is gone once it is done: the focus goes to where it stood.
+function leaving(act) {
+  return () => {
+    act();
+    $("scroll").focus({ preventScroll: true });
+  };
 }
 
 // For developers, who see it when they point there.

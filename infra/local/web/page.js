@@ -7,7 +7,7 @@ import { deviceOf } from "./device.js";
 import { $, KeyedList, button, element, isTouch, setAvatar, setParts, setText, setTime, worded } from "./dom.js";
 import { closeMenu, openMenu, redrawMenu } from "./menu.js";
 import { MessageList } from "./messages.js";
-import { lineOf, listOf, membersWords, namesIn, nextDay, previewOf, said, whenWords, whyWords } from "./words.js";
+import { lineOf, listOf, membersWords, namesIn, nextDay, previewOf, problemWords, said, whenWords, whyWords } from "./words.js";
 
 const SENT_AWAY = { replaced: "This device was connected again somewhere else", devices: "You connected too many other devices" };
 const SPOKEN_CHARACTERS = 300; // of a new message, by a screen reader
@@ -153,7 +153,7 @@ async function showEarlier() {
 
 // What the client does not even take, such as a 1,001st change that waits; what the server refuses is a row.
 function refused(error) {
-  note(`This did not work: ${error.message}.`);
+  note(`This did not work: ${problemWords(error, "group")}.`);
 }
 
 // ---- what is done to one message ----
@@ -299,7 +299,7 @@ function fillConversation(node, { key, kind, closed, title, unread, last, time: 
   setAvatar(avatar, title);
   setParts(name, [{ name: title }]);
   setTime(time, when, when && whenWords(when, now));
-  setParts(preview, previewOf(last, kind, client.userId));
+  setParts(preview, last === null && unread > 0 ? ["New messages"] : previewOf(last, kind, client.userId));
   setText(badge, unread > 99 ? "99+" : String(unread));
   badge.hidden = unread === 0;
   badge.ariaHidden = "true";

@@ -87,7 +87,8 @@ var (
 	scenes  = []string{"welcome", "empty", "list", "chat", "group", "failed", "offline", "news", "menu", "details", "edit", "closed"}
 )
 
-// TestPagePictures leaves pictures of the page in -page.pictures, to be looked at.
+// TestPagePictures leaves pictures of the page in -page.pictures, to be looked at. Those in the folder pictures
+// are two of them, for the README: group-desktop-light and chat-phone-dark, each through `pngquant 128`.
 func TestPagePictures(t *testing.T) {
 	t.Parallel()
 	if *picturesDir == "" {
@@ -117,7 +118,7 @@ func TestPagePictures(t *testing.T) {
 func pictureOf(tab context.Context, t *testing.T, address, scene string, device int) []byte {
 	t.Helper()
 	if scene != "welcome" {
-		address += fmt.Sprintf("/#user=alice&device=%d", device)
+		address += fmt.Sprintf("/#user=alice&device=laptop-%d", device)
 	}
 	require.NoError(t, chromedp.Do(tab, chromedp.Navigate("about:blank"), chromedp.Navigate(address)))
 	outcome, err := chromedp.Run(tab, chromedp.Evaluate[string](fmt.Sprintf(`window.scene(%q).then(() => "ready", (error) => error.stack)`, scene), chromedp.EvalAwaitPromise))

@@ -265,6 +265,7 @@ func openPage(t *testing.T, browser, url string) context.Context {
 		chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("blink-settings", "primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"), // there is a mouse
 	)
 	timeout, cancelTimeout := context.WithTimeout(context.Background(), 2*time.Minute)
 	allocator, cancelAllocator := chromedp.NewExecAllocator(timeout, options...)

@@ -168,6 +168,11 @@ export function whyWords({ code }, doing) {
   return Object.hasOwn(all, code) ? all[code] : "something went wrong on the server";
 }
 
+/** Why something was not even tried: what the client does not take has no code, and words of its own. */
+export function problemWords(error, doing) {
+  return error.code === undefined ? error.message : whyWords(error, doing);
+}
+
 // ---- time ----
 
 const CLOCK = new Intl.DateTimeFormat([], { hour: "numeric", minute: "2-digit" });

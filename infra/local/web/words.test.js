@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { bodyOf, clockWords, dayWords, daysBetween, deliveryOf, eventWords, lineOf, listOf, membersWords, namesIn, nextDay, plain, previewOf, said, shownPart, whenWords, whyWords } from "./words.js";
+import { bodyOf, clockWords, dayWords, daysBetween, deliveryOf, eventWords, lineOf, listOf, membersWords, namesIn, nextDay, plain, previewOf, problemWords, said, shownPart, whenWords, whyWords } from "./words.js";
 
 const read = (parts) => parts.map(shownPart).join("");
 
@@ -92,6 +92,8 @@ test("what went wrong is told without codes", () => {
     }
   }
   assert.equal(whyWords({ code: "TOO_LATE" }, "edit"), "the time for that is over");
+  assert.equal(problemWords(new RangeError("the message is empty"), "send"), "the message is empty");
+  assert.equal(problemWords({ code: "OUTBOX_FULL", message: "1000 messages" }, "send"), "too many messages wait to be sent already");
   assert.notEqual(whyWords({ code: "NOT_FOUND" }, "send"), whyWords({ code: "NOT_FOUND" }, "edit"));
 });
 

@@ -10,6 +10,8 @@ const isShown = (selector) => all(selector).some((node) => node.checkVisibility(
 
 /** Checks the whole page; rejects with what is wrong. */
 export async function checkPage() {
+  const violations = [];
+  document.addEventListener("securitypolicyviolation", ({ violatedDirective }) => violations.push(violatedDirective));
   await until("being online", () => $("#app").dataset.connection === "online");
   await checkSingle();
   await checkRevisions();
@@ -23,6 +25,15 @@ export async function checkPage() {
   await checkFailure();
   await checkFollowing();
   await checkWindow();
+  checkLabels();
+  equal(violations, [], "nothing was against the page's own policy");
+}
+
+// What can be used has a name for who does not see it.
+function checkLabels() {
+  const named = (node) => node.textContent.trim() !== "" || node.getAttribute("aria-label") || node.labels?.length > 0;
+  equal(all("button, input, textarea, a").filter((node) => !named(node) && node.checkVisibility()).map((node) => node.outerHTML), [], "names of what can be used");
+  equal(all("button, input, textarea").length > 30, true, "there is much of it");
 }
 
 /** Checks what is otherwise on a phone. */
@@ -333,6 +344,7 @@ async function checkFailure() {
   equal(rowOf("refused").querySelector(".failure").textContent, "Not sent: you may not do that.Send againCopyRemove", "why, and what can be done");
   server.refuse = () => undefined;
   rowOf("refused").querySelector(".retry").click();
+  equal(document.activeElement.id, "scroll", "the focus is not lost with the button");
   await until("it being sent", () => rowOf("refused")?.dataset.state === "sent" && rowOf("refused").querySelector(".failure").textContent === "");
 }
 

@@ -42,7 +42,7 @@ function fill() {
   at(0, 50, () => say("bob", { to: "alice" }, "Are you coming to the rehearsal tonight?"));
   at(0, 48, () => say("alice", { to: "bob" }, "Yes! I am late by ten minutes, start without me."));
   at(0, 47, () => say("bob", { to: "alice" }, "Good. Bring the notes of the second part, please: mine have coffee on them."));
-  at(0, 46, () => say("bob", { to: "alice" }, "😅"));
+  at(0, 46, () => say("bob", { to: "alice" }, "🎶"));
   at(0, 44, () => say("alice", { to: "bob" }, "They are in my bag."));
   at(0, 43, () => say("alice", { to: "bob" }, "The pianist asked whether we can begin with the slow one."));
   at(0, 41, () => say("bob", { to: "alice" }, "Fine with me."));
@@ -51,7 +51,7 @@ function fill() {
   server.act("alice", "ack", { conversationId: trip, readSeq: 11 });
   at(2, 30, () => say("ليلى", { to: "alice" }, "صباح الخير! هل وصلت الوثائق؟"));
   server.act("alice", "ack", { conversationId: keyOf("ليلى"), readSeq: 1 });
-  at(0, 20, () => say("mallory\u202Eecila", { to: "alice" }, "look at this https://example.com"));
+  at(0, 20, () => say("\u202Edave", { to: "alice" }, "Did you see the poster? https://example.com"));
   at(200, 1, () => say("Bartholomew Featherstonehaugh-Cholmondeley", { to: "alice" }, "Long names and long texts have to end somewhere, also in a list of conversations on a small phone."));
   const order = at(0, 5, () => server.system("order:1", ["alice"], "Your order 4711"));
   at(0, 5, () => say("system", { conversationId: order }, "It left our house this morning and is on its way.", { messageType: "system" }));
