@@ -196,7 +196,7 @@ export class Composer {
 }
 
 /** Whether a key sends what is written. On a phone, Enter makes a new line: its keyboard has no other key for it. */
-export function isSendKey(event, onTouch) {
+function isSendKey(event, onTouch) {
   if (event.key !== "Enter" || event.shiftKey || event.altKey || isComposing(event)) return false;
   return !onTouch || event.ctrlKey || event.metaKey;
 }

@@ -386,6 +386,20 @@ async function checkFollowing() {
   equal($("#text").value, "a draft", "what was recalled is not kept");
   type("#text", "");
   equal($("#context").hidden, true, "the word is gone with the next one");
+
+  type("#to", "heidi");
+  click("#start");
+  type("#text", "dear heidi");
+  conversation("bob").click();
+  server.post("heidi", { to: "alice" }, "dear alice");
+  await until("her message", () => conversation("heidi")?.dataset.unread === "1");
+  conversation("heidi").click();
+  equal($("#text").value, "dear heidi", "a draft outlives the key it was written under");
+  type("#text", "x".repeat(4_001));
+  equal([$("#counter").textContent, $("#send").disabled], ["4,001 / 4,000", true], "no more than fits");
+  type("#text", "");
+  equal($("#counter").textContent, "", "one need not know what is far off");
+  conversation("bob").click();
 }
 
 // Edit and Recall are offered as long as they work, also by a menu that is open.
