@@ -33,8 +33,12 @@ export function isNews({ mine, seq }, readSeq) {
   return !mine && seq !== null && seq > readSeq;
 }
 
-/** One row has one key from "sending" to its seq; clientMsgId is unique per sender only. */
-function rowKey({ clientMsgId, senderId, seq }) {
+/**
+ * One row has one key from "sending" to its seq; clientMsgId is unique per sender only. What the server has lost
+ * may have been sent again.
+ */
+function rowKey({ clientMsgId, messageId, senderId, seq, lost }) {
+  if (lost) return `lost ${messageId ?? clientMsgId}`;
   return clientMsgId ? `${senderId}/${clientMsgId}` : `#${seq}`;
 }
 

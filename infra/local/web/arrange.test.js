@@ -27,7 +27,7 @@ test("the line above what is new", () => {
 });
 
 test("keys are unique, and a row keeps its own from sending to its seq", () => {
-  const rows = [row(1, "bob", at(28, 9)), row(2, "bob", at(30, 9)), row(3, "bob", at(28, 9)), row(4, "carol", at(28, 9), { clientMsgId: "c3" }), row(5, "bob", at(28, 9), { clientMsgId: undefined })];
+  const rows = [row(null, "bob", at(28, 9), { lost: true, messageId: "m1", clientMsgId: undefined }), row(null, "bob", at(28, 9), { lost: true, messageId: "m2", clientMsgId: "c1" }), row(1, "bob", at(28, 9)), row(2, "bob", at(30, 9)), row(3, "bob", at(28, 9)), row(4, "carol", at(28, 9), { clientMsgId: "c3" }), row(5, "bob", at(28, 9), { clientMsgId: undefined })];
   const keys = arrange(rows, { newAfter: 3, now }).map(({ key }) => key);
   assert.equal(new Set(keys).size, keys.length);
   const keyOf = (seq) => arrange([row(seq, "alice", now, { clientMsgId: "x" })], { newAfter: null, now }).at(-1).key;

@@ -3,7 +3,7 @@
 import { arrange, isCentral, isNews } from "./arrange.js";
 import { $, HUES, KeyedList, button, element, fillOnce, setData, setParts, setText, setTime, worded } from "./dom.js";
 import { cut, hueOf, isBigEmoji, partsOf } from "./text.js";
-import { bodyOf, clockWords, deliveryOf, isOwnWords, lineOf, listOf, plain, said, whyWords } from "./words.js";
+import { bodyOf, clockWords, deliveryOf, failureOf, isOwnWords, lineOf, listOf, plain, said, whyWords } from "./words.js";
 
 const ROWS_AT_FIRST = 200;
 const ROWS_FOR_NEWS = 1_000; // the most that are shown at once because they are new
@@ -292,17 +292,18 @@ export class MessageList {
     ];
   }
 
-  #fillFailure(node, { state, error, clientMsgId, kind, text }, again) {
-    fillOnce(node, JSON.stringify([state, error, again]), () => {
-      if (state !== "failed") return [];
-      const event = kind === "event";
-      const words = element("span", "", [`${event ? "Not done" : "Not sent"}: ${whyWords(error, event ? "group" : "send")}.`]);
-      words.title = technical(error);
+  #fillFailure(node, row, canSend) {
+    const { error, clientMsgId, text, state } = row;
+    const failure = failureOf(row);
+    fillOnce(node, JSON.stringify([failure, error, canSend]), () => {
+      if (failure === null) return [];
+      const words = element("span", "", [failure.words]);
+      words.title = error ? technical(error) : "";
       return [
         words,
-        ...(again ? [button("retry", "Send again", leaving(() => this.#hooks.retry(clientMsgId)))] : []),
-        ...(text ? [button("copy", "Copy", () => this.#hooks.copy(text))] : []),
-        button("remove", "Remove", leaving(() => this.#client.discard(clientMsgId))),
+        ...(canSend && failure.again ? [button("retry", "Send again", leaving(() => this.#hooks.retry(clientMsgId)))] : []),
+        ...(state === "failed" && text ? [button("copy", "Copy", () => this.#hooks.copy(text))] : []), // it has no menu
+        ...(failure.aside ? [button("remove", "Remove", leaving(() => this.#client.discard(clientMsgId)))] : []),
       ];
     });
   }

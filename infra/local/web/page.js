@@ -104,7 +104,7 @@ function keyFromBefore() {
 // Such as a group that could not be made, once the user has put that aside, or the key under which a
 // group was made before a reload.
 function isGone(key) {
-  return key !== null && client.conversation(key).closed === "unknown";
+  return key !== null && client.conversation(key).closed === "unknown" && client.messages(key, 1).length === 0;
 }
 
 function openConversation(key) {

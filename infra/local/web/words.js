@@ -168,6 +168,17 @@ export function whyWords({ code }, doing) {
   return Object.hasOwn(all, code) ? all[code] : "something went wrong on the server";
 }
 
+/**
+ * What a row that is not on the server says of that, {words, again, aside}: again and aside say whether it can be
+ * sent again and put aside. Null if there is nothing to say.
+ */
+export function failureOf({ state, error, kind, lost }) {
+  if (state === "failed" && error.code === "LOST") return { words: "The server does not have this any more.", again: error.retryable, aside: error.retryable };
+  if (state === "failed" && kind === "event") return { words: `Not done: ${whyWords(error, "group")}.`, again: true, aside: true };
+  if (state === "failed") return { words: `Not sent: ${whyWords(error, "send")}.`, again: true, aside: true };
+  return lost ? { words: "Only this device still has this.", again: false, aside: false } : null;
+}
+
 /** Why something was not even tried: what the client does not take has no code, and words of its own. */
 export function problemWords(error, doing) {
   return error.code === undefined ? error.message : whyWords(error, doing);

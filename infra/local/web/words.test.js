@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { bodyOf, clockWords, dayWords, daysBetween, deliveryOf, eventWords, lineOf, listOf, membersWords, namesIn, nextDay, plain, previewOf, problemWords, said, shownPart, whenWords, whyWords } from "./words.js";
+import { bodyOf, clockWords, dayWords, daysBetween, deliveryOf, eventWords, failureOf, lineOf, listOf, membersWords, namesIn, nextDay, plain, previewOf, problemWords, said, shownPart, whenWords, whyWords } from "./words.js";
 
 const read = (parts) => parts.map(shownPart).join("");
 
@@ -95,6 +95,20 @@ test("what went wrong is told without codes", () => {
   assert.equal(problemWords(new RangeError("the message is empty"), "send"), "the message is empty");
   assert.equal(problemWords({ code: "OUTBOX_FULL", message: "1000 messages" }, "send"), "too many messages wait to be sent already");
   assert.notEqual(whyWords({ code: "NOT_FOUND" }, "send"), whyWords({ code: "NOT_FOUND" }, "edit"));
+});
+
+test("what is not on the server", () => {
+  const error = { code: "FORBIDDEN", message: "", retryable: false };
+  const cases = [
+    [{ state: "sent" }, null],
+    [{ state: null, lost: false }, null],
+    [{ state: "failed", error }, { words: "Not sent: you may not do that.", again: true, aside: true }],
+    [{ state: "failed", error, kind: "event" }, { words: "Not done: you may not do that.", again: true, aside: true }],
+    [{ state: "failed", lost: true, error: { code: "LOST", retryable: true } }, { words: "The server does not have this any more.", again: true, aside: true }],
+    [{ state: "failed", lost: true, error: { code: "LOST", retryable: false } }, { words: "The server does not have this any more.", again: false, aside: false }],
+    [{ state: null, lost: true }, { words: "Only this device still has this.", again: false, aside: false }],
+  ];
+  for (const [row, want] of cases) assert.deepEqual(failureOf({ kind: "text", error: null, ...row }), want, JSON.stringify(row));
 });
 
 test("days and times", () => {
