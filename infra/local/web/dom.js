@@ -1,5 +1,11 @@
 // Builds and updates the nodes of the page, and never turns text into HTML.
 
+import { hueOf, initialOf } from "./text.js";
+import { fullTimeWords, shownPart } from "./words.js";
+
+/** How many colours style.css has for people. */
+export const HUES = 8;
+
 export const $ = (id) => document.getElementById(id);
 
 export function element(tag, className = "", children = []) {
@@ -28,14 +34,52 @@ export function setData(node, name, value) {
   else node.dataset[name] = value;
 }
 
-export function setTime(node, ms) {
+/** Shows a time in these words, and all of it, behind a prefix, to who points there. */
+export function setTime(node, ms, words, prefix = "") {
   node.hidden = !ms;
   if (!ms) return;
-  const date = new Date(ms);
-  const today = date.toDateString() === new Date().toDateString();
-  node.dateTime = date.toISOString();
-  node.title = date.toLocaleString();
-  setText(node, today ? date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : date.toLocaleDateString([], { day: "numeric", month: "short" }));
+  node.dateTime = new Date(ms).toISOString();
+  node.title = prefix + fullTimeWords(ms);
+  setText(node, words);
+}
+
+/** Fills a node with what nodes() gives, unless it was filled under the same stamp before. */
+export function fillOnce(node, stamp, nodes) {
+  if (stamps.get(node) === stamp) return;
+  stamps.set(node, stamp);
+  node.replaceChildren(...nodes());
+}
+
+const stamps = new WeakMap(); // node → what it was filled with
+
+/**
+ * Shows words (see words.js), if they changed, in a node with dir="auto". What people wrote or are called is
+ * isolated from what is around it.
+ */
+export function setParts(node, parts) {
+  fillOnce(node, JSON.stringify(parts), () => {
+    if (parts.length === 1) return [shownPart(parts[0])]; // alone, it says which way the node runs
+    return parts.map((part) => (typeof part === "string" ? part : element("bdi", "", [shownPart(part)])));
+  });
+}
+
+/** An element with these words, the direction of which is theirs. */
+export function worded(tag, className, parts = []) {
+  const node = element(tag, className);
+  node.dir = "auto";
+  setParts(node, parts);
+  return node;
+}
+
+/** The letter that stands for a name, in one of the colours of the page. */
+export function setAvatar(node, name) {
+  setText(node, initialOf(name));
+  node.dataset.hue = hueOf(name, HUES);
+}
+
+/** Whether who uses the page has a finger and no more: then a keyboard covers half of it, and has no Shift to hold. */
+export function isTouch() {
+  return matchMedia("(hover: none) and (pointer: coarse)").matches;
 }
 
 /** A list that keeps the node of each key from one drawing to the next. */
@@ -44,7 +88,7 @@ export class KeyedList {
   #make;
   #nodes = new Map();
 
-  /** make gives the node of a new key. */
+  /** make gives the node of the item of a new key. */
   constructor(parent, make) {
     this.#parent = parent;
     this.#make = make;
@@ -66,7 +110,7 @@ export class KeyedList {
   draw(items, key, fill) {
     const wanted = items.map((item) => {
       const name = key(item);
-      if (!this.#nodes.has(name)) this.#nodes.set(name, this.#make());
+      if (!this.#nodes.has(name)) this.#nodes.set(name, this.#make(item));
       const node = this.#nodes.get(name);
       fill(node, item);
       return node;

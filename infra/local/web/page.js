@@ -4,12 +4,16 @@ import { MAX_TITLE_RUNES, countRunes, open } from "./client/index.js";
 import { Composer } from "./composer.js";
 import { Details } from "./details.js";
 import { deviceOf } from "./device.js";
-import { $, KeyedList, button, element, setText, setTime } from "./dom.js";
-import { openMenu } from "./menu.js";
+import { $, KeyedList, button, element, isTouch, setAvatar, setParts, setText, setTime, worded } from "./dom.js";
+import { closeMenu, openMenu, redrawMenu } from "./menu.js";
 import { MessageList } from "./messages.js";
-import { listOf, membersWords, namesIn, previewOf } from "./words.js";
+import { lineOf, listOf, membersWords, namesIn, nextDay, previewOf, problemWords, said, whenWords, whyWords } from "./words.js";
 
 const SENT_AWAY = { replaced: "This device was connected again somewhere else", devices: "You connected too many other devices" };
+const SPOKEN_CHARACTERS = 300; // of a new message, by a screen reader
+const SPOKEN_LINES = 20; // that are kept to be read again
+const NOTE_MS = 8_000;
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 let client = null;
 let list = null; // the messages of the open conversation
@@ -17,7 +21,8 @@ let composer = null;
 let details = null;
 let openKey = null; // the conversation on screen
 let drawing = false;
-let passingNote = ""; // until the next thing the user does
+let passingNote = ""; // until it has passed, or the user has sent something
+let passing = null; // its timer
 const conversations = new KeyedList($("conversations"), newConversationNode);
 
 // ---- entering and leaving ----
@@ -28,15 +33,19 @@ async function enter(user) {
   history.replaceState(null, "", hashFor(user, parameters().has("device") ? deviceId : null));
   client = await open({ url: config.webSocketUrl, userId: user, deviceId, token: () => getToken(user) });
   client.addEventListener("change", drawSoon);
-  list = new MessageList(client, { menu: openMessageMenu, quote: ({ quote }) => jumpTo(quote.seq), editAgain: (row, text) => composer.edit(row, text) });
+  client.addEventListener("message", ({ detail }) => speak(detail));
+  list = new MessageList(client, { menu: openMessageMenu, quote: ({ quote }) => jumpTo(quote.seq), editAgain: (row, text) => composer.edit(row, text), copy, retry, earlier: showEarlier });
   composer = new Composer(client, sent);
-  details = new Details(client);
-  $("me").textContent = user;
+  details = new Details(client, refused);
+  setParts($("me"), [{ name: user }]);
+  setAvatar($("my-avatar"), user);
   $("second-device").href = hashFor(user, "new");
   $("device").textContent = deviceId;
   $("welcome").hidden = true;
   $("app").hidden = false;
   document.addEventListener("visibilitychange", drawSoon);
+  window.addEventListener("focus", drawSoon);
+  drawAtMidnight();
   openConversation(keyFromBefore());
 }
 
@@ -51,7 +60,7 @@ async function getJSON(path) {
   });
   if (response.ok) return response.json();
   const reason = (await response.text()).trim().slice(0, 200);
-  const error = new Error(`${path} answered ${response.status}${reason && `: ${reason}`}`);
+  const error = new Error(reason || `the server answered with the error ${response.status}`);
   error.permanent = response.status >= 400 && response.status < 500 && response.status !== 408 && response.status !== 429;
   throw error;
 }
@@ -61,7 +70,7 @@ async function enterOrExplain(user) {
   try {
     await enter(user);
   } catch (error) {
-    $("welcome-error").textContent = `Could not start: ${error.message}. Is the local cloud running?`;
+    $("welcome-error").textContent = `This did not work: ${error.message}. Is the local cloud running?`;
     $("welcome-error").hidden = false;
     $("welcome").hidden = false;
     $("app").hidden = true;
@@ -95,25 +104,28 @@ function keyFromBefore() {
 // Such as a group that could not be made, once the user has put that aside, or the key under which a
 // group was made before a reload.
 function isGone(key) {
-  return key !== null && client.conversation(key).closed === "unknown";
+  return key !== null && client.conversation(key).closed === "unknown" && client.messages(key, 1).length === 0;
 }
 
 function openConversation(key) {
   openKey = key;
   details.close();
+  closeMenu();
   composer.open(key);
   list.open(key);
   client.show(key);
+  $("spoken").replaceChildren();
   draw();
   if (key === null) return;
-  list.toTheEnd();
-  composer.focus();
+  list.toTheNews();
+  if (isTouch()) $("title").focus({ preventScroll: true }); // a keyboard would cover what there is to read
+  else composer.focus();
 }
 
-function sent() {
+function sent(isEdit) {
   passingNote = "";
   draw();
-  list.toTheEnd();
+  if (!isEdit) list.answered();
 }
 
 // The key changes when the server names the conversation.
@@ -125,47 +137,72 @@ function followKey() {
 
 async function jumpTo(seq) {
   try {
-    if (!(await list.jumpTo(seq))) note(`Message #${seq} is not there any more.`);
+    if (!(await list.jumpTo(seq))) note("That message is not there any more.");
   } catch (error) {
-    note(`Message #${seq} could not be loaded: ${error.message}.`);
+    note(`That message could not be loaded: ${whyWords(error, "look")}.`);
   }
+}
+
+async function showEarlier() {
+  try {
+    await list.showEarlier();
+  } catch (error) {
+    note(`Earlier messages could not be loaded: ${whyWords(error, "look")}.`);
+  }
+}
+
+// What the client does not even take, such as a 1,001st change that waits; what the server refuses is a row.
+function refused(error) {
+  note(`This did not work: ${problemWords(error, "group")}.`);
 }
 
 // ---- what is done to one message ----
 
-function openMessageMenu(opener, row) {
+function openMessageMenu(opener, rowNow) {
+  openMenu(opener, () => offersFor(rowNow()));
+}
+
+function offersFor(row) {
   const { kind, closed } = client.conversation(openKey);
-  const items = [];
-  const offer = (act, label, run) => items.push({ act, label, run });
-  if (closed === null) {
+  const offers = [];
+  const offer = (act, label, run) => offers.push({ act, label, run });
+  if (row.recalled) return offers;
+  if (closed === null && row.seq !== null) {
     offer("reply", "Reply", () => composer.reply(row));
     if (row.canEdit && row.kind === "text") offer("edit", "Edit", () => composer.edit(row, row.text));
-    if (row.canRecall) offer("recall", "Recall", () => client.recall(openKey, row));
+    if (row.canRecall) offer("recall", "Recall", () => client.recall(openKey, row).catch(refused));
   }
-  if (row.mine && kind === "group" && closed !== "left") offer("receipts", "Who has read it?", () => showReaders(row));
-  offer("copy", "Copy text", () => copy(row.text));
-  openMenu(opener, items);
+  if (row.seq !== null && row.mine && kind === "group" && closed !== "left") offer("receipts", "Who has read it?", () => showReaders(row));
+  if (row.text !== "") offer("copy", "Copy text", () => copy(row.text));
+  return offers;
 }
 
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-  } catch (error) {
-    note(`The browser did not let the page copy: ${error.message}`);
+    note("Copied.");
+  } catch {
+    note("The browser did not let the page copy. Select the text to copy it.");
   }
 }
 
+function retry(clientMsgId) {
+  client.retry(clientMsgId).catch(refused);
+}
+
 async function showReaders({ seq, time }) {
-  setText($("readers-list"), "…");
+  setParts($("readers-list"), ["…"]);
   $("readers").showModal();
   try {
     const { delivered, read } = await client.receipts(openKey, seq);
     const later = client.members(openKey)?.filter(({ joinedAt }) => joinedAt > time).map(({ userId }) => userId) ?? [];
     const others = (userIds) => userIds.filter((userId) => userId !== client.userId && !later.includes(userId));
+    const named = (userIds) => listOf(userIds.map((name) => ({ name })));
+    const readers = others(read);
     const only = others(delivered).filter((userId) => !read.includes(userId));
-    setText($("readers-list"), `Read by ${listOf(others(read)) || "nobody yet"}.${only.length > 0 ? ` Delivered to ${listOf(only)}.` : ""}`);
+    setParts($("readers-list"), said`Read by ${readers.length > 0 ? named(readers) : "nobody yet"}.${only.length > 0 ? said` Delivered to ${named(only)}.` : ""}`);
   } catch (error) {
-    setText($("readers-list"), `This could not be looked up: ${error.message}.`);
+    setParts($("readers-list"), [`This could not be looked up: ${whyWords(error, "look")}.`]);
   }
 }
 
@@ -184,39 +221,64 @@ function drawSoon() {
 function draw() {
   followKey();
   if (isGone(openKey)) return openConversation(null);
-  if (openKey !== null && !document.hidden) client.markRead(openKey);
   drawConnection();
   drawConversations();
   drawOpen();
 }
 
+// The days are called otherwise after midnight.
+function drawAtMidnight() {
+  const now = Date.now();
+  setTimeout(() => {
+    draw();
+    drawAtMidnight();
+  }, Math.min(nextDay(now) - now + 1_000, MAX_TIMEOUT_MS));
+}
+
+const STATE_WORDS = { online: "online", connecting: "connecting …", offline: "offline" };
+
 function drawConnection() {
-  setText($("state"), client.state);
+  setText($("state"), STATE_WORDS[client.state]);
   $("app").dataset.connection = client.state;
   $("app").dataset.leads = client.leads;
   $("device").title = client.leads ? "This tab has the connection of this device" : "This tab shares the connection of another one";
   $("offline").checked = client.state === "offline";
   if (client.detail === "outdated") say("A newer version of this page is open in another tab. Reload this one.");
-  else if (client.storeError) say(`Nothing can be stored here (${client.storeError.message}); after a reload messages are fetched again, and what is not sent is gone.`);
+  else if (client.storeError) say("This browser does not let the page keep anything. After a reload messages are fetched again, and what is not sent is gone.", client.storeError.message);
   else if (SENT_AWAY[client.detail]) say(`${SENT_AWAY[client.detail]}, so this page went offline. Switch Offline off to take over.`);
   else if (client.state !== "online" && client.detail) say(`Not connected: ${client.detail}.`);
-  else say(passingNote);
+  else say(passingNote || (client.state === "offline" ? "You are offline. What you write is kept, and sent once you are back." : ""));
 }
 
-function say(text) {
+function say(text, technical = "") {
   setText($("notice"), text);
+  $("notice").title = technical;
   $("notice").hidden = text === "";
 }
 
 function note(text) {
   passingNote = text;
+  clearTimeout(passing);
+  passing = setTimeout(() => {
+    passingNote = "";
+    drawConnection();
+  }, NOTE_MS);
   drawConnection();
 }
 
+// What comes in the conversation on screen, for who hears the page.
+function speak({ key, row }) {
+  if (openKey === null || client.currentKey(openKey) !== key || row.kind === "event") return;
+  const line = lineOf(row, client.userId, SPOKEN_CHARACTERS);
+  $("spoken").append(worded("p", "", row.kind === "system" ? line : said`${{ name: row.senderId ?? "" }}: ${line}`));
+  while ($("spoken").childElementCount > SPOKEN_LINES) $("spoken").firstElementChild.remove();
+}
+
 function drawConversations() {
+  const now = Date.now();
   const summaries = [...client.conversations()];
   if (openKey !== null && !summaries.some(({ key }) => key === openKey)) summaries.unshift(client.conversation(openKey));
-  conversations.draw(summaries, ({ key }) => key, (node, summary) => fillConversation(node.firstChild, summary));
+  conversations.draw(summaries, ({ key }) => key, (node, summary) => fillConversation(node.firstChild, summary, now));
   $("no-conversations").hidden = summaries.length > 0;
   const unread = summaries.reduce((sum, summary) => sum + summary.unread, 0);
   document.title = unread > 0 ? `(${unread}) Inorder` : "Inorder";
@@ -224,20 +286,24 @@ function drawConversations() {
 
 function newConversationNode() {
   const node = button("conversation", "", () => openConversation(node.dataset.conversation));
-  node.append(element("span", "name"), element("time"), element("span", "preview"), element("span", "badge"));
+  const avatar = element("span", "avatar");
+  avatar.ariaHidden = "true";
+  node.append(avatar, worded("span", "name"), element("time"), worded("span", "preview"), element("span", "badge"), element("span", "visually-hidden"));
   return element("li", "", [node]);
 }
 
-function fillConversation(node, { key, kind, closed, title, unread, last, time: when }) {
-  const [name, time, preview, badge] = node.children;
+function fillConversation(node, { key, kind, closed, title, unread, last, time: when }, now) {
+  const [avatar, name, time, preview, badge, spoken] = node.children;
   Object.assign(node.dataset, { conversation: key, unread, kind, closed: closed ?? "" });
   node.setAttribute("aria-current", key === openKey);
-  setText(name, title);
-  setTime(time, when);
-  setText(preview, previewOf(last, kind, client.userId).slice(0, 120));
+  setAvatar(avatar, title);
+  setParts(name, [{ name: title }]);
+  setTime(time, when, when && whenWords(when, now));
+  setParts(preview, last === null && unread > 0 ? ["New messages"] : previewOf(last, kind, client.userId));
   setText(badge, unread > 99 ? "99+" : String(unread));
   badge.hidden = unread === 0;
-  badge.setAttribute("aria-label", `${unread} unread`);
+  badge.ariaHidden = "true";
+  setText(spoken, unread === 0 ? "" : `${unread} unread`);
 }
 
 function drawOpen() {
@@ -246,12 +312,14 @@ function drawOpen() {
   $("open").hidden = openKey === null;
   if (openKey === null) return;
   const { title, kind, memberCount, closed } = client.conversation(openKey);
-  setText($("title"), title);
+  setAvatar($("open-avatar"), title);
+  setParts($("title"), [{ name: title }]);
   setText($("subtitle"), kind === "group" && closed !== "left" && memberCount > 0 ? membersWords(memberCount) : "");
   setText($("details-open"), kind === "group" ? "Members" : "Details");
   list.draw();
   composer.draw();
   details.draw();
+  redrawMenu();
 }
 
 // ---- what the user does ----
@@ -289,7 +357,11 @@ $("group-form").addEventListener("submit", (event) => {
   if (title === "" || over) return;
   $("group-form").reset();
   $("new-group").open = false;
-  openConversation(client.createGroup(title, members));
+  try {
+    openConversation(client.createGroup(title, members));
+  } catch (error) {
+    refused(error);
+  }
 });
 
 $("back").addEventListener("click", () => {
@@ -302,13 +374,7 @@ $("details-open").addEventListener("click", () => details.open(openKey));
 
 $("readers-close").addEventListener("click", () => $("readers").close());
 
-$("earlier").addEventListener("click", async () => {
-  try {
-    await list.showEarlier();
-  } catch (error) {
-    note(`Earlier messages could not be loaded: ${error.message}.`);
-  }
-});
+$("earlier").addEventListener("click", showEarlier);
 
 window.addEventListener("hashchange", () => {
   const device = parameters().get("device");

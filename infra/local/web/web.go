@@ -14,7 +14,7 @@ import (
 )
 
 //go:embed index.html style.css favicon.svg
-//go:embed page.js composer.js details.js device.js dom.js menu.js messages.js words.js
+//go:embed page.js arrange.js composer.js details.js device.js dom.js menu.js messages.js text.js words.js
 //go:embed client/*.js
 var files embed.FS
 

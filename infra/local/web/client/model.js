@@ -396,6 +396,7 @@ export class Model {
       closed,
       role,
       earlier: ledger !== null && this.hasEarlier(ledger),
+      readSeq: Math.max(facts.readSeq, facts.clearedSeq),
       unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId, view.entries.map(({ seq }) => seq ?? 0)),
       last,
       time: last?.time ?? facts.updatedAt,

@@ -108,6 +108,7 @@
  *   "failed" is a group that could not be made, "unknown" that there is no such conversation
  * @property {Role | null} role ours in a group
  * @property {boolean} earlier whether loadEarlier would bring more
+ * @property {number} readSeq up to which seq the user has read, on any device: above it, what others wrote is new
  * @property {number} unread
  * @property {Row | null} last
  * @property {number} time ms since 1970

@@ -564,13 +564,15 @@ test("what was in view is read, and nothing after it", async (t) => {
   for (let i = 1; i <= 6; i++) server.post("bob", { to: "alice" }, `${i}`);
   await clock.advance(1_000);
   const unread = () => clients.map((client) => client.conversation("to:bob").unread);
+  const readSeqs = () => clients.map((client) => client.conversation("to:bob").readSeq);
+  assert.deepEqual(readSeqs(), [0, 0]);
   clients[0].markRead("to:bob", 2);
   await clock.advance(1_000);
   assert.deepEqual(unread(), [4, 4]);
   clients[1].markRead("to:bob", 4);
   clients[1].markRead("to:bob", 3);
   await clock.advance(1_000);
-  assert.deepEqual(unread(), [2, 2]);
+  assert.deepEqual([unread(), readSeqs()], [[2, 2], [4, 4]]);
   assert.equal(server.line("alice", clients[0].keyFor("bob")).readSeq, 4);
   clients[1].markRead("to:bob", 99);
   await clock.advance(1_000);

@@ -5,7 +5,7 @@ import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom, settled } from "./clock.js";
 import { heldTexts, lostTexts, seqs, setUp, setUpTabs, texts } from "./world.js";
-import { eventWords } from "../../words.js";
+import { eventWords, shownPart } from "../../words.js";
 
 // A group of alice, who made it, bob and carol, with alice and bob online.
 async function setUpGroup(t, options) {
@@ -18,7 +18,7 @@ async function setUpGroup(t, options) {
   return { ...world, alice, bob, key, id: alice.currentKey(key) };
 }
 
-const lines = (client, key) => client.messages(key).filter(({ kind }) => kind === "event").map((row) => eventWords(row, client.userId));
+const lines = (client, key) => client.messages(key).filter(({ kind }) => kind === "event").map((row) => eventWords(row, client.userId).map(shownPart).join(""));
 const roles = (client, key) => client.members(key)?.map(({ userId, role }) => `${userId} ${role}`);
 
 test("a group is there at once, and gets its id from the server", async (t) => {

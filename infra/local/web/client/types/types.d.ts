@@ -144,6 +144,10 @@ export type Conversation = {
      * whether loadEarlier would bring more
      */
     earlier: boolean;
+    /**
+     * up to which seq the user has read, on any device: above it, what others wrote is new
+     */
+    readSeq: number;
     unread: number;
     last: Row | null;
     /**
@@ -415,6 +419,7 @@ export type Clock = {
  *   "failed" is a group that could not be made, "unknown" that there is no such conversation
  * @property {Role | null} role ours in a group
  * @property {boolean} earlier whether loadEarlier would bring more
+ * @property {number} readSeq up to which seq the user has read, on any device: above it, what others wrote is new
  * @property {number} unread
  * @property {Row | null} last
  * @property {number} time ms since 1970
