@@ -245,6 +245,9 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 		e.obstacle = err
 		return err
 	}
+	if err == nil && !sent.Duplicate {
+		return c.takeOwn(cv, e, sent)
+	}
 	batch := Batch{OutboxDelete: []string{e.Send.ClientMsgID}}
 	next := *cv
 	if err == nil {
@@ -262,6 +265,30 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 		}
 		c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
 	}
+	return nil
+}
+
+// takeOwn takes in a message by the first answer to it, which tells all of it: it is
+// not pushed to this connection. The caller holds the mutex.
+func (c *Client) takeOwn(cv *conversation, e *entry, sent wire.Sent) error {
+	m := messageOf(e.Send, c.cfg.UserID, c.cfg.DeviceID)
+	m.Seq, m.MessageID, m.ServerTime = sent.Seq, sent.MessageID, sent.ServerTime
+	other, err := c.contradicts(cv, []chat.Message{m})
+	if err != nil {
+		return again(err)
+	}
+	step := step{next: cv.ledger}
+	if cv.doubted = cv.doubted || other; cv.doubted {
+		step.next.see(m.Seq) // sync brings it
+	} else {
+		step = cv.ledger.push([]chat.Message{m}, m.Seq, c.cfg.MaxBuffered-c.buffered)
+	}
+	step.next.wrote(m.Seq)
+	c.stats.Overflowed += int64(step.overflow)
+	if err := c.take(cv, step, []chat.Message{m}); err != nil {
+		return again(err)
+	}
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
 	return nil
 }
 

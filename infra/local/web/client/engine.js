@@ -65,6 +65,7 @@ export class Engine {
   #term;
   #hooks;
   #userId;
+  #deviceId;
   #clock;
   #random;
   #timing;
@@ -111,6 +112,7 @@ export class Engine {
     this.#term = term;
     this.#hooks = hooks;
     this.#userId = userId;
+    this.#deviceId = deviceId;
     this.#clock = clock;
     this.#random = random;
     this.#timing = { ...TIMING, ...timing };
@@ -740,7 +742,24 @@ export class Engine {
       this.#sent(entry, { conversationId: result.conversationId, seq: 1 }); // a group begins with its making
     } else if (this.#isReplaced(this.#model.ledgers.get(result.conversationId), [result])) {
       this.#startOver(); // and it is answered again
+    } else if (entry.action === "send" && !result.duplicate) {
+      const ledger = this.#model.ledger(result.conversationId);
+      const message = this.#messageOf(entry, result);
+      if (entry.address.to !== undefined) this.#model.setPeer(result.conversationId, entry.address.to);
+      this.#take(ledger, [message], () => ledger.push([message], result.seq));
     } else this.#sent(entry, result);
+  }
+
+  // The first answer to a send tells all of the message: it is not pushed to this connection.
+  /**
+   * @param {Entry} entry
+   * @param {{conversationId: string, seq: number, messageId: string, serverTime: number}} result
+   * @returns {Message}
+   */
+  #messageOf({ clientMsgId, fields, text, clientTime }, { conversationId, seq, messageId, serverTime }) {
+    const content = { ...fields, ...(text && { text }) };
+    const by = { clientMsgId, senderId: this.#userId, senderDeviceId: this.#deviceId, clientTime };
+    return { messageType: "text", ...content, ...by, conversationId, seq, messageId, serverTime, version: 1, status: "normal" };
   }
 
   /**

@@ -181,12 +181,16 @@ export class FakeServer {
     });
   }
 
+  #sending = null; // whose request is carried out
+
   receive(socket, data) {
     if (!this.#sockets.has(socket)) return;
     this.#later(() => {
       const frame = JSON.parse(data);
       this.requests.push({ userId: socket.userId, deviceId: socket.deviceId, frame });
+      this.#sending = frame.action === "send" ? socket : null;
       const reply = this.#reply(socket, frame);
+      this.#sending = null;
       const fate = this.answer(frame, socket);
       if (fate === "lose") return;
       if (fate === "cut") return this.cut(socket);
@@ -587,6 +591,7 @@ export class FakeServer {
   // First the sync heads, then the connections, as the real fan-out does. A push carries the entry as it
   // is when it is read.
   #fanOut(conversation, { seq, event }, before) {
+    const sender = this.#sending; // it has the message by its answer
     const { members, head } = conversation;
     const { conversationId } = head;
     const moved = new Set([...(event?.added ?? []), ...(event?.removed ?? [])]);
@@ -599,7 +604,7 @@ export class FakeServer {
       const update = { conversationId, committedMaxSeq: seq };
       if (!small) this.#post([...audience], { type: "notify", updates: [update] });
       else for (const userId of audience) {
-        if (timeOf(conversation, userId, seq)) this.#post([userId], { type: "push", updates: [{ ...update, messages: [shown(conversation, userId, seq)] }] });
+        if (timeOf(conversation, userId, seq)) this.#post([userId], { type: "push", updates: [{ ...update, messages: [shown(conversation, userId, seq)] }] }, sender);
       }
     });
   }
