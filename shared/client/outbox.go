@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -273,6 +274,9 @@ func (c *Client) answered(cv *conversation, e *entry, sent wire.Sent, err error)
 func (c *Client) takeOwn(cv *conversation, e *entry, sent wire.Sent) error {
 	m := messageOf(e.Send, c.cfg.UserID, c.cfg.DeviceID)
 	m.Seq, m.MessageID, m.ServerTime = sent.Seq, sent.MessageID, sent.ServerTime
+	if compact := new(bytes.Buffer); json.Compact(compact, m.Data) == nil { // as it travels
+		m.Data = compact.Bytes()
+	}
 	other, err := c.contradicts(cv, []chat.Message{m})
 	if err != nil {
 		return again(err)

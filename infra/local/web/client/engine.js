@@ -27,10 +27,10 @@ export const TIMING = Object.freeze({
   spreadCapMs: 2_000, // ... of the 1,000 that a group may have
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
-  tellWaitMs: 300, // one receipt for what comes together
+  tellWaitMs: 1_000, // one receipt for what comes together
   // Between two questions of what changed. API Gateway ends a connection after 10 idle minutes, and a timer of a
   // hidden tab fires up to a minute late.
-  heartbeatMs: 8.5 * 60_000,
+  heartbeatMs: 8.9 * 60_000,
 });
 
 export const LIMITS = Object.freeze({
@@ -82,6 +82,8 @@ export class Engine {
   #doubtful = [];
   /** @type {Set<ConversationKey>} */
   #onScreen = new Set();
+  /** @type {Set<string>} The conversations with entries that were pushed since we last asked what changed. */
+  #fresh = new Set();
   /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
   #waiting = [];
   /** @type {Session | null} */
@@ -167,6 +169,8 @@ export class Engine {
       ...shared,
       hooks: {
         request,
+        tell: (action, fields) => this.#connection.tell(action, fields),
+        confirmed: (conversationId) => this.#fresh.has(conversationId),
         settled: () => this.#writes,
         wanted: (conversationId) => this.#untold(conversationId),
         told: (conversationId, positions) => this.#know(conversationId, positions),
@@ -387,6 +391,7 @@ export class Engine {
   /** @param {{conversationId: string, messages?: Message[], committedMaxSeq: number}} update */
   #updated({ conversationId, messages = [], committedMaxSeq }) {
     const ledger = this.#model.ledger(conversationId);
+    this.#fresh.add(conversationId);
     this.#take(ledger, messages, () => ledger.push(messages, committedMaxSeq));
     if (this.#model.ledgers.get(conversationId) !== ledger) return; // all is begun anew
     this.#pulls.mind(ledger, this.#timing.gapWaitMs);
@@ -455,7 +460,9 @@ export class Engine {
     const world = this.#world;
     const asked = this.#model.syncCursor ?? 0;
     const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
+    this.#fresh.clear();
     const changes = await this.#changes(asked, session.headsCursor);
+    this.#fresh.clear(); // what came meanwhile may be in the answer, and not told of again
     if (session !== this.#session || world !== this.#world) return;
     if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
       this.#startOver();
@@ -825,6 +832,7 @@ export class Engine {
     const ledger = this.#model.ledger(line.conversationId);
     const facts = this.#model.factsOf(line.conversationId);
     describe(facts, line);
+    this.#watermarks.note(line.conversationId);
     this.#model.notePeer(line.conversationId);
     if (facts.leftSeq > 0) this.#rosters.forget(line.conversationId);
     this.#keep(ledger);

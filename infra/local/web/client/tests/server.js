@@ -57,12 +57,13 @@ export class FakeServer {
   }
 
   count(action) {
-    return this.requests.filter((request) => request.frame.action === action).length;
+    return this.asked(action).length;
   }
 
   /** The frames of an action, oldest first. */
   asked(action) {
-    return this.requests.filter((request) => request.frame.action === action).map(({ frame }) => frame);
+    const isMeant = ({ frame }) => frame.action === action || (action === "ack" && frame.action === "tell");
+    return this.requests.filter(isMeant).map(({ frame }) => frame);
   }
 
   entries(conversationId) {
@@ -192,7 +193,7 @@ export class FakeServer {
       const reply = this.#reply(socket, frame);
       this.#sending = null;
       const fate = this.answer(frame, socket);
-      if (fate === "lose") return;
+      if (fate === "lose" || frame.action === "tell") return;
       if (fate === "cut") return this.cut(socket);
       this.say(socket, fate ?? reply);
     });
@@ -288,6 +289,8 @@ export class FakeServer {
     },
 
     conversations: ({ userId }, { cursor = "0", hidden }) => this.#page(userId, Number(cursor), hidden),
+
+    tell: (caller, frame) => this.#actions.ack(caller, frame),
 
     ack: (caller, { conversationId, deliveredSeq = 0, readSeq = 0 }) => {
       const { userId } = caller;
