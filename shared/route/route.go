@@ -225,7 +225,7 @@ func clip(s string) string {
 // slow is from when on a request is told of, though nothing else is to be told.
 const slow = time.Second
 
-// record writes a request's log line. One of what went well and counts for nothing,
+// record writes a request's log line. One of what went well, and has nothing to tell,
 // such as a heartbeat or a receipt, is of debug level: it would cost more than what it
 // tells of.
 func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *metric.Notes, err error, took time.Duration) {
@@ -241,7 +241,7 @@ func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *m
 		told = refusal(err, "")
 	}
 	level, outcome := notes.Outcome(err, told.Code, told.Field, took)
-	if err == nil && took < slow && len(notes.Metrics()) == 0 {
+	if err == nil && took < slow && !notes.Tell() {
 		level = slog.LevelDebug
 	}
 	log.LogAttrs(ctx, level, "request", append(attrs, outcome...)...)

@@ -424,6 +424,14 @@ func TestALineThatSaysNothingIsOfDebugLevel(t *testing.T) {
 			metric.Note(ctx, metric.Count(metric.SyncCalls, 1))
 			return nil, nil
 		}, "INFO"},
+		"what it is about alone": {func(ctx context.Context, _ route.Caller, _ map[string]json.RawMessage) (any, error) {
+			metric.Note(ctx, metric.Conversation("group:1"), metric.Seq(3))
+			return nil, nil
+		}, "DEBUG"},
+		"a trouble that stopped nobody": {func(ctx context.Context, _ route.Caller, _ map[string]json.RawMessage) (any, error) {
+			metric.Note(ctx, slog.String("uncharged", "no table"))
+			return nil, nil
+		}, "INFO"},
 		"a refusal": {func(context.Context, route.Caller, map[string]json.RawMessage) (any, error) {
 			return nil, chat.Errorf(chat.NotFound, "no such thing")
 		}, "INFO"},
