@@ -2,10 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go"
 
 	"inorder/shared/chat"
 )
@@ -121,9 +124,13 @@ func (s *Store) PositionsOf(ctx context.Context, userID, cursor string, limit in
 // byMessageID is the index of the Messages table.
 const byMessageID = "byMessageId"
 
+// ErrNoIndex says that the stack does not index messages by their id.
+var ErrNoIndex = errors.New("the table has no index " + byMessageID)
+
 // FindMessage gives the messages with this id: one, unless something is wrong. The
 // index it asks is eventually consistent, so a message that was sent this second
-// may not be found. NotFound (*chat.Error) if there is none.
+// may not be found. NotFound (*chat.Error) if there is none, ErrNoIndex if there is no
+// index, which ScanMessage does without.
 func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
 	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
 		TableName:                 &s.tables.Messages,
@@ -131,11 +138,46 @@ func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Messa
 		KeyConditionExpression:    aws.String("messageId = :id"),
 		ExpressionAttributeValues: item{":id": str(messageID)},
 	})
+	if isNoIndex(err) {
+		return nil, ErrNoIndex
+	}
 	if err != nil {
 		return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
 	}
+	return s.messagesAt(ctx, messageID, out.Items)
+}
+
+// ScanMessage is FindMessage without an index: it reads all messages of the stack.
+func (s *Store) ScanMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+	in := &dynamodb.ScanInput{
+		TableName:                 &s.tables.Messages,
+		FilterExpression:          aws.String("messageId = :id"),
+		ProjectionExpression:      aws.String("conversationId, seq"),
+		ExpressionAttributeValues: item{":id": str(messageID)},
+	}
+	var keys []item
+	for {
+		out, err := s.db.Scan(ctx, in)
+		if err != nil {
+			return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
+		}
+		keys = append(keys, out.Items...)
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return s.messagesAt(ctx, messageID, keys)
+		}
+	}
+}
+
+// isNoIndex reports whether a Query failed for want of its index: a
+// ValidationException that says so, which no other of these queries can.
+func isNoIndex(err error) bool {
+	e, ok := errors.AsType[smithy.APIError](err)
+	return ok && e.ErrorCode() == "ValidationException" && strings.Contains(strings.ToLower(e.ErrorMessage()), "index")
+}
+
+func (s *Store) messagesAt(ctx context.Context, messageID string, keys []item) ([]chat.Message, error) {
 	var messages []chat.Message
-	for _, in := range out.Items {
+	for _, in := range keys {
 		var key messageItem
 		if err := unmarshal(in, &key); err != nil {
 			return nil, err

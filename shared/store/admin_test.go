@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/local/template"
 	"inorder/shared/chat"
 	"inorder/shared/store"
 )
@@ -106,6 +107,33 @@ func TestAdmin_FindMessage(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 2, "both of a duplicate")
 	_, err = s.FindMessage(t.Context(), "none")
+	requireCode(t, chat.NotFound, err)
+}
+
+func TestAdmin_FindMessageWithoutAnIndex(t *testing.T) {
+	t.Parallel()
+	stack, err := theStack()
+	require.NoError(t, err)
+	without := *stack
+	without.Tables = slices.Clone(stack.Tables)
+	for i, table := range without.Tables {
+		if len(table.Indexes) > 0 {
+			bare := *table
+			bare.Indexes = nil
+			bare.Attributes = slices.DeleteFunc(slices.Clone(table.Attributes), func(a template.Attribute) bool { return a.Name == "messageId" })
+			without.Tables[i] = &bare
+		}
+	}
+	s := cloudOf(t, &without).store(nil)
+	sent, err := s.Append(t.Context(), text("alice", "x", "look at this"), "bob")
+	require.NoError(t, err)
+	_, err = s.FindMessage(t.Context(), sent.MessageID)
+	require.ErrorIs(t, err, store.ErrNoIndex)
+	found, err := s.ScanMessage(t.Context(), sent.MessageID)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, "look at this", found[0].Text)
+	_, err = s.ScanMessage(t.Context(), "none")
 	requireCode(t, chat.NotFound, err)
 }
 

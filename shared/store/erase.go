@@ -245,7 +245,7 @@ func (e *eraser) blank(ctx context.Context, m messageItem) error {
 	if err != nil && !conditionFailed(err) { // else there is no such record
 		return fmt.Errorf("blanking the idempotency record of message %s: %w", m.MessageID, err)
 	}
-	update := "REMOVE #text, #data, original, senderDeviceId, clientTime"
+	update := "REMOVE #text, #data, original, senderDeviceId, clientTime, via"
 	names := map[string]string{"#text": "text", "#data": "data", "#version": "version"}
 	values := item{":id": str(m.MessageID), ":version": num(m.Version)}
 	if m.Event == nil || m.Event.Kind == chat.EventEdit {

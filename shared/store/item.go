@@ -37,6 +37,7 @@ func unmarshal(in item, v any) error {
 type messageItem struct {
 	chat.Message
 	Data      string `json:"data,omitempty"`
+	Via       string `json:"via,omitempty"`
 	ExpiresAt int64  `json:"expiresAt,omitempty"` // seconds, for the table's TTL
 
 	RecalledBy *recalledBy `json:"recalledBy,omitempty"`
@@ -70,7 +71,7 @@ type recalledBy struct {
 }
 
 func marshalMessage(m chat.Message, original *content, expiresAt int64) (item, error) {
-	return marshal(messageItem{Message: m, Data: string(m.Data), Original: original, ExpiresAt: expiresAt})
+	return marshal(messageItem{Message: m, Data: string(m.Data), Via: m.Via, Original: original, ExpiresAt: expiresAt})
 }
 
 // erases reports whether the message is the event of an erasure.
@@ -109,6 +110,7 @@ func unmarshalMessage(in item) (messageItem, error) {
 	if mi.Data != "" {
 		mi.Message.Data = json.RawMessage(mi.Data)
 	}
+	mi.Message.Via = mi.Via
 	return mi, nil
 }
 

@@ -27,7 +27,7 @@ import (
 // theStack is template.yaml, read once for all tests.
 var theStack = sync.OnceValues(func() (*template.Stack, error) {
 	return template.Load("../../template.yaml", template.Options{Parameters: map[string]string{
-		"JwksUrl": "https://example.com/jwks.json", "JwtIssuer": "test",
+		"JwksUrl": "https://example.com/jwks.json", "JwtIssuer": "test", "MessageIndex": "on",
 	}})
 })
 
@@ -42,6 +42,11 @@ func newCloud(t testing.TB) *cloud {
 	t.Helper()
 	stack, err := theStack()
 	require.NoError(t, err)
+	return cloudOf(t, stack)
+}
+
+func cloudOf(t testing.TB, stack *template.Stack) *cloud {
+	t.Helper()
 	db, _ := dynamotest.Start(t)
 	require.NoError(t, dynamo.CreateTables(t.Context(), db, stack.Tables))
 	env := func(name string) string {

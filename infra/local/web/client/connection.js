@@ -171,6 +171,16 @@ export class Connection {
     });
   }
 
+  /**
+   * Sends what nothing answers. Whether it arrives is not known.
+   * @param {string} action
+   * @param {object} fields
+   */
+  tell(action, fields) {
+    if (this.state !== "online" || !this.#socket) return;
+    this.#socket.send(JSON.stringify({ action, id: `r${this.#nextId++}`, ...fields }));
+  }
+
   async #dial() {
     this.#drop();
     const turn = this.#turn;

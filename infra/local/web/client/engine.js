@@ -27,10 +27,10 @@ export const TIMING = Object.freeze({
   spreadCapMs: 2_000, // ... of the 1,000 that a group may have
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
-  tellWaitMs: 300, // one receipt for what comes together
+  tellWaitMs: 1_000, // one receipt for what comes together
   // Between two questions of what changed. API Gateway ends a connection after 10 idle minutes, and a timer of a
   // hidden tab fires up to a minute late.
-  heartbeatMs: 8.5 * 60_000,
+  heartbeatMs: 8.9 * 60_000,
 });
 
 export const LIMITS = Object.freeze({
@@ -64,6 +64,7 @@ export class Engine {
   #term;
   #hooks;
   #userId;
+  #deviceId;
   #clock;
   #random;
   #timing;
@@ -79,6 +80,8 @@ export class Engine {
   #world = {}; // another one once the server was restored or begun anew
   /** @type {Set<ConversationKey>} */
   #onScreen = new Set();
+  /** @type {Set<string>} The conversations with entries that were pushed since we last asked what changed. */
+  #fresh = new Set();
   /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
   #waiting = [];
   /** @type {Session | null} */
@@ -109,6 +112,7 @@ export class Engine {
     this.#term = term;
     this.#hooks = hooks;
     this.#userId = userId;
+    this.#deviceId = deviceId;
     this.#clock = clock;
     this.#random = random;
     this.#timing = { ...TIMING, ...timing };
@@ -164,6 +168,8 @@ export class Engine {
       ...shared,
       hooks: {
         request,
+        tell: (action, fields) => this.#connection.tell(action, fields),
+        confirmed: (conversationId) => this.#fresh.has(conversationId),
         settled: () => this.#writes,
         wanted: (conversationId) => this.#untold(conversationId),
         told: (conversationId, positions) => this.#know(conversationId, positions),
@@ -428,6 +434,7 @@ export class Engine {
   /** @param {{conversationId: string, messages?: Message[], committedMaxSeq: number}} update */
   #updated({ conversationId, messages = [], committedMaxSeq }) {
     const ledger = this.#model.ledger(conversationId);
+    this.#fresh.add(conversationId);
     this.#take(ledger, messages, () => ledger.push(messages, committedMaxSeq));
     if (this.#model.ledgers.get(conversationId) !== ledger) return; // all is begun anew
     this.#pulls.mind(ledger, this.#timing.gapWaitMs);
@@ -497,7 +504,9 @@ export class Engine {
     const world = this.#world;
     const asked = this.#model.syncCursor ?? 0;
     const held = new Map([...this.#model.ledgers.values()].map((ledger) => [ledger.conversationId, ledger.maxContiguousSeq]));
+    this.#fresh.clear();
     const changes = await this.#changes(session, asked);
+    this.#fresh.clear(); // what came meanwhile may be in the answer, and not told of again
     if (session !== this.#session || world !== this.#world) return;
     if (changes.syncCursor < asked || this.#contradicts(changes, held)) {
       this.#startOver();
@@ -833,7 +842,24 @@ export class Engine {
       this.#sent(entry, { conversationId: result.conversationId, seq: 1 }); // a group begins with its making
     } else if (this.#isReplaced(this.#model.ledgers.get(result.conversationId), [result])) {
       this.#startOver(); // and it is answered again
+    } else if (entry.action === "send" && !result.duplicate) {
+      const ledger = this.#model.ledger(result.conversationId);
+      const message = this.#messageOf(entry, result);
+      if (entry.address.to !== undefined) this.#model.setPeer(result.conversationId, entry.address.to);
+      this.#take(ledger, [message], () => ledger.push([message], result.seq));
     } else this.#sent(entry, result);
+  }
+
+  // The first answer to a send tells all of the message: it is not pushed to this connection.
+  /**
+   * @param {Entry} entry
+   * @param {{conversationId: string, seq: number, messageId: string, serverTime: number}} result
+   * @returns {Message}
+   */
+  #messageOf({ clientMsgId, fields, text, clientTime }, { conversationId, seq, messageId, serverTime }) {
+    const content = { ...fields, ...(text && { text }) };
+    const by = { clientMsgId, senderId: this.#userId, senderDeviceId: this.#deviceId, clientTime };
+    return { messageType: "text", ...content, ...by, conversationId, seq, messageId, serverTime, version: 1, status: "normal" };
   }
 
   /**
@@ -899,6 +925,7 @@ export class Engine {
     const ledger = this.#model.ledger(line.conversationId);
     const facts = this.#model.factsOf(line.conversationId);
     describe(facts, line);
+    this.#watermarks.note(line.conversationId);
     this.#model.notePeer(line.conversationId);
     if (facts.leftSeq > 0) this.#rosters.forget(line.conversationId);
     this.#keep(ledger);

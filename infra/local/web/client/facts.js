@@ -63,6 +63,7 @@ export function describe(facts, line) {
   const { lastSeq, readSeq = 0, unread = lastSeq, deliveredSeq = 0, clearedSeq = 0 } = line;
   if (lastSeq >= facts.unread.asOf) facts.unread = { count: unread, asOf: lastSeq };
   know(facts, { readSeq, deliveredSeq, clearedSeq });
+  facts.told = { readSeq, deliveredSeq, clearedSeq }; // less than was told, if that got lost
 }
 
 /**

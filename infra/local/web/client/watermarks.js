@@ -1,5 +1,7 @@
 // Tells the server how far the user is: one request at a time per conversation, a moment after
 // something changed, until the server knows. Losing one is no harm, the next says the same and more.
+// Of what just came it is not answered: the next catch-up tells what the server knows, and what it lacks
+// is told once more, and answered.
 
 import { pauseAfter } from "./connection.js";
 
@@ -13,10 +15,12 @@ import { pauseAfter } from "./connection.js";
  * @property {(conversationId: string) => OwnPositions} wanted what the server does not know yet
  * @property {() => Promise<void>} settled resolves when all that came is stored
  * @property {(action: string, fields: object) => Promise<any>} request
+ * @property {(action: string, fields: object) => void} tell without an answer
+ * @property {(conversationId: string) => boolean} confirmed whether the next catch-up will say how far the server knows us
  * @property {(conversationId: string, positions: OwnPositions) => void} told takes what the server answered
  */
 
-/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions}} TellState of a conversation, on one connection */
+/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, said: number}} TellState of a conversation, on one connection */
 
 export class Watermarks {
   #hooks;
@@ -58,7 +62,7 @@ export class Watermarks {
    */
   note(conversationId) {
     if (!this.#states) return;
-    const state = this.#states.get(conversationId) ?? { timer: null, busy: false, failures: 0, asked: {} };
+    const state = this.#states.get(conversationId) ?? { timer: null, busy: false, failures: 0, asked: {}, said: 0 };
     this.#states.set(conversationId, state);
     if (state.timer === null && !state.busy && this.#due(conversationId, state)) this.#wait(conversationId, state, this.#timing.tellWaitMs);
   }
@@ -100,6 +104,7 @@ export class Watermarks {
     try {
       await this.#hooks.settled(); // delivered means: kept here
       if (states !== this.#states) return;
+      if (this.#saySoftly(conversationId, due, state)) return;
       await this.#ask(conversationId, due);
       state.failures = 0;
       Object.assign(state.asked, due);
@@ -111,6 +116,22 @@ export class Watermarks {
       state.busy = false;
     }
     if (states === this.#states && this.#due(conversationId, state)) this.#wait(conversationId, state, this.#timing.tellWaitMs + pause);
+  }
+
+  // Tells without an answer, where one will come anyway. What was told so already, and the server turned out not
+  // to know, is not told so again.
+  /**
+   * @param {string} conversationId
+   * @param {OwnPositions} due
+   * @param {TellState} state
+   */
+  #saySoftly(conversationId, { clearedSeq, ...positions }, state) {
+    const through = Math.max(positions.deliveredSeq ?? 0, positions.readSeq ?? 0);
+    if (clearedSeq !== undefined || through <= state.said || !this.#hooks.confirmed(conversationId)) return false;
+    state.said = through;
+    this.#hooks.tell("tell", { conversationId, ...positions });
+    this.#hooks.told(conversationId, positions);
+    return true;
   }
 
   /**

@@ -212,7 +212,7 @@ test("own messages are not acked: of two who talk, each acks what the other says
   for (const client of [alice, bob]) client.addEventListener("change", () => client.conversations().forEach(({ key }) => client.markRead(key)));
   for (let i = 1; i <= 20; i++) {
     await (i % 2 ? alice.send("to:bob", `${i}`) : bob.send("to:alice", `${i}`));
-    await clock.advance(1_000);
+    await clock.advance(2_000);
   }
   assert.deepEqual(server.asked("ack").map(({ deliveredSeq, readSeq }) => [deliveredSeq, readSeq]), Array.from({ length: 20 }, (_, i) => [i + 1, i + 1]));
 });
@@ -241,11 +241,12 @@ test("what nobody holds any more is unread until it is acked", async (t) => {
   server.conversations.get(conversationId).holes.add(1).add(2);
   const bob = await online("bob");
   bob.markRead(conversationId);
-  await clock.until(() => server.line("bob", conversationId).unread === 0, 1_000);
+  await clock.until(() => server.line("bob", conversationId).unread === 0, 2_000);
 });
 
 test("what arrives is told as delivered, together, and what is seen as read", async (t) => {
   const { clock, server, alice, bob, id } = await setUpFriends(t);
+  await clock.advance(2_000);
   const before = server.count("ack");
   const acks = () => server.asked("ack").slice(before).map(({ deliveredSeq, readSeq }) => [deliveredSeq, readSeq]);
   for (const text of ["1", "2", "3"]) await alice.send(id, text);
@@ -260,6 +261,26 @@ test("what arrives is told as delivered, together, and what is seen as read", as
   bob.markRead(id);
   await clock.advance(5_000);
   assert.equal(acks().length, 2);
+});
+
+test("what just arrived is told without an answer; the next catch-up finds out if that got lost", async (t) => {
+  const { clock, server, alice, bob, id } = await setUpFriends(t);
+  await clock.advance(2_000);
+  const before = server.requests.length;
+  const told = () => server.requests.slice(before).filter(({ frame }) => ["ack", "tell"].includes(frame.action)).map(({ frame }) => [frame.action, frame.deliveredSeq]);
+  server.refuse = ({ action }) => (action === "tell" ? { code: "BUSY", message: "throttled", retryable: true } : undefined);
+  await alice.send(id, "1");
+  await clock.advance(60_000);
+  assert.deepEqual(told(), [["tell", 3]], "which nobody carried out");
+  assert.equal(server.line("bob", id).deliveredSeq, 2);
+  await clock.advance(TIMING.heartbeatMs);
+  assert.deepEqual(told(), [["tell", 3], ["ack", 3]]);
+  assert.equal(server.line("bob", id).deliveredSeq, 3);
+  server.refuse = () => undefined;
+  await alice.send(id, "2");
+  await clock.advance(3 * TIMING.heartbeatMs);
+  assert.deepEqual(told().slice(2), [["tell", 4]], "what the server knows is not told again");
+  assert.equal(alice.messages(id).at(-1).receipt, "delivered");
 });
 
 test("a stranger does not hear how far we are, until we have answered", async (t) => {
@@ -368,11 +389,12 @@ test("what another device of ours read is read here", async (t) => {
 
 test("the marks of the last own message survive a device that was away", async (t) => {
   const { clock, server, alice, bob, online, id } = await setUpFriends(t);
+  await clock.advance(2_000);
   alice.setOffline(true);
   bob.markRead(id);
-  await clock.advance(1_000);
+  await clock.advance(2_000);
   alice.setOffline(false);
-  await clock.advance(1_000);
+  await clock.advance(2_000);
   assert.equal(alice.messages(id)[1].receipt, "delivered", "nobody looks");
   alice.show(id);
   await clock.until(() => alice.messages(id)[1].receipt === "read");
@@ -382,7 +404,7 @@ test("the marks of the last own message survive a device that was away", async (
   assert.equal(server.asked("receipts").at(-1).seq, 2);
   const asked = server.count("receipts");
   alice.show(id);
-  await clock.advance(1_000);
+  await clock.advance(2_000);
   assert.equal(server.count("receipts"), asked, "all have read it: nothing more to hear");
 });
 

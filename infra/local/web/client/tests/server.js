@@ -59,12 +59,13 @@ export class FakeServer {
   }
 
   count(action) {
-    return this.requests.filter((request) => request.frame.action === action).length;
+    return this.asked(action).length;
   }
 
   /** The frames of an action, oldest first. */
   asked(action) {
-    return this.requests.filter((request) => request.frame.action === action).map(({ frame }) => frame);
+    const isMeant = ({ frame }) => frame.action === action || (action === "ack" && frame.action === "tell");
+    return this.requests.filter(isMeant).map(({ frame }) => frame);
   }
 
   entries(conversationId) {
@@ -183,14 +184,18 @@ export class FakeServer {
     });
   }
 
+  #sending = null; // whose request is carried out
+
   receive(socket, data) {
     if (!this.#sockets.has(socket)) return;
     this.#later(() => {
       const frame = JSON.parse(data);
       this.requests.push({ userId: socket.userId, deviceId: socket.deviceId, frame });
+      this.#sending = frame.action === "send" ? socket : null;
       const reply = this.#reply(socket, frame);
+      this.#sending = null;
       const fate = this.answer(frame, socket);
-      if (fate === "lose") return;
+      if (fate === "lose" || frame.action === "tell") return;
       if (fate === "cut") return this.cut(socket);
       this.say(socket, fate ?? reply);
     });
@@ -287,6 +292,8 @@ export class FakeServer {
     },
 
     conversations: ({ userId }, { cursor = "0", hidden }) => this.#page(userId, Number(cursor), hidden),
+
+    tell: (caller, frame) => this.#actions.ack(caller, frame),
 
     ack: (caller, { conversationId, deliveredSeq = 0, readSeq = 0 }) => {
       const { userId } = caller;
@@ -590,6 +597,7 @@ export class FakeServer {
   // First the sync heads, then the connections, as the real fan-out does. A push carries the entry as it
   // is when it is read.
   #fanOut(conversation, { seq, event }, before) {
+    const sender = this.#sending; // it has the message by its answer
     const { members, head } = conversation;
     const { conversationId } = head;
     const moved = new Set([...(event?.added ?? []), ...(event?.removed ?? [])]);
@@ -602,7 +610,7 @@ export class FakeServer {
       const update = { conversationId, committedMaxSeq: seq };
       if (!small) this.#post([...audience], { type: "notify", updates: [update] });
       else for (const userId of audience) {
-        if (timeOf(conversation, userId, seq)) this.#post([userId], { type: "push", updates: [{ ...update, messages: [shown(conversation, userId, seq)] }] });
+        if (timeOf(conversation, userId, seq)) this.#post([userId], { type: "push", updates: [{ ...update, messages: [shown(conversation, userId, seq)] }] }, sender);
       }
     });
   }

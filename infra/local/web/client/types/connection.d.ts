@@ -121,6 +121,12 @@ export declare class Connection {
      * @returns {Promise<any>}
      */
     request(action: string, fields?: object, patienceMs?: number): Promise<any>;
+    /**
+     * Sends what nothing answers. Whether it arrives is not known.
+     * @param {string} action
+     * @param {object} fields
+     */
+    tell(action: string, fields: object): void;
 }
 /** What a request without a connection ends with. */
 export declare function disconnected(): RequestError;

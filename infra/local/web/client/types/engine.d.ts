@@ -20,7 +20,7 @@ export declare const TIMING: Readonly<{
     spreadCapMs: 2000;
     ownWaitMs: 2000;
     flushWaitMs: 5000;
-    tellWaitMs: 300;
+    tellWaitMs: 1000;
     heartbeatMs: number;
 }>;
 export declare const LIMITS: Readonly<{

@@ -11,6 +11,14 @@ export type WatermarkHooks = {
     settled: () => Promise<void>;
     request: (action: string, fields: object) => Promise<any>;
     /**
+     * without an answer
+     */
+    tell: (action: string, fields: object) => void;
+    /**
+     * whether the next catch-up will say how far the server knows us
+     */
+    confirmed: (conversationId: string) => boolean;
+    /**
      * takes what the server answered
      */
     told: (conversationId: string, positions: OwnPositions) => void;
@@ -20,6 +28,7 @@ export type TellState = {
     busy: boolean;
     failures: number;
     asked: OwnPositions;
+    said: number;
 };
 /**
  * @import { OwnPositions } from "./facts.js"
@@ -30,9 +39,11 @@ export type TellState = {
  * @property {(conversationId: string) => OwnPositions} wanted what the server does not know yet
  * @property {() => Promise<void>} settled resolves when all that came is stored
  * @property {(action: string, fields: object) => Promise<any>} request
+ * @property {(action: string, fields: object) => void} tell without an answer
+ * @property {(conversationId: string) => boolean} confirmed whether the next catch-up will say how far the server knows us
  * @property {(conversationId: string, positions: OwnPositions) => void} told takes what the server answered
  */
-/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions}} TellState of a conversation, on one connection */
+/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, said: number}} TellState of a conversation, on one connection */
 export declare class Watermarks {
     #private;
     /**
