@@ -438,8 +438,14 @@ export class Engine {
     this.#take(ledger, messages, () => ledger.push(messages, committedMaxSeq));
     if (this.#model.ledgers.get(conversationId) !== ledger) return; // all is begun anew
     this.#pulls.mind(ledger, this.#timing.gapWaitMs);
+    this.#getToKnow(conversationId);
+  }
+
+  // Asks what a conversation is of which only entries are known.
+  /** @param {string} conversationId */
+  #getToKnow(conversationId) {
     const { kind, title, peer } = this.#model.factsOf(conversationId);
-    if (kind === null && title === null && peer === null) void this.#catchUp(this.#session); // what is it?
+    if (kind === null && title === null && peer === null) void this.#catchUp(this.#session);
   }
 
   /** @param {{conversationId: string, userId: string, deliveredSeq?: number, readSeq?: number}} frame */
@@ -847,6 +853,7 @@ export class Engine {
       const message = this.#messageOf(entry, result);
       if (entry.address.to !== undefined) this.#model.setPeer(result.conversationId, entry.address.to);
       this.#take(ledger, [message], () => ledger.push([message], result.seq));
+      this.#getToKnow(result.conversationId);
     } else this.#sent(entry, result);
   }
 
