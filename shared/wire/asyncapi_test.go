@@ -428,6 +428,9 @@ func fieldsOf(of reflect.Type) []field {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" {
+			continue
+		}
 		list = append(list, field{name: name, optional: options == "omitempty", of: f.Type})
 	}
 	return list
@@ -690,7 +693,9 @@ func strangersIn(cell string, of reflect.Type) []word {
 		}
 	}
 	add(of)
-	known[wire.ActionChanges], known[wire.ActionSync] = true, true // which to ask
+	for action := range exchanges { // it may say what to ask, or what it is about
+		known[action] = true
+	}
 	return slices.DeleteFunc(inWords(cell), func(w word) bool {
 		return known[w.name] || known["@SendableType"] && chat.MessageType(w.name).Sendable() ||
 			known["@Visibility"] && slices.Contains([]chat.Visibility{chat.VisibleAll, chat.VisibleSinceJoin}, chat.Visibility(w.name)) ||
