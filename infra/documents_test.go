@@ -26,6 +26,7 @@ var (
 	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
 	testFunc   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
+	ciStep     = regexp.MustCompile(`(?m)^step (?:"\$tools/venv/bin/python" )?(.+)$`)
 	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
 )
 
@@ -46,7 +47,7 @@ func repositoryFiles(t *testing.T, ending string) []string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != "." && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".")):
+		case entry.IsDir() && path != "." && path != ".github" && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".")):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ending):
 			files = append(files, path)
@@ -229,4 +230,34 @@ func TestMakefileBuildsEveryFunction(t *testing.T) {
 		wanted = append(wanted, "build-"+id+": ; $(call build,"+folder+")")
 	}
 	require.ElementsMatch(t, wanted, recipes)
+}
+
+// A contributor finds each step of .ci/run, and none that it does not take.
+func TestStepsOfCIAreDocumented(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(read(t, ".github/CONTRIBUTING.md"), "| step | looks at |\n|---|---|\n")
+	section, _, _ = strings.Cut(section, "\n\n")
+	var documented []string
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		require.Greater(t, len(cells), 2, line)
+		for _, name := range inlineCode.FindAllString(cells[1], -1) {
+			documented = append(documented, strings.Trim(name, "`"))
+		}
+	}
+	var taken []string
+	for _, step := range ciStep.FindAllStringSubmatch(read(t, ".ci/run"), -1) {
+		if !strings.HasPrefix(step[1], "install_") {
+			taken = append(taken, step[1])
+		}
+	}
+	require.NotEmpty(t, taken)
+	for _, step := range taken {
+		require.True(t, slices.ContainsFunc(documented, func(name string) bool { return step == name || strings.HasPrefix(step, name+" ") }),
+			"CONTRIBUTING.md has no step %s", step)
+	}
+	for _, name := range documented {
+		require.True(t, slices.ContainsFunc(taken, func(step string) bool { return step == name || strings.HasPrefix(step, name+" ") }),
+			"CONTRIBUTING.md has the step %s, which .ci/run does not take", name)
+	}
 }
