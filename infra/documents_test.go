@@ -26,6 +26,8 @@ var (
 	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
 	testFunc   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
+	flagMade   = regexp.MustCompile(`flags\.(?:Func|Var|\w+Var)\((?:&[\w.]+, )?"([a-z-]+)"`)
+	flagNamed  = regexp.MustCompile("`-([a-z]+(?:-[a-z]+)*)")
 	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
 )
 
@@ -197,6 +199,27 @@ func parameterRows(document string) []parameterRow {
 		}
 	}
 	return rows
+}
+
+// The table of the local cloud's flags has each of them, and none that it does not take.
+func TestFlagsAreDocumented(t *testing.T) {
+	t.Parallel()
+	_, table, found := strings.Cut(read(t, "infra/local/README.md"), "\n## Flags\n\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented, taken []string
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		require.Greater(t, len(cells), 2, line)
+		for _, name := range flagNamed.FindAllStringSubmatch(cells[1], -1) {
+			documented = append(documented, name[1])
+		}
+	}
+	for _, name := range flagMade.FindAllStringSubmatch(read(t, "infra/local/main.go"), -1) {
+		taken = append(taken, name[1])
+	}
+	require.NotEmpty(t, taken)
+	require.ElementsMatch(t, taken, documented)
 }
 
 // sam build finds a recipe for every function, which builds its folder.
