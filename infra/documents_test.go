@@ -2,6 +2,7 @@
 package infra_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"inorder/infra/costs/bill"
 )
 
 var (
@@ -28,6 +31,7 @@ var (
 	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
 	flagMade   = regexp.MustCompile(`flags\.(?:Func|Var|\w+Var)\((?:&[\w.]+, )?"([a-z-]+)"`)
 	flagNamed  = regexp.MustCompile("`-([a-z]+(?:-[a-z]+)*)")
+	headline   = regexp.MustCompile(`\*\*(\$[\d.]+)\*\*`)
 	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
 )
 
@@ -199,6 +203,37 @@ func parameterRows(document string) []parameterRow {
 		}
 	}
 	return rows
+}
+
+// What documents say that it costs is what was measured, at the prices that the
+// calculator has.
+func TestCostsAreThoseMeasured(t *testing.T) {
+	t.Parallel()
+	measured, err := bill.Measured()
+	require.NoError(t, err)
+	dollars := func(sum float64) string { return fmt.Sprintf("$%.2f", sum) }
+	message := dollars(1e6 * measured[bill.Message2].Dollars())
+	device := dollars(1e3 * measured[bill.DeviceMonth].Dollars())
+	group := dollars(1e6 * measured[bill.Message20].Dollars())
+	kept := 0.0
+	for _, line := range measured[bill.Message2].Times(1e6).Storage() {
+		kept += line.Dollars
+	}
+	minutes := dollars(1e3 * measured[bill.DeviceMonth].ConnectionMinutes * bill.PerConnectionMinute)
+
+	for path, want := range map[string][]string{
+		"README.md":      {message, device},
+		"infra/COSTS.md": {message, device, group, message}, // again under what a message is made of
+	} {
+		var said []string
+		for _, found := range headline.FindAllStringSubmatch(read(t, path), -1) {
+			said = append(said, found[1])
+		}
+		require.Equal(t, want, said, path)
+	}
+	costs := strings.Join(strings.Fields(read(t, "infra/COSTS.md")), " ")
+	require.Contains(t, costs, "cost "+dollars(kept)+" a month to keep")
+	require.Contains(t, costs, minutes+" per thousand devices are connection minutes")
 }
 
 // The table of the local cloud's flags has each of them, and none that it does not take.
