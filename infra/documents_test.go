@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,6 +32,7 @@ var (
 	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
 	flagMade   = regexp.MustCompile(`flags\.(?:Func|Var|\w+Var)\((?:&[\w.]+, )?"([a-z-]+)"`)
 	flagNamed  = regexp.MustCompile("`-([a-z]+(?:-[a-z]+)*)")
+	goProgram  = regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```")
 	headline   = regexp.MustCompile(`\*\*(\$[\d.]+)\*\*`)
 	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
 )
@@ -203,6 +205,22 @@ func parameterRows(document string) []parameterRow {
 		}
 	}
 	return rows
+}
+
+// Whole programs in documents compile, as they are, with this module.
+func TestProgramsInDocumentsCompile(t *testing.T) {
+	t.Parallel()
+	programs := 0
+	for _, path := range repositoryFiles(t, ".md") {
+		for _, found := range goProgram.FindAllStringSubmatch(read(t, path), -1) {
+			programs++
+			source := filepath.Join(t.TempDir(), "main.go")
+			require.NoError(t, os.WriteFile(source, []byte(found[1]), 0o600))
+			said, err := exec.CommandContext(t.Context(), "go", "vet", source).CombinedOutput()
+			require.NoError(t, err, "%s: %s", path, said)
+		}
+	}
+	require.NotZero(t, programs)
 }
 
 // What documents say that it costs is what was measured, at the prices that the
