@@ -28,7 +28,7 @@ import (
 	"inorder/shared/wire"
 )
 
-// What the shipped clients do costs, as the README has it:
+// What the shipped clients do costs, as infra/COSTS.md has it:
 //
 //	go test ./integration -run TestCost_OfTheShippedClients -units infra/costs/bill/units.json
 var unitsFile = flag.String("units", "", "`file`, from the repository's top, to write what the shipped clients take to")

@@ -28,7 +28,7 @@ import (
 	"inorder/shared/wire"
 )
 
-// What each action costs, as the README has it:
+// What each action costs, as infra/COSTS.md has it:
 //
 //	go test ./integration -run TestCost_OfEachAction -costs /tmp/costs.md
 var costsFile = flag.String("costs", "", "`file` to write what each action costs to, as a Markdown table")
