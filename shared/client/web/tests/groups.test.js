@@ -5,7 +5,6 @@ import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom, settled } from "./clock.js";
 import { heldTexts, lostTexts, seqs, setUp, setUpTabs, texts } from "./world.js";
-import { eventWords, shownPart } from "../../words.js";
 
 // A group of alice, who made it, bob and carol, with alice and bob online.
 async function setUpGroup(t, options) {
@@ -18,7 +17,7 @@ async function setUpGroup(t, options) {
   return { ...world, alice, bob, key, id: alice.currentKey(key) };
 }
 
-const lines = (client, key) => client.messages(key).filter(({ kind }) => kind === "event").map((row) => eventWords(row, client.userId).map(shownPart).join(""));
+const events = (client, key) => client.messages(key).filter(({ kind }) => kind === "event").map(({ senderId, event }) => ({ by: senderId, ...event }));
 const roles = (client, key) => client.members(key)?.map(({ userId, role }) => `${userId} ${role}`);
 
 test("a group is there at once, and gets its id from the server", async (t) => {
@@ -36,7 +35,7 @@ test("a group is there at once, and gets its id from the server", async (t) => {
     assert.deepEqual([title, kind, memberCount, closed], ["Trip", "group", 3, null]);
   }
   assert.deepEqual([alice, bob].map((client) => client.conversations()[0].role), ["owner", "member"]);
-  assert.deepEqual(lines(bob, bob.conversations()[0].key), ["alice made the group “Trip” with you and carol"]);
+  assert.deepEqual(events(bob, bob.conversations()[0].key), [{ by: "alice", kind: "members", added: ["alice", "bob", "carol"], owner: "alice", title: "Trip" }]);
   assert.deepEqual(texts(alice, key), ["", "hello"]);
   assert.equal(alice.conversation(key).key, alice.currentKey(key));
 });
@@ -117,7 +116,12 @@ test("every change is a line for everyone, and the members follow", async (t) =>
   assert.deepEqual(roles(alice, key), want);
   assert.deepEqual(roles(bob, id), want);
   assert.equal(bob.conversation(id).memberCount, 4);
-  assert.deepEqual(lines(bob, id).slice(1), ["alice added dave and erin", "alice made you an admin", "alice removed erin", "alice named the group “Journey”"]);
+  assert.deepEqual(events(bob, id).slice(1), [
+    { by: "alice", kind: "members", added: ["dave", "erin"] },
+    { by: "alice", kind: "members", member: "bob", role: "admin" },
+    { by: "alice", kind: "members", removed: ["erin"] },
+    { by: "alice", kind: "title", title: "Journey" },
+  ]);
   assert.deepEqual(
     ["add", "setTitle", "setRole", "dissolve"].map((action) => [alice, bob].map((client) => client.may(id, action))),
     [[true, true], [true, true], [true, false], [true, false]],
@@ -194,7 +198,7 @@ test("leaving hands the group on, and the last to leave dissolves it", async (t)
   await alice.setRole(key, "bob", "admin");
   await alice.leave(key);
   await clock.until(() => bob.conversation(id).role === "owner");
-  assert.equal(lines(bob, id).at(-1), "alice left, and you own the group now");
+  assert.deepEqual(events(bob, id).at(-1), { by: "alice", kind: "members", removed: ["alice"], owner: "bob" });
   assert.equal(alice.conversation(key).closed, "left");
   await bob.dissolve(id);
   await clock.until(() => bob.conversation(id).closed === "dissolved");

@@ -1,4 +1,4 @@
-package web_test
+package page_test
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/web"
+	"inorder/infra/local/page"
+	"inorder/shared/client/web/browsertest"
 )
 
 var picturesDir = flag.String("page.pictures", "", "folder to leave pictures of the page in, of every state, size and colour scheme")
@@ -25,20 +26,20 @@ var picturesDir = flag.String("page.pictures", "", "folder to leave pictures of 
 func servePage(t *testing.T, modules ...string) string {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle("/", web.Handler(web.Config{WebSocketURL: webSocketURL}))
+	mux.Handle("/", page.Handler(page.Config{WebSocketURL: webSocketURL}))
 	mux.Handle("/testing/", http.FileServer(http.Dir(".")))
-	mux.Handle("/client/tests/", http.FileServer(http.Dir(".")))
+	mux.Handle("/client/tests/", http.StripPrefix("/client/", http.FileServer(http.Dir(clientDir))))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		page := get(http.MethodGet, "/")
+		index := get(http.MethodGet, "/")
 		for _, name := range []string{"Content-Type", "Content-Security-Policy"} {
-			w.Header().Set(name, page.Header().Get(name))
+			w.Header().Set(name, index.Header().Get(name))
 		}
 		const script = `<script type="module" src="page.js">`
 		var before strings.Builder
 		for _, module := range modules {
 			fmt.Fprintf(&before, `<script type="module" src="testing/%s"></script>`, module)
 		}
-		_, _ = w.Write([]byte(strings.Replace(page.Body.String(), script, before.String()+script, 1))) // to a browser that waits for it
+		_, _ = w.Write([]byte(strings.Replace(index.Body.String(), script, before.String()+script, 1))) // to a browser that waits for it
 	})
 	mux.HandleFunc("GET /dev/token", func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"token": r.URL.Query().Get("user")}) // likewise
@@ -61,8 +62,7 @@ func requireInPage(tab context.Context, t *testing.T, check string) {
 // The page itself, driven by what a person sees and clicks, against the tests' own server.
 func TestPageInChromium(t *testing.T) {
 	t.Parallel()
-	browser := find(t, "chromium", "chromium-browser", "google-chrome")
-	tab := openPage(t, browser, "about:blank")
+	tab := browsertest.Open(t, "about:blank")
 	require.NoError(t, chromedp.Do(tab, sizes["desktop"]...))
 	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(servePage(t, "fakeserver.js")+"/#user=alice")))
 	requireInPage(tab, t, "checkPage")
@@ -70,8 +70,7 @@ func TestPageInChromium(t *testing.T) {
 
 func TestPageOnAPhoneInChromium(t *testing.T) {
 	t.Parallel()
-	browser := find(t, "chromium", "chromium-browser", "google-chrome")
-	tab := openPage(t, browser, "about:blank")
+	tab := browsertest.Open(t, "about:blank")
 	require.NoError(t, chromedp.Do(tab, sizes["phone"]...))
 	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(servePage(t, "fakeserver.js")+"/#user=alice")))
 	requireInPage(tab, t, "checkPhone")
@@ -94,13 +93,12 @@ func TestPagePictures(t *testing.T) {
 	if *picturesDir == "" {
 		t.Skip("-page.pictures names no folder")
 	}
-	browser := find(t, "chromium", "chromium-browser", "google-chrome")
 	require.NoError(t, os.MkdirAll(*picturesDir, 0o750))
 	address := servePage(t, "fakeserver.js", "scenes.js")
 	for size, emulate := range sizes {
 		for _, scheme := range schemes {
 			t.Run(size+" "+scheme, func(t *testing.T) {
-				tab := openPage(t, browser, "about:blank")
+				tab := browsertest.Open(t, "about:blank")
 				features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
 				_, err := chromedp.Call(tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
 				require.NoError(t, err)

@@ -1,4 +1,4 @@
-package web
+package page
 
 import (
 	"io/fs"
@@ -11,7 +11,7 @@ import (
 
 // besideFolder reports whether a path is also served beside a folder of one's own.
 func besideFolder(urlPath string) bool {
-	return urlPath == configPath || strings.HasPrefix(urlPath, "/client/")
+	return urlPath == configPath || strings.HasPrefix(urlPath, clientPath)
 }
 
 // serveFile serves a file of the folder, and reports whether there is one.

@@ -1,21 +1,23 @@
-// Package web is the demo page of the local cloud, plain ES modules that are embedded and served without a
-// build step. It is built on the browser client, which is the folder client and is of use without the page.
-package web
+// Package page is the demo page of the local cloud, plain ES modules that are embedded and served without a
+// build step. It is built on the browser client, which is served with it, below /client/.
+package page
 
 import (
 	"embed"
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
 	"path"
 	"strconv"
 	"strings"
+
+	"inorder/shared/client/web"
 )
 
 //go:embed index.html style.css favicon.svg
 //go:embed page.js arrange.js composer.js details.js device.js dom.js menu.js messages.js text.js words.js
-//go:embed client/*.js
 var files embed.FS
 
 const (
@@ -23,6 +25,7 @@ const (
 	Index = "index.html"
 
 	configPath  = "/config.json"
+	clientPath  = "/client/"
 	unknownType = "application/octet-stream"
 )
 
@@ -83,7 +86,14 @@ func content(urlPath string, cfg Config) (body []byte, contentType string, ok bo
 	case "/":
 		urlPath = "/" + Index
 	}
-	body, err := files.ReadFile(strings.TrimPrefix(urlPath, "/"))
+	var folder fs.FS = files
+	name, ofClient := strings.CutPrefix(urlPath, clientPath)
+	if ofClient {
+		folder = web.Modules()
+	} else {
+		name = strings.TrimPrefix(urlPath, "/")
+	}
+	body, err := fs.ReadFile(folder, name)
 	return body, typeOf(path.Ext(urlPath)), err == nil
 }
 
