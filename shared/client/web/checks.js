@@ -8,6 +8,12 @@ const MAX_USER_ID_BYTES = 128;
 const SUBPROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/; // what a browser lets a subprotocol be
 const JWT = /eyJ[A-Za-z0-9_.-]*/g;
 
+/** The most text one message holds, counted in code points as the server counts runes. */
+export const MAX_TEXT_RUNES = 4000;
+
+/** The longest title of a group, counted in the same way. */
+export const MAX_TITLE_RUNES = 100;
+
 /** As deep as the server takes data, itself the first object. */
 export const MAX_DATA_DEPTH = 32;
 const MAX_VALUES = 24 * 1024; // of one message; each takes a byte at least
@@ -100,11 +106,30 @@ function forGood(message) {
 }
 
 /**
- * Gives the parts of what is to be sent. A TypeError says what is of the wrong type.
+ * Counts text as the server does.
+ * @param {string} text
+ */
+export function countRunes(text) {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
+/**
+ * Gives the parts of what is to be sent. A TypeError says what is of the wrong type, a RangeError what is wrong with
+ * the text.
  * @param {string | Content} content
  * @returns {Content}
  */
-export function contentOf(content) {
+export function checkedContent(content) {
+  const { type, text, data } = contentOf(content);
+  if (type === "text" && !data && (text ?? "").trim() === "") throw new RangeError("the message is empty");
+  if (text !== undefined && countRunes(text) > MAX_TEXT_RUNES) throw new RangeError(`the message is over ${MAX_TEXT_RUNES} characters`);
+  return { type, text, data };
+}
+
+/** @param {string | Content} content @returns {Content} */
+function contentOf(content) {
   if (typeof content === "string") return { type: "text", text: content };
   if (typeof content !== "object" || content === null) throw new TypeError("the content has to be a text, or {type, text, data}");
   const { type = "text", text, data } = content;
@@ -112,6 +137,13 @@ export function contentOf(content) {
   if (text !== undefined && text !== null && typeof text !== "string") throw new TypeError("text has to be a string");
   if (data !== undefined && data !== null && (typeof data !== "object" || Array.isArray(data))) throw new TypeError("data has to be an object");
   return { type, text: text ?? undefined, data: data ?? undefined };
+}
+
+/** @param {string} title */
+export function checkTitle(title) {
+  if (typeof title !== "string") throw new TypeError("the title has to be a string");
+  if (title.trim() === "") throw new RangeError("the title is empty");
+  if (countRunes(title) > MAX_TITLE_RUNES) throw new RangeError(`the title is over ${MAX_TITLE_RUNES} characters`);
 }
 
 /** @param {unknown} users */

@@ -1,59 +1,28 @@
-// The client as a tab sees it, whether this tab leads or follows. One tab of a device leads: it has the
-// connection and writes what arrives to the store. The others hold a copy of what it knows. What the user
-// asks for goes into the outbox, which all share, and the tab that leads sends it.
+// The client as programs use it, the same in each tab of a device: what is there to be read, and what the user does.
+// Which tab does it is the role's part.
 
-import { Channel } from "./channel.js";
-import { checkKey, checkOptions, checkUsers, contentOf, jsonCopy } from "./checks.js";
+import { checkKey, checkOptions, checkTitle, checkUsers, checkedContent, jsonCopy } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
-import { Engine, LIMITS } from "./engine.js";
-import { raise } from "./facts.js";
-import { FOLLOWER_TIMING, Follower } from "./follower.js";
-import { Leader } from "./leader.js";
-import { Model, NEW_KEY, TO_KEY } from "./model.js";
-import { watchNetwork } from "./network.js";
-import { newEntry, recordOf } from "./outbox.js";
+import { LIMITS } from "./engine.js";
+import { NEW_KEY, TO_KEY } from "./model.js";
+import { newEntry } from "./outbox.js";
 import { nextEnd } from "./rights.js";
-import { FencedError, IndexedDBStore, MemoryStore } from "./store.js";
-import { Election, browserTabs } from "./tabs.js";
+import { Role } from "./role.js";
+import { IndexedDBStore, MemoryStore } from "./store.js";
 import { Views, frozen } from "./views.js";
 
 /**
- * @import { ChannelMessage } from "./channel.js"
  * @import { Limits, Timing } from "./engine.js"
+ * @import { watchNetwork } from "./network.js"
+ * @import { TabTiming } from "./role.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, NewMessage, Picture, Row, Saved, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, Entry, Member, NewMessage, Row, Store } from "./types.js"
  */
 
-/** The most text one message holds, counted in code points as the server counts runes. */
-export const MAX_TEXT_RUNES = 4000;
-
-/** The longest title of a group, counted in the same way. */
-export const MAX_TITLE_RUNES = 100;
-
-/** How long a tab waits for the one that leads, in ms. */
-const TAB_TIMING = Object.freeze({
-  ...FOLLOWER_TIMING,
-  helloMs: 1_000, // for what it knows, before the store is read instead
-  callMs: 15_000, // for an answer that it has to ask the server for
-});
-
-/** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
-
 const MAX_TIMEOUT_MS = 2 ** 31 - 1; // a longer one would end at once
-const WIPE_TRIES = 5; // against tabs that claim the store meanwhile, each once
 
 /** So many lists of rows, and so many conversations, are given as the same objects until they change. */
 export const MAX_VIEWS = 1_000;
-
-/**
- * Counts text as the server does.
- * @param {string} text
- */
-export function countRunes(text) {
-  let count = 0;
-  for (const _ of text) count++;
-  return count;
-}
 
 /**
  * Who this device is and where the server is.
@@ -64,7 +33,8 @@ export function countRunes(text) {
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
  *   share a connection
  * @property {() => Promise<string> | string} token gives a JWT, or whatever the server takes for one: of a token that
- *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
+ *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it
+ *   throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
  *   setOffline(false).
  * @property {Store} [store] IndexedDB, or memory where the browser offers none
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
@@ -114,51 +84,14 @@ export async function open(options) {
  * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export class InorderClient extends EventTarget {
-  #options;
-  #store;
-  #tabs;
+  #role;
   #clock;
   #log;
-  #timing;
-  /** @type {Model} */
-  #model;
-  /** @type {Error | null} */
-  #storeError;
-  /** @type {Error | null} The error of the tab that leads, as it is shown here. */
-  #toldError = null;
+  #outboxLimit;
   #version = 0; // grows with each change
   #windowEnd = { at: Infinity, timer: /** @type {any} */ (null) }; // of the row that was read whose time ends first
   #rows = new Views(MAX_VIEWS);
   #summaries = new Views(MAX_VIEWS);
-  #tabId = randomId();
-  /** @type {Election | null} */
-  #election = null;
-  /** @type {Channel | null} */
-  #channel = null;
-  /** @type {Engine | null} */
-  #engine = null;
-  /** @type {Leader | null} */
-  #leader = null;
-  /** @type {Follower | null} */
-  #follower = null;
-  /** @type {(() => void) | null} Lets go of the lock that shows that this tab is there. */
-  #absent = null;
-  #unwatch = () => {};
-  #unwatchNetwork = () => {};
-  #turn = 0; // grows whenever this tab's part changes; what belongs to an earlier one is void
-  #term = 0; // the highest heard of
-  #filled = false; // whether the model holds anything yet
-  /** @type {"" | "closed" | "outdated"} Why this tab takes part no more. */
-  #ended = "";
-  /** @type {Map<number, {method: string, args: any[], resolve: (result: any) => void, reject: (error: Error) => void, timer: any}>} */
-  #calls = new Map();
-  #nextCall = 1;
-  /** @type {ConversationKey | null} */
-  #shown = null;
-  /** @type {ConversationKey[]} */
-  #shownElsewhere = [];
-  /** @type {() => void} */
-  #ready = () => {};
 
   /**
    * Makes one that does nothing before start; open is what programs use.
@@ -166,22 +99,20 @@ export class InorderClient extends EventTarget {
    */
   constructor(options) {
     super();
-    const { userId, deviceId, store, storeError = null, tabs = browserTabs(), clock = systemClock, log = (message) => console.warn(message), timing = {} } = options;
+    const { userId, deviceId, clock = systemClock, log = (message) => console.warn(message), limits = {} } = options;
     this.userId = userId;
     this.deviceId = deviceId;
-    this.#options = options;
-    this.#store = store;
-    this.#storeError = storeError;
-    this.#tabs = tabs;
     this.#clock = clock;
     this.#log = log;
-    this.#timing = { ...TAB_TIMING, ...timing };
-    this.#model = new Model(userId);
+    this.#outboxLimit = limits.outbox ?? LIMITS.outbox;
+    this.#role = new Role({ ...options, clock, log }, {
+      changed: () => this.#changed(),
+      news: (conversationId, seqs) => this.#tell(conversationId, seqs),
+    });
   }
 
-  /** @returns {ConnectionState} */
   get state() {
-    return this.#ended ? "offline" : this.#model.status.state;
+    return this.#role.state;
   }
 
   /**
@@ -191,34 +122,22 @@ export class InorderClient extends EventTarget {
    * close was called.
    */
   get detail() {
-    return this.#ended || this.#model.status.detail;
+    return this.#role.detail;
   }
 
   /** The error that ended persistence, or null. From then on everything lives in memory only. */
   get storeError() {
-    const { storeError } = this.#model.status;
-    if (!storeError) return this.#storeError;
-    const { name, message } = storeError;
-    if (this.#toldError?.message !== message) this.#toldError = Object.assign(new Error(message), { name });
-    return this.#toldError;
+    return this.#role.storeError;
   }
 
   /** Whether this tab has the device's connection. */
   get leads() {
-    return this.#engine !== null;
+    return this.#role.leads;
   }
 
   /** Begins; open does it. */
   async start() {
-    const { network = watchNetwork } = this.#options;
-    this.#unwatchNetwork = network((quietMs) => this.#doubt(quietMs));
-    if (!this.#tabs) return this.#lead();
-    const ready = new Promise((/** @type {(value?: undefined) => void} */ resolve) => (this.#ready = resolve));
-    this.#unwatch = this.#tabs.watch({ suspend: () => this.#suspend(), resume: () => void this.#join() });
-    void this.#join();
-    const timer = this.#clock.setTimeout(() => void this.#fillFromStore().then(() => this.#ready()), this.#timing.helloMs);
-    await ready;
-    this.#clock.clearTimeout(timer);
+    await this.#role.start();
   }
 
   /**
@@ -230,15 +149,7 @@ export class InorderClient extends EventTarget {
    * @param {{forget?: boolean}} [options]
    */
   async close({ forget = false } = {}) {
-    if (this.#ended === "closed") return;
-    if (forget) this.#channel?.post("forget");
-    try {
-      if (forget) await this.#forget();
-      else await this.#quit();
-      if (forget) await this.#wipe(/** @type {Store} */ (this.#options.store));
-    } finally {
-      this.#store.close();
-    }
+    await this.#role.close(forget);
   }
 
   /**
@@ -246,9 +157,7 @@ export class InorderClient extends EventTarget {
    * @param {boolean} offline
    */
   setOffline(offline) {
-    const replaced = !this.#tabs && (!this.#engine || this.detail === "replaced"); // another tab may have written since
-    if (!offline && replaced && !this.#ended) void this.#lead();
-    else this.#do("setOffline", Boolean(offline));
+    this.#role.setOffline(Boolean(offline));
   }
 
   /**
@@ -256,7 +165,7 @@ export class InorderClient extends EventTarget {
    * so by itself when the browser says that the network is back, and when the page comes into sight.
    */
   retryNow() {
-    this.#do("retryNow");
+    this.#role.do("retryNow");
   }
 
   /**
@@ -304,7 +213,7 @@ export class InorderClient extends EventTarget {
    */
   keyFor(userId) {
     if (typeof userId !== "string") throw new TypeError("a user id has to be a string");
-    return this.#model.keyFor(userId);
+    return this.#role.model.keyFor(userId);
   }
 
   /**
@@ -313,7 +222,7 @@ export class InorderClient extends EventTarget {
    */
   currentKey(key) {
     checkKey(key);
-    return this.#model.currentKey(key);
+    return this.#role.model.currentKey(key);
   }
 
   /**
@@ -322,8 +231,8 @@ export class InorderClient extends EventTarget {
    */
   conversations() {
     const byTime = (/** @type {Conversation} */ a, /** @type {Conversation} */ b) => b.time - a.time;
-    const seen = [...this.#model.ledgers.values()].reduce((sum, { maxSeenSeq }) => sum + maxSeenSeq, 0);
-    return this.#rows.get("", `${this.#version} ${seen}`, () => this.#model.listed().map((key) => this.conversation(key)).sort(byTime));
+    const seen = [...this.#role.model.ledgers.values()].reduce((sum, { maxSeenSeq }) => sum + maxSeenSeq, 0);
+    return this.#rows.get("", `${this.#version} ${seen}`, () => this.#role.model.listed().map((key) => this.conversation(key)).sort(byTime));
   }
 
   /**
@@ -333,8 +242,8 @@ export class InorderClient extends EventTarget {
    */
   conversation(key) {
     const current = this.currentKey(key);
-    const seen = this.#model.ledgers.get(current)?.maxSeenSeq ?? 0;
-    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(this.#model.conversation(current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
+    const seen = this.#role.model.ledgers.get(current)?.maxSeenSeq ?? 0;
+    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(this.#role.model.conversation(current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
   }
 
   /**
@@ -345,7 +254,7 @@ export class InorderClient extends EventTarget {
    */
   messages(key, limit = Infinity) {
     const current = this.currentKey(key);
-    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(this.#model.messages(current, limit, this.#clock.now()), (rows) => rows));
+    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(this.#role.model.messages(current, limit, this.#clock.now()), (rows) => rows));
   }
 
   /**
@@ -355,7 +264,7 @@ export class InorderClient extends EventTarget {
    */
   members(key) {
     const current = this.currentKey(key);
-    return this.#rows.get(`members ${current}`, `${this.#version}`, () => this.#model.members(current));
+    return this.#rows.get(`members ${current}`, `${this.#version}`, () => this.#role.model.members(current));
   }
 
   /**
@@ -365,7 +274,7 @@ export class InorderClient extends EventTarget {
    * @param {string} [target]
    */
   may(key, action, target) {
-    return this.#model.may(key, action, target);
+    return this.#role.model.may(key, action, target);
   }
 
   // ---- what the user does ----
@@ -394,7 +303,7 @@ export class InorderClient extends EventTarget {
     checkTitle(title);
     checkUsers(members);
     const entry = this.#newEntry("createGroup", {}, { title, members });
-    this.#accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
+    this.#role.accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
     return NEW_KEY + entry.clientMsgId;
   }
 
@@ -463,8 +372,8 @@ export class InorderClient extends EventTarget {
   async edit(key, { seq, messageId }, content) {
     const { text, data } = checkedContent(content);
     const current = this.currentKey(key);
-    const ours = this.#model.entriesOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
-    const target = seq === null ? undefined : this.#model.ledgers.get(current)?.get(seq);
+    const ours = this.#role.model.entriesOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
+    const target = seq === null ? undefined : this.#role.model.ledgers.get(current)?.get(seq);
     const version = (target?.version ?? 1) + ours.length; // as it will be by then
     return this.#ask("edit", addressOf(current), { seq, messageId, version, ...(data && { data }) }, text);
   }
@@ -474,7 +383,7 @@ export class InorderClient extends EventTarget {
    * @param {string} clientMsgId
    */
   discard(clientMsgId) {
-    this.#do("discard", String(clientMsgId));
+    this.#role.do("discard", String(clientMsgId));
   }
 
   /**
@@ -484,7 +393,7 @@ export class InorderClient extends EventTarget {
    * @returns {Promise<string | null>}
    */
   async retry(clientMsgId) {
-    return this.#call("retry", [String(clientMsgId)]);
+    return this.#role.call("retry", [String(clientMsgId)]);
   }
 
   /**
@@ -493,9 +402,7 @@ export class InorderClient extends EventTarget {
    */
   show(key) {
     if (key !== null) checkKey(key);
-    this.#shown = key;
-    this.#follower?.show(key);
-    this.#attend();
+    this.#role.show(key);
   }
 
   /**
@@ -524,7 +431,7 @@ export class InorderClient extends EventTarget {
    */
   discardLost(key) {
     const current = this.currentKey(key);
-    if (this.#model.lost.some((lost) => this.#model.keyOfLost(lost) === current)) this.#do("discardLost", current);
+    if (this.#role.model.lost.some((lost) => this.#role.model.keyOfLost(lost) === current)) this.#role.do("discardLost", current);
   }
 
   /**
@@ -533,7 +440,7 @@ export class InorderClient extends EventTarget {
    * @returns {Promise<void>}
    */
   async loadEarlier(key) {
-    await this.#call("loadEarlier", [this.currentKey(key)], this.#timing.callMs);
+    await this.#role.inquire("loadEarlier", this.currentKey(key));
   }
 
   /**
@@ -544,7 +451,7 @@ export class InorderClient extends EventTarget {
    */
   async receipts(key, seq) {
     if (!Number.isSafeInteger(seq)) throw new TypeError("seq has to be a whole number");
-    return this.#call("receipts", [this.currentKey(key), seq], this.#timing.callMs);
+    return this.#role.inquire("receipts", this.currentKey(key), seq);
   }
 
   // ---- the outbox ----
@@ -566,7 +473,7 @@ export class InorderClient extends EventTarget {
    */
   async #ask(action, address, fields, text) {
     const entry = this.#newEntry(action, address, fields, text);
-    await this.#accept(entry);
+    await this.#role.accept(entry);
     return entry.clientMsgId;
   }
 
@@ -578,31 +485,9 @@ export class InorderClient extends EventTarget {
    */
   #newEntry(action, address, fields = {}, text) {
     const copied = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, jsonCopy(value, name)]));
-    const { outbox: limit = LIMITS.outbox } = this.#options.limits ?? {};
-    if (this.#model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
-    return newEntry({ entries: this.#model.entries.values(), clock: this.#clock, action, address, fields: copied, text });
-  }
-
-  // Where this tab leads, the engine stores it. Where it does not, it is in the shared store before the
-  // leader hears of it: whatever becomes of the two tabs, the next leader finds it there.
-  /** @param {import("./types.js").Entry} entry */
-  async #accept(entry) {
-    const record = recordOf(entry);
-    if (this.#engine || this.#ended) {
-      await this.#call("accept", [record]);
-      return;
-    }
-    const taken = this.#call("accept", [record], Infinity, !this.#store.shared);
-    taken.catch(() => {}); // it is sent all the same, see above
-    this.#model.entries.set(entry.clientMsgId, entry);
-    this.#changed();
-    if (!this.#store.shared) return;
-    try {
-      await this.#store.commit({ outboxPut: [record] });
-    } catch (error) {
-      this.#log(`could not store: ${/** @type {Error} */ (error).message}`);
-    }
-    this.#dispatchAll();
+    const limit = this.#outboxLimit;
+    if (this.#role.model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
+    return newEntry({ entries: this.#role.model.entries.values(), clock: this.#clock, action, address, fields: copied, text });
   }
 
   /**
@@ -611,429 +496,11 @@ export class InorderClient extends EventTarget {
    * @param {number} [throughSeq]
    */
   #raise(key, name, throughSeq = Infinity) {
-    const ledger = this.#model.ledgers.get(this.currentKey(key));
+    const ledger = this.#role.model.ledgers.get(this.currentKey(key));
     if (!ledger) return;
     const seq = Math.min(throughSeq, ledger.maxContiguousSeq);
-    if (seq <= this.#model.factsOf(ledger.conversationId)[name]) return;
-    this.#do("raise", ledger.conversationId, { [name]: seq });
-    if (this.#engine) return;
-    this.#overlay();
-    this.#changed();
-  }
-
-  // What this tab asked for and the leader has not told of yet is shown all the same.
-  #overlay() {
-    for (const { method, args } of this.#calls.values()) {
-      const facts = method === "raise" ? this.#model.facts.get(args[0]) : undefined;
-      if (facts) raise(facts, args[1]);
-      if (method === "discard") this.#model.entries.delete(args[0]);
-      if (method !== "accept" || this.#model.entries.has(args[0].clientMsgId)) continue;
-      this.#model.entries.set(args[0].clientMsgId, { ...args[0], ...notInFlight() });
-    }
-  }
-
-  // ---- calls: what the tab that leads does ----
-
-  /**
-   * As call, where nobody waits.
-   * @param {string} method
-   * @param {any[]} args
-   */
-  #do(method, ...args) {
-    this.#call(method, args).catch((error) => this.#log(`${method}: ${error.message}`));
-  }
-
-  /**
-   * Has something done by this tab or by the one that leads, again by the next one if that ends before it
-   * has answered. Everything that is asked for may thus be done twice without harm.
-   * @param {string} method
-   * @param {any[]} args
-   * @param {number} [patienceMs]
-   * @param {boolean} [now]
-   * @returns {Promise<any>}
-   */
-  #call(method, args, patienceMs = Infinity, now = true) {
-    if (this.#ended) return Promise.reject(new RequestError(ENDINGS[this.#ended]));
-    const id = this.#nextCall++;
-    const called = new Promise((resolve, reject) => {
-      const timer = patienceMs === Infinity ? null : this.#clock.setTimeout(() => this.#settle(id, (call) => call.reject(new RequestError(UNANSWERED))), patienceMs);
-      this.#calls.set(id, { method, args, resolve, reject, timer });
-    });
-    if (now) this.#dispatch(id);
-    return called;
-  }
-
-  #dispatchAll() {
-    for (const id of [...this.#calls.keys()]) this.#dispatch(id);
-  }
-
-  /** @param {number} id */
-  #dispatch(id) {
-    const call = this.#calls.get(id);
-    if (!call) return;
-    const engine = this.#engine;
-    if (engine) {
-      this.#perform(engine, call.method, call.args).then(
-        (result) => engine === this.#engine && this.#settle(id, ({ resolve }) => resolve(result)),
-        (error) => engine === this.#engine && this.#settle(id, ({ reject }) => reject(error)),
-      );
-    } else if (this.#follower) this.#follower.call(id, call.method, call.args);
-    else if (!this.#tabs && call.timer !== null) this.#settle(id, ({ reject }) => reject(new RequestError(AWAY)));
-  }
-
-  /**
-   * @param {number} id
-   * @param {(call: {resolve: (result: any) => void, reject: (error: Error) => void}) => void} how
-   */
-  #settle(id, how) {
-    const call = this.#calls.get(id);
-    if (!call) return;
-    this.#calls.delete(id);
-    if (call.timer !== null) this.#clock.clearTimeout(call.timer);
-    how(call);
-  }
-
-  /**
-   * @param {Engine} engine
-   * @param {string} method
-   * @param {any[]} args
-   */
-  async #perform(engine, method, args) {
-    switch (method) {
-      case "accept":
-        return engine.accept({ .../** @type {EntryRecord} */ (args[0]), ...notInFlight() });
-      case "raise":
-        return engine.raise(args[0], args[1]);
-      case "discard":
-        return engine.discard(args[0]);
-      case "discardLost":
-        return engine.discardLost(args[0]);
-      case "retry":
-        return engine.retry(args[0]);
-      case "setOffline":
-        return engine.setOffline(args[0]);
-      case "retryNow":
-        return engine.retryNow(args[0]);
-      case "loadEarlier":
-        return engine.loadEarlier(args[0]);
-      case "receipts":
-        return engine.receipts(args[0], args[1]);
-      default:
-        throw new RequestError({ code: "UNKNOWN_ACTION", message: `this tab cannot do ${method}` });
-    }
-  }
-
-  // As retryNow, where it need not be done later if nobody leads now.
-  /** @param {number} quietMs */
-  #doubt(quietMs) {
-    if (this.#engine) this.#engine.retryNow(quietMs);
-    else this.#follower?.call(this.#nextCall++, "retryNow", [quietMs]);
-  }
-
-  // ---- this tab's part ----
-
-  // Takes part: follows whoever leads, and waits to be the next.
-  async #join() {
-    const tabs = this.#tabs;
-    if (!tabs || this.#ended || this.#channel) return;
-    const turn = ++this.#turn;
-    this.#channel = new Channel({
-      open: tabs.channel,
-      name: this.#name,
-      tabId: this.#tabId,
-      log: this.#log,
-      hooks: {
-        message: (message) => this.#receive(message),
-        newer: () => this.#end("outdated"),
-        older: () => this.#leader?.announce(),
-      },
-    });
-    this.#election = new Election({
-      locks: tabs.locks,
-      name: this.#name,
-      hooks: { won: () => void this.#lead(), lost: () => this.#stepDown(), failed: (error) => this.#alone(error) },
-    });
-    await this.#showPresence(tabs, turn);
-    if (turn !== this.#turn) return;
-    this.#follow();
-    this.#election.join();
-  }
-
-  // Ends the part of a tab that is to be closed, frozen or put aside: it could not answer the others. It
-  // has to be done at once.
-  #suspend() {
-    this.#turn++;
-    this.#channel?.post("bye");
-    this.#retire();
-    this.#election?.leave();
-    this.#absent?.();
-    this.#channel?.close();
-    this.#election = this.#channel = this.#absent = null;
-  }
-
-  /** @param {"closed" | "outdated"} why */
-  #end(why) {
-    if (this.#ended) return;
-    this.#unwatch();
-    this.#unwatchNetwork();
-    this.#suspend();
-    this.#clock.clearTimeout(this.#windowEnd.timer);
-    this.#ended = why;
-    for (const id of [...this.#calls.keys()]) this.#settle(id, ({ reject }) => reject(new RequestError(ENDINGS[why])));
-    this.#ready();
-    this.#changed();
-  }
-
-  async #quit() {
-    const written = this.#engine?.settled();
-    this.#end("closed");
-    await written;
-  }
-
-  // Ends, and takes back what this tab may have written since another one wiped the store: it may have led by
-  // then. What a new sign-in has stored meanwhile stays.
-  async #forget() {
-    const term = this.#engine ? this.#term : null;
-    const outboxDelete = [...this.#model.entries.keys()];
-    this.#model = new Model(this.userId);
-    await this.#quit();
-    await this.#store.commit({ outboxDelete });
-    if (term !== null) await this.#store.commit({ forget: true }, term).catch(unlessFenced);
-  }
-
-  // A tab that leads and has not heard of it yet cannot write any more, for the store is claimed. It may claim
-  // it in turn before it hears.
-  /** @param {Store} store */
-  async #wipe(store) {
-    for (let tries = 1; ; tries++) {
-      const term = await store.claim(Math.max(this.#clock.now(), this.#term));
-      const { outbox } = await store.load();
-      try {
-        return await store.commit({ forget: true, outboxDelete: outbox.map(({ clientMsgId }) => clientMsgId) }, term);
-      } catch (error) {
-        if (tries === WIPE_TRIES) throw error;
-        unlessFenced(error);
-      }
-    }
-  }
-
-  /** Gives up what belongs to leading and following. */
-  #retire() {
-    this.#engine?.halt();
-    this.#leader?.close();
-    this.#follower?.close();
-    if (this.#follower) this.#term = Math.max(this.#term, this.#follower.term);
-    this.#engine = this.#leader = this.#follower = null;
-  }
-
-  async #lead() {
-    const turn = ++this.#turn;
-    this.#retire();
-    const { term, saved } = await this.#claim();
-    if (turn !== this.#turn) return;
-    const earlier = this.#model;
-    const { state, windows, storeError } = earlier.status;
-    const away = state === "offline" && this.#tabs !== null;
-    this.#term = term;
-    const model = new Model(this.userId);
-    model.load(saved);
-    model.inherit(earlier);
-    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, storeError: this.#store.shared ? null : storeError };
-    this.#model = model;
-    this.#filled = true;
-    /** @type {Engine} */
-    const engine = new Engine({
-      ...this.#options,
-      WebSocket: this.#options.WebSocket ?? globalThis.WebSocket,
-      log: this.#log,
-      store: this.#store,
-      model,
-      term,
-      hooks: {
-        changed: () => {
-          this.#leader?.changed();
-          this.#changed();
-        },
-        kept: (change) => this.#leader?.kept(change),
-        news: (conversationId, seqs) => {
-          this.#leader?.news(conversationId, seqs);
-          this.#tell(conversationId, seqs);
-        },
-        fenced: () => engine === this.#engine && this.#stepDown(),
-      },
-    });
-    this.#engine = engine;
-    const channel = this.#channel;
-    if (channel) {
-      this.#leader = new Leader({
-        channel,
-        term,
-        model,
-        log: this.#log,
-        watch: (tabId, signal) => this.#awaitEnd(tabId, signal),
-        hooks: {
-          perform: (method, args) => this.#perform(engine, method, args),
-          settled: () => engine.settled(),
-          show: (keys) => {
-            this.#shownElsewhere = keys;
-            this.#attend();
-          },
-          superseded: () => engine === this.#engine && this.#stepDown(),
-        },
-      });
-    }
-    engine.start();
-    this.#attend();
-    this.#dispatchAll();
-    this.#changed();
-    this.#ready();
-  }
-
-  // Makes the store this tab's own, and gives what it has. What cannot be stored is held in memory.
-  /** @returns {Promise<{term: number, saved: Saved}>} */
-  async #claim() {
-    const atLeast = Math.max(this.#clock.now(), this.#term);
-    try {
-      const term = await this.#store.claim(atLeast);
-      const saved = await this.#store.load();
-      if (!this.#filled || this.#store.shared) return { term, saved };
-      const known = this.#model.dump();
-      await this.#store.commit({ forget: true, ...known }, term);
-      return { term, saved: known };
-    } catch (thrown) {
-      this.#storeError = /** @type {Error} */ (thrown);
-      this.#log(`could not read the store: ${this.#storeError.message}`);
-      this.#store = new MemoryStore();
-      return { term: await this.#store.claim(atLeast), saved: this.#model.dump() };
-    }
-  }
-
-  #follow() {
-    this.#retire();
-    const channel = this.#channel;
-    const tabs = this.#tabs;
-    if (!channel || !tabs) return;
-    this.#follower = new Follower({
-      channel,
-      term: this.#term,
-      key: this.#shown,
-      isVisible: tabs.isVisible,
-      clock: this.#clock,
-      timing: this.#timing,
-      hooks: {
-        picture: (picture) => this.#take(Model.of(this.userId, picture)),
-        delta: (delta) => {
-          this.#model.apply(delta);
-          this.#overlay();
-          this.#changed();
-          for (const [conversationId, seqs] of delta.news) this.#tell(conversationId, seqs);
-        },
-        answer: (id, { result, error }) => this.#settle(id, (call) => (error ? call.reject(new RequestError(error)) : call.resolve(result))),
-        led: () => this.#dispatchAll(),
-        silent: () => {
-          this.#log("the tab that leads does not answer: this one takes over");
-          this.#election?.steal();
-        },
-      },
-    });
-    this.#dispatchAll();
-  }
-
-  // Another tab leads now: by force, or because this one was away for too long.
-  #stepDown() {
-    this.#turn++; // also if it was just about to lead
-    this.#retire();
-    const { state, detail } = this.#model.status;
-    const wanted = this.#tabs ? state !== "offline" || detail === "replaced" : false; // it was that other tab that replaced us
-    this.#model.status = { ...this.#model.status, state: wanted ? "connecting" : "offline", detail: this.#tabs ? (wanted ? "" : detail) : "replaced" };
-    if (this.#tabs) {
-      this.#follow();
-      this.#election?.join();
-    }
-    this.#changed();
-  }
-
-  // The browser has locks, but not for this page.
-  /** @param {Error} error */
-  #alone(error) {
-    this.#log(`tabs cannot share a connection here: ${error.message}`);
-    this.#unwatch();
-    this.#suspend();
-    this.#tabs = null;
-    void this.#lead();
-  }
-
-  /** @param {Model} model */
-  #take(model) {
-    this.#model = model;
-    this.#filled = true;
-    this.#overlay();
-    this.#changed();
-    this.#ready();
-  }
-
-  // For a tab whose leader does not answer: what was stored is there to be read.
-  async #fillFromStore() {
-    try {
-      const saved = await this.#store.load();
-      if (this.#filled) return;
-      const model = new Model(this.userId);
-      model.load(saved);
-      model.inherit(this.#model);
-      this.#take(model);
-    } catch (error) {
-      this.#log(`could not read the store: ${/** @type {Error} */ (error).message}`);
-    }
-  }
-
-  /** @param {ChannelMessage} message */
-  #receive(message) {
-    if (message.type === "forget") {
-      this.#forget()
-        .catch((error) => this.#log(`could not wipe the store: ${error.message}`))
-        .finally(() => this.#store.close());
-      return;
-    }
-    this.#leader?.receive(message);
-    this.#follower?.receive(message);
-  }
-
-  #attend() {
-    this.#engine?.show(new Set([...this.#shownElsewhere, ...(this.#shown === null ? [] : [this.#shown])]));
-  }
-
-  get #name() {
-    return ["inorder", this.#options.url, this.userId, this.deviceId].map(encodeURIComponent).join("/");
-  }
-
-  // Holds a lock as long as this tab takes part, so that its leader notices when it is gone.
-  /**
-   * @param {Tabs} tabs
-   * @param {number} turn
-   */
-  #showPresence({ locks }, turn) {
-    return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
-      const held = () =>
-        new Promise((/** @type {(value?: undefined) => void} */ release) => {
-          resolve();
-          if (turn === this.#turn) this.#absent = release;
-          else release(); // put aside meanwhile
-        });
-      locks.request(this.#presenceOf(this.#tabId), held).catch(() => resolve()); // the election tells what is wrong
-    });
-  }
-
-  /**
-   * @param {string} tabId
-   * @param {AbortSignal} signal
-   */
-  async #awaitEnd(tabId, signal) {
-    await this.#tabs?.locks.request(this.#presenceOf(tabId), { signal }, () => undefined);
-  }
-
-  /** @param {string} tabId */
-  #presenceOf(tabId) {
-    return `${this.#name}/${tabId}`;
+    if (seq <= this.#role.model.factsOf(ledger.conversationId)[name]) return;
+    this.#role.raise(ledger.conversationId, { [name]: seq });
   }
 
   /**
@@ -1042,7 +509,7 @@ export class InorderClient extends EventTarget {
    */
   #tell(conversationId, seqs) {
     for (const seq of seqs) {
-      const row = this.#model.row(conversationId, seq, this.#clock.now());
+      const row = this.#role.model.row(conversationId, seq, this.#clock.now());
       if (row) this.dispatchEvent(new CustomEvent("message", { detail: frozen({ key: conversationId, row }) }));
     }
   }
@@ -1056,8 +523,8 @@ export class InorderClient extends EventTarget {
    */
   #timed(value, rowsIn) {
     const now = this.#clock.now();
-    const at = nextEnd(rowsIn(value), this.#model.status.windows, now);
-    if (at >= this.#windowEnd.at || this.#ended) return value;
+    const at = nextEnd(rowsIn(value), this.#role.model.status.windows, now);
+    if (at >= this.#windowEnd.at || this.#role.hasEnded) return value;
     this.#clock.clearTimeout(this.#windowEnd.timer);
     const ended = () => {
       this.#windowEnd = { at: Infinity, timer: null };
@@ -1068,49 +535,15 @@ export class InorderClient extends EventTarget {
   }
 
   #changed() {
+    if (this.#role.hasEnded) this.#clock.clearTimeout(this.#windowEnd.timer);
     this.#version++;
     this.dispatchEvent(new Event("change"));
   }
 }
-
-const ENDINGS = {
-  closed: { code: "CLOSED", message: "the client is closed" },
-  outdated: { code: "OUTDATED", message: "a newer version of this page is open in another tab; reload this one" },
-};
-const UNANSWERED = { code: "TIMEOUT", message: "the tab that has the connection did not answer", retryable: true };
-const AWAY = { code: "DISCONNECTED", message: "not connected", retryable: true };
 
 /** @param {ConversationKey} key @returns {Address} */
 function addressOf(key) {
   if (key.startsWith(TO_KEY)) return { to: key.slice(TO_KEY.length) };
   if (key.startsWith(NEW_KEY)) return { group: key.slice(NEW_KEY.length) };
   return { conversationId: key };
-}
-
-/** @param {string | Content} content @returns {Content} */
-function checkedContent(content) {
-  const { type, text, data } = contentOf(content);
-  if (type === "text" && !data && (text ?? "").trim() === "") throw new RangeError("the message is empty");
-  if (text !== undefined && countRunes(text) > MAX_TEXT_RUNES) throw new RangeError(`the message is over ${MAX_TEXT_RUNES} characters`);
-  return { type, text, data };
-}
-
-/** @param {string} title */
-function checkTitle(title) {
-  if (typeof title !== "string") throw new TypeError("the title has to be a string");
-  if (title.trim() === "") throw new RangeError("the title is empty");
-  if (countRunes(title) > MAX_TITLE_RUNES) throw new RangeError(`the title is over ${MAX_TITLE_RUNES} characters`);
-}
-
-/** @param {unknown} error */
-function unlessFenced(error) {
-  if (!(error instanceof FencedError)) throw error;
-}
-
-function notInFlight() {
-  return { busy: null, failures: 0, stored: false };
-}
-
-function randomId() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

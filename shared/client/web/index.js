@@ -17,7 +17,8 @@
  * @typedef {import("./client.js").Options} Options
  */
 
-export { InorderClient, MAX_TEXT_RUNES, MAX_TITLE_RUNES, countRunes, open } from "./client.js";
+export { MAX_TEXT_RUNES, MAX_TITLE_RUNES, countRunes } from "./checks.js";
+export { InorderClient, open } from "./client.js";
 export { RequestError } from "./connection.js";
 export { ROLES, may } from "./rights.js";
 export { IndexedDBStore, MemoryStore } from "./store.js";

@@ -5,6 +5,9 @@ import { pauseAfter } from "./connection.js";
 
 /** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
 
+/** What is so of an entry that is not stored and not under way. */
+export const NOT_IN_FLIGHT = Object.freeze({ busy: null, failures: 0, stored: false });
+
 const MAX_ID_BYTES = 64; // of a clientMsgId; an earlier version made longer ones
 
 /**
@@ -30,9 +33,7 @@ export function newEntry({ entries, clock, action, address, fields = {}, text = 
     clientTime: clock.now(),
     state: "sending",
     error: null,
-    busy: null,
-    failures: 0,
-    stored: false,
+    ...NOT_IN_FLIGHT,
   };
 }
 

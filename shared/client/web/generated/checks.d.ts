@@ -1,4 +1,8 @@
 import type { Content } from "./types.js";
+/** The most text one message holds, counted in code points as the server counts runes. */
+export declare const MAX_TEXT_RUNES = 4000;
+/** The longest title of a group, counted in the same way. */
+export declare const MAX_TITLE_RUNES = 100;
 /** As deep as the server takes data, itself the first object. */
 export declare const MAX_DATA_DEPTH = 32;
 /**
@@ -31,11 +35,19 @@ export declare function checkOwner(owner: string, userId: string): void;
  */
 export declare function dial(WebSocket: typeof globalThis.WebSocket, url: string, jwt: string): WebSocket;
 /**
- * Gives the parts of what is to be sent. A TypeError says what is of the wrong type.
+ * Counts text as the server does.
+ * @param {string} text
+ */
+export declare function countRunes(text: string): number;
+/**
+ * Gives the parts of what is to be sent. A TypeError says what is of the wrong type, a RangeError what is wrong with
+ * the text.
  * @param {string | Content} content
  * @returns {Content}
  */
-export declare function contentOf(content: string | Content): Content;
+export declare function checkedContent(content: string | Content): Content;
+/** @param {string} title */
+export declare function checkTitle(title: string): void;
 /** @param {unknown} users */
 export declare function checkUsers(users: unknown): void;
 /**

@@ -1,32 +1,10 @@
-import { watchNetwork } from "./network.js";
 import type { Limits, Timing } from "./engine.js";
+import type { watchNetwork } from "./network.js";
+import type { TabTiming } from "./role.js";
 import type { Tabs } from "./tabs.js";
-import type { Clock, Content, Conversation, ConversationKey, ConnectionState, Member, NewMessage, Row, Store } from "./types.js";
-/**
- * @import { ChannelMessage } from "./channel.js"
- * @import { Limits, Timing } from "./engine.js"
- * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, ConnectionState, Delta, EntryRecord, Member, NewMessage, Picture, Row, Saved, Store } from "./types.js"
- */
-/** The most text one message holds, counted in code points as the server counts runes. */
-export declare const MAX_TEXT_RUNES = 4000;
-/** The longest title of a group, counted in the same way. */
-export declare const MAX_TITLE_RUNES = 100;
-/** How long a tab waits for the one that leads, in ms. */
-declare const TAB_TIMING: Readonly<{
-    beatMs: 2000;
-    silentBeats: 4;
-    helloMs: 1000;
-    callMs: 15000;
-}>;
-export type TabTiming = Partial<Record<keyof typeof TAB_TIMING, number>>;
+import type { Clock, Content, Conversation, ConversationKey, Member, NewMessage, Row, Store } from "./types.js";
 /** So many lists of rows, and so many conversations, are given as the same objects until they change. */
 export declare const MAX_VIEWS = 1000;
-/**
- * Counts text as the server does.
- * @param {string} text
- */
-export declare function countRunes(text: string): number;
 export type Options = {
     /**
      * the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1
@@ -44,7 +22,8 @@ export type Options = {
     deviceId: string;
     /**
      * gives a JWT, or whatever the server takes for one: of a token that
-     * cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
+     * cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it
+     * throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
      * setOffline(false).
      */
     token: () => Promise<string> | string;
@@ -88,7 +67,8 @@ export type Options = {
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
  *   share a connection
  * @property {() => Promise<string> | string} token gives a JWT, or whatever the server takes for one: of a token that
- *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
+ *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it
+ *   throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
  *   setOffline(false).
  * @property {Store} [store] IndexedDB, or memory where the browser offers none
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
@@ -134,8 +114,7 @@ export declare class InorderClient extends EventTarget {
         store: Store;
         storeError?: Error | null;
     });
-    /** @returns {ConnectionState} */
-    get state(): ConnectionState;
+    get state(): import("./types.js").ConnectionState;
     /**
      * Why the state is so, for people. When the server sent this device away for good it is the goodbye's
      * reason: "replaced" by a newer connection of this device, or one of too many "devices". "outdated" says
@@ -369,4 +348,3 @@ export declare class InorderClient extends EventTarget {
         read: string[];
     }>;
 }
-export {};

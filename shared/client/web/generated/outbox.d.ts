@@ -1,4 +1,11 @@
 import type { Address, Clock, Entry, EntryRecord } from "./types.js";
+/** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
+/** What is so of an entry that is not stored and not under way. */
+export declare const NOT_IN_FLIGHT: Readonly<{
+    busy: null;
+    failures: 0;
+    stored: false;
+}>;
 /**
  * Makes an entry that is to be sent after all of entries.
  * @param {object} what

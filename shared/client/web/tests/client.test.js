@@ -1,6 +1,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { InorderClient, MAX_TEXT_RUNES, countRunes } from "../client.js";
+import { MAX_TEXT_RUNES, countRunes } from "../checks.js";
+import { InorderClient } from "../client.js";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom, settled } from "./clock.js";

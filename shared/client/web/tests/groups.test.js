@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { MAX_TITLE_RUNES } from "../client.js";
+import { MAX_TITLE_RUNES } from "../checks.js";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom, settled } from "./clock.js";
