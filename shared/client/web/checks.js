@@ -23,7 +23,7 @@ const MAX_VALUES = 24 * 1024; // of one message; each takes a byte at least
  * @param {Partial<import("./client.js").Options>} options
  */
 export function checkOptions({ url, userId, deviceId, token, WebSocket = globalThis.WebSocket }) {
-  if (!isWebSocketURL(url)) throw new TypeError("url has to be a URL of wss: or ws:, without a fragment");
+  socketURL(url);
   const bytes = typeof userId === "string" ? new TextEncoder().encode(userId).length : 0;
   if (bytes === 0 || bytes > MAX_USER_ID_BYTES) throw new TypeError(`userId has to be the user whose token it is, its sub, 1 to ${MAX_USER_ID_BYTES} bytes`);
   if (typeof deviceId !== "string" || !DEVICE_ID.test(deviceId)) throw new TypeError("deviceId has to be 1 to 64 of A-Z a-z 0-9 . _ and -");
@@ -31,13 +31,24 @@ export function checkOptions({ url, userId, deviceId, token, WebSocket = globalT
   if (typeof WebSocket !== "function") throw new TypeError("WebSocket is missing: Node has one from version 22 on; before that give one as this option, such as that of the package ws");
 }
 
-/** @param {unknown} url */
-function isWebSocketURL(url) {
+/**
+ * The server's URL in full: one that begins with / or . is relative to the page, as a WebSocket takes it. A TypeError
+ * says what is wrong.
+ * @param {unknown} url
+ * @param {string} [page]
+ * @returns {string}
+ */
+export function socketURL(url, page = globalThis.document?.baseURI ?? globalThis.location?.href) {
+  const isRelative = typeof url === "string" && /^[./]/.test(url);
+  if (isRelative && page === undefined) throw new TypeError(`url is ${url}, but there is no page here that it could be relative to; give a URL of wss: or ws:`);
   try {
-    return typeof url === "string" && /^wss?:$/.test(new URL(url).protocol) && !url.includes("#");
+    const full = new URL(/** @type {string} */ (url), isRelative ? page : undefined);
+    if (isRelative) full.protocol = full.protocol.replace("http", "ws");
+    if (typeof url === "string" && !url.includes("#") && /^wss?:$/.test(full.protocol)) return isRelative ? full.href : url;
   } catch {
-    return false;
+    // as below
   }
+  throw new TypeError("url has to be a URL of wss: or ws:, or what begins with / in the page's own, without a fragment");
 }
 
 /**

@@ -1,7 +1,7 @@
 // The client as programs use it, the same in each tab of a device: what is there to be read, and what the user does.
 // Which tab does it is the role's part.
 
-import { checkKey, checkOptions, checkTitle, checkUsers, checkedContent, jsonCopy } from "./checks.js";
+import { checkKey, checkOptions, checkTitle, checkUsers, checkedContent, jsonCopy, socketURL } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
 import { LIMITS } from "./engine.js";
 import { NEW_KEY, TO_KEY } from "./model.js";
@@ -27,7 +27,8 @@ export const MAX_VIEWS = 1_000;
 /**
  * Who this device is and where the server is.
  * @typedef {object} Options
- * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1
+ * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1, or, of a page whose
+ *   own host passes it on, what is relative to the page, such as /v1
  * @property {string} userId the user whose token it is: its sub, or what else the server takes it for. It cannot be
  *   left out, for a device shows what it has, and takes messages to send, before it has ever been connected
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
@@ -65,7 +66,7 @@ export async function open(options) {
     store = new MemoryStore();
     storeError = /** @type {Error} */ (error);
   }
-  const client = new InorderClient({ ...options, store, storeError });
+  const client = new InorderClient({ ...options, url: socketURL(options.url), store, storeError });
   await client.start();
   return client;
 }

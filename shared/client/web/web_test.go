@@ -132,3 +132,31 @@ func TestIndexedDBStore_ATabThatStandsStillInChromium(t *testing.T) {
 	require.Equal(t, "a,b", stored)
 	require.NoError(t, group.Wait())
 }
+
+// A url that is relative to the page goes where the browser takes it, with the token.
+func TestARelativeURLInChromium(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 1)
+	mux := newSite()
+	mux.HandleFunc("GET /v1", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.Header.Get("Upgrade") + " " + r.Header.Get("Sec-WebSocket-Protocol"):
+		default:
+		}
+		http.Error(w, "nobody is here", http.StatusServiceUnavailable)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	page := browsertest.Open(t, server.URL)
+	state, err := chromedp.Run(page, chromedp.Evaluate[string](`
+		import("/index.js").then(({ open }) => open({ url: "/v1", userId: "alice", deviceId: "web", token: () => "a.token" })).then(({ state }) => state)`,
+		chromedp.EvalAwaitPromise))
+	require.NoError(t, err)
+	require.Equal(t, "connecting", state)
+	select {
+	case request := <-asked:
+		require.Equal(t, "websocket inorder.v1, bearer.a.token", request)
+	case <-page.Done():
+		require.FailNow(t, "the browser does not connect")
+	}
+}

@@ -11,6 +11,14 @@ export declare const MAX_DATA_DEPTH = 32;
  */
 export declare function checkOptions({ url, userId, deviceId, token, WebSocket }: Partial<import("./client.js").Options>): void;
 /**
+ * The server's URL in full: one that begins with / or . is relative to the page, as a WebSocket takes it. A TypeError
+ * says what is wrong.
+ * @param {unknown} url
+ * @param {string} [page]
+ * @returns {string}
+ */
+export declare function socketURL(url: unknown, page?: string): string;
+/**
  * Gives the token that a program's function gives, if it can be this user's, and whether it says so: of one that
  * cannot be read the server does. What else it gives, and what it throws, is thrown without the token.
  * @param {() => Promise<string> | string} token

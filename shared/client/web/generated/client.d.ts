@@ -7,7 +7,8 @@ import type { Clock, Content, Conversation, ConversationKey, Member, NewMessage,
 export declare const MAX_VIEWS = 1000;
 export type Options = {
     /**
-     * the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1
+     * the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1, or, of a page whose
+     * own host passes it on, what is relative to the page, such as /v1
      */
     url: string;
     /**
@@ -61,7 +62,8 @@ export type Options = {
 /**
  * Who this device is and where the server is.
  * @typedef {object} Options
- * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1
+ * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1, or, of a page whose
+ *   own host passes it on, what is relative to the page, such as /v1
  * @property {string} userId the user whose token it is: its sub, or what else the server takes it for. It cannot be
  *   left out, for a device shows what it has, and takes messages to send, before it has ever been connected
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to

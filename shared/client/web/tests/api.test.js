@@ -3,6 +3,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { MAX_DATA_DEPTH } from "../checks.js";
+import { socketURL } from "../checks.js";
 import { MAX_VIEWS, open } from "../client.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
@@ -252,6 +253,9 @@ const wrongOptions = {
   "a url of https": [{ url: "https://example.com/v1" }, /^url /],
   "a url without a host": [{ url: "wss://" }, /^url /],
   "a url with a fragment": [{ url: "wss://example.com/v1#x" }, /^url /],
+  "an empty url": [{ url: "" }, /^url has/],
+  "a url without a scheme": [{ url: "example.com/v1" }, /^url has/],
+  "a url of a page where there is none": [{ url: "/v1" }, /^url is \/v1, but there is no page/],
   "an empty userId": [{ userId: "" }, /^userId /],
   "a userId that is a number": [{ userId: 5 }, /^userId /],
   "a userId of 129 bytes": [{ userId: "u".repeat(129) }, /^userId /],
@@ -266,6 +270,29 @@ for (const [name, [wrong, message]] of Object.entries(wrongOptions)) {
     await assert.rejects(open({ ...options, ...wrong }), { name: "TypeError", message });
   });
 }
+
+test("a url that is relative to the page", () => {
+  const cases = [
+    ["/v1", "https://example.com/chat/?a#b", "wss://example.com/v1"],
+    ["/v1?a=b", "http://localhost:5173/", "ws://localhost:5173/v1?a=b"],
+    ["./v1", "https://example.com/chat/", "wss://example.com/chat/v1"],
+    ["../v1", "https://example.com/chat/room/", "wss://example.com/chat/v1"],
+    ["//api.example.com/v1", "https://example.com/", "wss://api.example.com/v1"],
+    ["wss://api.example.com", "https://example.com/", "wss://api.example.com"], // as it is: tabs are one device by it
+    ["/v1", "file:///home/alice/chat.html", TypeError],
+    ["/v1", "blob:https://example.com/1", TypeError],
+    ["/v1", "about:blank", TypeError],
+    ["/v1#x", "https://example.com/", TypeError],
+    ["//", "https://example.com/", TypeError],
+    ["https://example.com/v1", "https://example.com/", TypeError],
+    ["v1", "https://example.com/", TypeError],
+    [new URL("wss://example.com/v1"), "https://example.com/", TypeError],
+  ];
+  for (const [url, page, want] of cases) {
+    if (want === TypeError) assert.throws(() => socketURL(url, page), { name: "TypeError", message: /^url has/ }, `${url} of ${page}`);
+    else assert.equal(socketURL(url, page), want);
+  }
+});
 
 test("a token of this user connects", async (t) => {
   const { online } = setUp(t);
