@@ -1,7 +1,7 @@
 // The messages of the open conversation, and how far the user has read them.
 
 import { arrange, isCentral, isNews } from "./arrange.js";
-import { $, HUES, KeyedList, button, element, fillOnce, setData, setParts, setText, setTime, worded } from "./dom.js";
+import { $, HUES, KeyedList, askFirst, button, element, fillOnce, setData, setParts, setText, setTime, worded } from "./dom.js";
 import { cut, hueOf, isBigEmoji, partsOf } from "./text.js";
 import { bodyOf, clockWords, deliveryOf, failureOf, isOwnWords, lineOf, listOf, plain, said, whyWords } from "./words.js";
 
@@ -41,6 +41,7 @@ export class MessageList {
       this.toTheEnd();
       $("scroll").focus({ preventScroll: true });
     });
+    askFirst($("lost-remove"), "Remove the only copies?", leaving(() => this.#client.discardLost(this.#key)));
     // A keyboard that comes up, or a field that grows, takes of the height: the end stays the end.
     new ResizeObserver(() => {
       if (this.#atTheEnd && $("scroll").clientHeight > 0) this.toTheEnd();
@@ -62,8 +63,11 @@ export class MessageList {
     this.#shown = Math.max(this.#shown, Math.min(unread + ROWS_ABOVE_NEWS, ROWS_FOR_NEWS));
     const all = this.#client.messages(this.#key, this.#shown + 1);
     const rows = all.slice(-this.#shown);
+    const isLost = rows.some((row) => failureOf(row)?.aside === false); // what can be put aside has a button of its own
     const stayed = this.#place();
     const news = rows.find((row) => isNews(row, readSeq));
+    $("lost").hidden = !isLost;
+    setText($("lost-words"), isLost ? "The server does not have some of these messages any more, only this device." : "");
     $("earlier").hidden = all.length <= this.#shown && !earlier;
     if (!news) this.#hasReadAll = true;
     else if (stayed !== null || this.#isOpening || !isAttended()) this.#noteNews(readSeq);

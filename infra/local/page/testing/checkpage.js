@@ -25,6 +25,7 @@ export async function checkPage() {
   await checkFailure();
   await checkFollowing();
   await checkWindow();
+  await checkLost();
   checkLabels();
   equal(violations, [], "nothing was against the page's own policy");
 }
@@ -419,6 +420,27 @@ async function checkWindow() {
   equal(all("#menu [data-act]").map((item) => item.dataset.act), ["reply", "copy"], "the rest is still offered");
   $("#menu").hidePopover();
   equal([$("#context-text").textContent, $("#text").value], ["This message cannot be changed any more.", "not in time"], "the edit has ended, and nothing is lost");
+}
+
+// A restored server has less than this device, which shows that until the user puts it aside.
+async function checkLost() {
+  server.post("grace", { to: "alice" }, "kept");
+  await until("grace", () => conversation("grace"));
+  conversation("grace").click();
+  const backup = server.backup();
+  server.post("grace", { to: "alice" }, "gone");
+  say("written here");
+  await until("both", () => lines().length === 3 && rowOf("written here").dataset.state === "sent");
+  equal(isShown("#lost"), false, "nothing is lost");
+  server.restore(backup);
+  server.cutAll();
+  await until("what is lost", () => isShown("#lost") && rowOf("gone").querySelector(".failure").textContent === "Only this device still has this.");
+  await until("what is ours", () => rowOf("written here").dataset.state === "failed");
+  click("#lost-remove");
+  equal([$("#lost-remove").textContent, Boolean(rowOf("gone"))], ["Remove the only copies?", true], "it asks first");
+  click("#lost-remove");
+  await until("it being gone", () => !rowOf("gone") && !isShown("#lost"));
+  equal([lines(), document.activeElement.id], [["kept", "written here"], "scroll"], "what can be sent again stays, and the focus");
 }
 
 function conversation(title) {
