@@ -5,11 +5,12 @@ import { checkOwner, dial, tokenOf } from "./checks.js";
 import { Connection, RequestError, TIMING as CONNECTION_TIMING, disconnected, fullJitter, pauseAfter, systemClock } from "./connection.js";
 import { SYSTEM, apply, describe, know, raise, receive } from "./facts.js";
 import { commitAll } from "./holding.js";
+import { LostMessages, identityOf } from "./lost.js";
 import { NEW_KEY } from "./model.js";
 import { Outbox, anew, recordOf } from "./outbox.js";
 import { Pulls } from "./pulls.js";
 import { Rosters } from "./rosters.js";
-import { LOST, RECEIPTS_MAX_MEMBERS } from "./rows.js";
+import { RECEIPTS_MAX_MEMBERS } from "./rows.js";
 import { FencedError } from "./store.js";
 import { Watermarks } from "./watermarks.js";
 
@@ -75,6 +76,7 @@ export class Engine {
   #pulls;
   #watermarks;
   #rosters;
+  #lost;
   #halted = false;
   #isKnown = false; // whether the token of the connection is known to be the user's: until then nothing is taken in or sent
   #world = {}; // another one once the server was restored or begun anew
@@ -117,6 +119,7 @@ export class Engine {
     this.#random = random;
     this.#timing = { ...TIMING, ...timing };
     this.#limits = { ...LIMITS, ...limits };
+    this.#lost = new LostMessages({ model, userId, limits: this.#limits });
     this.#log = log;
     this.#connection = new Connection({
       clock,
@@ -239,7 +242,7 @@ export class Engine {
   /** @param {string} clientMsgId */
   discard(clientMsgId) {
     const entry = this.#outbox.get(clientMsgId);
-    if (!entry) this.#dropLost((lost) => this.#isMine(lost) && lost.message.clientMsgId === clientMsgId);
+    if (!entry) this.#dropLost((lost) => this.#lost.isMine(lost) && lost.message.clientMsgId === clientMsgId);
     if (entry?.state !== "failed") return;
     const outboxDelete = [clientMsgId, ...this.#waitingFor(clientMsgId).map((entry) => entry.clientMsgId)];
     for (const id of outboxDelete) this.#outbox.delete(id);
@@ -599,12 +602,11 @@ export class Engine {
   }
 
   // The server was restored, or begun anew: what is held here is of another world. What the user wrote
-  // stays, whether it is answered or, see showLost, not there any more.
+  // stays, whether it is answered or, see lost.js, not there any more.
   #startOver() {
     this.#log("the server's conversations are not those held here any more: starting over");
     this.#world = {};
-    const known = new Set(this.#model.doubtful.map(({ message }) => message.messageId));
-    this.#model.doubtful = this.#last([...this.#model.doubtful, ...this.#heldMessages().filter(({ message }) => !known.has(message.messageId))]);
+    this.#lost.doubt(this.#outbox.all());
     for (const entry of this.#outbox.all()) {
       const peer = this.#model.facts.get(entry.address.conversationId ?? "")?.peer;
       if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
@@ -615,73 +617,25 @@ export class Engine {
       this.#pulls.start();
       this.#watermarks.start();
     }
-    void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf), lost: this.#allLost() });
+    void this.#commit({ forget: true, outboxPut: this.#outbox.all().map(recordOf), lost: this.#lost.all() });
     this.#changed();
     void this.#catchUp(this.#session);
   }
 
-  // The messages with content that are held, also those that are answered and have not come yet.
-  /** @returns {Lost[]} */
-  #heldMessages() {
-    const sent = this.#outbox.all().filter(({ state, action }) => state === "sent" && action === "send").map((entry) => messageOf(entry, this.#userId));
-    return [...this.#model.ledgers.values()].flatMap(({ conversationId, messages, maxContiguousSeq }) => {
-      const { peer, title, clearedSeq } = this.#model.factsOf(conversationId);
-      const coming = sent.filter((message) => message.conversationId === conversationId && message.seq > maxContiguousSeq);
-      return [...messages, ...coming]
-        .filter(({ seq, messageType, status }) => messageType !== "event" && status === "normal" && seq > clearedSeq)
-        .map((message) => ({ message, peer, title }));
-    });
-  }
-
-  // As many of these as are kept, the last, oldest first.
-  /** @param {readonly Lost[]} all */
-  #last(all) {
-    const byTime = [...all].sort(({ message: a }, { message: b }) => a.serverTime - b.serverTime || a.seq - b.seq);
-    const { lost, lostOfOthers } = this.#limits;
-    const kept = new Set([...byTime.filter((each) => this.#isMine(each)).slice(-lost), ...byTime.filter((each) => !this.#isMine(each)).slice(-lostOfOthers)]);
-    return byTime.filter((each) => kept.has(each));
-  }
-
-  /** @param {Lost} lost */
-  #isMine({ message }) {
-    return message.senderId === this.#userId;
-  }
-
-  #allLost() {
-    return [...this.#model.lost, ...this.#model.doubtful];
-  }
-
-  // What only this device still has stays visible as such, until the user puts it aside. What the user wrote is shown
-  // as refused, to be sent again, unless the group itself is gone. Gives what is to be stored.
+  // What the server turned out to have lost is shown from here on. Gives what is to be stored.
   /** @returns {StoreChange} */
   #settleLost() {
-    const { doubtful } = this.#model;
-    if (doubtful.length === 0) return {};
-    const there = new Set([...this.#model.ledgers.values()].flatMap(({ messages }) => messages.map(identityOf)));
-    const lost = doubtful.filter((each) => this.#model.isLost(each) && !there.has(identityOf(each.message)));
-    const again = lost
-      .filter((each) => this.#isMine(each) && each.message.clientMsgId && (this.#model.ledgers.has(each.message.conversationId) || each.peer !== null))
-      .map(({ message, peer }) => entryOf(message, peer))
-      .filter(({ clientMsgId }) => !this.#model.entries.has(clientMsgId));
-    for (const entry of again) {
-      this.#fail(entry, LOST);
-      this.#model.entries.set(entry.clientMsgId, entry);
-    }
-    const shown = new Set(this.#model.entries.keys());
-    const others = lost.filter((each) => !this.#isMine(each) || !shown.has(each.message.clientMsgId ?? ""));
-    this.#model.doubtful = [];
-    this.#model.lost = this.#last([...this.#model.lost, ...others]);
+    if (!this.#lost.isInDoubt) return {};
+    const again = this.#lost.settle();
     this.#changed();
-    return { lost: this.#allLost(), outboxPut: again.map(recordOf) };
+    return { lost: this.#lost.all(), outboxPut: again.map(recordOf) };
   }
 
   // Puts lost messages aside for good.
   /** @param {(lost: Lost) => boolean} isAside */
   #dropLost(isAside) {
-    if (!this.#allLost().some(isAside)) return;
-    this.#model.lost = this.#model.lost.filter((each) => !isAside(each));
-    this.#model.doubtful = this.#model.doubtful.filter((each) => !isAside(each));
-    void this.#commit({ lost: this.#allLost() });
+    if (!this.#lost.drop(isAside)) return;
+    void this.#commit({ lost: this.#lost.all() });
     this.#changed();
   }
 
@@ -732,7 +686,7 @@ export class Engine {
     for (const entry of this.#outbox.all()) {
       if (entry.state === "sent" && entry.conversationId === conversationId) this.#forgetShown(entry, ledger);
     }
-    if (this.#allLost().length > 0) {
+    if (this.#lost.all().length > 0) {
       const there = new Set(changed.map(identityOf));
       this.#dropLost(({ message }) => there.has(identityOf(message))); // it was sent again
     }
@@ -1015,35 +969,6 @@ export class Engine {
   #sleep(ms) {
     return new Promise((resolve) => this.#clock.setTimeout(() => resolve(undefined), ms));
   }
-}
-
-/**
- * The entry that an own message was.
- * @param {Message} message
- * @param {string | null} peer
- * @returns {Entry}
- */
-function entryOf({ conversationId, clientMsgId = "", messageType, text = null, data, replyTo, serverTime, clientTime = serverTime }, peer) {
-  const fields = { messageType, ...(data && { data }), ...(replyTo && { replyTo }) };
-  const address = peer === null ? { conversationId } : { to: peer };
-  return { clientMsgId, order: serverTime, action: "send", address, fields, text, clientTime, state: "sending", error: null, busy: null, failures: 0, stored: true };
-}
-
-// What tells a message from all others in every world of the server.
-/** @param {Message} message */
-function identityOf({ senderId, clientMsgId, messageId }) {
-  return clientMsgId ? `${clientMsgId.length} ${clientMsgId}${senderId}` : messageId;
-}
-
-/**
- * The message that an entry has become.
- * @param {Entry} entry
- * @param {string} userId
- * @returns {Message}
- */
-function messageOf({ conversationId = "", seq = 0, messageId = "", clientMsgId, fields, text, serverTime = 0, clientTime }, userId) {
-  const { messageType, data, replyTo } = fields;
-  return { conversationId, seq, messageId, clientMsgId, senderId: userId, messageType, text, data, replyTo, version: 1, status: "normal", serverTime, clientTime };
 }
 
 /**
