@@ -4,8 +4,8 @@
 //	node --experimental-websocket crowd.mjs <socket URL> <token URL> <user> …
 
 import { createInterface } from "node:readline";
-import { MemoryStore, open } from "../../infra/local/web/client/index.js";
-import { TIMING } from "../../infra/local/web/client/engine.js";
+import { MemoryStore, open } from "../../shared/client/web/index.js";
+import { TIMING } from "../../shared/client/web/engine.js";
 
 const [url, tokens, ...users] = process.argv.slice(2);
 const devices = await Promise.all(
