@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/build"
-	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
 	"inorder/infra/local/dynamo/dynamotest"
 	"inorder/infra/local/issuer"
 	"inorder/infra/local/lambda"
+	"inorder/infra/local/process"
 	"inorder/infra/local/template"
 	"inorder/shared/wire"
 )
@@ -174,7 +174,7 @@ func BenchmarkColdStart(b *testing.B) {
 	require.NoError(b, err)
 	db, endpoint := dynamotest.Start(b)
 	require.NoError(b, dynamo.CreateTables(b.Context(), db, stack.Tables))
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(b, err)
 	defer func() { _ = reaper.Close() }()
 
@@ -228,7 +228,7 @@ func sampleEvent(b *testing.B, name, token string) []byte {
 }
 
 // coldStart gives one event to a process that has to be started for it.
-func coldStart(b *testing.B, reaper *child.Reaper, f lambda.Function, event []byte) time.Duration {
+func coldStart(b *testing.B, reaper *process.Reaper, f lambda.Function, event []byte) time.Duration {
 	b.Helper()
 	var mu sync.Mutex
 	var output []string

@@ -27,12 +27,12 @@ import (
 
 	"inorder/infra/local/address"
 	"inorder/infra/local/build"
-	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
 	"inorder/infra/local/gateway"
 	"inorder/infra/local/issuer"
 	"inorder/infra/local/lambda"
 	"inorder/infra/local/loopback"
+	"inorder/infra/local/process"
 	"inorder/infra/local/queue"
 	"inorder/infra/local/schedule"
 	"inorder/infra/local/stream"
@@ -94,7 +94,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	for _, note := range c.stack.Ignored {
 		out.step("not run locally: %s", note)
 	}
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func (c *cloud) buildOnly(ctx context.Context, only []string, o build.Options, w
 }
 
 // startDynamoDB starts the engine, or uses the one named, and makes the tables.
-func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *child.Reaper, out *console) error {
+func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *process.Reaper, out *console) error {
 	c.dynamoDB, c.database, c.elsewhere = cfg.dynamoDB.URL(), cfg.dynamoDB.URL(), !cfg.dynamoDB.IsZero()
 	if c.elsewhere {
 		if err := checkEndpoint(ctx, c.dynamoDB); err != nil {

@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	"inorder/infra/local/child"
+	"inorder/infra/local/process"
 )
 
 // Defaults and limits. Those of AWS are from "Lambda quotas" and "Understanding
@@ -108,7 +108,7 @@ type Config struct {
 	// half of what it waits for its third, by default 1 min as in Lambda.
 	EventRetry time.Duration
 	// Reaper starts the processes. It must stay open until Close has returned.
-	Reaper *child.Reaper
+	Reaper *process.Reaper
 	// Output gets each line that a function writes to stdout or stderr,
 	// without its end, and one for each time-out or exit that a call did not
 	// survive. It is called from several goroutines at once and must

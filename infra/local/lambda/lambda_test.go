@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/child"
 	"inorder/infra/local/lambda"
+	"inorder/infra/local/process"
 )
 
 const (
@@ -36,7 +36,6 @@ const (
 var buildDir string
 
 func TestMain(m *testing.M) {
-	child.RunReaper()
 	os.Exit(runTests(m))
 }
 
@@ -80,7 +79,7 @@ type fixture struct {
 
 func start(t testing.TB, fn lambda.Function, change ...func(*lambda.Config)) *fixture {
 	t.Helper()
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(t, err)
 	f := &fixture{}
 	fn.Name = "F"
@@ -823,7 +822,7 @@ func TestUnknownFunction(t *testing.T) {
 
 func TestNewRefusesWhatCannotRun(t *testing.T) {
 	t.Parallel()
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(t, err)
 	defer func() { _ = reaper.Close() }()
 	plain := t.TempDir()
