@@ -187,22 +187,33 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("it does not listen on %s: %w", e.endpoint, ctx.Err())
 	}
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
+	err := awaitAnswer(ctx, e.endpoint, http.StatusOK, e.proc.Done())
+	if errors.Is(err, errEnded) {
+		return e.failedStart()
+	}
+	return err
+}
+
+// errEnded says that a process ended that was to answer.
+var errEnded = errors.New("the process ended")
+
+// awaitAnswer asks the URL until the answer has the status that is wanted. It errs with
+// errEnded, and if ctx ends.
+func awaitAnswer(ctx context.Context, url string, want int, ended <-chan struct{}) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
-		err := probe(ctx, client, e.endpoint, http.StatusOK)
+		err := probe(ctx, client, url, want)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-tick.C:
-		case <-e.proc.Done():
-			return e.failedStart()
+		case <-ended:
+			return fmt.Errorf("%w: %w", errEnded, err)
 		case <-ctx.Done():
-			return fmt.Errorf("it does not answer on %s: %w", e.endpoint, err)
+			return fmt.Errorf("it does not answer on %s: %w", url, err)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // Asynchronous invocations, by "How Lambda handles errors and retries with
@@ -79,11 +81,7 @@ func (p *pool) deliver(ctx context.Context, payload []byte) {
 			wait = time.Duration(retries) * p.cfg.EventRetry
 			log.Warn("the function failed on an event", "error", string(res.payload), "retryIn", wait)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if smithytime.SleepWithContext(ctx, wait) != nil {
 			return
 		}
 	}

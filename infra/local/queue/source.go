@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
+
 	"inorder/infra/local/batch"
 )
 
@@ -89,7 +91,7 @@ func (f *feeder) collect(ctx context.Context) []message {
 		more, err := f.receive(f.BatchSize-len(messages), f.Visibility)
 		if err != nil {
 			f.Log.Error("cannot read the queue", "error", err, "retryIn", again)
-			pause(ctx, again)
+			_ = smithytime.SleepWithContext(ctx, again) // the loop sees that ctx has ended
 		}
 		if len(more) > 0 && len(messages) == 0 {
 			var cancel context.CancelFunc
@@ -125,7 +127,7 @@ func (f *feeder) deliver(ctx context.Context, messages []message) {
 			return
 		}
 		f.Log.Warn("the function cannot be run", "error", err, "messages", len(messages), "retryIn", again)
-		if !pause(ctx, again) || !time.Now().Before(messages[0].visible) {
+		if smithytime.SleepWithContext(ctx, again) != nil || !time.Now().Before(messages[0].visible) {
 			return // they are visible again
 		}
 	}
@@ -195,16 +197,4 @@ func (f *feeder) event(messages []message) ([]byte, error) {
 		return nil, fmt.Errorf("encoding an event: %w", err)
 	}
 	return payload, nil
-}
-
-// pause waits, and is false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/aws/smithy-go"
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // allLanes makes a cursor read the records of every lane.
@@ -40,7 +41,7 @@ func (c *cursor) page(ctx context.Context) ([]*record, bool) {
 			return records, true
 		}
 		gone := c.afterError(ctx, err, backoff(failures))
-		if !pause(ctx, backoff(failures)) || gone {
+		if smithytime.SleepWithContext(ctx, backoff(failures)) != nil || gone {
 			break
 		}
 	}

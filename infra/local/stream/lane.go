@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"inorder/infra/local/batch"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // lane invokes the function with one batch after the other. A shard has as many
@@ -103,7 +105,7 @@ func (l *lane) catchUp(ctx context.Context) bool {
 		return false
 	}
 	if len(page) == 0 && l.own.iterator != "" { // as DynamoDB answers now and then
-		return pause(ctx, l.cfg.PollInterval)
+		return smithytime.SleepWithContext(ctx, l.cfg.PollInterval) == nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +214,7 @@ func (l *lane) attempt(ctx context.Context, j *job) []*job {
 		if ctx.Err() == nil {
 			l.log.Warn("the function cannot be run", "error", err, "records", len(j.records), "retryIn", backoff(j.throttles))
 		}
-		pause(ctx, backoff(j.throttles))
+		_ = smithytime.SleepWithContext(ctx, backoff(j.throttles)) // if ctx ends, so does the lane
 		return []*job{j}
 	}
 	j.throttles, j.invocations, j.functionError = 0, j.invocations+1, functionError
@@ -283,7 +285,7 @@ func (l *lane) retry(ctx context.Context, j *job, o outcome) []*job {
 		return nil
 	}
 	left.retries++
-	pause(ctx, backoff(left.retries))
+	_ = smithytime.SleepWithContext(ctx, backoff(left.retries)) // if ctx ends, so does the lane
 	return []*job{left}
 }
 
@@ -325,7 +327,7 @@ func (l *lane) giveUp(ctx context.Context, condition string, j *job) bool {
 		}
 		failures++
 		l.log.Error("the on-failure destination does not work", "error", err, "retryIn", backoff(failures))
-		if !pause(ctx, backoff(failures)) {
+		if smithytime.SleepWithContext(ctx, backoff(failures)) != nil {
 			return false
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // Starting positions of a [Mapping].
@@ -266,8 +267,8 @@ func statusOf(ctx context.Context, streams Streams, arn *string) (types.StreamSt
 		if status != types.StreamStatusEnabling || time.Now().After(deadline) {
 			return status, nil
 		}
-		if !pause(ctx, enablingPoll) {
-			return "", ctx.Err()
+		if err := smithytime.SleepWithContext(ctx, enablingPoll); err != nil {
+			return "", err
 		}
 	}
 }
@@ -301,18 +302,6 @@ func (p *Poller) openCheckpoint(ctx context.Context) error {
 		p.latest[s.id] = aws.ToString(it.ShardIterator)
 	}
 	return c.save()
-}
-
-// pause waits, and is false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // backoff returns the wait after the n-th failure in a row, counted from 1.
