@@ -11,7 +11,7 @@ import (
 )
 
 // A matcher tells whether a part of a record's document fits a pattern. The part
-// is what [document] makes: map[string]any, []any, string, json.Number, bool or
+// is of its JSON: map[string]any, []any, string, json.Number, bool or
 // nil; or absent.
 //
 // Two rules of EventBridge patterns matter for DynamoDB records. Operators,
@@ -43,13 +43,11 @@ func compileFilters(patterns []json.RawMessage) ([]matcher, error) {
 
 func compileFilter(raw json.RawMessage) (matcher, error) {
 	value, err := decode(raw)
-	if err != nil {
-		return nil, err
-	}
 	if text, ok := value.(string); ok {
-		if value, err = decode([]byte(text)); err != nil {
-			return nil, err
-		}
+		value, err = decode([]byte(text))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the pattern: %w", err)
 	}
 	object, ok := value.(map[string]any)
 	if !ok {
@@ -68,20 +66,21 @@ func decode(data []byte) (any, error) {
 	d.UseNumber() // numbers are compared as they are written
 	var value any
 	if err := d.Decode(&value); err != nil {
-		return nil, fmt.Errorf("the pattern is not JSON: %w", err)
+		return nil, fmt.Errorf("not JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the pattern has text after its JSON object")
+		return nil, errors.New("there is text after its end")
 	}
 	return value, nil
 }
 
 // matchesAny is true if a filter matches, or if there are none.
-func matchesAny(filters []matcher, document map[string]any) bool {
+func matchesAny(filters []matcher, change json.RawMessage) (bool, error) {
 	if len(filters) == 0 {
-		return true
+		return true, nil
 	}
-	return slices.ContainsFunc(filters, func(m matcher) bool { return m(document) })
+	part, err := decode(change)
+	return slices.ContainsFunc(filters, func(m matcher) bool { return m(part) }), err
 }
 
 // compileObject requires all of its fields.

@@ -139,7 +139,7 @@ func TestTimeToLiveDeletion(t *testing.T) {
 		s.run(t, 5*time.Second)
 		require.Equal(t, []string{"2"}, s.function.batches())
 		require.Contains(t, string(s.function.calls[0].payload),
-			`"userIdentity":{"principalId":"dynamodb.amazonaws.com","type":"Service"}`)
+			`"userIdentity":{"type":"Service","principalId":"dynamodb.amazonaws.com"}`)
 	})
 }
 
@@ -184,8 +184,8 @@ func TestValidate(t *testing.T) {
 		"empty pattern":        {filter(`{}`), "the pattern is empty"},
 		"unknown field":        {filter(`{"body": ["x"]}`), `field "body" is not in a stream record`},
 		"no object":            {filter(`["INSERT"]`), "a pattern is a JSON object"},
-		"no JSON":              {filter(`"{eventName: INSERT}"`), "the pattern is not JSON"},
-		"text after it":        {filter(`"{\"eventName\": [\"INSERT\"]} x"`), "text after"},
+		"no JSON":              {filter(`"{eventName: INSERT}"`), "the pattern: not JSON"},
+		"text after it":        {filter(`"{\"eventName\": [\"INSERT\"]} x"`), "the pattern: there is text after its end"},
 		"no list of or":        {filter(`{"$or": {"eventName": ["INSERT"]}}`), "$or in the pattern wants a list"},
 		"too many filters": {func(m *stream.Mapping) {
 			for range 11 {

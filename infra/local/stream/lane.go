@@ -8,6 +8,8 @@ import (
 	"inorder/infra/local/batch"
 
 	smithytime "github.com/aws/smithy-go/time"
+
+	"inorder/shared/letter"
 )
 
 // lane invokes the function with one batch after the other. A shard has as many
@@ -158,7 +160,7 @@ func (l *lane) take() []*record {
 
 // fit returns how many records go into one invocation. The caller holds mu.
 func (l *lane) fit() int {
-	size := eventOverhead - 1 // the first record has no comma
+	size := letter.Size() - 1 // the first record has no comma
 	for i, r := range l.waiting {
 		size += len(r.body) + 1
 		// One record alone is always below the limit: an item has 400 KB.
