@@ -57,7 +57,7 @@ func (s *Service) InvokeEvent(function string, payload []byte) error {
 
 // deliver calls the function until it has succeeded or the event is given up.
 func (p *pool) deliver(ctx context.Context, payload []byte) {
-	log := p.cfg.Log.With("function", p.fn.Name)
+	log := p.cfg.Log.With("function", p.fn.LogicalID)
 	received, retries, backoff := time.Now(), 0, minEventWait
 	for {
 		res, err := p.invoke(ctx, payload)

@@ -31,7 +31,7 @@ type pool struct {
 }
 
 func newPool(fn Function, cfg Config, counter *sync.WaitGroup) *pool {
-	return &pool{fn: fn, cfg: cfg, counter: counter, all: make(map[*sandbox]struct{}), stats: Stats{Name: fn.Name}}
+	return &pool{fn: fn, cfg: cfg, counter: counter, all: make(map[*sandbox]struct{}), stats: Stats{Name: fn.LogicalID}}
 }
 
 // result is how an invocation ended.
@@ -88,7 +88,7 @@ func (p *pool) acquire(ctx context.Context) (*sandbox, error) {
 		p.mu.Unlock()
 		return proc, nil
 	}
-	if len(p.all) < p.fn.MaxProcesses {
+	if len(p.all) < p.fn.ReservedConcurrency {
 		proc := p.add()
 		p.mu.Unlock()
 		return proc, nil
@@ -110,9 +110,9 @@ func (p *pool) wait(ctx context.Context, turn chan *sandbox) (*sandbox, error) {
 		}
 		return proc, nil
 	case <-ctx.Done():
-		gaveUp = fmt.Errorf("%w: all %d processes are busy: %w", ErrTooManyRequests, p.fn.MaxProcesses, ctx.Err())
+		gaveUp = fmt.Errorf("%w: all %d processes are busy: %w", ErrTooManyRequests, p.fn.ReservedConcurrency, ctx.Err())
 	case <-limit:
-		gaveUp = fmt.Errorf("%w: all %d processes stayed busy for %v", ErrTooManyRequests, p.fn.MaxProcesses, p.cfg.QueueWait)
+		gaveUp = fmt.Errorf("%w: all %d processes stayed busy for %v", ErrTooManyRequests, p.fn.ReservedConcurrency, p.cfg.QueueWait)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,7 +235,7 @@ func (p *pool) warm() {
 		case failure == nil:
 			p.release(proc)
 		case failure.logged != "":
-			p.cfg.Output(p.fn.Name, failure.logged)
+			p.cfg.Output(p.fn.LogicalID, failure.logged)
 		}
 	}()
 }

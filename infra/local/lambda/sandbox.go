@@ -104,7 +104,7 @@ func (p *pool) run(proc *sandbox, inv *invocation) (seen bool) {
 	defer stop()
 	proc.give(inv)
 	res, alive := proc.await(inv, limit)
-	p.cfg.Answered(p.fn.Name)
+	p.cfg.Answered(p.fn.LogicalID)
 	if !alive {
 		p.finish(inv, res, began, cold)
 		return res != nil
@@ -138,10 +138,10 @@ func (p *pool) finish(inv *invocation, res *result, began time.Time, cold bool) 
 			s.Errors++
 		}
 	})
-	p.cfg.Log.Debug("invocation", "function", p.fn.Name, "requestId", inv.id,
+	p.cfg.Log.Debug("invocation", "function", p.fn.LogicalID, "requestId", inv.id,
 		"duration", time.Since(began), "cold", cold, "functionError", res.functionError)
 	if res.logged != "" {
-		p.cfg.Output(p.fn.Name, res.logged)
+		p.cfg.Output(p.fn.LogicalID, res.logged)
 	}
 	inv.result <- *res
 }
@@ -222,13 +222,13 @@ func (proc *sandbox) startChild(cmd *exec.Cmd) error {
 // lookAfter forwards the output, and cleans up when the process has ended.
 func (proc *sandbox) lookAfter(api *http.Server, output *os.File) {
 	p := proc.pool
-	log := p.cfg.Log.With("function", p.fn.Name, "pid", proc.child.Pid())
+	log := p.cfg.Log.With("function", p.fn.LogicalID, "pid", proc.child.Pid())
 	log.Debug("process started")
-	p.cfg.Started(p.fn.Name, proc.child.Pid())
+	p.cfg.Started(p.fn.LogicalID, proc.child.Pid())
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		forwardLines(output, func(line string) { p.cfg.Output(p.fn.Name, line) })
+		forwardLines(output, func(line string) { p.cfg.Output(p.fn.LogicalID, line) })
 	}()
 	<-proc.child.Done()
 	_ = api.Close()
@@ -274,7 +274,7 @@ func (proc *sandbox) freeze() {
 		return
 	}
 	if err := proc.child.Freeze(); err != nil { // then it goes on, which is no harm
-		proc.pool.cfg.Log.Warn("cannot freeze a process", "function", proc.pool.fn.Name, "error", err)
+		proc.pool.cfg.Log.Warn("cannot freeze a process", "function", proc.pool.fn.LogicalID, "error", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	smithytime "github.com/aws/smithy-go/time"
 
 	"inorder/infra/local/batch"
+	"inorder/infra/local/template"
 )
 
 const (
@@ -26,17 +27,11 @@ const (
 // It does what "Using Lambda with Amazon SQS" in the Lambda developer guide says. What
 // differs: nothing is polled, and batches that fail do not slow it down.
 type Source struct {
-	Name      string // for the log
-	Function  string // given to the [Invoker]
-	Region    string
-	BatchSize int           // messages per invocation, 1 to 10
-	Window    time.Duration // how long to wait for a full batch
-	// ReportBatchItemFailures makes the answer {"batchItemFailures":
-	// [{"itemIdentifier": message id}]} count.
-	ReportBatchItemFailures bool
-	MaxConcurrency          int // batches at a time; 0 means 5
-	Invoker                 Invoker
-	Log                     *slog.Logger // nil: no log
+	template.QueueMapping
+	Function string // given to the [Invoker]
+	Region   string
+	Invoker  Invoker
+	Log      *slog.Logger // nil: no log
 }
 
 // Invoker runs a function. functionError is "" if the function succeeded, err
@@ -60,7 +55,7 @@ func (q *Queue) Feed(ctx context.Context, s Source) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	s.Log = s.Log.With("mapping", s.Name, "function", s.Function)
+	s.Log = s.Log.With("mapping", s.LogicalID, "function", s.Function)
 	f := &feeder{q, s}
 	places := make(chan struct{}, s.MaxConcurrency)
 	var running sync.WaitGroup
@@ -95,7 +90,7 @@ func (f *feeder) collect(ctx context.Context) []message {
 		}
 		if len(more) > 0 && len(messages) == 0 {
 			var cancel context.CancelFunc
-			closes, cancel = context.WithTimeout(ctx, f.Window)
+			closes, cancel = context.WithTimeout(ctx, f.BatchingWindow)
 			defer cancel()
 		}
 		messages = append(messages, more...)

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithytime "github.com/aws/smithy-go/time"
 
+	"inorder/infra/local/filter"
 	"inorder/shared/letter"
 )
 
@@ -146,7 +147,7 @@ func (c *cursor) fill(n *record, rec types.Record) (err error) {
 	if err != nil {
 		return err
 	}
-	matches, err := matchesAny(c.filters, body)
+	matches, err := filter.Passes(body, c.m.Filters)
 	if matches {
 		n.body = body
 	}

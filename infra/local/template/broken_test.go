@@ -290,7 +290,7 @@ Resources:
 			":10: Resources.A.Properties.Routes.send-now: SAM takes letters and digits in a route key, or $connect, $disconnect, $default",
 			":12: Resources.A.Properties.Routes.adduser: SAM gives the routes addUser and adduser the same logical id"}},
 		{name: "route selection", template: strings.Replace(api, "$request.body.action", "$request.header.x", 1) + routes, want: []string{
-			`:8: Resources.A.Properties.RouteSelectionExpression: "$request.header.x" is not understood: want $request.body and a path, such as $request.body.action`}},
+			`:8: Resources.A.Properties.RouteSelectionExpression: "$request.header.x": variable "request.header.x" is not of the form request.body.path`}},
 		{name: "throttling", template: api + routes + "      DefaultRouteSettings:\n        ThrottlingRateLimit: 0\n        ThrottlingBurstLimit: 0\n        Throttle: 1\n      RouteSettings:\n        $connect: {ThrottlingRateLimit: much}\n        none: {}\n", want: []string{
 			":12: Resources.A.Properties.DefaultRouteSettings.ThrottlingRateLimit: 0 lets nothing through; leave it out for no limit of its own",
 			":13: Resources.A.Properties.DefaultRouteSettings.ThrottlingBurstLimit: 0 is outside 1 to 2147483647",
@@ -298,12 +298,12 @@ Resources:
 			`:16: Resources.A.Properties.RouteSettings.$connect.ThrottlingRateLimit: want a number, not "much"`,
 			":17: Resources.A.Properties.RouteSettings.none: there is no route none"}},
 		{name: "stage", template: api + routes + "      StageName: $default\n", want: []string{
-			":11: Resources.A.Properties.StageName: a WebSocket API cannot have the stage $default"}},
+			":11: Resources.A.Properties.StageName: a WebSocket API's stage has letters, digits, - and _, not \"$default\""}},
 		{name: "two APIs", template: api + routes + "  B:\n    Type: AWS::Serverless::WebSocketApi\n    Properties:\n      RouteSelectionExpression: $request.body.action\n" + routes, want: []string{
 			":11: Resources.B: a second WebSocket API beside A; the local cloud serves one"}},
 		{name: "authorizer", template: api + routes + "      Auth:\n        AuthType: CUSTOM\n        AuthArn: !GetAtt T.Arn\n        IdentitySource: [method.request.header.x]\n", want: []string{
 			`:13: Resources.A.Properties.Auth.AuthArn: "arn:aws:dynamodb:us-east-1:000000000000:table/inorder-T" is not the ARN of a function of this template`,
-			`:14: Resources.A.Properties.Auth.IdentitySource[0]: "method.request.header.x" is no identity source: want route.request.header.X, route.request.querystring.X, stageVariables.X or context.X`}},
+			`:14: Resources.A.Properties.Auth.IdentitySource[0]: "method.request.header.x" is no identity source: want route.request.header.X, route.request.querystring.X, stageVariables.X, context.X`}},
 		{name: "IAM authorizer", template: api + routes + "      Auth: {AuthType: AWS_IAM}\n", want: []string{
 			":11: Resources.A.Properties.Auth.AuthType: the local cloud cannot check AWS_IAM signatures; use CUSTOM or NONE"}},
 		{name: "authorizer without connect", template: api + "      Routes: {send: {FunctionArn: !GetAtt F.Arn}}\n      Auth: {AuthType: CUSTOM, AuthArn: !GetAtt F.Arn}\n", want: []string{
@@ -383,8 +383,13 @@ Resources:
 			":16: Resources.F.Properties.Events.E.Properties.MaximumRecordAgeInSeconds: want -1 or at least 60, not 30",
 			":17: Resources.F.Properties.Events.E.Properties.TumblingWindowInSeconds: the local cloud does not know TumblingWindowInSeconds of a DynamoDB event",
 			`:18: Resources.F.Properties.Events.E.Properties.FunctionResponseTypes[0]: "Other" is not understood: want ReportBatchItemFailures`,
-			":19: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters[0].Pattern: a pattern is a JSON object: json: cannot unmarshal array into Go value of type map[string]interface {}",
+			":19: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters[0].Pattern: a pattern is a JSON object",
 			`:20: Resources.F.Properties.Events.E.Properties.DestinationConfig.OnFailure.Destination: "arn:aws:dynamodb:us-east-1:000000000000:table/inorder-T" is not the ARN of a queue of this template`}},
+
+		{name: "too many patterns", template: mapping + stream + "            FilterCriteria: {Filters: [" + strings.Repeat(`{Pattern: '{"eventName": ["INSERT"]}'}, `, 11) + "]}\n", want: []string{
+			":15: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters: there are 11 patterns, and Lambda takes 10"}},
+		{name: "unknown operator", template: mapping + stream + "            FilterCriteria: {Filters: [{Pattern: '{\"eventName\": [{\"wildcard\": \"I*\"}]}'}]}\n", want: []string{
+			`:15: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters[0].Pattern: eventName: operator "wildcard" is not supported: use exact values, prefix, suffix, equals-ignore-case, anything-but, numeric or exists`}},
 
 		// schedules
 		{name: "cron of Unix", template: schedule("Schedule", "Schedule: cron(0 3 * * *)"), want: []string{

@@ -2,7 +2,6 @@ package template
 
 import (
 	"cmp"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"inorder/infra/local/filter"
 )
 
 // stack evaluates the document. What it returns is only good if no mistake was reported.
@@ -337,7 +338,7 @@ func (e *evaluation) addMapping(f *Function, id string, o object, stream *yaml.N
 	m := StreamMapping{
 		LogicalID:             id,
 		TableID:               e.tableOfStream(stream),
-		StartingPosition:      o.choice("StartingPosition", "LATEST", "TRIM_HORIZON"),
+		StartingPosition:      o.choice("StartingPosition", Latest, TrimHorizon),
 		BatchSize:             o.int("BatchSize", 100, 1, 10000),
 		BatchingWindow:        time.Duration(o.int("MaximumBatchingWindowInSeconds", 0, 0, 300)) * time.Second,
 		MaxRetries:            o.int("MaximumRetryAttempts", -1, -1, 10000),
@@ -382,29 +383,36 @@ func (e *evaluation) maxRecordAge(o object) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-func (e *evaluation) filters(o object) []json.RawMessage {
+// maxFilters is how many patterns Lambda takes ("Quotas" in its developer guide).
+const maxFilters = 10
+
+func (e *evaluation) filters(o object) []filter.Pattern {
 	criteria, ok := o.object("FilterCriteria")
 	if !ok {
 		return nil
 	}
 	criteria.only(set("Filters"), "FilterCriteria")
-	var list []json.RawMessage
-	for _, item := range criteria.items("Filters") {
-		filter, ok := e.object(item)
+	items := criteria.items("Filters")
+	if len(items) > maxFilters {
+		e.fail(criteria.get("Filters"), "there are %d patterns, and Lambda takes %d", len(items), maxFilters)
+	}
+	var list []filter.Pattern
+	for _, item := range items {
+		o, ok := e.object(item)
 		if !ok {
 			continue
 		}
-		filter.only(set("Pattern"), "a filter")
-		n := filter.need("Pattern")
-		pattern, ok := e.filled(n)
+		o.only(set("Pattern"), "a filter")
+		n := o.need("Pattern")
+		text, ok := e.filled(n)
 		if !ok {
 			continue
 		}
-		var object map[string]any
-		if err := json.Unmarshal([]byte(pattern), &object); err != nil {
-			e.fail(n, "a pattern is a JSON object: %v", err)
+		pattern, err := filter.Parse(text)
+		if err != nil {
+			e.fail(n, "%v", err)
 		}
-		list = append(list, json.RawMessage(pattern))
+		list = append(list, pattern)
 	}
 	return list
 }
