@@ -123,7 +123,7 @@ func TestInvoke(t *testing.T) {
 		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
 		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers at http://127.0.0.1:1"},
 		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what answers at http://" + other + " is no local cloud"},
-		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, at http://" + addr},
+		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "example/template.yaml, at http://" + addr},
 		{"no function", []string{"-addr", addr}, 2, "", "usage: go run ./infra/local invoke"},
 		{"help", []string{"-h"}, 0, "", "usage: go run ./infra/local invoke"},
 	}
