@@ -26,7 +26,6 @@ func (e *evaluation) stack() *Stack {
 	e.checkRules()
 	e.readResources()
 	e.readConditions()
-	e.checkNames()
 	if e.checkCycles() {
 		return nil // evaluating names would not end
 	}
@@ -231,16 +230,7 @@ func (e *evaluation) reserved(o object) int {
 	return max(count, 0)
 }
 
-var (
-	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]+$`)
-	// reservedVariables cannot be set ("Defined runtime environment variables" in
-	// the AWS Lambda developer guide).
-	reservedVariables = set(`_HANDLER _X_AMZN_TRACE_ID AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_DEFAULT_REGION
-		AWS_EXECUTION_ENV AWS_LAMBDA_FUNCTION_MEMORY_SIZE AWS_LAMBDA_FUNCTION_NAME
-		AWS_LAMBDA_FUNCTION_VERSION AWS_LAMBDA_INITIALIZATION_TYPE AWS_LAMBDA_LOG_GROUP_NAME
-		AWS_LAMBDA_LOG_STREAM_NAME AWS_LAMBDA_RUNTIME_API AWS_REGION AWS_SECRET_ACCESS_KEY
-		AWS_SESSION_TOKEN LAMBDA_RUNTIME_DIR LAMBDA_TASK_ROOT`)
-)
+var variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]+$`)
 
 func (e *evaluation) environment(o object) map[string]string {
 	env := map[string]string{}
@@ -254,10 +244,7 @@ func (e *evaluation) environment(o object) map[string]string {
 		return env
 	}
 	for name, n := range vars.all() {
-		switch {
-		case reservedVariables[name]:
-			e.fail(n, "Lambda reserves this variable")
-		case !variableName.MatchString(name):
+		if !variableName.MatchString(name) {
 			e.fail(n, "a variable's name is a letter, then letters, digits or _")
 		}
 		env[name] = e.text(n)
