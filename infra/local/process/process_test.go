@@ -203,20 +203,24 @@ func TestReaperIsNotInTheProcessGroupOfATerminal(t *testing.T) {
 
 func TestReaperEndsWithThePipe(t *testing.T) {
 	t.Parallel()
-	left, gone := exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
-	for _, cmd := range []*exec.Cmd{left, gone} {
+	first, left, gone, last := exec.Command("sleep", "1000"), exec.Command("sleep", "1000"), exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
+	for _, cmd := range []*exec.Cmd{first, left, gone, last} {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 	}
 	reaper := process.ReaperCommand()
-	notes := fmt.Sprintf("+%d\n+%d\n-%d\n+0\n+1\n+x\n\n", left.Process.Pid, gone.Process.Pid, gone.Process.Pid)
+	notes := fmt.Sprintf("+%d\n+%d\n+%d\n-%[3]d\n-%[1]d\n-%[1]d\n+%[4]d\n+0\n+1\n+x\n\n", first.Process.Pid, left.Process.Pid, gone.Process.Pid, last.Process.Pid)
 	reaper.Stdin = strings.NewReader(notes)
 	require.NoError(t, reaper.Run())
 
-	require.EqualError(t, left.Wait(), "signal: killed")
-	require.NoError(t, gone.Process.Signal(syscall.SIGTERM))
-	require.EqualError(t, gone.Wait(), "signal: terminated", "the reaper killed a child that it was told is gone")
+	for _, cmd := range []*exec.Cmd{left, last} {
+		require.EqualError(t, cmd.Wait(), "signal: killed")
+	}
+	for _, cmd := range []*exec.Cmd{first, gone} {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.EqualError(t, cmd.Wait(), "signal: terminated", "the reaper killed a child that it was told is gone")
+	}
 }
 
 func TestWaitTellsHowTheChildEnded(t *testing.T) {
