@@ -34,8 +34,6 @@ var (
 	testFunc   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
 	ciStep     = regexp.MustCompile(`(?m)^step (?:"\$tools/venv/bin/python" )?(.+)$`)
-	flagMade   = regexp.MustCompile(`flags\.(?:Func|Var|\w+Var)\((?:&[\w.]+, )?"([a-z-]+)"`)
-	flagNamed  = regexp.MustCompile("`-([a-z]+(?:-[a-z]+)*)")
 	goProgram  = regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```")
 	headline   = regexp.MustCompile(`\*\*(\$[\d.]+)\*\*`)
 	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
@@ -358,27 +356,6 @@ func TestCostsAreThoseMeasured(t *testing.T) {
 	costs := strings.Join(strings.Fields(read(t, "infra/COSTS.md")), " ")
 	require.Contains(t, costs, "cost "+dollars(kept)+" a month to keep")
 	require.Contains(t, costs, minutes+" per thousand devices are connection minutes")
-}
-
-// The table of the local cloud's flags has each of them, and none that it does not take.
-func TestFlagsAreDocumented(t *testing.T) {
-	t.Parallel()
-	_, table, found := strings.Cut(read(t, "infra/local/README.md"), "\n## Flags\n\n")
-	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n\n")
-	var documented, taken []string
-	for line := range strings.Lines(table) {
-		cells := strings.Split(line, "|")
-		require.Greater(t, len(cells), 2, line)
-		for _, name := range flagNamed.FindAllStringSubmatch(cells[1], -1) {
-			documented = append(documented, name[1])
-		}
-	}
-	for _, name := range flagMade.FindAllStringSubmatch(read(t, "infra/local/main.go"), -1) {
-		taken = append(taken, name[1])
-	}
-	require.NotEmpty(t, taken)
-	require.ElementsMatch(t, taken, documented)
 }
 
 // sam build finds a recipe for every function, which builds its folder.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/child"
+	"inorder/infra/local/process"
 	"inorder/shared/wire"
 )
 
@@ -81,7 +81,7 @@ func startMoto(t *testing.T) (endpoint string) {
 		}
 		t.Skip(help)
 	}
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, reaper.Close()) })
 	cmd := exec.Command(program, "-H", "127.0.0.1", "-p", "0")

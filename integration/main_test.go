@@ -23,7 +23,6 @@ import (
 	"testing"
 
 	"inorder/infra/local/build/buildtest"
-	"inorder/infra/local/child"
 )
 
 // shared is the stack that all tests use but those that need one to themselves.
@@ -38,7 +37,6 @@ var dependOnTheProduct = sync.OnceValue(func() error {
 })
 
 func TestMain(m *testing.M) {
-	child.RunReaper()
 	flag.Parse()
 	os.Exit(run(m))
 }

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
+	"inorder/infra/local/process"
 )
 
 // localCloud is a local cloud of the hammer's own, with a meter between it and
@@ -47,7 +47,7 @@ func startLocalCloud(ctx context.Context, log io.Writer, flags ...string) (_ *lo
 			err = fmt.Errorf("starting a local cloud: %w", err)
 		}
 	}()
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (c *localCloud) build(ctx context.Context) (root, program string, err error
 }
 
 // run starts the program and waits until it is ready.
-func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, program string, log io.Writer, flags []string) error {
+func (c *localCloud) run(ctx context.Context, reaper *process.Reaper, root, program string, log io.Writer, flags []string) error {
 	// What a user may do in a second is not what is to be measured.
 	const most = "1000000"
 	flags = append([]string{
@@ -121,12 +121,12 @@ func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, progra
 	cmd.Stderr = said
 	out, in := io.Pipe()
 	cmd.Stdout = in
-	process, err := reaper.Start(cmd)
+	cloud, err := reaper.Start(cmd)
 	if err != nil {
 		return err
 	}
 	c.onStop(func() {
-		process.Stop(stopGrace)
+		cloud.Stop(stopGrace)
 		_ = in.Close()
 	})
 	line := make(chan string, 1)
@@ -145,7 +145,7 @@ func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, progra
 		}
 		c.page, c.socket, c.tokens = m[1], m[2], m[1]+"dev/token"
 		return nil
-	case <-process.Done():
+	case <-cloud.Done():
 		return fmt.Errorf("it ended:\n%s", said)
 	case <-ctx.Done():
 		return ctx.Err()

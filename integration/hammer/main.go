@@ -30,7 +30,6 @@ import (
 	"time"
 
 	"inorder/infra/local/address"
-	"inorder/infra/local/child"
 	"inorder/shared/chat"
 )
 
@@ -40,7 +39,6 @@ const (
 )
 
 func main() {
-	child.RunReaper() // does not return in the reaper's process
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

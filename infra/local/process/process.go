@@ -1,25 +1,19 @@
-// Package child starts processes that never outlive their parent, not even
+// Package process starts processes that never outlive their parent, not even
 // when the parent is killed with SIGKILL and can clean up nothing. It works on
-// Linux and macOS.
+// Linux and macOS, and asks nothing of the program that uses it.
 //
 // A small second process, the reaper, holds the reading end of a pipe whose
 // writing end only the parent has. The parent tells it which children live; when
 // the pipe ends, the parent is gone for whatever reason, and the reaper kills
 // every child that is left, with all of its descendants in the child's process
-// group. The reaper is the same program run again with one hidden argument, so
-// there is nothing to install:
-//
-//	func main() {
-//		child.RunReaper() // returns at once, except in the reaper
-//		...
-//	}
-package child
+// group. The reaper is a script of /bin/sh, so there is nothing to install.
+package process
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -30,15 +24,16 @@ import (
 // ErrClosed is returned by [Reaper.Start] after [Reaper.Close].
 var ErrClosed = errors.New("the reaper of child processes is closed")
 
-const (
-	// readyTimeout is how long a new reaper may take to answer.
-	readyTimeout = 10 * time.Second
+// outputDelay bounds how long a finished child is waited for because a
+// descendant of it still holds its output open. [exec.Cmd.WaitDelay]
+// set by the caller goes before it.
+const outputDelay = time.Second
 
-	// outputDelay bounds how long a finished child is waited for because a
-	// descendant of it still holds its output open. [exec.Cmd.WaitDelay]
-	// set by the caller goes before it.
-	outputDelay = time.Second
-)
+//go:embed reaper.sh
+var reaperScript string
+
+// readyAnswer is what the reaper writes when it is on guard.
+const readyAnswer = "ready\n"
 
 // Reaper starts children and sees to it that none is left behind.
 type Reaper struct {
@@ -59,55 +54,43 @@ type startRequest struct {
 	result chan error
 }
 
-// StartReaper runs this program again as the reaper and waits until it is on
-// guard. The program must call [RunReaper] first thing in main, a test that
-// uses this package in TestMain. Call [Reaper.Close] in the end.
+// StartReaper starts the reaper and waits until it is on guard. Call [Reaper.Close]
+// in the end.
 func StartReaper() (*Reaper, error) {
-	if isReaper() {
-		// Without this check a program that forgot RunReaper would start
-		// itself again and again.
-		return nil, errors.New("starting the reaper of child processes: main (or TestMain) must call child.RunReaper() before anything else")
-	}
-	program, err := os.Executable()
-	if err != nil {
+	cmd := reaperCommand()
+	r := &Reaper{cmd: cmd, start: make(chan startRequest), live: make(map[*Process]struct{})}
+	if err := r.launch(); err != nil {
 		return nil, fmt.Errorf("starting the reaper of child processes: %w", err)
 	}
-	cmd := exec.Command(program, ReaperArg) //nolint:noctx // it outlives every context
-	cmd.Dir = "/"                           // hold no directory that someone may want to unmount or remove
-	// A session of its own: Ctrl-C in the terminal goes to the parent's process
-	// group and must not end the reaper before the parent.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("starting the reaper of child processes: %w", err)
-	}
-	if err := startAndAwaitReady(cmd); err != nil {
-		_ = pipe.Close()
-		return nil, fmt.Errorf("starting the reaper of child processes: %w", err)
-	}
-	r := &Reaper{cmd: cmd, pipe: pipe, start: make(chan startRequest), live: make(map[*Process]struct{})}
 	go r.startChildren()
 	return r, nil
 }
 
-func startAndAwaitReady(cmd *exec.Cmd) error {
-	out, in, err := os.Pipe()
+func reaperCommand() *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", reaperScript) //nolint:noctx // it outlives every context
+	cmd.Dir = "/"                                      // hold no directory that someone may want to unmount or remove
+	// A session of its own: Ctrl-C in the terminal goes to the parent's process
+	// group and must not end the reaper before the parent.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// launch starts the process of the reaper, and waits for its answer.
+func (r *Reaper) launch() (err error) {
+	if r.pipe, err = r.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }()
-	cmd.Stdout = in
-	err = cmd.Start()
-	_ = in.Close()
-	if err != nil {
+	if err := r.cmd.Start(); err != nil {
 		return err
 	}
-	_ = out.SetReadDeadline(time.Now().Add(readyTimeout))
 	answer := make([]byte, len(readyAnswer))
-	if _, err := io.ReadFull(out, answer); err != nil || string(answer) != readyAnswer {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		return errors.New("it gives no sign of life: main (or TestMain) must call child.RunReaper() before anything else")
+	if _, err := io.ReadFull(out, answer); err != nil {
+		_ = r.pipe.Close()
+		return errors.Join(fmt.Errorf("it does not answer: %w", err), r.cmd.Wait())
 	}
 	return nil
 }
@@ -163,12 +146,12 @@ func (r *Reaper) Start(cmd *exec.Cmd) (*Process, error) {
 		return nil, fmt.Errorf("starting %s: the reaper of child processes is gone, restart this program: %w", cmd.Path, err)
 	}
 	r.live[p] = struct{}{}
-	go r.await(p)
+	go r.reap(p)
 	return p, nil
 }
 
-// await reaps p.
-func (r *Reaper) await(p *Process) {
+// reap waits for the end of p.
+func (r *Reaper) reap(p *Process) {
 	p.err = p.cmd.Wait()
 	// The descendants of a child go with it.
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL)

@@ -1,4 +1,15 @@
-package stream
+// Package filter has the event patterns of an event source mapping's FilterCriteria, by
+// which only some changes of a table come to a function. The operators are those that
+// Lambda documents ("Control which events Lambda sends to your function"): exact values,
+// prefix, suffix, equals-ignore-case, anything-but, numeric, exists and $or. Any other
+// is an error.
+//
+// Two rules of EventBridge patterns matter for DynamoDB records. Operators,
+// "exists" too, look at leaves, so an attribute is tested below its type:
+// {"NewImage": {"name": {"S": [{"exists": true}]}}}. And a value has the type it
+// has in the JSON: numbers of DynamoDB are strings there ({"N": "5"}), so
+// "numeric" never matches one.
+package filter
 
 import (
 	"bytes"
@@ -10,57 +21,46 @@ import (
 	"strings"
 )
 
-// A matcher tells whether a part of a record's document fits a pattern. The part
-// is what [document] makes: map[string]any, []any, string, json.Number, bool or
-// nil; or absent.
-//
-// Two rules of EventBridge patterns matter for DynamoDB records. Operators,
-// "exists" too, look at leaves, so an attribute is tested below its type:
-// {"NewImage": {"name": {"S": [{"exists": true}]}}}. And a value has the type it
-// has in the JSON: numbers of DynamoDB are strings there ({"N": "5"}), so
-// "numeric" never matches one.
+// Pattern says which changes pass.
+type Pattern struct{ match matcher }
+
+// matcher tells whether a part of a change fits a pattern. The part is of its JSON:
+// map[string]any, []any, string, json.Number, bool or nil; or absent.
 type matcher func(part any) bool
 
-// absent stands for a field that the document does not have.
+// absent stands for a field that the change does not have.
 type absent struct{}
 
-// recordFields are the fields of a record that a pattern can name.
-var recordFields = []string{"eventID", "eventName", "eventVersion", "eventSource", "eventSourceARN", "awsRegion", "dynamodb", "userIdentity", "$or"}
+// fields are those of a change that a pattern can name.
+var fields = []string{"eventID", "eventName", "eventVersion", "eventSource", "eventSourceARN", "awsRegion", "dynamodb", "userIdentity", "$or"}
 
-// compileFilters compiles the patterns of FilterCriteria. A pattern is a JSON
-// object, or a string that holds one, as in a template.
-func compileFilters(patterns []json.RawMessage) ([]matcher, error) {
-	var filters []matcher
-	for i, raw := range patterns {
-		m, err := compileFilter(raw)
-		if err != nil {
-			return nil, fmt.Errorf("filter %d: %w", i+1, err)
-		}
-		filters = append(filters, m)
-	}
-	return filters, nil
-}
-
-func compileFilter(raw json.RawMessage) (matcher, error) {
-	value, err := decode(raw)
+// Parse reads a pattern, which is a JSON object.
+func Parse(pattern string) (Pattern, error) {
+	value, err := decode([]byte(pattern))
 	if err != nil {
-		return nil, err
-	}
-	if text, ok := value.(string); ok {
-		if value, err = decode([]byte(text)); err != nil {
-			return nil, err
-		}
+		return Pattern{}, fmt.Errorf("the pattern: %w", err)
 	}
 	object, ok := value.(map[string]any)
 	if !ok {
-		return nil, errors.New("a pattern is a JSON object")
+		return Pattern{}, errors.New("a pattern is a JSON object")
 	}
 	for name := range object {
-		if !slices.Contains(recordFields, name) {
-			return nil, fmt.Errorf("field %q is not in a stream record: it has %s", name, strings.Join(recordFields[:len(recordFields)-1], ", "))
+		if !slices.Contains(fields, name) {
+			return Pattern{}, fmt.Errorf("field %q is not in a stream record: it has %s", name, strings.Join(fields[:len(fields)-1], ", "))
 		}
 	}
-	return compileObject(object, "")
+	match, err := compileObject(object, "")
+	return Pattern{match}, err
+}
+
+// Passes is true if one of the patterns matches a change, as it is in an event, or if
+// there are none.
+func Passes(change json.RawMessage, patterns []Pattern) (bool, error) {
+	if len(patterns) == 0 {
+		return true, nil
+	}
+	whole, err := decode(change)
+	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.match(whole) }), err
 }
 
 func decode(data []byte) (any, error) {
@@ -68,20 +68,12 @@ func decode(data []byte) (any, error) {
 	d.UseNumber() // numbers are compared as they are written
 	var value any
 	if err := d.Decode(&value); err != nil {
-		return nil, fmt.Errorf("the pattern is not JSON: %w", err)
+		return nil, fmt.Errorf("not JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the pattern has text after its JSON object")
+		return nil, errors.New("there is text after its end")
 	}
 	return value, nil
-}
-
-// matchesAny is true if a filter matches, or if there are none.
-func matchesAny(filters []matcher, document map[string]any) bool {
-	if len(filters) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(filters, func(m matcher) bool { return m(document) })
 }
 
 // compileObject requires all of its fields.

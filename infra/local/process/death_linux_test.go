@@ -1,4 +1,4 @@
-package child_test
+package process_test
 
 import (
 	"bufio"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"inorder/infra/local/child"
+	"inorder/infra/local/process"
 )
 
 const (
@@ -40,10 +40,10 @@ const (
 	answered              // has answered, and not asked for the next one
 )
 
-// process is one execution environment: a running bootstrap with a Runtime API
+// sandbox is one execution environment: a running bootstrap with a Runtime API
 // of its own. At any time it belongs to the list of idle ones or to one call of
 // pool.run.
-type process struct {
+type sandbox struct {
 	pool       *pool
 	executable int         // pool.executable when it was made
 	expiry     *time.Timer // of an idle process; guarded by pool.mu
@@ -56,12 +56,12 @@ type process struct {
 	state   state
 	current *invocation
 	killed  bool
-	child   *child.Process // nil until started
-	began   time.Time      // when child was started
+	child   *process.Process // nil until started
+	began   time.Time        // when child was started
 }
 
-func newProcess(p *pool) *process {
-	return &process{
+func newSandbox(p *pool) *sandbox {
+	return &sandbox{
 		pool:        p,
 		becameReady: make(chan struct{}, 1),
 		work:        make(chan *invocation, 1),
@@ -91,7 +91,7 @@ func newInvocation(payload []byte) *invocation {
 // run takes an invocation through a process, which it starts if need be, and
 // gives the process back or sees it end. It is false if the process had ended
 // before it could take the invocation, which may thus go to another one.
-func (p *pool) run(proc *process, inv *invocation) (seen bool) {
+func (p *pool) run(proc *sandbox, inv *invocation) (seen bool) {
 	began := time.Now()
 	cold := proc.child == nil
 	if cold {
@@ -104,7 +104,7 @@ func (p *pool) run(proc *process, inv *invocation) (seen bool) {
 	defer stop()
 	proc.give(inv)
 	res, alive := proc.await(inv, limit)
-	p.cfg.Answered(p.fn.Name)
+	p.cfg.Answered(p.fn.LogicalID)
 	if !alive {
 		p.finish(inv, res, began, cold)
 		return res != nil
@@ -138,17 +138,17 @@ func (p *pool) finish(inv *invocation, res *result, began time.Time, cold bool) 
 			s.Errors++
 		}
 	})
-	p.cfg.Log.Debug("invocation", "function", p.fn.Name, "requestId", inv.id,
+	p.cfg.Log.Debug("invocation", "function", p.fn.LogicalID, "requestId", inv.id,
 		"duration", time.Since(began), "cold", cold, "functionError", res.functionError)
 	if res.logged != "" {
-		p.cfg.Output(p.fn.Name, res.logged)
+		p.cfg.Output(p.fn.LogicalID, res.logged)
 	}
 	inv.result <- *res
 }
 
 // start starts the process and waits until it asks for work. If it does not,
 // the result says why, and the process has ended or is ending.
-func (proc *process) start(inv *invocation) (failure *result) {
+func (proc *sandbox) start(inv *invocation) (failure *result) {
 	if err := proc.launch(); err != nil {
 		proc.pool.remove(proc)
 		proc.pool.counter.Done()
@@ -177,7 +177,7 @@ func (proc *process) start(inv *invocation) (failure *result) {
 }
 
 // launch starts the Runtime API, the program, and what looks after both.
-func (proc *process) launch() error {
+func (proc *sandbox) launch() error {
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("opening the Runtime API: %w", err)
@@ -205,7 +205,7 @@ func (proc *process) launch() error {
 	return nil
 }
 
-func (proc *process) startChild(cmd *exec.Cmd) error {
+func (proc *sandbox) startChild(cmd *exec.Cmd) error {
 	proc.mu.Lock()
 	defer proc.mu.Unlock()
 	if proc.killed {
@@ -220,15 +220,15 @@ func (proc *process) startChild(cmd *exec.Cmd) error {
 }
 
 // lookAfter forwards the output, and cleans up when the process has ended.
-func (proc *process) lookAfter(api *http.Server, output *os.File) {
+func (proc *sandbox) lookAfter(api *http.Server, output *os.File) {
 	p := proc.pool
-	log := p.cfg.Log.With("function", p.fn.Name, "pid", proc.child.Pid())
+	log := p.cfg.Log.With("function", p.fn.LogicalID, "pid", proc.child.Pid())
 	log.Debug("process started")
-	p.cfg.Started(p.fn.Name, proc.child.Pid())
+	p.cfg.Started(p.fn.LogicalID, proc.child.Pid())
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		forwardLines(output, func(line string) { p.cfg.Output(p.fn.Name, line) })
+		forwardLines(output, func(line string) { p.cfg.Output(p.fn.LogicalID, line) })
 	}()
 	<-proc.child.Done()
 	_ = api.Close()
@@ -248,7 +248,7 @@ const minLife = time.Second
 
 // isWorthAnother is false for a process that ended by itself as soon as it had
 // started: the next one would, too, and so on.
-func (proc *process) isWorthAnother() bool {
+func (proc *sandbox) isWorthAnother() bool {
 	proc.mu.Lock()
 	defer proc.mu.Unlock()
 	return proc.state != starting && (proc.killed || time.Since(proc.began) > minLife)
@@ -256,7 +256,7 @@ func (proc *process) isWorthAnother() bool {
 
 // kill ends the process, also one that is about to start. It tells whether
 // nobody had before.
-func (proc *process) kill() bool {
+func (proc *sandbox) kill() bool {
 	proc.mu.Lock()
 	defer proc.mu.Unlock()
 	first := !proc.killed
@@ -269,17 +269,17 @@ func (proc *process) kill() bool {
 
 // freeze lets nothing of an idle process run until it is given an invocation. The
 // request for that has arrived, and is answered whenever there is one.
-func (proc *process) freeze() {
+func (proc *sandbox) freeze() {
 	if proc.pool.fn.Debug {
 		return
 	}
 	if err := proc.child.Freeze(); err != nil { // then it goes on, which is no harm
-		proc.pool.cfg.Log.Warn("cannot freeze a process", "function", proc.pool.fn.Name, "error", err)
+		proc.pool.cfg.Log.Warn("cannot freeze a process", "function", proc.pool.fn.LogicalID, "error", err)
 	}
 }
 
 // give hands an invocation to a ready process.
-func (proc *process) give(inv *invocation) {
+func (proc *sandbox) give(inv *invocation) {
 	inv.deadline = time.Now().Add(proc.pool.fn.Timeout)
 	_ = proc.child.Thaw() // it cannot fail where freezing did not
 	proc.mu.Lock()
@@ -291,7 +291,7 @@ func (proc *process) give(inv *invocation) {
 
 // await waits for the answer. If the process is not alive any more, it is of no
 // further use, and there is no result if it never saw the invocation.
-func (proc *process) await(inv *invocation, limit <-chan time.Time) (res *result, alive bool) {
+func (proc *sandbox) await(inv *invocation, limit <-chan time.Time) (res *result, alive bool) {
 	select {
 	case res = <-inv.answer:
 		return res, true
@@ -312,7 +312,7 @@ func (proc *process) await(inv *invocation, limit <-chan time.Time) (res *result
 
 // awaitReady waits until the process asks for its next invocation. It is false
 // when the process ended or the limit came first.
-func (proc *process) awaitReady(limit <-chan time.Time) bool {
+func (proc *sandbox) awaitReady(limit <-chan time.Time) bool {
 	select {
 	case <-proc.becameReady:
 		return true
@@ -324,7 +324,7 @@ func (proc *process) awaitReady(limit <-chan time.Time) bool {
 
 // exitResult is what a call gets from a process that ended and owes an answer:
 // nothing yet if it had not fetched the invocation.
-func (proc *process) exitResult(inv *invocation) *result {
+func (proc *sandbox) exitResult(inv *invocation) *result {
 	proc.mu.Lock()
 	killed, unseen := proc.killed, proc.state == assigned
 	proc.mu.Unlock()

@@ -1,4 +1,6 @@
-package gateway
+// Package selection has the expression by which a WebSocket API finds the route of a
+// message (API Gateway, "WebSocket selection expressions").
+package selection
 
 import (
 	"bytes"
@@ -8,31 +10,30 @@ import (
 	"strings"
 )
 
-// selection is a parsed route selection expression: static text and paths into the message's JSON
-// (API Gateway, "WebSocket selection expressions").
-type selection []selectionPart
+// Expression is static text and paths into the message's JSON.
+type Expression []part
 
-// selectionPart is static text, or the path of a variable.
-type selectionPart struct {
+// part is static text, or the path of a variable.
+type part struct {
 	text string
 	path []string
 }
 
 const bodyPrefix = "request.body."
 
-// parseSelection understands $request.body.path, ${request.body.path}, static text between them
+// Parse understands $request.body.path, ${request.body.path}, static text between them
 // and \$ for a dollar sign.
-func parseSelection(expression string) (selection, error) {
-	fail := func(why string) (selection, error) {
-		return nil, fmt.Errorf("route selection expression %q: %s", expression, why)
+func Parse(expression string) (Expression, error) {
+	fail := func(why string) (Expression, error) {
+		return nil, fmt.Errorf("%q: %s", expression, why)
 	}
 	if expression == "" {
 		return fail("it is empty; the usual one is $request.body.action")
 	}
-	var parts selection
+	var parts Expression
 	for rest := expression; rest != ""; {
 		if strings.HasPrefix(rest, `\$`) {
-			parts = append(parts, selectionPart{text: "$"})
+			parts = append(parts, part{text: "$"})
 			rest = rest[2:]
 			continue
 		}
@@ -41,7 +42,7 @@ func parseSelection(expression string) (selection, error) {
 			if end == 0 {
 				end = len(rest)
 			}
-			parts = append(parts, selectionPart{text: rest[:end]})
+			parts = append(parts, part{text: rest[:end]})
 			rest = rest[end:]
 			continue
 		}
@@ -59,7 +60,7 @@ func parseSelection(expression string) (selection, error) {
 				return fail(fmt.Sprintf("path %q: it is made of object keys joined by dots", path))
 			}
 		}
-		parts = append(parts, selectionPart{path: steps})
+		parts = append(parts, part{path: steps})
 		rest = after
 	}
 	return parts, nil
@@ -89,21 +90,22 @@ func isNameRune(r rune) bool {
 	return r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 
-// key evaluates the expression for one message. A path that leads nowhere is the empty string; so
+// Key evaluates the expression for one message. A path that leads nowhere is the empty string; so
 // is every path of a message that is no JSON object.
-func (s selection) key(message []byte) string {
+func (e Expression) Key(message []byte) string {
 	var key strings.Builder
-	for _, part := range s {
-		if part.path == nil {
-			key.WriteString(part.text)
+	for _, p := range e {
+		if p.path == nil {
+			key.WriteString(p.text)
 			continue
 		}
-		key.WriteString(valueAt(message, part.path))
+		key.WriteString(At(message, p.path))
 	}
 	return key.String()
 }
 
-func valueAt(document json.RawMessage, path []string) string {
+// At is the text at a path of object keys in a JSON document, "" if there is nothing.
+func At(document json.RawMessage, path []string) string {
 	for _, step := range path {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(document, &object) != nil {
@@ -120,17 +122,4 @@ func valueAt(document json.RawMessage, path []string) string {
 		return ""
 	}
 	return compact.String()
-}
-
-// route finds the route of a message: the one whose key the expression yields, else $default. A
-// message cannot name $connect or $disconnect: those belong to the connection's life.
-func (g *Gateway) route(message []byte) (key string, route Route, ok bool) {
-	if json.Valid(message) {
-		key = g.selection.key(message)
-		if route, ok = g.cfg.Routes[key]; ok && key != routeConnect && key != routeDisconnect {
-			return key, route, true
-		}
-	}
-	route, ok = g.cfg.Routes[routeDefault]
-	return routeDefault, route, ok
 }

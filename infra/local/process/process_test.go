@@ -1,4 +1,4 @@
-package child_test
+package process_test
 
 import (
 	"bufio"
@@ -15,16 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/child"
+	"inorder/infra/local/process"
 )
 
 const (
 	// parentEnv makes the test binary a parent of children, for a test to kill.
-	parentEnv = "CHILD_TEST_PARENT"
-
-	// forgetfulEnv makes it a program that starts a reaper without ever
-	// calling RunReaper.
-	forgetfulEnv = "CHILD_TEST_FORGETFUL"
+	parentEnv = "PROCESS_TEST_PARENT"
 
 	// family is a shell with a child of its own; both live until killed.
 	family = "sleep 1000 & wait"
@@ -35,12 +31,6 @@ const (
 func TestMain(m *testing.M) {
 	// Else every process that ends under the race detector sleeps a second.
 	check(os.Setenv("GORACE", "atexit_sleep_ms=0"))
-	if os.Getenv(forgetfulEnv) != "" {
-		_, err := child.StartReaper()
-		check(err)
-		return
-	}
-	child.RunReaper()
 	if scripts := os.Getenv(parentEnv); scripts != "" {
 		runParent(strings.Split(scripts, "\n"))
 	}
@@ -51,7 +41,7 @@ func TestMain(m *testing.M) {
 // "ready", and stays. Every child inherits file descriptor 3, so the test sees
 // the end of that pipe only when the last of them is gone.
 func runParent(scripts []string) {
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	check(err)
 	lifeline := os.NewFile(3, "lifeline")
 	for _, script := range scripts {
@@ -60,7 +50,7 @@ func runParent(scripts []string) {
 		_, err := reaper.Start(cmd)
 		check(err)
 	}
-	fmt.Println("ready", child.ReaperPid(reaper))
+	fmt.Println("ready", process.ReaperPid(reaper))
 	select {}
 }
 
@@ -111,9 +101,9 @@ func (p *parent) requireChildrenGone(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "a child outlived its parent")
 }
 
-func newReaper(t *testing.T) *child.Reaper {
+func newReaper(t *testing.T) *process.Reaper {
 	t.Helper()
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = reaper.Close() })
 	return reaper
@@ -123,7 +113,7 @@ func shell(script string) *exec.Cmd { return exec.Command("/bin/sh", "-c", scrip
 
 // startWithOutput returns a lifeline of the child too: it ends when the child
 // and its descendants have.
-func startWithOutput(t *testing.T, reaper *child.Reaper, cmd *exec.Cmd) (*child.Process, *bufio.Reader) {
+func startWithOutput(t *testing.T, reaper *process.Reaper, cmd *exec.Cmd) (*process.Process, *bufio.Reader) {
 	t.Helper()
 	out, in, err := os.Pipe()
 	require.NoError(t, err)
@@ -150,7 +140,7 @@ func requireEnd(t *testing.T, out *bufio.Reader) {
 	require.Empty(t, rest)
 }
 
-func requireDone(t *testing.T, p *child.Process) {
+func requireDone(t *testing.T, p *process.Process) {
 	t.Helper()
 	select {
 	case <-p.Done():
@@ -181,7 +171,7 @@ func TestReaperOutlivesTheSignalsOfATerminal(t *testing.T) {
 	orphan.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(t, orphan.Start())
 	t.Cleanup(func() { _ = orphan.Process.Kill() })
-	reaper := exec.Command(os.Args[0], child.ReaperArg)
+	reaper := process.ReaperCommand()
 	notes, err := reaper.StdinPipe()
 	require.NoError(t, err)
 	out, err := reaper.StdoutPipe()
@@ -194,7 +184,7 @@ func TestReaperOutlivesTheSignalsOfATerminal(t *testing.T) {
 	}
 	// More notes than a pipe holds: the reaper has to read them after the
 	// signals, and a dead one breaks the pipe.
-	_, err = io.WriteString(notes, strings.Repeat("-999999\n", 1<<17))
+	_, err = io.WriteString(notes, strings.Repeat("-999999\n", 1<<14))
 	require.NoError(t, err)
 	_, err = fmt.Fprintf(notes, "+%d\n", orphan.Process.Pid)
 	require.NoError(t, err)
@@ -205,7 +195,7 @@ func TestReaperOutlivesTheSignalsOfATerminal(t *testing.T) {
 
 func TestReaperIsNotInTheProcessGroupOfATerminal(t *testing.T) {
 	t.Parallel()
-	pid := child.ReaperPid(newReaper(t))
+	pid := process.ReaperPid(newReaper(t))
 	group, err := syscall.Getpgid(pid)
 	require.NoError(t, err)
 	require.Equal(t, pid, group)
@@ -213,20 +203,24 @@ func TestReaperIsNotInTheProcessGroupOfATerminal(t *testing.T) {
 
 func TestReaperEndsWithThePipe(t *testing.T) {
 	t.Parallel()
-	left, gone := exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
-	for _, cmd := range []*exec.Cmd{left, gone} {
+	first, left, gone, last := exec.Command("sleep", "1000"), exec.Command("sleep", "1000"), exec.Command("sleep", "1000"), exec.Command("sleep", "1000")
+	for _, cmd := range []*exec.Cmd{first, left, gone, last} {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 	}
-	reaper := exec.Command(os.Args[0], child.ReaperArg)
-	notes := fmt.Sprintf("+%d\n+%d\n-%d\n+0\n+1\n+x\n\n", left.Process.Pid, gone.Process.Pid, gone.Process.Pid)
+	reaper := process.ReaperCommand()
+	notes := fmt.Sprintf("+%d\n+%d\n+%d\n-%[3]d\n-%[1]d\n-%[1]d\n+%[4]d\n+0\n+1\n+x\n\n", first.Process.Pid, left.Process.Pid, gone.Process.Pid, last.Process.Pid)
 	reaper.Stdin = strings.NewReader(notes)
 	require.NoError(t, reaper.Run())
 
-	require.EqualError(t, left.Wait(), "signal: killed")
-	require.NoError(t, gone.Process.Signal(syscall.SIGTERM))
-	require.EqualError(t, gone.Wait(), "signal: terminated", "the reaper killed a child that it was told is gone")
+	for _, cmd := range []*exec.Cmd{left, last} {
+		require.EqualError(t, cmd.Wait(), "signal: killed")
+	}
+	for _, cmd := range []*exec.Cmd{first, gone} {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		require.EqualError(t, cmd.Wait(), "signal: terminated", "the reaper killed a child that it was told is gone")
+	}
 }
 
 func TestWaitTellsHowTheChildEnded(t *testing.T) {
@@ -248,10 +242,10 @@ func TestWaitTellsHowTheChildEnded(t *testing.T) {
 
 func TestDescendantsEndWithTheChild(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*child.Process) error{
-		"by itself": func(*child.Process) error { return nil },
-		"killed":    (*child.Process).Kill,
-		"stopped":   func(p *child.Process) error { p.Stop(deadline); return nil },
+	for name, end := range map[string]func(*process.Process) error{
+		"by itself": func(*process.Process) error { return nil },
+		"killed":    (*process.Process).Kill,
+		"stopped":   func(p *process.Process) error { p.Stop(deadline); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -289,12 +283,12 @@ func TestAFrozenChild(t *testing.T) {
 	t.Parallel()
 	const script = "trap 'echo bye; exit 5' TERM; echo up; while read -r line; do echo $line; done"
 	for name, test := range map[string]struct {
-		end  func(r *child.Reaper, p *child.Process)
+		end  func(r *process.Reaper, p *process.Process)
 		want string
 	}{
-		"is killed":                {func(_ *child.Reaper, p *child.Process) { _ = p.Kill() }, "signal: killed"},
-		"ends with the reaper":     {func(r *child.Reaper, _ *child.Process) { _ = r.Close() }, "signal: killed"},
-		"hears that it should end": {func(_ *child.Reaper, p *child.Process) { p.Stop(deadline) }, "exit status 5"},
+		"is killed":                {func(_ *process.Reaper, p *process.Process) { _ = p.Kill() }, "signal: killed"},
+		"ends with the reaper":     {func(r *process.Reaper, _ *process.Process) { _ = r.Close() }, "signal: killed"},
+		"hears that it should end": {func(_ *process.Reaper, p *process.Process) { p.Stop(deadline) }, "exit status 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -351,7 +345,7 @@ func TestCloseKillsWhatIsLeft(t *testing.T) {
 	require.NoError(t, reaper.Close(), "closing twice")
 
 	_, err := reaper.Start(shell("exit 0"))
-	require.ErrorIs(t, err, child.ErrClosed)
+	require.ErrorIs(t, err, process.ErrClosed)
 }
 
 func TestStartNamesTheProgramThatCannotRun(t *testing.T) {
@@ -365,7 +359,7 @@ func TestStartNamesTheProgramThatCannotRun(t *testing.T) {
 func TestNothingStartsUnguarded(t *testing.T) {
 	t.Parallel()
 	reaper := newReaper(t)
-	require.NoError(t, syscall.Kill(child.ReaperPid(reaper), syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(process.ReaperPid(reaper), syscall.SIGKILL))
 
 	// The pipe breaks when the kernel has closed the reaper's end.
 	var cmd *exec.Cmd
@@ -382,13 +376,4 @@ func TestNothingStartsUnguarded(t *testing.T) {
 	}, deadline, time.Millisecond)
 	require.NotNil(t, cmd.ProcessState, "the unguarded child was not reaped")
 	require.Error(t, reaper.Close())
-}
-
-func TestAProgramThatForgetsRunReaperIsToldSo(t *testing.T) {
-	t.Parallel()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), forgetfulEnv+"=1")
-	out, err := cmd.Output()
-	require.Error(t, err)
-	require.Contains(t, string(out), "must call child.RunReaper()")
 }
