@@ -18,7 +18,7 @@ import (
 func TestAdmin_Heads(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	want := map[string]bool{}
 	for i := range 7 {
 		want[send(t, s, "alice", fmt.Sprintf("user%d", i), fmt.Sprint(i)).ConversationID] = true
@@ -30,7 +30,7 @@ func TestAdmin_Heads(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(heads), 3)
 		for _, h := range heads {
-			require.Equal(t, c.head(h.ConversationID), h)
+			require.Equal(t, c.Head(h.ConversationID), h)
 			got[h.ConversationID] = true
 		}
 		if cursor = next; next == "" {
@@ -46,10 +46,10 @@ func TestAdmin_Heads(t *testing.T) {
 func TestAdmin_ALedgerAsItIs(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, _ := lively(t, s)
-	c.delete(c.tables.Messages, entryKey(single, 4))
-	c.set(c.tables.Messages, entryKey(single, 6), values{"expiresAt": time.Now().Add(-time.Hour).Unix()})
+	c.Delete(c.Tables.Messages, entryKey(single, 4))
+	c.Set(c.Tables.Messages, entryKey(single, 6), values{"expiresAt": time.Now().Add(-time.Hour).Unix()})
 	var seqs []int64
 	for r := (chat.Range{From: 2, To: 9}); r.From <= r.To; {
 		page, left, err := s.LedgerPage(t.Context(), single, r, 3)
@@ -66,7 +66,7 @@ func TestAdmin_ALedgerAsItIs(t *testing.T) {
 func TestAdmin_Positions(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, group := lively(t, s)
 	positions, err := s.Positions(t.Context(), single, []string{"alice", "bob", "cy"})
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestAdmin_Positions(t *testing.T) {
 func TestAdmin_FindMessage(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	m := text("alice", "x", "look at this")
 	m.Data = json.RawMessage(`{"a": 1}`)
 	sent, err := s.Append(t.Context(), m, "bob")
@@ -101,7 +101,7 @@ func TestAdmin_FindMessage(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, [3]any{sent.ConversationID, sent.Seq, "look at this"}, [3]any{found[0].ConversationID, found[0].Seq, found[0].Text})
 	require.JSONEq(t, `{"a": 1}`, string(found[0].Data))
-	c.copyMessage(sent.ConversationID, 1, 2)
+	c.CopyMessage(sent.ConversationID, 1, 2)
 	found, err = s.FindMessage(t.Context(), sent.MessageID)
 	require.NoError(t, err)
 	require.Len(t, found, 2, "both of a duplicate")
@@ -112,11 +112,11 @@ func TestAdmin_FindMessage(t *testing.T) {
 func TestAdmin_ChangedBetween(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	var ids []string
 	for i := range 4 {
 		id := send(t, s, "alice", fmt.Sprintf("u%d", i), fmt.Sprint(i)).ConversationID
-		c.set(c.tables.Conversations, convKey(id), values{"updatedAt": 1000 + 10*i})
+		c.Set(c.Tables.Conversations, convKey(id), values{"updatedAt": 1000 + 10*i})
 		ids = append(ids, id)
 	}
 	var got []string
@@ -155,7 +155,7 @@ func nothing(store.Erasure) {}
 func TestEraseUser(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, group := erasable(t, s)
 	before := map[string][]chat.Message{single: ledger(t, s, "alice", single), group: ledger(t, s, "alice", group)}
 
@@ -171,7 +171,7 @@ func TestEraseUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, dry, done)
 	require.Equal(t, store.Erasure{
-		Conversations: 4, Scanned: int64(c.count(c.tables.Messages)) - 3,
+		Conversations: 4, Scanned: int64(c.Count(c.Tables.Messages)) - 3,
 		// 6 texts, a note, a file, a secret; her devices in the group: created, recalled,
 		// removed, added, titled, and the edit.
 		Messages: 9, Edits: 1, Devices: 15, Events: 3, Connections: true, After: "system:order:1",
@@ -194,7 +194,7 @@ func TestEraseUser(t *testing.T) {
 			require.Equal(t, want, m)
 		}
 	}
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "secret")
 		require.NotContains(t, raw, "cv.pdf")
 	}
@@ -222,11 +222,11 @@ func TestEraseUser(t *testing.T) {
 func TestEraseUser_MeetsAnEdit(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	other := c.store(nil)
+	other := c.Store(nil)
 	sent := send(t, other, "alice", "bob", "1")
 	w := &wire{}
-	s := c.store(w)
-	w.set(func(op string, n int) fault {
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
 		if op == "UpdateItem" && n == 2 { // the message, after its record
 			_, err := other.Edit(t.Context(), store.Request{UserID: "alice", ClientMsgID: "e"},
 				store.Target{ConversationID: sent.ConversationID, Seq: 1, MessageID: sent.MessageID}, store.Edited{Version: 1, Text: "newer"}, store.NoWindow)
@@ -239,14 +239,14 @@ func TestEraseUser_MeetsAnEdit(t *testing.T) {
 	m := ledger(t, other, "bob", sent.ConversationID)[0]
 	require.Equal(t, [3]any{"", chat.Recalled, int64(3)}, [3]any{m.Text, m.Status, m.Version}, "after the edit")
 	require.Equal(t, [2]int64{1, 1}, [2]int64{done.Messages, done.Edits}, "the event of the edit came after")
-	w.set(nil)
+	w.Set(nil)
 	again, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [2]int64{0, 0}, [2]int64{again.Messages, again.Edits})
 	report, err := s.AuditConversation(t.Context(), sent.ConversationID)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "newer")
 	}
 }
@@ -255,11 +255,11 @@ func TestEraseUser_MeetsAnEdit(t *testing.T) {
 func TestEraseUser_MeetsAnEditThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	plain := c.store(nil)
+	plain := c.Store(nil)
 	sent := send(t, plain, "alice", "bob", "1")
 	edit(t, plain, sent, "2", 1)
 	edit(t, plain, sent, "3", 2)
-	s := c.store(&wire{edit: hides(func(seq int64) bool { return seq == 3 })})
+	s := c.Store(&wire{Edit: hides(func(seq int64) bool { return seq == 3 })})
 	done, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [2]int64{1, 2}, [2]int64{done.Messages, done.Edits})
@@ -280,13 +280,13 @@ func edit(t *testing.T, s *store.Store, sent store.Receipt, body string, version
 func TestEraseUser_GoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	plain := c.store(nil)
+	plain := c.Store(nil)
 	erasable(t, plain)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	after, broken := "", 0
 	for {
-		w.set(func(op string, n int) fault {
+		w.Set(func(op string, n int) fault {
 			if op == "UpdateItem" && n == 8 {
 				return []fault{dropped, unanswered}[broken%2]
 			}
@@ -304,13 +304,13 @@ func TestEraseUser_GoesOn(t *testing.T) {
 		after = done.After
 	}
 	require.Greater(t, broken, 2)
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "secret")
 	}
 	again, err := plain.EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [3]int64{}, [3]int64{again.Messages, again.Edits, again.Devices})
-	for _, record := range c.scan(c.tables.Idempotency) {
+	for _, record := range c.Scan(c.Tables.Idempotency) {
 		require.Equal(t, strings.Contains(record, "dedupeKey:5:alice"), strings.Contains(record, "fingerprint:erased"), record)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -23,77 +22,6 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/store"
 )
-
-type values = map[string]any
-
-// set changes attributes of an item as an operator's mistake might. A nil value
-// removes the attribute.
-func (c *cloud) set(table string, key, attributes values) {
-	c.t.Helper()
-	k, err := attributevalue.MarshalMap(key)
-	require.NoError(c.t, err)
-	names, in := map[string]string{}, map[string]types.AttributeValue{}
-	var sets, removes []string
-	for i, name := range slices.Sorted(maps.Keys(attributes)) {
-		n := fmt.Sprintf("n%d", i)
-		names["#"+n] = name
-		if attributes[name] == nil {
-			removes = append(removes, "#"+n)
-			continue
-		}
-		sets = append(sets, "#"+n+" = :"+n)
-		in[":"+n], err = attributevalue.Marshal(attributes[name])
-		require.NoError(c.t, err)
-	}
-	update := ""
-	if sets != nil {
-		update = "SET " + strings.Join(sets, ", ")
-	}
-	if removes != nil {
-		update += " REMOVE " + strings.Join(removes, ", ")
-	}
-	input := &dynamodb.UpdateItemInput{TableName: &table, Key: k, UpdateExpression: &update, ExpressionAttributeNames: names}
-	if len(in) > 0 {
-		input.ExpressionAttributeValues = in
-	}
-	_, err = c.db.UpdateItem(context.Background(), input)
-	require.NoError(c.t, err)
-}
-
-func (c *cloud) delete(table string, key values) {
-	c.t.Helper()
-	k, err := attributevalue.MarshalMap(key)
-	require.NoError(c.t, err)
-	_, err = c.db.DeleteItem(context.Background(), &dynamodb.DeleteItemInput{TableName: &table, Key: k})
-	require.NoError(c.t, err)
-}
-
-// raw reads an item as it is; nil if there is none.
-func (c *cloud) raw(table string, key values) map[string]types.AttributeValue {
-	c.t.Helper()
-	k, err := attributevalue.MarshalMap(key)
-	require.NoError(c.t, err)
-	out, err := c.db.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: &table, Key: k, ConsistentRead: ptr(true)})
-	require.NoError(c.t, err)
-	return out.Item
-}
-
-// copyMessage puts a message under another seq too.
-func (c *cloud) copyMessage(conversationID string, from, to int64) {
-	c.t.Helper()
-	in := c.raw(c.tables.Messages, entryKey(conversationID, from))
-	in["seq"] = &types.AttributeValueMemberN{Value: fmt.Sprint(to)}
-	_, err := c.db.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &c.tables.Messages, Item: in})
-	require.NoError(c.t, err)
-}
-
-func convKey(id string) values             { return values{"conversationId": id} }
-func entryKey(id string, seq int64) values { return values{"conversationId": id, "seq": seq} }
-func lineKey(user, id string) values       { return values{"userId": user, "conversationId": id} }
-func rosterKey(id, user string) values     { return values{"conversationId": id, "userId": user} }
-func recordKey(sender, clientID string) values {
-	return values{"dedupeKey": chat.DedupeKey(sender, clientID)}
-}
 
 // finding is what a test expects of a violation.
 type finding struct {
@@ -178,9 +106,9 @@ func lively(t *testing.T, s *store.Store) (single, group string) {
 func TestAudit_AHealthyStore(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, group := lively(t, s)
-	messages, lines := int64(c.count(c.tables.Messages)), int64(c.count(c.tables.Members))
+	messages, lines := int64(c.Count(c.Tables.Messages)), int64(c.Count(c.Tables.Members))
 	for name, audit := range map[string]func() (store.AuditReport, error){
 		"all":    func() (store.AuditReport, error) { return s.AuditAll(t.Context(), store.AuditCursor{}) },
 		"sample": func() (store.AuditReport, error) { return s.AuditSample(t.Context(), 1000) },
@@ -198,7 +126,7 @@ func TestAudit_AHealthyStore(t *testing.T) {
 		r, err := s.AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
-		require.Equal(t, c.head(id).LastSeq, r.Messages)
+		require.Equal(t, c.Head(id).LastSeq, r.Messages)
 	}
 	_, err := s.AuditConversation(t.Context(), "group:none")
 	requireCode(t, chat.NotFound, err)
@@ -213,20 +141,20 @@ func TestAudit_FindsCorruption(t *testing.T) {
 		want  func(single, group string) []finding
 	}{
 		"a head behind": {
-			func(c *cloud, single, _ string) { c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 9}) },
+			func(c *cloud, single, _ string) { c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 9}) },
 			func(single, _ string) []finding { return []finding{{store.HeadBehind, single, 12, ""}} },
 		},
 		"a head ahead": {
 			func(c *cloud, single, _ string) {
-				c.delete(c.tables.Messages, entryKey(single, 12))
-				c.delete(c.tables.Messages, entryKey(single, 11))
+				c.Delete(c.Tables.Messages, entryKey(single, 12))
+				c.Delete(c.Tables.Messages, entryKey(single, 11))
 			},
 			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 11, ""}} },
 		},
 		"a ledger lost": {
 			func(c *cloud, single, _ string) {
 				for seq := range int64(12) {
-					c.delete(c.tables.Messages, entryKey(single, seq+1))
+					c.Delete(c.Tables.Messages, entryKey(single, seq+1))
 				}
 			},
 			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 1, ""}} },
@@ -234,7 +162,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 		"two holes": {
 			func(c *cloud, single, _ string) {
 				for _, seq := range []int64{4, 7, 8} {
-					c.delete(c.tables.Messages, entryKey(single, seq))
+					c.Delete(c.Tables.Messages, entryKey(single, seq))
 				}
 			},
 			func(single, _ string) []finding {
@@ -242,95 +170,95 @@ func TestAudit_FindsCorruption(t *testing.T) {
 			},
 		},
 		"a message twice": {
-			func(c *cloud, single, _ string) { c.copyMessage(single, 3, 6) },
+			func(c *cloud, single, _ string) { c.CopyMessage(single, 3, 6) },
 			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "alice"}} },
 		},
 		"a messageId twice, each with a record": {
 			func(c *cloud, single, _ string) {
-				id := c.raw(c.tables.Messages, entryKey(single, 3))["messageId"].(*types.AttributeValueMemberS).Value
-				c.set(c.tables.Messages, entryKey(single, 6), values{"messageId": id})
-				c.set(c.tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
+				id := c.Raw(c.Tables.Messages, entryKey(single, 3))["messageId"].(*types.AttributeValueMemberS).Value
+				c.Set(c.Tables.Messages, entryKey(single, 6), values{"messageId": id})
+				c.Set(c.Tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
 			},
 			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "bob"}} },
 		},
 		"two messages of one key": {
 			func(c *cloud, single, _ string) {
-				c.set(c.tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
+				c.Set(c.Tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
 			},
 			func(single, _ string) []finding { return []finding{{store.DuplicateKey, single, 5, "alice"}} },
 		},
 		"no record": {
-			func(c *cloud, _, _ string) { c.delete(c.tables.Idempotency, recordKey("alice", "a1")) },
+			func(c *cloud, _, _ string) { c.Delete(c.Tables.Idempotency, recordKey("alice", "a1")) },
 			func(single, _ string) []finding { return []finding{{store.RecordMissing, single, 3, "alice"}} },
 		},
 		"a record of another conversation": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
+				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
 			},
 			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
 		},
 		"a record of another messageId": {
 			func(c *cloud, _, _ string) {
-				c.set(c.tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
+				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
 			},
 			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
 		},
 		"read too far": {
 			func(c *cloud, single, _ string) {
-				c.set(c.tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
+				c.Set(c.Tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
 			},
 			func(single, _ string) []finding { return []finding{{store.PositionAhead, single, 0, "bob"}} },
 		},
 		"left too far": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
+				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
 			},
 			func(_, group string) []finding { return []finding{{store.PositionAhead, group, 0, "bob"}} },
 		},
 		"a wrong count": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Conversations, convKey(group), values{"memberCount": 7})
+				c.Set(c.Tables.Conversations, convKey(group), values{"memberCount": 7})
 			},
 			func(_, group string) []finding { return []finding{{store.MemberCountWrong, group, 0, ""}} },
 		},
 		"a hash of other members": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Conversations, convKey(group), values{"rosterHash": 7})
+				c.Set(c.Tables.Conversations, convKey(group), values{"rosterHash": 7})
 			},
 			func(_, group string) []finding { return []finding{{store.RosterWrong, group, 0, ""}} },
 		},
 		"one member in the place of another": {
 			func(c *cloud, _, group string) {
-				c.delete(c.tables.Members, rosterKey(group, "dan"))
-				c.set(c.tables.Members, rosterKey(group, "eve"), values{"role": "member", "joinSeq": 1, "joinedSeq": 1})
-				c.set(c.tables.Inboxes, lineKey("eve", group), values{"joinSeq": 1})
-				c.delete(c.tables.Inboxes, lineKey("dan", group))
+				c.Delete(c.Tables.Members, rosterKey(group, "dan"))
+				c.Set(c.Tables.Members, rosterKey(group, "eve"), values{"role": "member", "joinSeq": 1, "joinedSeq": 1})
+				c.Set(c.Tables.Inboxes, lineKey("eve", group), values{"joinSeq": 1})
+				c.Delete(c.Tables.Inboxes, lineKey("dan", group))
 			},
 			func(_, group string) []finding { return []finding{{store.RosterWrong, group, 0, ""}} },
 		},
 		"a member without a line": {
-			func(c *cloud, _, group string) { c.delete(c.tables.Inboxes, lineKey("dan", group)) },
+			func(c *cloud, _, group string) { c.Delete(c.Tables.Inboxes, lineKey("dan", group)) },
 			func(_, group string) []finding { return []finding{{store.LineMissing, group, 0, "dan"}} },
 		},
 		"a member who has left": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
+				c.Set(c.Tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
 			},
 			func(_, group string) []finding { return []finding{{store.LineFormer, group, 0, "dan"}} },
 		},
 		"a line without a roster item": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
+				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
 			},
 			func(_, group string) []finding { return []finding{{store.LineOrphaned, group, 0, "bob"}} },
 		},
 		"no head": {
-			func(c *cloud, single, _ string) { c.delete(c.tables.Conversations, convKey(single)) },
+			func(c *cloud, single, _ string) { c.Delete(c.Tables.Conversations, convKey(single)) },
 			func(single, _ string) []finding { return []finding{{store.HeadMissing, single, 12, ""}} },
 		},
 		"a recall undone": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
+				c.Set(c.Tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
 			},
 			func(_, group string) []finding {
 				return []finding{{store.EventTarget, group, 7, "alice"}}
@@ -338,7 +266,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 		},
 		"a recalled message with content": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Messages, entryKey(group, 6), values{"text": "back"})
+				c.Set(c.Tables.Messages, entryKey(group, 6), values{"text": "back"})
 			},
 			func(_, group string) []finding {
 				return sorted(finding{store.NotBlank, group, 6, "cy"}, finding{store.EventTarget, group, 6, "cy"})
@@ -346,7 +274,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 		},
 		"an edit undone": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Messages, entryKey(group, 2), values{"version": 2})
+				c.Set(c.Tables.Messages, entryKey(group, 2), values{"version": 2})
 			},
 			func(_, group string) []finding { return []finding{{store.EventTarget, group, 5, "bob"}} },
 		},
@@ -354,7 +282,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			single, group := lively(t, s)
 			tc.plant(c, single, group)
 			want := tc.want(single, group)
@@ -419,20 +347,20 @@ func TestAudit_Retention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			var id string
 			for i := range 6 {
 				id = send(t, s, "alice", "bob", fmt.Sprint(i)).ConversationID
 			}
 			for seq, age := range tc.age {
-				c.age(id, seq, age)
+				c.Age(id, seq, age)
 			}
 			for seq, in := range tc.expires {
-				c.set(c.tables.Messages, entryKey(id, seq), values{"expiresAt": time.Now().Add(in).Unix()})
+				c.Set(c.Tables.Messages, entryKey(id, seq), values{"expiresAt": time.Now().Add(in).Unix()})
 			}
 			for _, seq := range tc.gone {
-				c.delete(c.tables.Messages, entryKey(id, seq))
-				c.delete(c.tables.Idempotency, recordKey("alice", fmt.Sprint(seq-1)))
+				c.Delete(c.Tables.Messages, entryKey(id, seq))
+				c.Delete(c.Tables.Idempotency, recordKey("alice", fmt.Sprint(seq-1)))
 			}
 			r, err := s.AuditConversation(t.Context(), id)
 			require.NoError(t, err)
@@ -464,11 +392,11 @@ func TestAudit_Retention(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			// From before there was retention.
-			id := send(t, c.store(nil), "alice", "bob", "1").ConversationID
-			send(t, c.store(nil), "alice", "bob", "2")
-			c.set(c.tables.Conversations, convKey(id), values{"updatedAt": time.Now().Add(-tc.age).UnixMilli()})
+			id := send(t, c.Store(nil), "alice", "bob", "1").ConversationID
+			send(t, c.Store(nil), "alice", "bob", "2")
+			c.Set(c.Tables.Conversations, convKey(id), values{"updatedAt": time.Now().Add(-tc.age).UnixMilli()})
 			for _, seq := range tc.gone {
-				c.delete(c.tables.Messages, entryKey(id, seq))
+				c.Delete(c.Tables.Messages, entryKey(id, seq))
 			}
 			for i := range tc.want {
 				tc.want[i].id = id
@@ -476,9 +404,9 @@ func TestAudit_Retention(t *testing.T) {
 			// What comes before the end may be from when retention was longer.
 			for _, expires := range []any{nil, time.Now().Add(long).Unix()} {
 				if !slices.Contains(tc.gone, 1) {
-					c.set(c.tables.Messages, entryKey(id, 1), values{"expiresAt": expires})
+					c.Set(c.Tables.Messages, entryKey(id, 1), values{"expiresAt": expires})
 				}
-				r, err := c.retaining(nil, tc.retention).AuditConversation(t.Context(), id)
+				r, err := c.Store(nil, store.WithRetention(tc.retention)).AuditConversation(t.Context(), id)
 				require.NoError(t, err)
 				require.Equal(t, tc.want, found(r))
 			}
@@ -491,13 +419,13 @@ func TestAudit_Retention(t *testing.T) {
 func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	single, group := lively(t, c.store(nil))
+	single, group := lively(t, c.Store(nil))
 	for name, hide := range map[string]func(op string) bool{
 		"queries show nothing":       func(op string) bool { return op == "Query" },
 		"batches show nothing":       func(op string) bool { return op == "BatchGetItem" },
 		"nothing but scans and gets": func(op string) bool { return op == "Query" || op == "BatchGetItem" },
 	} {
-		w := &wire{edit: func(op string, _, answer []byte) []byte {
+		w := &wire{Edit: func(op string, _, answer []byte) []byte {
 			switch {
 			case !hide(op):
 			case op == "Query":
@@ -507,7 +435,7 @@ func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 			}
 			return answer
 		}}
-		s := c.store(w)
+		s := c.Store(w)
 		for _, id := range []string{single, group} {
 			r, err := s.AuditConversation(t.Context(), id)
 			require.NoError(t, err, name)
@@ -527,12 +455,12 @@ func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 func TestAudit_WhileWriting(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	single, group := lively(t, c.store(nil))
+	single, group := lively(t, c.Store(nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	writing := make(chan error, 3)
 	for w := range 3 {
 		go func() {
-			s := c.store(nil)
+			s := c.Store(nil)
 			for i := 0; ctx.Err() == nil; i++ {
 				if err := churn(ctx, s, group, w, i); err != nil && ctx.Err() == nil {
 					writing <- err
@@ -542,7 +470,7 @@ func TestAudit_WhileWriting(t *testing.T) {
 			writing <- nil
 		}()
 	}
-	auditor := c.store(nil)
+	auditor := c.Store(nil)
 	for range 4 {
 		r, err := auditor.AuditConversation(t.Context(), group)
 		require.NoError(t, err)
@@ -555,7 +483,7 @@ func TestAudit_WhileWriting(t *testing.T) {
 	for range 3 {
 		require.NoError(t, <-writing)
 	}
-	require.Greater(t, c.head(group).LastSeq+c.head(single).LastSeq, int64(26), "it was written to")
+	require.Greater(t, c.Head(group).LastSeq+c.Head(single).LastSeq, int64(26), "it was written to")
 }
 
 func churn(ctx context.Context, s *store.Store, group string, w, i int) error {
@@ -593,8 +521,8 @@ func TestAudit_ASampleOfALargeLedger(t *testing.T) {
 	b := newBulk(c)
 	id := b.conversation(2000)
 	b.flush()
-	c.delete(c.tables.Messages, entryKey(id, 777))
-	s := c.store(nil)
+	c.Delete(c.Tables.Messages, entryKey(id, 777))
+	s := c.Store(nil)
 	for tries := 1; ; tries++ {
 		r, err := s.AuditSample(t.Context(), 300)
 		require.NoError(t, err)
@@ -619,10 +547,10 @@ func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
 	}
 	b.flush()
 	for i := range len(want) {
-		c.delete(c.tables.Idempotency, recordKey(fmt.Sprintf("v%d", i+1), "c1"))
+		c.Delete(c.Tables.Idempotency, recordKey(fmt.Sprintf("v%d", i+1), "c1"))
 	}
 	got := map[string]bool{}
-	s := c.store(nil)
+	s := c.Store(nil)
 	for tries := 0; len(got) < len(want); tries++ {
 		require.Less(t, tries, 200)
 		r, err := s.AuditSample(t.Context(), 10)
@@ -643,12 +571,12 @@ func TestAudit_SamplesAreFromEverywhereInALargeTable(t *testing.T) {
 	const all, fixed = 1_000_000, 1 << 16
 	first := func(segment, segments int) int { return (segment*all + segments - 1) / segments }
 	passedOver := 0 // picks that a division into a fixed number of segments never gives
-	w := &wire{edit: func(op string, request, answer []byte) []byte {
+	w := &wire{Edit: func(op string, request, answer []byte) []byte {
 		var scan struct {
 			TableName                     string
 			Limit, Segment, TotalSegments int
 		}
-		if op != "Scan" || json.Unmarshal(request, &scan) != nil || scan.TableName != c.tables.Conversations {
+		if op != "Scan" || json.Unmarshal(request, &scan) != nil || scan.TableName != c.Tables.Conversations {
 			return answer
 		}
 		var items []string
@@ -660,7 +588,7 @@ func TestAudit_SamplesAreFromEverywhereInALargeTable(t *testing.T) {
 		}
 		return fmt.Appendf(nil, `{"Count":%d,"ScannedCount":%[1]d,"Items":[%s]}`, len(items), strings.Join(items, ","))
 	}}
-	_, err := c.store(w).AuditSample(t.Context(), 100)
+	_, err := c.Store(w).AuditSample(t.Context(), 100)
 	require.NoError(t, err)
 	require.Positive(t, passedOver)
 }
@@ -674,7 +602,7 @@ func TestAudit_GoesOnWhereTheTimeWasUp(t *testing.T) {
 		b.conversation(3)
 	}
 	b.flush()
-	s := c.store(nil)
+	s := c.Store(nil)
 	var cursor store.AuditCursor
 	conversations, runs := 0, 0
 	for {
@@ -714,7 +642,7 @@ func newBulk(c *cloud) *bulk {
 			var failed error
 			for batch := range b.pending {
 				for len(batch) > 0 && failed == nil {
-					out, err := c.db.BatchWriteItem(context.Background(), &dynamodb.BatchWriteItemInput{RequestItems: batch})
+					out, err := c.DB.BatchWriteItem(context.Background(), &dynamodb.BatchWriteItemInput{RequestItems: batch})
 					if failed = err; err == nil {
 						batch = out.UnprocessedItems
 					}
@@ -728,7 +656,7 @@ func newBulk(c *cloud) *bulk {
 
 func (b *bulk) put(table string, v any) {
 	in, err := attributevalue.MarshalMapWithOptions(v, func(o *attributevalue.EncoderOptions) { o.TagKey = "json" })
-	require.NoError(b.c.t, err)
+	require.NoError(b.c.T, err)
 	b.batches[table] = append(b.batches[table], types.WriteRequest{PutRequest: &types.PutRequest{Item: in}})
 	if len(b.batches[table]) == 25 {
 		b.pending <- map[string][]types.WriteRequest{table: b.batches[table]}
@@ -744,7 +672,7 @@ func (b *bulk) flush() {
 	}
 	close(b.pending)
 	for range bulkWriters {
-		require.NoError(b.c.t, <-b.done)
+		require.NoError(b.c.T, <-b.done)
 	}
 }
 
@@ -758,19 +686,19 @@ func (b *bulk) conversation(n int64) (id string) {
 		m := text(users[seq%2], fmt.Sprintf("c%d", seq), strings.Repeat("long ", 40))
 		m.ConversationID, m.Seq, m.MessageID = id, seq, ulid.MustNewDefault(now).String()
 		m.Version, m.Status, m.ServerTime, m.Data = 1, chat.Normal, now.UnixMilli(), nil
-		b.put(b.c.tables.Messages, m)
-		b.put(b.c.tables.Idempotency, values{
+		b.put(b.c.Tables.Messages, m)
+		b.put(b.c.Tables.Idempotency, values{
 			"dedupeKey": chat.DedupeKey(m.SenderID, m.ClientMsgID), "conversationId": id, "seq": seq,
 			"messageId": m.MessageID, "fingerprint": "0123456789abcdef0123456789abcdef", "serverTime": m.ServerTime,
 		})
 	}
-	b.put(b.c.tables.Conversations, chat.Conversation{
+	b.put(b.c.Tables.Conversations, chat.Conversation{
 		ConversationID: id, Kind: chat.Single, LastSeq: n, MembersVersion: 1, MemberCount: 2, State: chat.Active,
 		CreatedAt: now.UnixMilli(), UpdatedAt: now.UnixMilli(),
 	})
 	for i, user := range users {
-		b.put(b.c.tables.Members, chat.Member{ConversationID: id, UserID: user, Role: chat.Plain, JoinSeq: 1, JoinedSeq: 1, JoinedAt: 1})
-		b.put(b.c.tables.Inboxes, values{
+		b.put(b.c.Tables.Members, chat.Member{ConversationID: id, UserID: user, Role: chat.Plain, JoinSeq: 1, JoinedSeq: 1, JoinedAt: 1})
+		b.put(b.c.Tables.Inboxes, values{
 			"userId": user, "conversationId": id, "peer": users[1-i], "readSeq": n, "deliveredSeq": n, "clearedSeq": 0, "joinSeq": 1,
 		})
 	}
@@ -797,10 +725,10 @@ func TestAudit_ALargeStore(t *testing.T) {
 	t.Logf("loaded within %v of the last", time.Since(start))
 
 	watch := &heapWatch{}
-	options := c.db.Options()
+	options := c.DB.Options()
 	watch.next = options.HTTPClient.(*http.Client).Transport
 	options.HTTPClient = &http.Client{Transport: watch}
-	s := store.New(dynamodb.New(options), c.tables)
+	s := store.New(dynamodb.New(options), c.Tables)
 
 	before := watch.measure()
 	start = time.Now()
@@ -814,16 +742,16 @@ func TestAudit_ALargeStore(t *testing.T) {
 
 	behind, tail, hole, twin, key, lost, position, count, orphan := small[1], small[15], large, small[29], small[50], small[60], small[70], small[80], small[90]
 	user := func(prefix, id string) string { return fmt.Sprintf("%s%d", prefix, slices.Index(small, id)+2) }
-	c.set(c.tables.Conversations, convKey(behind), values{"lastSeq": 40})
-	c.delete(c.tables.Messages, entryKey(tail, 100))
-	c.delete(c.tables.Messages, entryKey(hole, 3_141))
-	c.copyMessage(twin, 10, 90)
-	c.set(c.tables.Messages, entryKey(key, 7), values{"clientMsgId": "c99"})
-	c.delete(c.tables.Idempotency, recordKey(user("v", lost), "c55"))
-	c.set(c.tables.Inboxes, lineKey(user("u", position), position), values{"deliveredSeq": 101})
-	c.set(c.tables.Conversations, convKey(count), values{"memberCount": 3})
-	c.set(c.tables.Conversations, convKey(orphan), values{"memberCount": 1})
-	c.delete(c.tables.Members, rosterKey(orphan, user("u", orphan)))
+	c.Set(c.Tables.Conversations, convKey(behind), values{"lastSeq": 40})
+	c.Delete(c.Tables.Messages, entryKey(tail, 100))
+	c.Delete(c.Tables.Messages, entryKey(hole, 3_141))
+	c.CopyMessage(twin, 10, 90)
+	c.Set(c.Tables.Messages, entryKey(key, 7), values{"clientMsgId": "c99"})
+	c.Delete(c.Tables.Idempotency, recordKey(user("v", lost), "c55"))
+	c.Set(c.Tables.Inboxes, lineKey(user("u", position), position), values{"deliveredSeq": 101})
+	c.Set(c.Tables.Conversations, convKey(count), values{"memberCount": 3})
+	c.Set(c.Tables.Conversations, convKey(orphan), values{"memberCount": 1})
+	c.Delete(c.Tables.Members, rosterKey(orphan, user("u", orphan)))
 
 	r, err = s.AuditAll(t.Context(), store.AuditCursor{})
 	require.NoError(t, err)
@@ -869,10 +797,10 @@ func TestG6_ARepairedHead(t *testing.T) {
 		t.Run(fmt.Sprint(margin), func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			single, _ := lively(t, s)
-			c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 7})
-			_, err := c.store(nil).Append(t.Context(), text("alice", "blocked", "x"), "bob")
+			c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 7})
+			_, err := c.Store(nil).Append(t.Context(), text("alice", "blocked", "x"), "bob")
 			require.ErrorContains(t, err, "behind its ledger")
 
 			r, err := s.RepairHead(t.Context(), single, margin)
@@ -912,7 +840,7 @@ func TestG6_ARepairedHead(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, report.Violations)
 
-			c.delete(c.tables.Messages, entryKey(single, 12))
+			c.Delete(c.Tables.Messages, entryKey(single, 12))
 			report, err = s.AuditConversation(t.Context(), single)
 			require.NoError(t, err)
 			require.Equal(t, []finding{{store.Hole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
@@ -923,18 +851,18 @@ func TestG6_ARepairedHead(t *testing.T) {
 func TestRepairHead_NeverBackwards(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, _ := lively(t, s)
-	head := c.head(single)
+	head := c.Head(single)
 	for _, plant := range []func(){
 		func() {}, // healthy
-		func() { c.delete(c.tables.Messages, entryKey(single, 12)) }, // ahead
+		func() { c.Delete(c.Tables.Messages, entryKey(single, 12)) }, // ahead
 	} {
 		plant()
 		r, err := s.RepairHead(t.Context(), single, 100)
 		require.NoError(t, err)
 		require.False(t, r.Changed)
-		require.Equal(t, head, c.head(single))
+		require.Equal(t, head, c.Head(single))
 	}
 	for name, tc := range map[string]struct {
 		id     string
@@ -954,13 +882,13 @@ func TestRepairHead_NeverBackwards(t *testing.T) {
 func TestRepairHead_IsConditional(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	single, _ := lively(t, c.store(nil))
-	c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 7})
+	single, _ := lively(t, c.Store(nil))
+	c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 7})
 	w := &wire{}
-	s := c.store(w)
-	w.set(func(op string, n int) fault {
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
 		if op == "UpdateItem" && n == 1 {
-			c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 11})
+			c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 11})
 		}
 		return none
 	})
@@ -985,13 +913,13 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			id := sendN(t, c.store(nil), 12)
-			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": tc.lastSeq})
+			id := sendN(t, c.Store(nil), 12)
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": tc.lastSeq})
 			w := &wire{}
-			options := c.options(w)
+			options := c.Options(w)
 			options.Retryer = retry.NewStandard() // which makes the same call again
-			s := store.New(dynamodb.New(options), c.tables)
-			w.set(func(op string, n int) fault {
+			s := store.New(dynamodb.New(options), c.Tables)
+			w.Set(func(op string, n int) fault {
 				if op == "UpdateItem" && n == 1 {
 					return unanswered
 				}
@@ -1001,7 +929,7 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 			require.NoError(t, err)
 			want := store.Repair{ConversationID: id, Changed: true, Before: tc.lastSeq, MaxSeq: 12, After: 12 + tc.margin}
 			require.Equal(t, want, r)
-			require.Equal(t, want.After, c.head(id).LastSeq)
+			require.Equal(t, want.After, c.Head(id).LastSeq)
 		})
 	}
 }
@@ -1011,14 +939,14 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 func TestG5_ARaisedHeadGivesOutNoSeqThatADeviceHasSeen(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 10)
 	for seq := int64(6); seq <= 10; seq++ { // lost by the restore
-		c.delete(c.tables.Messages, entryKey(id, seq))
-		c.delete(c.tables.Idempotency, values{"dedupeKey": chat.DedupeKey("alice", fmt.Sprint(seq))})
+		c.Delete(c.Tables.Messages, entryKey(id, seq))
+		c.Delete(c.Tables.Idempotency, values{"dedupeKey": chat.DedupeKey("alice", fmt.Sprint(seq))})
 	}
-	c.set(c.tables.Conversations, convKey(id), values{"lastSeq": 5})
-	restored := c.store(nil) // knows nothing of what was
+	c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": 5})
+	restored := c.Store(nil) // knows nothing of what was
 	repaired, err := restored.RepairHead(t.Context(), id, 1000)
 	require.NoError(t, err)
 	require.False(t, repaired.Changed, "it is not behind")
@@ -1040,11 +968,11 @@ func TestG5_ARaisedHeadGivesOutNoSeqThatADeviceHasSeen(t *testing.T) {
 func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 3)
+	id := sendN(t, c.Store(nil), 3)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	applying := 3
-	w.set(func(op string, _ int) fault {
+	w.Set(func(op string, _ int) fault {
 		if op == "TransactGetItems" && applying > 0 {
 			applying--
 			return conflicting
@@ -1055,7 +983,7 @@ func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(203), r.After)
 	require.Zero(t, applying)
-	calls, _ := w.since(0)
+	calls, _ := w.Since(0)
 	require.Equal(t, "UpdateItem", calls[len(calls)-1])
 }
 
@@ -1064,7 +992,7 @@ func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
 func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	var others []string
 	for i := range 24 {
 		others = append(others, fmt.Sprintf("u%02d", i))
@@ -1079,7 +1007,7 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	require.Empty(t, report.Violations, "it may be on its way")
 
 	for _, user := range append(others, "ann") { // two hours later
-		c.put(c.tables.Members, map[string]any{
+		c.Put(c.Tables.Members, map[string]any{
 			"conversationId": id, "userId": user, "role": "member", "joinSeq": 1, "joinedSeq": 1, "joinedAt": time.Now().Add(-2 * time.Hour).UnixMilli(),
 		})
 	}
@@ -1108,8 +1036,8 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
-	ids := c.lines("bob", 40)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 40)
 	for _, id := range ids {
 		raise(t, s, "bob", []string{id})
 		require.NoError(t, s.Enlist(t.Context(), "bob", id))
@@ -1138,7 +1066,7 @@ func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 		"w5": {"conversationId": "#large", "ids": "x"},
 	} {
 		wrong["userId"] = user
-		c.put(c.tables.Inboxes, wrong)
+		c.Put(c.Tables.Inboxes, wrong)
 	}
 	require.Equal(t, []string{"w1", "w2", "w3", "w4", "w5"}, kinds())
 }
