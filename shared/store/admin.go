@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // This file is what an operator looks at: it asks for no one's right, and shows
@@ -25,9 +26,9 @@ func (s *Store) Head(ctx context.Context, conversationID string) (chat.Conversat
 // Heads gives the heads of all conversations, in no order, from the cursor on: a
 // page of at most limit, and the next cursor, "" after the last.
 func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
-	in := &dynamodb.ScanInput{TableName: &s.tables.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
+	in := &dynamodb.ScanInput{TableName: &s.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
 	if cursor != "" {
-		in.ExclusiveStartKey = headKey(cursor)
+		in.ExclusiveStartKey = table.HeadKey(cursor)
 	}
 	out, err := s.db.Scan(ctx, in)
 	if err != nil {
@@ -35,12 +36,12 @@ func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []ch
 	}
 	heads = make([]chat.Conversation, len(out.Items))
 	for i, in := range out.Items {
-		if err := unmarshal(in, &heads[i]); err != nil {
+		if err := table.Unmarshal(in, &heads[i]); err != nil {
 			return nil, "", err
 		}
 	}
 	var last chat.Conversation
-	err = unmarshal(out.LastEvaluatedKey, &last)
+	err = table.Unmarshal(out.LastEvaluatedKey, &last)
 	return heads, last.ConversationID, err
 }
 
@@ -49,19 +50,19 @@ func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []ch
 // left out. Unlike Entries it takes what is being written at this moment for
 // missing.
 func (s *Store) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
-	out, err := s.queryRange(ctx, conversationID, r, ascending, limit)
+	out, err := s.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
 	if err != nil {
 		return nil, chat.Range{}, err
 	}
 	var messages []chat.Message
 	left := chat.Range{From: r.To + 1, To: r.To}
 	for _, in := range out.Items {
-		m, err := unmarshalMessage(in)
+		m, err := table.UnmarshalMessage(in)
 		if err != nil {
 			return nil, chat.Range{}, err
 		}
 		left.From = m.Seq + 1
-		if !s.expired(m) {
+		if !s.db.Expired(m) {
 			messages = append(messages, m.Message)
 		}
 	}
@@ -83,18 +84,18 @@ type Position struct {
 // Positions gives the positions of users in a conversation. Users without a line
 // are absent from the map.
 func (s *Store) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
-	lines, err := s.inboxesOf(ctx, conversationID, userIDs)
+	lines, err := s.db.LinesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
 	}
 	positions := make(map[string]Position, len(lines))
 	for userID, line := range lines {
-		positions[userID] = line.position()
+		positions[userID] = positionOf(line)
 	}
 	return positions, nil
 }
 
-func (in inboxItem) position() Position {
+func positionOf(in table.Line) Position {
 	return Position{
 		UserID: in.UserID, ConversationID: in.ConversationID, ReadSeq: in.ReadSeq, DeliveredSeq: in.DeliveredSeq,
 		ClearedSeq: in.ClearedSeq, JoinSeq: in.JoinSeq, LeftSeq: in.LeftSeq, Past: in.Past,
@@ -104,16 +105,16 @@ func (in inboxItem) position() Position {
 // PositionsOf gives a user's positions in all conversations, by conversation id: at
 // most limit after the cursor, and the next cursor, "" after the last.
 func (s *Store) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
-	items, next, err := s.inboxPage(ctx, userID, cursor, limit)
+	items, next, err := s.db.LinePage(ctx, userID, cursor, limit)
 	if err != nil {
 		return nil, "", err
 	}
 	for _, in := range items {
-		var line inboxItem
-		if err := unmarshal(in, &line); err != nil {
+		var line table.Line
+		if err := table.Unmarshal(in, &line); err != nil {
 			return nil, "", err
 		}
-		positions = append(positions, line.position())
+		positions = append(positions, positionOf(line))
 	}
 	return positions, next, nil
 }
@@ -126,26 +127,26 @@ const byMessageID = "byMessageId"
 // may not be found. NotFound (*chat.Error) if there is none.
 func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
 	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:                 &s.tables.Messages,
+		TableName:                 &s.db.Messages,
 		IndexName:                 aws.String(byMessageID),
 		KeyConditionExpression:    aws.String("messageId = :id"),
-		ExpressionAttributeValues: item{":id": str(messageID)},
+		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
 	}
 	var messages []chat.Message
 	for _, in := range out.Items {
-		var key messageItem
-		if err := unmarshal(in, &key); err != nil {
+		var key table.Message
+		if err := table.Unmarshal(in, &key); err != nil {
 			return nil, err
 		}
-		var m messageItem
-		found, err := s.get(ctx, s.tables.Messages, messageKey(key.ConversationID, key.Seq), &m)
+		var m table.Message
+		found, err := s.db.Get(ctx, s.db.Messages, table.MessageKey(key.ConversationID, key.Seq), &m)
 		if err != nil {
 			return nil, err
 		}
-		if found && !s.expired(m) {
+		if found && !s.db.Expired(m) {
 			m.Message.Data = []byte(m.Data)
 			messages = append(messages, m.Message)
 		}
@@ -160,9 +161,9 @@ func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Messa
 // time, both ends in ms. It reads all heads.
 func (s *Store) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
 	in := &dynamodb.ScanInput{
-		TableName:                 &s.tables.Conversations,
+		TableName:                 &s.db.Conversations,
 		FilterExpression:          aws.String("updatedAt BETWEEN :from AND :to"),
-		ExpressionAttributeValues: item{":from": num(from), ":to": num(to)},
+		ExpressionAttributeValues: table.Item{":from": table.Num(from), ":to": table.Num(to)},
 	}
 	for {
 		out, err := s.db.Scan(ctx, in)
@@ -171,7 +172,7 @@ func (s *Store) ChangedBetween(ctx context.Context, from, to int64, f func(chat.
 		}
 		for _, in := range out.Items {
 			var head chat.Conversation
-			if err := unmarshal(in, &head); err != nil {
+			if err := table.Unmarshal(in, &head); err != nil {
 				return err
 			}
 			if err := f(head); err != nil {

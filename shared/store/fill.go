@@ -7,6 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/store/internal/table"
 )
 
 // batchWriteMax is DynamoDB's limit of items in one BatchWriteItem.
@@ -45,11 +47,11 @@ func (s *Store) Fill(ctx context.Context, from Tables, act, again bool, progress
 		from, to string
 		count    *int64
 	}{
-		{from.Members, s.tables.Members, &done.Members},
-		{from.Inboxes, s.tables.Inboxes, &done.Inboxes},
-		{from.Idempotency, s.tables.Idempotency, &done.Idempotency},
-		{from.Conversations, s.tables.Conversations, &done.Conversations},
-		{from.Messages, s.tables.Messages, &done.Messages},
+		{from.Members, s.db.Members, &done.Members},
+		{from.Inboxes, s.db.Inboxes, &done.Inboxes},
+		{from.Idempotency, s.db.Idempotency, &done.Idempotency},
+		{from.Conversations, s.db.Conversations, &done.Conversations},
+		{from.Messages, s.db.Messages, &done.Messages},
 	}
 	for _, step := range steps {
 		if step.from == step.to {
@@ -109,40 +111,40 @@ func (s *Store) copyTable(ctx context.Context, from, to string, act bool, copied
 }
 
 // jump raises an item that is a sync head, so that each device reads the whole list.
-func jump(in item) error {
+func jump(in table.Item) error {
 	id, _ := in["conversationId"].(*types.AttributeValueMemberS)
-	if id == nil || id.Value != syncHeadKey || in["v"] == nil { // without v it has told of nothing yet
+	if id == nil || id.Value != table.SyncHeadKey || in["v"] == nil { // without v it has told of nothing yet
 		return nil
 	}
-	var head syncHead
-	if err := unmarshal(in, &head); err != nil {
+	var head table.SyncHead
+	if err := table.Unmarshal(in, &head); err != nil {
 		return err
 	}
-	jumped, none := num(head.V+syncHeadJump), &types.AttributeValueMemberM{Value: item{}}
+	jumped, none := table.Num(head.V+syncHeadJump), &types.AttributeValueMemberM{Value: table.Item{}}
 	in["v"], in["floor"], in["base"] = jumped, jumped, jumped
-	in[atField], in[longField] = none, none
+	in[table.AtField], in[table.LongField] = none, none
 	return nil
 }
 
 // putAll writes at most batchWriteMax items, and goes on until DynamoDB has taken
 // all of them.
-func (s *Store) putAll(ctx context.Context, table string, items []item) error {
+func (s *Store) putAll(ctx context.Context, into string, items []table.Item) error {
 	requests := make([]types.WriteRequest, len(items))
 	for i, in := range items {
 		requests[i] = types.WriteRequest{PutRequest: &types.PutRequest{Item: in}}
 	}
 	for attempt := 1; len(requests) > 0; attempt++ {
 		out, err := s.db.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{
-			RequestItems: map[string][]types.WriteRequest{table: requests},
+			RequestItems: map[string][]types.WriteRequest{into: requests},
 		})
-		if err != nil && !isThrottle(err) {
+		if err != nil && !table.IsThrottle(err) {
 			return err
 		}
 		if err == nil {
-			requests = out.UnprocessedItems[table]
+			requests = out.UnprocessedItems[into]
 		}
 		if len(requests) > 0 {
-			if err := s.pace.waitRead(ctx, attempt, true); err != nil {
+			if err := s.db.Pace.WaitRead(ctx, attempt, true); err != nil {
 				return err
 			}
 		}

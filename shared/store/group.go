@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Request is what every change of a conversation carries: who asks, and the
@@ -56,7 +57,7 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 	w.message.Seq = receipt.Seq
 	made := view{
 		head:  w.headAfter(w.create.head, effect{}),
-		inbox: inboxItem{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
+		inbox: table.Line{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
 	}
 	line := made.line()
 	line.Last = &w.message
@@ -207,10 +208,10 @@ func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []st
 
 // mayRejoin refuses those of the users who left by themselves within the time
 // given: whoever wants to be out of a group is not pulled back into it.
-func (s *Store) mayRejoin(userIDs []string, former map[string]inboxItem, within time.Duration) error {
+func (s *Store) mayRejoin(userIDs []string, former map[string]table.Line, within time.Duration) error {
 	var out []string
 	for _, id := range userIDs {
-		if at := former[id].LeftAt; at != 0 && s.now().Sub(time.UnixMilli(at)) < within {
+		if at := former[id].LeftAt; at != 0 && s.db.Now().Sub(time.UnixMilli(at)) < within {
 			out = append(out, id)
 		}
 	}
@@ -238,7 +239,7 @@ func (s *Store) errTooLarge() error {
 // change of the roster with a roster or an inbox from before it. Whose inbox is
 // as read is no member.
 func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string, within time.Duration) (plan, error) {
-	former, err := s.inboxesOf(ctx, conversationID, userIDs)
+	former, err := s.db.LinesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +261,7 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
 			}
 			out.joined = append(out.joined, joined)
-			member, err := marshal(joined)
+			member, err := table.Marshal(joined)
 			if err != nil {
 				return effect{}, err
 			}
@@ -268,7 +269,7 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 			if err != nil {
 				return effect{}, err
 			}
-			out.items = append(out.items, types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Members, Item: member}}, inbox)
+			out.items = append(out.items, types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Members, Item: member}}, inbox)
 		}
 		return out, nil
 	}, nil
@@ -277,13 +278,13 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 // joinInbox gives the inbox item of one who joins. What was there before counts
 // as read. A former member's line is updated, not put, for its owner may be
 // raising its watermarks at this moment.
-func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID string, joinSeq, seq int64) (types.TransactWriteItem, error) {
+func (s *Store) joinInbox(line table.Line, wasMember bool, userID, conversationID string, joinSeq, seq int64) (types.TransactWriteItem, error) {
 	if !wasMember {
-		fresh, err := marshal(inboxItem{
+		fresh, err := table.Marshal(table.Line{
 			UserID: userID, ConversationID: conversationID, JoinSeq: joinSeq, ReadSeq: seq - 1, DeliveredSeq: seq - 1,
 		})
 		return types.TransactWriteItem{Put: &types.Put{
-			TableName: &s.tables.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
+			TableName: &s.db.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
 		}}, err
 	}
 	past := append([]chat.Range{}, line.Past...)
@@ -291,7 +292,7 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 		past = append(past, chat.Range{From: line.JoinSeq, To: line.LeftSeq})
 	}
 	past = past[max(0, len(past)-chat.MaxPastStretches):]
-	values, err := marshal(struct {
+	values, err := table.Marshal(struct {
 		Past []chat.Range `json:":past"`
 		Join int64        `json:":join"`
 		Left int64        `json:":left"`
@@ -300,8 +301,8 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 		return types.TransactWriteItem{}, err
 	}
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                 &s.tables.Inboxes,
-		Key:                       inboxKey(userID, conversationID),
+		TableName:                 &s.db.Inboxes,
+		Key:                       table.LineKey(userID, conversationID),
 		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead, leftAt"),
 		ConditionExpression:       aws.String("leftSeq = :left"),
 		ExpressionAttributeValues: values,
@@ -448,28 +449,28 @@ func (s *Store) leaving(members []chat.Member) plan {
 		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
 		head.Runs = head.Runs.With(*m)
 		head.RosterHash, head.HashedVersion, head.Kept = 0, 0, 0 // of use where the roster is read, which is not for them
-		last, err := marshal(head)
+		last, err := table.Marshal(head)
 		if err != nil {
 			return effect{}, err
 		}
 		for _, member := range members {
-			set, values := "SET leftSeq = :left, leftHead = :head", item{
-				":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
+			set, values := "SET leftSeq = :left, leftHead = :head", table.Item{
+				":left": table.Num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
 			}
 			if member.UserID == m.SenderID {
 				set += ", leftAt = :at"
-				values[":at"] = num(m.ServerTime)
+				values[":at"] = table.Num(m.ServerTime)
 			}
 			out.items = append(out.items,
 				types.TransactWriteItem{Delete: &types.Delete{
-					TableName:                 &s.tables.Members,
-					Key:                       memberKey(head.ConversationID, member.UserID),
+					TableName:                 &s.db.Members,
+					Key:                       table.MemberKey(head.ConversationID, member.UserID),
 					ConditionExpression:       aws.String("attribute_exists(userId) AND (attribute_not_exists(joinedSeq) OR joinedSeq = :joined)"),
-					ExpressionAttributeValues: item{":joined": num(member.JoinedSeq)},
+					ExpressionAttributeValues: table.Item{":joined": table.Num(member.JoinedSeq)},
 				}},
 				types.TransactWriteItem{Update: &types.Update{
-					TableName:                 &s.tables.Inboxes,
-					Key:                       inboxKey(member.UserID, head.ConversationID),
+					TableName:                 &s.db.Inboxes,
+					Key:                       table.LineKey(member.UserID, head.ConversationID),
 					UpdateExpression:          &set,
 					ExpressionAttributeValues: values,
 				}})
@@ -481,59 +482,34 @@ func (s *Store) leaving(members []chat.Member) plan {
 // setRole changes a member's role, if it is still as read.
 func (s *Store) setRole(member chat.Member, role chat.Role) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                 &s.tables.Members,
-		Key:                       memberKey(member.ConversationID, member.UserID),
+		TableName:                 &s.db.Members,
+		Key:                       table.MemberKey(member.ConversationID, member.UserID),
 		UpdateExpression:          aws.String("SET #role = :role"),
 		ConditionExpression:       aws.String("#role = :was"),
 		ExpressionAttributeNames:  map[string]string{"#role": "role"},
-		ExpressionAttributeValues: item{":role": str(string(role)), ":was": str(string(member.Role))},
+		ExpressionAttributeValues: table.Item{":role": table.Str(string(role)), ":was": table.Str(string(member.Role))},
 	}}
 }
 
 // membersAmong gives those of the users who are members, by userId.
 func (s *Store) membersAmong(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Member, error) {
-	keys := make([]item, len(userIDs))
+	keys := make([]table.Item, len(userIDs))
 	for i, id := range userIDs {
-		keys[i] = memberKey(conversationID, id)
+		keys[i] = table.MemberKey(conversationID, id)
 	}
-	items, err := s.batchGet(ctx, s.tables.Members, keys, true)
+	items, err := s.db.BatchGet(ctx, s.db.Members, keys, true)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d members of %s: %w", len(keys), conversationID, err)
 	}
 	members := make(map[string]chat.Member, len(items))
 	for _, in := range items {
 		var m chat.Member
-		if err := unmarshal(in, &m); err != nil {
+		if err := table.Unmarshal(in, &m); err != nil {
 			return nil, err
 		}
 		members[m.UserID] = m
 	}
 	return members, nil
-}
-
-// inboxesOf gives the lines that users have of a conversation, by userId.
-func (s *Store) inboxesOf(ctx context.Context, conversationID string, userIDs []string) (map[string]inboxItem, error) {
-	keys := make([]item, len(userIDs))
-	for i, id := range userIDs {
-		keys[i] = inboxKey(id, conversationID)
-	}
-	items, err := s.batchGet(ctx, s.tables.Inboxes, keys, true)
-	if err != nil {
-		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), conversationID, err)
-	}
-	return linesByUser(items)
-}
-
-func linesByUser(items []item) (map[string]inboxItem, error) {
-	lines := make(map[string]inboxItem, len(items))
-	for _, in := range items {
-		var line inboxItem
-		if err := unmarshal(in, &line); err != nil {
-			return nil, err
-		}
-		lines[line.UserID] = line
-	}
-	return lines, nil
 }
 
 func membersError(what string, userIDs []string) error {

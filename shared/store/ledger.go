@@ -15,6 +15,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Receipt says what a message became. Duplicate is true when an earlier request
@@ -67,7 +68,7 @@ func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt,
 
 // stamp gives a message what the server gives it, but for the seq.
 func (s *Store) stamp(m chat.Message) chat.Message {
-	now := s.now()
+	now := s.db.Now()
 	m.MessageID = ulid.MustNewDefault(now).String()
 	m.ServerTime = now.UnixMilli()
 	m.Version, m.Status = 1, chat.Normal
@@ -126,7 +127,7 @@ type effect struct {
 	title  string     // the head's new title, "" as it is
 	owner  string     // the head's new owner, "" as it is
 
-	original *content // kept with the message: what it replaces, see messageItem
+	original *table.Content // kept with the message: what it replaces, see messageItem
 }
 
 // creation is a conversation about to be made by its first message.
@@ -167,7 +168,7 @@ func singleOf(conversationID, userID, to string) *creation {
 // idempotency record, not this process's memory, decides whether an attempt
 // whose answer got lost was committed.
 func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
-	ctx, cancel := withReserve(ctx)
+	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	var so tries
 	defer func() {
@@ -222,7 +223,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 		if w.message.Event == nil && so.inVain() {
 			return Receipt{}, crowded(w.message.ConversationID, so.attempts, result.cause)
 		}
-		if err := s.pace.wait(ctx, so.attempts, result.throttled); err != nil {
+		if err := s.db.Pace.Wait(ctx, so.attempts, result.throttled); err != nil {
 			return Receipt{}, busy(w.message.ConversationID, so.attempts, result.cause)
 		}
 		known, read = false, false
@@ -331,23 +332,11 @@ func (s *Store) look(ctx context.Context, w write) (place, error) {
 
 // head reads a conversation's head.
 func (s *Store) head(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error) {
-	found, err = s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
+	found, err = s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &head)
 	if found {
 		s.heads.learn(head)
 	}
 	return head, found, err
-}
-
-// get reads one item, strongly consistent.
-func (s *Store) get(ctx context.Context, table string, key item, into any) (found bool, err error) {
-	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		return false, fmt.Errorf("reading an item of %s: %w", table, err)
-	}
-	if out.Item == nil {
-		return false, nil
-	}
-	return true, unmarshal(out.Item, into)
 }
 
 // readsSelf reports whether the write needs the sender's roster item: what a
@@ -436,9 +425,9 @@ func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userI
 // removal's membersVersion would then pass for one at which the user was seen to
 // be a member.
 func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) (place, error) {
-	out, err := s.transactGet(ctx, []types.TransactGetItem{
-		{Get: &types.Get{TableName: &s.tables.Conversations, Key: headKey(conversationID)}},
-		{Get: &types.Get{TableName: &s.tables.Members, Key: memberKey(conversationID, userID)}},
+	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{
+		{Get: &types.Get{TableName: &s.db.Conversations, Key: table.HeadKey(conversationID)}},
+		{Get: &types.Get{TableName: &s.db.Members, Key: table.MemberKey(conversationID, userID)}},
 	})
 	if err != nil {
 		return place{}, fmt.Errorf("reading head and member of %s: %w", conversationID, err)
@@ -447,11 +436,11 @@ func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) 
 	if out.Responses[0].Item == nil || out.Responses[1].Item == nil {
 		return place{}, errNoConversation()
 	}
-	if err := unmarshal(out.Responses[0].Item, &p.head); err != nil {
+	if err := table.Unmarshal(out.Responses[0].Item, &p.head); err != nil {
 		return place{}, err
 	}
 	s.heads.learn(p.head)
-	return p, unmarshal(out.Responses[1].Item, &p.self)
+	return p, table.Unmarshal(out.Responses[1].Item, &p.self)
 }
 
 // settledError is how a change says that there is nothing left to do: an earlier
@@ -475,13 +464,13 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		return settled.receipt, nil
 	}
 	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
-		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || isThrottle(refusal) {
+		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || table.IsThrottle(refusal) {
 			return Receipt{}, busy(w.message.ConversationID, attempts, refusal)
 		}
 		return Receipt{}, refusal
 	}
-	out, err := s.transactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
-		TableName: &s.tables.Idempotency, Key: item{"dedupeKey": str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
+	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
+		TableName: &s.db.Idempotency, Key: table.Item{"dedupeKey": table.Str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
 	}}})
 	if err != nil {
 		return Receipt{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
@@ -489,8 +478,8 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 	if out.Responses[0].Item == nil {
 		return Receipt{}, refusal
 	}
-	var record idempotencyRecord
-	if err := unmarshal(out.Responses[0].Item, &record); err != nil {
+	var record table.Record
+	if err := table.Unmarshal(out.Responses[0].Item, &record); err != nil {
 		return Receipt{}, err
 	}
 	receipt, err := w.first(record)
@@ -526,23 +515,23 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effe
 	if err != nil {
 		return outcome{err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
 	defer cancel()
 	start := time.Now()
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
 	if err == nil {
-		s.pace.observe(time.Since(start))
+		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{receipt: w.receipt()}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
-		if !mayRetry(err) {
+		if !table.MayRetry(err) {
 			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, err)}
 		}
-		return outcome{throttled: isThrottle(err), conflict: isConflict(err), cause: err}
+		return outcome{throttled: table.IsThrottle(err), conflict: table.IsConflict(err), cause: err}
 	}
-	s.pace.observe(time.Since(start))
+	s.db.Pace.Observe(time.Since(start))
 	return s.readReasons(w, canceled)
 }
 
@@ -554,25 +543,25 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 	if len(reasons) <= atRecord {
 		return outcome{err: fmt.Errorf("a cancelled transaction without reasons: %w", canceled)}
 	}
-	if isConditionFailed(reasons[atRecord]) {
-		var record idempotencyRecord
-		if err := unmarshal(reasons[atRecord].Item, &record); err != nil {
+	if table.IsConditionFailed(reasons[atRecord]) {
+		var record table.Record
+		if err := table.Unmarshal(reasons[atRecord].Item, &record); err != nil {
 			return outcome{err: err}
 		}
 		receipt, err := w.first(record)
 		return outcome{receipt: receipt, err: err}
 	}
-	if w.counted && isConditionFailed(reasons[len(reasons)-1]) {
+	if w.counted && table.IsConditionFailed(reasons[len(reasons)-1]) {
 		return outcome{refusal: s.errGroupsToday()}
 	}
-	throttled, ok := mayPass(reasons)
+	throttled, ok := table.MayPass(reasons)
 	if !ok {
 		return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, canceled)}
 	}
 	result := outcome{conflict: true, throttled: throttled, cause: canceled}
-	if isConditionFailed(reasons[atHead]) {
+	if table.IsConditionFailed(reasons[atHead]) {
 		var head chat.Conversation
-		if err := unmarshal(reasons[atHead].Item, &head); err != nil {
+		if err := table.Unmarshal(reasons[atHead].Item, &head); err != nil {
 			return outcome{err: err}
 		}
 		if head.ConversationID == "" {
@@ -585,7 +574,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		result.head = &head
 		return result
 	}
-	if isConditionFailed(reasons[atMessage]) && isHeld(reasons[atHead]) {
+	if table.IsConditionFailed(reasons[atMessage]) && table.IsHeld(reasons[atHead]) {
 		// The head was right, yet its next seq is taken: the head is behind its
 		// ledger, which only a repair can mend. Going on would overwrite.
 		//
@@ -598,11 +587,11 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 
 // transaction gives the items to write on the given head.
 func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.TransactWriteItem, error) {
-	entry, err := marshalMessage(w.message, e.original, s.expiry(w.message))
+	entry, err := table.MarshalMessage(w.message, e.original, s.expiry(w.message))
 	if err != nil {
 		return nil, err
 	}
-	record, err := marshal(idempotencyRecord{
+	record, err := table.Marshal(table.Record{
 		DedupeKey:      chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID),
 		ConversationID: w.message.ConversationID,
 		Seq:            w.message.Seq,
@@ -630,12 +619,12 @@ func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.
 	return append([]types.TransactWriteItem{
 		atHead: first,
 		atMessage: {Put: &types.Put{
-			TableName:           &s.tables.Messages,
+			TableName:           &s.db.Messages,
 			Item:                entry,
 			ConditionExpression: aws.String("attribute_not_exists(conversationId)"),
 		}},
 		atRecord: {Put: &types.Put{
-			TableName:                           &s.tables.Idempotency,
+			TableName:                           &s.db.Idempotency,
 			Item:                                record,
 			ConditionExpression:                 aws.String("attribute_not_exists(dedupeKey)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -647,9 +636,9 @@ func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.
 func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.TransactWriteItem, error) {
 	after := w.headAfter(head, e)
 	if head.LastSeq == 0 {
-		created, err := marshal(after)
+		created, err := table.Marshal(after)
 		return types.TransactWriteItem{Put: &types.Put{
-			TableName:                           &s.tables.Conversations,
+			TableName:                           &s.db.Conversations,
 			Item:                                created,
 			ConditionExpression:                 aws.String("attribute_not_exists(conversationId)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -660,12 +649,12 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 		state = head.State
 	}
 	set := "SET lastSeq = :next, updatedAt = :now"
-	values := item{
-		":next": num(after.LastSeq),
-		":now":  num(after.UpdatedAt),
-		":prev": num(head.LastSeq),
-		":mv":   num(head.MembersVersion),
-		":as":   str(string(state)),
+	values := table.Item{
+		":next": table.Num(after.LastSeq),
+		":now":  table.Num(after.UpdatedAt),
+		":prev": table.Num(head.LastSeq),
+		":mv":   table.Num(head.MembersVersion),
+		":as":   table.Str(string(state)),
 	}
 	names := map[string]string{"#state": "state"}
 	also := func(name string, changed bool, value types.AttributeValue) {
@@ -675,19 +664,19 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 			values[":"+name] = value
 		}
 	}
-	also("runs", true, str(string(after.Runs)))
-	also("membersVersion", e.roster, num(after.MembersVersion))
-	also("memberCount", after.MemberCount != head.MemberCount, num(int64(after.MemberCount)))
-	also("rosterHash", after.RosterHash != head.RosterHash, unum(after.RosterHash))
-	also("hashedVersion", after.HashedVersion != head.HashedVersion, num(after.HashedVersion))
-	also("kept", after.Kept != head.Kept, num(after.Kept))
-	also("state", e.state != "", str(string(after.State)))
-	also("title", e.title != "", str(after.Title))
-	also("owner", e.owner != "", str(after.Owner))
-	also("largestEntry", after.LargestEntry != head.LargestEntry, num(int64(after.LargestEntry)))
+	also("runs", true, table.Str(string(after.Runs)))
+	also("membersVersion", e.roster, table.Num(after.MembersVersion))
+	also("memberCount", after.MemberCount != head.MemberCount, table.Num(int64(after.MemberCount)))
+	also("rosterHash", after.RosterHash != head.RosterHash, table.Unum(after.RosterHash))
+	also("hashedVersion", after.HashedVersion != head.HashedVersion, table.Num(after.HashedVersion))
+	also("kept", after.Kept != head.Kept, table.Num(after.Kept))
+	also("state", e.state != "", table.Str(string(after.State)))
+	also("title", e.title != "", table.Str(after.Title))
+	also("owner", e.owner != "", table.Str(after.Owner))
+	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                           &s.tables.Conversations,
-		Key:                                 headKey(head.ConversationID),
+		TableName:                           &s.db.Conversations,
+		Key:                                 table.HeadKey(head.ConversationID),
 		UpdateExpression:                    &set,
 		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :as"),
 		ExpressionAttributeNames:            names,
@@ -702,21 +691,21 @@ func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
 	roster := w.create.roster(m)
 	for i, nm := range w.create.members {
-		member, err := marshal(roster[i])
+		member, err := table.Marshal(roster[i])
 		if err != nil {
 			return nil, err
 		}
-		line := inboxItem{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
+		line := table.Line{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
 		if nm.userID == m.SenderID {
 			line.ReadSeq, line.DeliveredSeq = m.Seq, m.Seq // one has read what one wrote
 		}
-		inbox, err := marshal(line)
+		inbox, err := table.Marshal(line)
 		if err != nil {
 			return nil, err
 		}
 		writes = append(writes,
-			types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Members, Item: member}},
-			types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Inboxes, Item: inbox}})
+			types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Members, Item: member}},
+			types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Inboxes, Item: inbox}})
 	}
 	return writes, nil
 }
@@ -762,7 +751,7 @@ func (w write) receipt() *Receipt {
 
 // first gives the result an idempotency record stands for, or a conflict if the
 // record was made by other content.
-func (w write) first(r idempotencyRecord) (*Receipt, error) {
+func (w write) first(r table.Record) (*Receipt, error) {
 	if r.MessageID == "" {
 		return nil, fmt.Errorf("the idempotency record of %s is empty", w.message.ClientMsgID)
 	}

@@ -86,7 +86,7 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 	if err != nil {
 		return write{}, err
 	}
-	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.now()).String()
+	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.db.Now()).String()
 	w := write{
 		message:     event,
 		fingerprint: fingerprint + string(v),

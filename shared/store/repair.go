@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // MaxRepairMargin is the largest margin of a repair.
@@ -53,7 +54,7 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 	if margin < 0 || margin > MaxRepairMargin {
 		return Repair{}, chat.FieldErrorf(chat.BadRequest, "margin", "a margin is from 0 to %d", MaxRepairMargin)
 	}
-	ctx, cancel := withReserve(ctx)
+	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	var repair Repair
 	for attempt := 1; ; attempt++ {
@@ -62,10 +63,10 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 		if err == nil {
 			return repair, nil
 		}
-		if !conditionFailed(err) && !isConflict(err) {
+		if !table.ConditionFailed(err) && !table.IsConflict(err) {
 			return Repair{}, err
 		}
-		if s.pace.waitRead(ctx, attempt, false) != nil {
+		if s.db.Pace.WaitRead(ctx, attempt, false) != nil {
 			return Repair{}, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "conversation %s is being written to; try again", conversationID), err)
 		}
 	}
@@ -75,7 +76,7 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 // by that whether it was carried out and only the answer got lost.
 func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
 	var head chat.Conversation
-	found, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
+	found, err := s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &head)
 	if err != nil {
 		return Repair{}, err
 	}
@@ -103,14 +104,14 @@ func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID strin
 	}
 	r.After = min(top+margin, chat.MaxSeq)
 	update := "SET lastSeq = :after"
-	values := item{":after": num(r.After), ":before": num(r.Before)}
+	values := table.Item{":after": table.Num(r.After), ":before": table.Num(r.Before)}
 	if r.After > top {
 		update += ", skipped = :skipped"
 		values[":skipped"] = ranges(withSkip(head.Skipped, chat.Range{From: top + 1, To: r.After}))
 	}
 	_, err = s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &s.tables.Conversations,
-		Key:                       headKey(conversationID),
+		TableName:                 &s.db.Conversations,
+		Key:                       table.HeadKey(conversationID),
 		UpdateExpression:          &update,
 		ConditionExpression:       aws.String("lastSeq = :before"),
 		ExpressionAttributeValues: values,
@@ -147,7 +148,7 @@ func withSkip(skips []chat.Range, r chat.Range) []chat.Range {
 func ranges(list []chat.Range) types.AttributeValue {
 	values := make([]types.AttributeValue, len(list))
 	for i, r := range list {
-		values[i] = &types.AttributeValueMemberM{Value: item{"from": num(r.From), "to": num(r.To)}}
+		values[i] = &types.AttributeValueMemberM{Value: table.Item{"from": table.Num(r.From), "to": table.Num(r.To)}}
 	}
 	return &types.AttributeValueMemberL{Value: values}
 }
@@ -170,9 +171,9 @@ func (r Repair) wasMade(head chat.Conversation) bool {
 // was applied long ago (see resolve), and a margin makes such a run.
 func (s *Store) awaitApplied(ctx context.Context, conversationID string, last int64) error {
 	var newest []int64
-	for seq := last; seq > max(0, last-maxTransactGet); seq-- {
+	for seq := last; seq > max(0, last-table.MaxTransactGet); seq-- {
 		newest = append(newest, seq)
 	}
-	_, err := s.lookUp(ctx, conversationID, newest, map[int64]messageItem{})
+	_, err := s.db.LookUp(ctx, conversationID, newest, map[int64]table.Message{})
 	return err
 }
