@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"inorder/shared/chat"
-	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // pageSize is how much is read at a time.
@@ -37,7 +37,7 @@ func (s *session) list(ctx context.Context, limit int) error {
 	t := s.table("conversation", "kind", "state", "lastSeq", "members", "updated", "title")
 	count := 0
 	for cursor := ""; ; {
-		heads, next, err := s.store.Heads(ctx, cursor, pageSize)
+		heads, next, err := s.operator.Heads(ctx, cursor, pageSize)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (s *session) listOf(ctx context.Context, userID string, limit int) error {
 	t := s.positions("conversation")
 	count := 0
 	for cursor := ""; ; {
-		positions, next, err := s.store.PositionsOf(ctx, userID, cursor, pageSize)
+		positions, next, err := s.operator.PositionsOf(ctx, userID, cursor, pageSize)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func showCommand() command {
 		help: "The head as it is in the table.",
 		prepare: func(*flag.FlagSet) func(context.Context, *session, []string) error {
 			return func(ctx context.Context, s *session, args []string) error {
-				head, err := s.store.Head(ctx, args[0])
+				head, err := s.operator.Head(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -124,7 +124,7 @@ func ledgerCommand() command {
 			limit := flags.Int("limit", 50, "how many seqs at most")
 			content := flags.Bool("content", false, "show the texts, too")
 			return func(ctx context.Context, s *session, args []string) error {
-				head, err := s.store.Head(ctx, args[0])
+				head, err := s.operator.Head(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -156,7 +156,7 @@ func (s *session) ledger(ctx context.Context, id string, r chat.Range, content b
 	}
 	to := r.To
 	for r.From <= r.To {
-		messages, rest, err := s.store.LedgerPage(ctx, id, r, pageSize)
+		messages, rest, err := s.operator.LedgerPage(ctx, id, r, pageSize)
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func rosterCommand() command {
 		help: "With each member's watermarks, as the inbox line says.",
 		prepare: func(*flag.FlagSet) func(context.Context, *session, []string) error {
 			return func(ctx context.Context, s *session, args []string) error {
-				if _, err := s.store.Head(ctx, args[0]); err != nil {
+				if _, err := s.operator.Head(ctx, args[0]); err != nil {
 					return err
 				}
 				members, err := s.store.Roster(ctx, args[0])
@@ -218,7 +218,7 @@ func rosterCommand() command {
 				for i, m := range members {
 					ids[i] = m.UserID
 				}
-				positions, err := s.store.Positions(ctx, args[0], ids)
+				positions, err := s.operator.Positions(ctx, args[0], ids)
 				if err != nil {
 					return err
 				}
@@ -227,7 +227,7 @@ func rosterCommand() command {
 					p, ok := positions[m.UserID]
 					line := struct {
 						chat.Member
-						Position *store.Position `json:"position"`
+						Position *operate.Position `json:"position"`
 					}{m, &p}
 					cells := []any{quote(m.UserID), m.Role, clock(m.JoinedAt), p.JoinSeq, p.ReadSeq, p.DeliveredSeq, p.ClearedSeq}
 					if !ok {
@@ -250,7 +250,7 @@ func findCommand() command {
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
 			content := flags.Bool("content", false, "show the text, too")
 			return func(ctx context.Context, s *session, args []string) error {
-				messages, err := s.store.FindMessage(ctx, args[0])
+				messages, err := s.operator.FindMessage(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -288,7 +288,7 @@ func (s *session) positions(first any) *table {
 	return s.table(first, "readSeq", "deliveredSeq", "clearedSeq", "joinSeq", "leftSeq")
 }
 
-func (t *table) position(p store.Position, first any) error {
+func (t *table) position(p operate.Position, first any) error {
 	left := "-"
 	if p.LeftSeq != 0 {
 		left = strconv.FormatInt(p.LeftSeq, 10)

@@ -33,12 +33,12 @@ var (
 	newCloud        = storetest.NewCloud
 	newGroup        = storetest.NewGroup
 	parallel        = storetest.Parallel
-	recordKey       = storetest.RecordKey
 	refused         = storetest.Refused
 	requireCode     = storetest.RequireCode
 	requireDense    = storetest.RequireDense
 	rosterKey       = storetest.RosterKey
 	send            = storetest.Send
+	sendN           = storetest.SendN
 	sendIn          = storetest.SendIn
 	text            = storetest.Text
 )

@@ -10,6 +10,7 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/store"
 	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 func headsOf(conversations []chat.Conversation) map[string]int64 {
@@ -319,7 +320,7 @@ func TestRostersOfHeadsWithoutAHashAreCounted(t *testing.T) {
 			require.Len(t, members, now.MemberCount)
 			calls, _ := w.Since(n)
 			require.Equal(t, []string{"GetItem", "Query"}, calls)
-			r, err := s.AuditConversation(ctx, id)
+			r, err := operate.New(s).AuditConversation(ctx, id)
 			require.NoError(t, err)
 			require.Empty(t, r.Violations)
 			must(t)(s.Leave(ctx, by("ann", "l"), id))

@@ -12,6 +12,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // leftEarlier makes it longer ago that a user left a group.
@@ -58,7 +59,7 @@ func TestG9_LeaveWorksInADissolvedGroup(t *testing.T) {
 	require.Empty(t, requireWhole(t, c, s, id).roles)
 	require.Equal(t, chat.StateDissolved, c.Head(id).State)
 	requireDense(t, ledger(t, s, "cy", id), 5)
-	report, err := s.AuditConversation(ctx, id)
+	report, err := operate.New(s).AuditConversation(ctx, id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }
@@ -261,7 +262,7 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	require.Empty(t, ids)
 	ids, _ = listed(t, s.ListAll, "bob", 10)
 	require.Equal(t, []string{id}, ids, "for a device that may not know")
-	positions, _, err := s.PositionsOf(ctx, "bob", "", 10)
+	positions, _, err := operate.New(s).PositionsOf(ctx, "bob", "", 10)
 	require.NoError(t, err)
 	require.Len(t, positions, 1, "and for an operator")
 

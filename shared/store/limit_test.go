@@ -13,6 +13,7 @@ import (
 	"inorder/shared/limit"
 	"inorder/shared/store"
 	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // environments are those of a function, each with a Shared and a Store of its own,
@@ -202,7 +203,7 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	changed, err := s.Changes(t.Context(), "alice", 0, "", 10)
 	require.NoError(t, err)
 	require.Len(t, changed.Lines, 1)
-	positions, _, err := s.PositionsOf(t.Context(), "alice", "", 10)
+	positions, _, err := operate.New(s).PositionsOf(t.Context(), "alice", "", 10)
 	require.NoError(t, err)
 	require.Len(t, positions, 1)
 }

@@ -8,6 +8,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func TestOpenSingle(t *testing.T) {
@@ -164,7 +165,7 @@ func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 		_, err := open("ann", key, "Trip")
 		require.Equal(t, "clientMsgId", refused(t, chat.BadRequest, err, name).Field)
 	}
-	report, err := s.AuditConversation(t.Context(), group.ConversationID)
+	report, err := operate.New(s).AuditConversation(t.Context(), group.ConversationID)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }

@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"inorder/shared/chat"
@@ -82,4 +84,23 @@ func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userI
 		return nil, err
 	}
 	return s.joining(ctx, head.ConversationID, added, 0)
+}
+
+// TellErased writes the event that what a user has sent to a conversation, up to the
+// message upTo, has no content any more. It does so in a dissolved group too. Whoever
+// begins with the same message at the same time writes one. NotFound (*chat.Error) where
+// there is no head.
+func (s *Store) TellErased(ctx context.Context, conversationID, userID, upTo string) (Receipt, error) {
+	sum := sha256.Sum256([]byte(chat.LengthPrefixed(userID, upTo)))
+	return s.commit(ctx, write{
+		message: s.stamp(chat.Message{
+			ConversationID: conversationID,
+			SenderID:       chat.SystemSender,
+			ClientMsgID:    "erase:" + hex.EncodeToString(sum[:16]),
+			MessageType:    chat.TypeEvent,
+			Event:          &chat.Event{Kind: chat.EventErase, Erased: userID},
+		}),
+		trusted:  true,
+		anyState: true,
+	})
 }

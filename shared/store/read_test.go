@@ -15,6 +15,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 const frame = 31 * 1024
@@ -25,14 +26,6 @@ func seqs(messages []chat.Message) []int64 {
 		out = append(out, m.Seq)
 	}
 	return out
-}
-
-func sendN(t testing.TB, s *store.Store, n int) string {
-	t.Helper()
-	for i := range n {
-		send(t, s, "alice", "bob", fmt.Sprint(i+1))
-	}
-	return chat.SingleID("alice", "bob")
 }
 
 func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
@@ -382,7 +375,7 @@ func TestG6_AGapOfAnyLengthIsCrossedAtOnce(t *testing.T) {
 			calls, n3 := w.Since(n2)
 			require.LessOrEqual(t, len(calls), 8, calls)
 
-			_, err = s.AuditConversation(t.Context(), id)
+			_, err = operate.New(s).AuditConversation(t.Context(), id)
 			require.NoError(t, err)
 			calls, _ = w.Since(n3)
 			require.LessOrEqual(t, len(calls), 100, "an audit looks at the newest seqs of a gap")

@@ -114,6 +114,10 @@ func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 	return s
 }
 
+// DB is what the operators' part works on. Its type cannot be named outside the store:
+// everyone else asks the Store.
+func (s *Store) DB() *table.DB { return s.db }
+
 // Open makes a Store from the environment: the SDK's own variables say which
 // endpoint and credentials, TablesFromEnv which tables, and OptionsFromEnv the
 // rest. Items that cannot be read are told of in log. A request that DynamoDB does

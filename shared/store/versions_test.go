@@ -12,6 +12,7 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/store"
 	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // editIn edits ann's message, whose version is the one given.
@@ -73,7 +74,7 @@ func TestG9_AFormerMemberReadsWhatThereWasThen(t *testing.T) {
 			require.NotContains(t, raw, gone, "it is kept nowhere")
 		}
 	}
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }
@@ -267,7 +268,7 @@ func TestEraseUserTakesWhatAnEditReplaced(t *testing.T) {
 	must(t)(s.RemoveMembers(t.Context(), by("bob", "1"), id, []string{"cy"}))
 	editIn(t, s, sent, 1, "better")
 	require.Equal(t, "text of secret", read(t, s, "cy", id, sent.Seq).Text)
-	_, err := s.EraseUser(t.Context(), "ann", "", true, nothing)
+	_, err := operate.New(s).EraseUser(t.Context(), "ann", "", true, func(operate.Erasure) {})
 	require.NoError(t, err)
 	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "text of secret")
@@ -308,7 +309,7 @@ func TestG9_ComingAndGoingHasNoEnd(t *testing.T) {
 	owner, user := strings.Repeat("o", 128), strings.Repeat("u", 128)
 	id := newGroup(t, s, chat.VisibleAll, owner, user)
 	must(t)(s.SetTitle(t.Context(), by(owner, "title"), id, strings.Repeat("🥾", chat.MaxTitleRunes)))
-	_, err := s.RaiseHead(t.Context(), id, store.MaxRepairMargin) // seqs as long as they get
+	_, err := operate.New(s).RaiseHead(t.Context(), id, operate.MaxRepairMargin) // seqs as long as they get
 	require.NoError(t, err)
 	var times []chat.Range
 	const rounds = 100

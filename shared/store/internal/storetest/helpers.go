@@ -320,3 +320,12 @@ func SizeOf(value types.AttributeValue) int {
 	}
 	return 1
 }
+
+// SendN sends so many texts from alice to bob.
+func SendN(t testing.TB, s *store.Store, n int) string {
+	t.Helper()
+	for i := range n {
+		Send(t, s, "alice", "bob", fmt.Sprint(i+1))
+	}
+	return chat.SingleID("alice", "bob")
+}

@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"slices"
@@ -10,6 +10,7 @@ import (
 	"inorder/infra/local/dynamo"
 	"inorder/shared/store"
 	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // restored gives tables in the same database, as DynamoDB restores into new ones.
@@ -44,11 +45,11 @@ func TestFill(t *testing.T) {
 	send(t, old, "zoe", "zoe", "note")
 	s := c.Store(nil)
 
-	counted, err := s.Fill(t.Context(), from, false, false, func(store.Filled) {})
+	counted, err := operate.New(s).Fill(t.Context(), from, false, false, func(operate.Filled) {})
 	require.NoError(t, err)
 	require.Zero(t, c.Count(c.Tables.Messages), "a dry run copies nothing")
-	var last store.Filled
-	done, err := s.Fill(t.Context(), from, true, false, func(f store.Filled) { last = f })
+	var last operate.Filled
+	done, err := operate.New(s).Fill(t.Context(), from, true, false, func(f operate.Filled) { last = f })
 	require.NoError(t, err)
 	require.Equal(t, counted, done)
 	require.Equal(t, done, last)
@@ -63,17 +64,17 @@ func TestFill(t *testing.T) {
 		require.Len(t, c.Scan(table[1]), int(copied), table[1])
 		require.Positive(t, copied, table[1])
 	}
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	require.Equal(t, int64(13), send(t, s, "alice", "bob", "goes on").Seq)
 
-	_, err = s.Fill(t.Context(), from, true, false, func(store.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, true, false, func(operate.Filled) {})
 	require.ErrorContains(t, err, "is not empty")
-	_, err = s.Fill(t.Context(), from, true, true, func(store.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, true, true, func(operate.Filled) {})
 	require.NoError(t, err)
 	require.Equal(t, int64(12), c.Head(single).LastSeq, "as it was restored")
-	_, err = s.Fill(t.Context(), c.Tables, true, true, func(store.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), c.Tables, true, true, func(operate.Filled) {})
 	require.ErrorContains(t, err, "from itself")
 }
 
@@ -91,7 +92,7 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 	heard := restored + 2                                    // what came between is lost
 
 	s := c.Store(nil)
-	_, err = s.Fill(t.Context(), from, true, false, func(store.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, true, false, func(operate.Filled) {})
 	require.NoError(t, err)
 	for _, id := range []string{single, group, group, group} {
 		_, err = s.Raise(t.Context(), "bob", []string{id})
@@ -131,7 +132,7 @@ func TestFill_UnprocessedItems(t *testing.T) {
 		}
 		return none
 	})
-	done, err := c.Store(w).Fill(t.Context(), from, true, false, func(store.Filled) {})
+	done, err := operate.New(c.Store(w)).Fill(t.Context(), from, true, false, func(operate.Filled) {})
 	require.NoError(t, err)
 	require.Zero(t, refusals)
 	require.Equal(t, int64(40), done.Messages)

@@ -1,9 +1,7 @@
-package store
+package operate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -64,11 +62,11 @@ const erased = "erased"
 // edit: it reads again and takes the edit's content too, and that of its event.
 // What is blank already is passed over, so it may be repeated at will, and has to
 // be if the user goes on writing meanwhile. progress is called after each page.
-func (s *Store) EraseUser(ctx context.Context, userID, after string, act bool, progress func(Erasure)) (Erasure, error) {
-	e := eraser{s: s, userID: userID, act: act, progress: progress}
+func (o *Operator) EraseUser(ctx context.Context, userID, after string, act bool, progress func(Erasure)) (Erasure, error) {
+	e := eraser{Operator: o, userID: userID, act: act, progress: progress}
 	e.done.After = after
 	for {
-		positions, next, err := s.PositionsOf(ctx, userID, after, auditPage)
+		positions, next, err := o.PositionsOf(ctx, userID, after, auditPage)
 		if err != nil {
 			return e.done, err
 		}
@@ -88,7 +86,7 @@ func (s *Store) EraseUser(ctx context.Context, userID, after string, act bool, p
 }
 
 type eraser struct {
-	s        *Store
+	*Operator
 	userID   string
 	act      bool
 	done     Erasure
@@ -102,7 +100,7 @@ type eraser struct {
 func (e *eraser) conversation(ctx context.Context, id string) error {
 	e.edits, e.told = map[int64]bool{}, 0
 	in := &dynamodb.QueryInput{
-		TableName:              &e.s.db.Messages,
+		TableName:              &e.db.Messages,
 		KeyConditionExpression: aws.String("conversationId = :c"),
 		FilterExpression: aws.String("#event.erased = :u OR senderId = :u AND " +
 			"(attribute_exists(#text) OR attribute_exists(#data) OR attribute_exists(senderDeviceId) OR attribute_exists(clientTime))"),
@@ -114,7 +112,7 @@ func (e *eraser) conversation(ctx context.Context, id string) error {
 		ScanIndexForward:          aws.Bool(false),
 	}
 	for {
-		out, err := e.s.db.Query(ctx, in)
+		out, err := e.db.Query(ctx, in)
 		if err != nil {
 			return fmt.Errorf("reading the ledger of %s: %w", id, err)
 		}
@@ -157,10 +155,10 @@ func (e *eraser) message(ctx context.Context, m table.Message) error {
 		if err == nil || !table.ConditionFailed(err) && !table.IsConflict(err) {
 			return err
 		}
-		if err := e.s.db.Pace.WaitRead(ctx, attempt, false); err != nil {
+		if err := e.db.Pace.WaitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for message %s: %w", m.MessageID, err)
 		}
-		in, err := e.s.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, table.Ascending)
+		in, err := e.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, table.Ascending)
 		if err != nil || in == nil || in.MessageID != m.MessageID {
 			return err // expired, or removed
 		}
@@ -175,7 +173,7 @@ func (e *eraser) tell(ctx context.Context, m table.Message) error {
 	}
 	e.told = m.Seq + 1
 	if e.act {
-		receipt, err := e.s.commit(ctx, write{message: e.s.erasure(e.userID, m), trusted: true, anyState: true})
+		receipt, err := e.store.TellErased(ctx, m.ConversationID, e.userID, m.MessageID)
 		if refusal, ok := errors.AsType[*chat.Error](err); ok && refusal.Code == chat.NotFound {
 			e.told = chat.MaxSeq + 1 // there is no head: nobody can read the conversation
 			return nil
@@ -189,25 +187,12 @@ func (e *eraser) tell(ctx context.Context, m table.Message) error {
 	return nil
 }
 
-// erasure is the event that tells of the blanking of a user's messages up to this
-// one. Runs at the same time that begin with the same message write one.
-func (s *Store) erasure(userID string, last table.Message) chat.Message {
-	sum := sha256.Sum256([]byte(chat.LengthPrefixed(userID, last.MessageID)))
-	return s.stamp(chat.Message{
-		ConversationID: last.ConversationID,
-		SenderID:       chat.SystemSender,
-		ClientMsgID:    "erase:" + hex.EncodeToString(sum[:16]),
-		MessageType:    chat.TypeEvent,
-		Event:          &chat.Event{Kind: chat.EventErase, Erased: userID},
-	})
-}
-
 // newerEdits blanks the events of a message's edits that the ledger did not show:
 // they came after its end was read, or were being written.
 func (e *eraser) newerEdits(ctx context.Context, m table.Message) error {
 	seqs := slices.DeleteFunc(slices.Clone(m.Edits), func(seq int64) bool { return e.edits[seq] })
 	events := map[int64]table.Message{}
-	if _, err := e.s.db.LookUp(ctx, m.ConversationID, seqs, events); err != nil {
+	if _, err := e.db.LookUp(ctx, m.ConversationID, seqs, events); err != nil {
 		return err
 	}
 	for _, seq := range slices.Sorted(maps.Keys(events)) {
@@ -236,8 +221,8 @@ func (e *eraser) count(m table.Message) {
 // blank writes the idempotency record without the fingerprint, then the message
 // without its content: what broke off in between is found again by the message.
 func (e *eraser) blank(ctx context.Context, m table.Message) error {
-	_, err := e.s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &e.s.db.Idempotency,
+	_, err := e.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &e.db.Idempotency,
 		Key:                       table.Item{"dedupeKey": table.Str(chat.DedupeKey(m.SenderID, m.ClientMsgID))},
 		UpdateExpression:          aws.String("SET fingerprint = :erased"),
 		ConditionExpression:       aws.String("messageId = :id"),
@@ -254,8 +239,8 @@ func (e *eraser) blank(ctx context.Context, m table.Message) error {
 		names["#status"] = "status"
 		values[":recalled"], values[":next"] = table.Str(string(chat.Recalled)), table.Num(m.Version+1)
 	}
-	_, err = e.s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &e.s.db.Messages,
+	_, err = e.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &e.db.Messages,
 		Key:                       table.MessageKey(m.ConversationID, m.Seq),
 		UpdateExpression:          &update,
 		ConditionExpression:       aws.String("messageId = :id AND #version = :version"),
@@ -273,12 +258,12 @@ func (e *eraser) connections(ctx context.Context) error {
 	key := table.Item{"userId": table.Str(e.userID)}
 	if !e.act {
 		var found table.Connections
-		exists, err := e.s.db.Get(ctx, e.s.db.Connections, key, &found)
+		exists, err := e.db.Get(ctx, e.db.Connections, key, &found)
 		e.done.Connections = exists
 		return err
 	}
-	out, err := e.s.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName: &e.s.db.Connections, Key: key, ReturnValues: types.ReturnValueAllOld,
+	out, err := e.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName: &e.db.Connections, Key: key, ReturnValues: types.ReturnValueAllOld,
 	})
 	if err != nil {
 		return fmt.Errorf("forgetting the connections of %s: %w", e.userID, err)

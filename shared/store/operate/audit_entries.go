@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // entries checks a page of messages: their ids, their idempotency records, and
 // what the events among them are about.
 func (a *audit) entries(ctx context.Context, entries []table.Message) error {
-	live := slices.DeleteFunc(slices.Clone(entries), a.s.db.Expired) // what is expired may be gone at any moment
+	live := slices.DeleteFunc(slices.Clone(entries), a.db.Expired) // what is expired may be gone at any moment
 	for _, m := range live {
 		if other := a.seen.note(m); other != 0 {
 			if err := a.sameID(ctx, m, other); err != nil {
@@ -47,7 +47,7 @@ func (a *audit) erasures(ctx context.Context, entries []table.Message) error {
 		}
 		first, wrote := a.wrote[m.Event.Erased]
 		delete(a.wrote, m.Event.Erased)
-		if !wrote || a.s.db.Now().Sub(time.UnixMilli(m.ServerTime)) < eraseTime {
+		if !wrote || a.db.Now().Sub(time.UnixMilli(m.ServerTime)) < eraseTime {
 			continue
 		}
 		if err := a.notErased(ctx, m, first); err != nil {
@@ -137,7 +137,7 @@ func (a *audit) records(ctx context.Context, entries []table.Message) error {
 		}
 		byKey[key] = append(byKey[key], m)
 	}
-	items, err := a.peek(ctx, a.s.db.Idempotency, keys)
+	items, err := a.peek(ctx, a.db.Idempotency, keys)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (a *audit) record(ctx context.Context, key string, m table.Message) error {
 		return err
 	}
 	now, found, err := message(out[0])
-	if err != nil || !found || now.MessageID != m.MessageID || a.s.db.Expired(now) {
+	if err != nil || !found || now.MessageID != m.MessageID || a.db.Expired(now) {
 		return err // removed meanwhile
 	}
 	v := Violation{
@@ -232,7 +232,7 @@ func (a *audit) events(ctx context.Context, entries []table.Message) error {
 		}
 		about[m.Event.TargetSeq] = append(about[m.Event.TargetSeq], m)
 	}
-	items, err := a.peek(ctx, a.s.db.Messages, keys)
+	items, err := a.peek(ctx, a.db.Messages, keys)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"context"
@@ -21,21 +21,19 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // finding is what a test expects of a violation.
 type finding struct {
-	kind ViolationKind
+	kind operate.ViolationKind
 	id   string
 	seq  int64
 	user string
 }
 
-// ViolationKind is store.ViolationKind, by a shorter name.
-type ViolationKind = store.ViolationKind
-
 // found gives the violations in an order of their own.
-func found(r store.AuditReport) []finding {
+func found(r operate.AuditReport) []finding {
 	all := []finding{}
 	for _, v := range r.Violations {
 		all = append(all, finding{v.Kind, v.ConversationID, v.Seq, v.UserID})
@@ -109,9 +107,11 @@ func TestAudit_AHealthyStore(t *testing.T) {
 	s := c.Store(nil)
 	single, group := lively(t, s)
 	messages, lines := int64(c.Count(c.Tables.Messages)), int64(c.Count(c.Tables.Members))
-	for name, audit := range map[string]func() (store.AuditReport, error){
-		"all":    func() (store.AuditReport, error) { return s.AuditAll(t.Context(), store.AuditCursor{}) },
-		"sample": func() (store.AuditReport, error) { return s.AuditSample(t.Context(), 1000) },
+	for name, audit := range map[string]func() (operate.AuditReport, error){
+		"all": func() (operate.AuditReport, error) {
+			return operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
+		},
+		"sample": func() (operate.AuditReport, error) { return operate.New(s).AuditSample(t.Context(), 1000) },
 	} {
 		r, err := audit()
 		require.NoError(t, err, name)
@@ -123,12 +123,12 @@ func TestAudit_AHealthyStore(t *testing.T) {
 		require.Nil(t, r.Next)
 	}
 	for _, id := range []string{single, group, "system:order:1"} {
-		r, err := s.AuditConversation(t.Context(), id)
+		r, err := operate.New(s).AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
 		require.Equal(t, c.Head(id).LastSeq, r.Messages)
 	}
-	_, err := s.AuditConversation(t.Context(), "group:none")
+	_, err := operate.New(s).AuditConversation(t.Context(), "group:none")
 	requireCode(t, chat.NotFound, err)
 }
 
@@ -142,14 +142,14 @@ func TestAudit_FindsCorruption(t *testing.T) {
 	}{
 		"a head behind": {
 			func(c *cloud, single, _ string) { c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 9}) },
-			func(single, _ string) []finding { return []finding{{store.HeadBehind, single, 12, ""}} },
+			func(single, _ string) []finding { return []finding{{operate.HeadBehind, single, 12, ""}} },
 		},
 		"a head ahead": {
 			func(c *cloud, single, _ string) {
 				c.Delete(c.Tables.Messages, entryKey(single, 12))
 				c.Delete(c.Tables.Messages, entryKey(single, 11))
 			},
-			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 11, ""}} },
+			func(single, _ string) []finding { return []finding{{operate.HeadAhead, single, 11, ""}} },
 		},
 		"a ledger lost": {
 			func(c *cloud, single, _ string) {
@@ -157,7 +157,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 					c.Delete(c.Tables.Messages, entryKey(single, seq+1))
 				}
 			},
-			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 1, ""}} },
+			func(single, _ string) []finding { return []finding{{operate.HeadAhead, single, 1, ""}} },
 		},
 		"two holes": {
 			func(c *cloud, single, _ string) {
@@ -166,12 +166,12 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				}
 			},
 			func(single, _ string) []finding {
-				return []finding{{store.Hole, single, 4, ""}, {store.Hole, single, 7, ""}}
+				return []finding{{operate.Hole, single, 4, ""}, {operate.Hole, single, 7, ""}}
 			},
 		},
 		"a message twice": {
 			func(c *cloud, single, _ string) { c.CopyMessage(single, 3, 6) },
-			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.DuplicateMessage, single, 6, "alice"}} },
 		},
 		"a messageId twice, each with a record": {
 			func(c *cloud, single, _ string) {
@@ -179,53 +179,53 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Messages, entryKey(single, 6), values{"messageId": id})
 				c.Set(c.Tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
 			},
-			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "bob"}} },
+			func(single, _ string) []finding { return []finding{{operate.DuplicateMessage, single, 6, "bob"}} },
 		},
 		"two messages of one key": {
 			func(c *cloud, single, _ string) {
 				c.Set(c.Tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
 			},
-			func(single, _ string) []finding { return []finding{{store.DuplicateKey, single, 5, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.DuplicateKey, single, 5, "alice"}} },
 		},
 		"no record": {
 			func(c *cloud, _, _ string) { c.Delete(c.Tables.Idempotency, recordKey("alice", "a1")) },
-			func(single, _ string) []finding { return []finding{{store.RecordMissing, single, 3, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.RecordMissing, single, 3, "alice"}} },
 		},
 		"a record of another conversation": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
 			},
-			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.RecordMismatch, single, 3, "alice"}} },
 		},
 		"a record of another messageId": {
 			func(c *cloud, _, _ string) {
 				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
 			},
-			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.RecordMismatch, single, 3, "alice"}} },
 		},
 		"read too far": {
 			func(c *cloud, single, _ string) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
 			},
-			func(single, _ string) []finding { return []finding{{store.PositionAhead, single, 0, "bob"}} },
+			func(single, _ string) []finding { return []finding{{operate.PositionAhead, single, 0, "bob"}} },
 		},
 		"left too far": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
 			},
-			func(_, group string) []finding { return []finding{{store.PositionAhead, group, 0, "bob"}} },
+			func(_, group string) []finding { return []finding{{operate.PositionAhead, group, 0, "bob"}} },
 		},
 		"a wrong count": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Conversations, convKey(group), values{"memberCount": 7})
 			},
-			func(_, group string) []finding { return []finding{{store.MemberCountWrong, group, 0, ""}} },
+			func(_, group string) []finding { return []finding{{operate.MemberCountWrong, group, 0, ""}} },
 		},
 		"a hash of other members": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Conversations, convKey(group), values{"rosterHash": 7})
 			},
-			func(_, group string) []finding { return []finding{{store.RosterWrong, group, 0, ""}} },
+			func(_, group string) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
 		},
 		"one member in the place of another": {
 			func(c *cloud, _, group string) {
@@ -234,34 +234,34 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Inboxes, lineKey("eve", group), values{"joinSeq": 1})
 				c.Delete(c.Tables.Inboxes, lineKey("dan", group))
 			},
-			func(_, group string) []finding { return []finding{{store.RosterWrong, group, 0, ""}} },
+			func(_, group string) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
 		},
 		"a member without a line": {
 			func(c *cloud, _, group string) { c.Delete(c.Tables.Inboxes, lineKey("dan", group)) },
-			func(_, group string) []finding { return []finding{{store.LineMissing, group, 0, "dan"}} },
+			func(_, group string) []finding { return []finding{{operate.LineMissing, group, 0, "dan"}} },
 		},
 		"a member who has left": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
 			},
-			func(_, group string) []finding { return []finding{{store.LineFormer, group, 0, "dan"}} },
+			func(_, group string) []finding { return []finding{{operate.LineFormer, group, 0, "dan"}} },
 		},
 		"a line without a roster item": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
 			},
-			func(_, group string) []finding { return []finding{{store.LineOrphaned, group, 0, "bob"}} },
+			func(_, group string) []finding { return []finding{{operate.LineOrphaned, group, 0, "bob"}} },
 		},
 		"no head": {
 			func(c *cloud, single, _ string) { c.Delete(c.Tables.Conversations, convKey(single)) },
-			func(single, _ string) []finding { return []finding{{store.HeadMissing, single, 12, ""}} },
+			func(single, _ string) []finding { return []finding{{operate.HeadMissing, single, 12, ""}} },
 		},
 		"a recall undone": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
 			},
 			func(_, group string) []finding {
-				return []finding{{store.EventTarget, group, 7, "alice"}}
+				return []finding{{operate.EventTarget, group, 7, "alice"}}
 			},
 		},
 		"a recalled message with content": {
@@ -269,14 +269,14 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Messages, entryKey(group, 6), values{"text": "back"})
 			},
 			func(_, group string) []finding {
-				return sorted(finding{store.NotBlank, group, 6, "cy"}, finding{store.EventTarget, group, 6, "cy"})
+				return sorted(finding{operate.NotBlank, group, 6, "cy"}, finding{operate.EventTarget, group, 6, "cy"})
 			},
 		},
 		"an edit undone": {
 			func(c *cloud, _, group string) {
 				c.Set(c.Tables.Messages, entryKey(group, 2), values{"version": 2})
 			},
-			func(_, group string) []finding { return []finding{{store.EventTarget, group, 5, "bob"}} },
+			func(_, group string) []finding { return []finding{{operate.EventTarget, group, 5, "bob"}} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 			single, group := lively(t, s)
 			tc.plant(c, single, group)
 			want := tc.want(single, group)
-			one, err := s.AuditConversation(t.Context(), want[0].id)
+			one, err := operate.New(s).AuditConversation(t.Context(), want[0].id)
 			require.NoError(t, err)
 			require.Equal(t, want, found(one))
 			for _, v := range one.Violations {
@@ -294,10 +294,10 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				require.NotEmpty(t, v.Found)
 				require.NotEmpty(t, v.Remedy)
 			}
-			all, err := s.AuditAll(t.Context(), store.AuditCursor{})
+			all, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 			require.NoError(t, err)
 			if name == "no head" { // nothing but the lines tells of it
-				want = []finding{{store.HeadMissing, single, 0, ""}}
+				want = []finding{{operate.HeadMissing, single, 0, ""}}
 			}
 			require.Equal(t, want, found(all))
 			counted := 0
@@ -362,11 +362,11 @@ func TestAudit_Retention(t *testing.T) {
 				c.Delete(c.Tables.Messages, entryKey(id, seq))
 				c.Delete(c.Tables.Idempotency, recordKey("alice", fmt.Sprint(seq-1)))
 			}
-			r, err := s.AuditConversation(t.Context(), id)
+			r, err := operate.New(s).AuditConversation(t.Context(), id)
 			require.NoError(t, err)
 			var holes []int64
 			for _, v := range r.Violations {
-				require.Equal(t, store.Hole, v.Kind)
+				require.Equal(t, operate.Hole, v.Kind)
 				holes = append(holes, v.Seq)
 			}
 			require.Equal(t, tc.want, holes)
@@ -381,12 +381,12 @@ func TestAudit_Retention(t *testing.T) {
 		want           []finding
 	}{
 		"all of what ended long ago":        {0, long, []int64{1, 2}, []finding{}},
-		"all of what ended now":             {0, time.Minute, []int64{1, 2}, []finding{{store.HeadAhead, "", 1, ""}}},
-		"all, within the retention":         {week, 6 * 24 * time.Hour, []int64{1, 2}, []finding{{store.HeadAhead, "", 1, ""}}},
+		"all of what ended now":             {0, time.Minute, []int64{1, 2}, []finding{{operate.HeadAhead, "", 1, ""}}},
+		"all, within the retention":         {week, 6 * 24 * time.Hour, []int64{1, 2}, []finding{{operate.HeadAhead, "", 1, ""}}},
 		"all, after the retention":          {week, 8 * 24 * time.Hour, []int64{1, 2}, []finding{}},
 		"the end, older than the retention": {week, 8 * 24 * time.Hour, []int64{2}, []finding{}},
-		"the end, within the retention":     {week, 6 * 24 * time.Hour, []int64{2}, []finding{{store.HeadAhead, "", 2, ""}}},
-		"the end, without retention":        {0, long, []int64{2}, []finding{{store.HeadAhead, "", 2, ""}}},
+		"the end, within the retention":     {week, 6 * 24 * time.Hour, []int64{2}, []finding{{operate.HeadAhead, "", 2, ""}}},
+		"the end, without retention":        {0, long, []int64{2}, []finding{{operate.HeadAhead, "", 2, ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -406,7 +406,7 @@ func TestAudit_Retention(t *testing.T) {
 				if !slices.Contains(tc.gone, 1) {
 					c.Set(c.Tables.Messages, entryKey(id, 1), values{"expiresAt": expires})
 				}
-				r, err := c.Store(nil, store.WithRetention(tc.retention)).AuditConversation(t.Context(), id)
+				r, err := operate.New(c.Store(nil, store.WithRetention(tc.retention))).AuditConversation(t.Context(), id)
 				require.NoError(t, err)
 				require.Equal(t, tc.want, found(r))
 			}
@@ -437,12 +437,12 @@ func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 		}}
 		s := c.Store(w)
 		for _, id := range []string{single, group} {
-			r, err := s.AuditConversation(t.Context(), id)
+			r, err := operate.New(s).AuditConversation(t.Context(), id)
 			require.NoError(t, err, name)
 			got := found(r)
 			// A roster is the one thing that no transaction can read.
 			if hide("Query") {
-				require.Equal(t, sorted(finding{store.MemberCountWrong, id, 0, ""}, finding{store.RosterWrong, id, 0, ""}), got, name)
+				require.Equal(t, sorted(finding{operate.MemberCountWrong, id, 0, ""}, finding{operate.RosterWrong, id, 0, ""}), got, name)
 			} else {
 				require.Empty(t, got, name)
 			}
@@ -470,12 +470,12 @@ func TestAudit_WhileWriting(t *testing.T) {
 			writing <- nil
 		}()
 	}
-	auditor := c.Store(nil)
+	auditor := operate.New(c.Store(nil))
 	for range 4 {
 		r, err := auditor.AuditConversation(t.Context(), group)
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
-		r, err = auditor.AuditAll(t.Context(), store.AuditCursor{})
+		r, err = auditor.AuditAll(t.Context(), operate.AuditCursor{})
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
 	}
@@ -524,12 +524,12 @@ func TestAudit_ASampleOfALargeLedger(t *testing.T) {
 	c.Delete(c.Tables.Messages, entryKey(id, 777))
 	s := c.Store(nil)
 	for tries := 1; ; tries++ {
-		r, err := s.AuditSample(t.Context(), 300)
+		r, err := operate.New(s).AuditSample(t.Context(), 300)
 		require.NoError(t, err)
 		require.LessOrEqual(t, r.Messages, int64(300))
 		require.Positive(t, r.Messages)
 		if len(r.Violations) > 0 {
-			require.Equal(t, []finding{{store.Hole, id, 777, ""}}, found(r))
+			require.Equal(t, []finding{{operate.Hole, id, 777, ""}}, found(r))
 			return
 		}
 		require.Less(t, tries, 2000)
@@ -553,7 +553,7 @@ func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
 	s := c.Store(nil)
 	for tries := 0; len(got) < len(want); tries++ {
 		require.Less(t, tries, 200)
-		r, err := s.AuditSample(t.Context(), 10)
+		r, err := operate.New(s).AuditSample(t.Context(), 10)
 		require.NoError(t, err)
 		require.LessOrEqual(t, r.Conversations, 10)
 		for _, v := range r.Violations {
@@ -588,7 +588,7 @@ func TestAudit_SamplesAreFromEverywhereInALargeTable(t *testing.T) {
 		}
 		return fmt.Appendf(nil, `{"Count":%d,"ScannedCount":%[1]d,"Items":[%s]}`, len(items), strings.Join(items, ","))
 	}}
-	_, err := c.Store(w).AuditSample(t.Context(), 100)
+	_, err := operate.New(c.Store(w)).AuditSample(t.Context(), 100)
 	require.NoError(t, err)
 	require.Positive(t, passedOver)
 }
@@ -603,12 +603,12 @@ func TestAudit_GoesOnWhereTheTimeWasUp(t *testing.T) {
 	}
 	b.flush()
 	s := c.Store(nil)
-	var cursor store.AuditCursor
+	var cursor operate.AuditCursor
 	conversations, runs := 0, 0
 	for {
 		// Less than what an audit keeps for its report, so each does the least.
 		ctx, cancel := contextFor(t, 4000)
-		r, err := s.AuditAll(ctx, cursor)
+		r, err := operate.New(s).AuditAll(ctx, cursor)
 		cancel()
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
@@ -732,7 +732,7 @@ func TestAudit_ALargeStore(t *testing.T) {
 
 	before := watch.measure()
 	start = time.Now()
-	r, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	r, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	t.Logf("audited in %v by %d requests; the heap grew by %d KB", time.Since(start), watch.requests, (watch.peak-before)/1024)
 	require.Empty(t, r.Violations)
@@ -753,18 +753,18 @@ func TestAudit_ALargeStore(t *testing.T) {
 	c.Set(c.Tables.Conversations, convKey(orphan), values{"memberCount": 1})
 	c.Delete(c.Tables.Members, rosterKey(orphan, user("u", orphan)))
 
-	r, err = s.AuditAll(t.Context(), store.AuditCursor{})
+	r, err = operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Equal(t, sorted(
-		finding{store.HeadBehind, behind, 100, ""},
-		finding{store.HeadAhead, tail, 100, ""},
-		finding{store.Hole, hole, 3_141, ""},
-		finding{store.DuplicateMessage, twin, 90, user("u", twin)},
-		finding{store.DuplicateKey, key, 7, user("v", key)},
-		finding{store.RecordMissing, lost, 55, user("v", lost)},
-		finding{store.PositionAhead, position, 0, user("u", position)},
-		finding{store.MemberCountWrong, count, 0, ""},
-		finding{store.LineOrphaned, orphan, 0, user("u", orphan)},
+		finding{operate.HeadBehind, behind, 100, ""},
+		finding{operate.HeadAhead, tail, 100, ""},
+		finding{operate.Hole, hole, 3_141, ""},
+		finding{operate.DuplicateMessage, twin, 90, user("u", twin)},
+		finding{operate.DuplicateKey, key, 7, user("v", key)},
+		finding{operate.RecordMissing, lost, 55, user("v", lost)},
+		finding{operate.PositionAhead, position, 0, user("u", position)},
+		finding{operate.MemberCountWrong, count, 0, ""},
+		finding{operate.LineOrphaned, orphan, 0, user("u", orphan)},
 	), found(r))
 }
 
@@ -803,16 +803,16 @@ func TestG6_ARepairedHead(t *testing.T) {
 			_, err := c.Store(nil).Append(t.Context(), text("alice", "blocked", "x"), "bob")
 			require.ErrorContains(t, err, "behind its ledger")
 
-			r, err := s.RepairHead(t.Context(), single, margin)
+			r, err := operate.New(s).RepairHead(t.Context(), single, margin)
 			require.NoError(t, err)
-			require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, r)
-			report, err := s.AuditConversation(t.Context(), single)
+			require.Equal(t, operate.Repair{ConversationID: single, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, r)
+			report, err := operate.New(s).AuditConversation(t.Context(), single)
 			require.NoError(t, err)
 			require.Empty(t, report.Violations)
 
-			again, err := s.RepairHead(t.Context(), single, margin+1)
+			again, err := operate.New(s).RepairHead(t.Context(), single, margin+1)
 			require.NoError(t, err)
-			require.Equal(t, store.Repair{ConversationID: single, Before: r.After, MaxSeq: 12, After: r.After}, again, "it is not behind any more")
+			require.Equal(t, operate.Repair{ConversationID: single, Before: r.After, MaxSeq: 12, After: r.After}, again, "it is not behind any more")
 
 			sent := send(t, s, "alice", "bob", "after")
 			require.Equal(t, r.After+1, sent.Seq)
@@ -836,14 +836,14 @@ func TestG6_ARepairedHead(t *testing.T) {
 			}
 			require.Equal(t, []int64{4, 5, 6, 7, 8, 9, 10, 11, 12, sent.Seq}, got, "bob has cleared 3")
 			require.Equal(t, margin, skipped)
-			report, err = s.AuditConversation(t.Context(), single)
+			report, err = operate.New(s).AuditConversation(t.Context(), single)
 			require.NoError(t, err)
 			require.Empty(t, report.Violations)
 
 			c.Delete(c.Tables.Messages, entryKey(single, 12))
-			report, err = s.AuditConversation(t.Context(), single)
+			report, err = operate.New(s).AuditConversation(t.Context(), single)
 			require.NoError(t, err)
-			require.Equal(t, []finding{{store.Hole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
+			require.Equal(t, []finding{{operate.Hole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
 		})
 	}
 }
@@ -859,7 +859,7 @@ func TestRepairHead_NeverBackwards(t *testing.T) {
 		func() { c.Delete(c.Tables.Messages, entryKey(single, 12)) }, // ahead
 	} {
 		plant()
-		r, err := s.RepairHead(t.Context(), single, 100)
+		r, err := operate.New(s).RepairHead(t.Context(), single, 100)
 		require.NoError(t, err)
 		require.False(t, r.Changed)
 		require.Equal(t, head, c.Head(single))
@@ -871,9 +871,9 @@ func TestRepairHead_NeverBackwards(t *testing.T) {
 	}{
 		"nothing there":   {"group:none", 1, chat.NotFound},
 		"a margin below":  {single, -1, chat.BadRequest},
-		"a margin beyond": {single, store.MaxRepairMargin + 1, chat.BadRequest},
+		"a margin beyond": {single, operate.MaxRepairMargin + 1, chat.BadRequest},
 	} {
-		_, err := s.RepairHead(t.Context(), tc.id, tc.margin)
+		_, err := operate.New(s).RepairHead(t.Context(), tc.id, tc.margin)
 		requireCode(t, tc.code, err, name)
 	}
 }
@@ -892,9 +892,9 @@ func TestRepairHead_IsConditional(t *testing.T) {
 		}
 		return none
 	})
-	r, err := s.RepairHead(t.Context(), single, 1)
+	r, err := operate.New(s).RepairHead(t.Context(), single, 1)
 	require.NoError(t, err)
-	require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 11, MaxSeq: 12, After: 13}, r)
+	require.Equal(t, operate.Repair{ConversationID: single, Changed: true, Before: 11, MaxSeq: 12, After: 13}, r)
 }
 
 // A repair whose answer gets lost is made once, and says so.
@@ -902,13 +902,13 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		lastSeq int64 // of the head, of a ledger of 12
-		repair  func(*store.Store, context.Context, string, int64) (store.Repair, error)
+		repair  func(*operate.Operator, context.Context, string, int64) (operate.Repair, error)
 		margin  int64
 	}{
-		"of what is behind":              {7, (*store.Store).RepairHead, 0},
-		"of what is behind, by a margin": {7, (*store.Store).RepairHead, 5},
-		"of what is not behind":          {12, (*store.Store).RaiseHead, 5},
-		"of either":                      {7, (*store.Store).RaiseHead, 5},
+		"of what is behind":              {7, (*operate.Operator).RepairHead, 0},
+		"of what is behind, by a margin": {7, (*operate.Operator).RepairHead, 5},
+		"of what is not behind":          {12, (*operate.Operator).RaiseHead, 5},
+		"of either":                      {7, (*operate.Operator).RaiseHead, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -925,9 +925,9 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 				}
 				return none
 			})
-			r, err := tc.repair(s, t.Context(), id, tc.margin)
+			r, err := tc.repair(operate.New(s), t.Context(), id, tc.margin)
 			require.NoError(t, err)
-			want := store.Repair{ConversationID: id, Changed: true, Before: tc.lastSeq, MaxSeq: 12, After: 12 + tc.margin}
+			want := operate.Repair{ConversationID: id, Changed: true, Before: tc.lastSeq, MaxSeq: 12, After: 12 + tc.margin}
 			require.Equal(t, want, r)
 			require.Equal(t, want.After, c.Head(id).LastSeq)
 		})
@@ -947,19 +947,20 @@ func TestG5_ARaisedHeadGivesOutNoSeqThatADeviceHasSeen(t *testing.T) {
 	}
 	c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": 5})
 	restored := c.Store(nil) // knows nothing of what was
-	repaired, err := restored.RepairHead(t.Context(), id, 1000)
+	repaired, err := operate.New(restored).RepairHead(t.Context(), id, 1000)
 	require.NoError(t, err)
 	require.False(t, repaired.Changed, "it is not behind")
 
-	r, err := restored.RaiseHead(t.Context(), id, 1000)
+	r, err := operate.New(restored).RaiseHead(t.Context(), id, 1000)
 	require.NoError(t, err)
-	require.Equal(t, store.Repair{ConversationID: id, Changed: true, Before: 5, MaxSeq: 5, After: 1005}, r)
+	require.Equal(t, operate.Repair{ConversationID: id, Changed: true, Before: 5, MaxSeq: 5, After: 1005}, r)
 	require.Equal(t, int64(1006), send(t, restored, "alice", "bob", "7").Seq, "a retry of what was lost is sent again")
-	page, err := restored.Sync(t.Context(), "bob", id, 10, 100, frame)
+	page, err := restored.Sync(t.Context(), "bob", id, 10, 100, 32*1024)
 	require.NoError(t, err)
-	require.Equal(t, []int64{1006}, seqs(page.Messages))
+	require.Len(t, page.Messages, 1)
+	require.Equal(t, int64(1006), page.Messages[0].Seq)
 	require.Equal(t, int64(1006), page.FirstSeq)
-	report, err := restored.AuditConversation(t.Context(), id)
+	report, err := operate.New(restored).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }
@@ -979,7 +980,7 @@ func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
 		}
 		return none
 	})
-	r, err := s.RaiseHead(t.Context(), id, 200)
+	r, err := operate.New(s).RaiseHead(t.Context(), id, 200)
 	require.NoError(t, err)
 	require.Equal(t, int64(203), r.After)
 	require.Zero(t, applying)
@@ -1001,8 +1002,9 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	for _, user := range append(others[1:], "ann") { // the fan-out listed all but one
 		require.NoError(t, s.Enlist(t.Context(), user, id))
 	}
-	cursor := raise(t, s, others[0], []string{"group:before"})
-	report, err := s.AuditConversation(t.Context(), id)
+	cursor, err := s.Raise(t.Context(), others[0], []string{"group:before"})
+	require.NoError(t, err)
+	report, err := operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations, "it may be on its way")
 
@@ -1011,23 +1013,25 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 			"conversationId": id, "userId": user, "role": "member", "joinSeq": 1, "joinedSeq": 1, "joinedAt": time.Now().Add(-2 * time.Hour).UnixMilli(),
 		})
 	}
-	report, err = s.AuditConversation(t.Context(), id)
+	report, err = operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, report.Violations, 1)
-	require.Equal(t, store.LargeNotListed, report.Violations[0].Kind)
+	require.Equal(t, operate.LargeNotListed, report.Violations[0].Kind)
 	require.Equal(t, others[0], report.Violations[0].UserID)
 
-	users, err := s.Relist(t.Context(), id)
+	users, err := operate.New(s).Relist(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, 1, users)
-	report, err = s.AuditConversation(t.Context(), id)
+	report, err = operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	changed, err := s.Changes(t.Context(), others[0], cursor, "", 50)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{id: true}, conversationIDs(changed.Lines))
-	require.Equal(t, map[string]int64{id: 1}, headsOf(changed.Heads))
-	users, err = s.Relist(t.Context(), id)
+	require.Len(t, changed.Lines, 1)
+	require.Equal(t, id, changed.Lines[0].Conversation.ConversationID)
+	require.Len(t, changed.Heads, 1)
+	require.Equal(t, [2]any{id, int64(1)}, [2]any{changed.Heads[0].ConversationID, changed.Heads[0].LastSeq})
+	users, err = operate.New(s).Relist(t.Context(), id)
 	require.NoError(t, err)
 	require.Zero(t, users)
 }
@@ -1039,14 +1043,15 @@ func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 	s := c.Store(nil)
 	ids := c.Lines("bob", 40)
 	for _, id := range ids {
-		raise(t, s, "bob", []string{id})
+		_, err := s.Raise(t.Context(), "bob", []string{id})
+		require.NoError(t, err)
 		require.NoError(t, s.Enlist(t.Context(), "bob", id))
 	}
 	kinds := func() (found []string) {
-		report, err := s.AuditAll(t.Context(), store.AuditCursor{UserID: " "})
+		report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{UserID: " "})
 		require.NoError(t, err)
 		for _, v := range report.Violations {
-			if v.Kind == store.SyncHeadWrong {
+			if v.Kind == operate.SyncHeadWrong {
 				found = append(found, v.UserID)
 			}
 		}

@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"cmp"
@@ -139,15 +139,15 @@ const (
 // stale, or show a transaction half applied: what looks wrong is read again by
 // TransactGetItems, which is serialisable, before it is reported.
 type audit struct {
-	s      *Store
+	*Operator
 	report AuditReport
 	seen   *seenIDs
 	wrote  map[string]int64 // by sender: the first seq with content in the stretch of a ledger that is read
 }
 
-func (s *Store) newAudit() *audit {
+func (o *Operator) newAudit() *audit {
 	return &audit{
-		s: s, seen: &seenIDs{},
+		Operator: o, seen: &seenIDs{},
 		report: AuditReport{Violations: []Violation{}, Counts: map[ViolationKind]int{}},
 	}
 }
@@ -155,8 +155,8 @@ func (s *Store) newAudit() *audit {
 // AuditConversation checks a whole conversation: head, ledger, idempotency
 // records, roster and inbox lines. It errs with NotFound (*chat.Error) if there
 // is none. A ledger that the context's deadline cuts off is in Unfinished.
-func (s *Store) AuditConversation(ctx context.Context, conversationID string) (AuditReport, error) {
-	a := s.newAudit()
+func (o *Operator) AuditConversation(ctx context.Context, conversationID string) (AuditReport, error) {
+	a := o.newAudit()
 	found, err := a.conversation(ctx, conversationID, everything)
 	if err == nil && !found {
 		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %s", conversationID)
@@ -166,8 +166,8 @@ func (s *Store) AuditConversation(ctx context.Context, conversationID string) (A
 
 // AuditAll checks all conversations and all inbox lines. It ends before the
 // context's deadline; Next then says where to go on.
-func (s *Store) AuditAll(ctx context.Context, after AuditCursor) (AuditReport, error) {
-	a := s.newAudit()
+func (o *Operator) AuditAll(ctx context.Context, after AuditCursor) (AuditReport, error) {
+	a := o.newAudit()
 	if after.UserID == "" {
 		next, err := a.eachConversation(ctx, after.ConversationID)
 		if err != nil || next != "" {
@@ -186,7 +186,7 @@ func (s *Store) AuditAll(ctx context.Context, after AuditCursor) (AuditReport, e
 // eachConversation gives the conversation after which the time was up, or "".
 func (a *audit) eachConversation(ctx context.Context, after string) (next string, err error) {
 	in := &dynamodb.ScanInput{
-		TableName:            &a.s.db.Conversations,
+		TableName:            &a.db.Conversations,
 		ProjectionExpression: aws.String("conversationId"),
 		Limit:                aws.Int32(auditPage),
 	}
@@ -194,7 +194,7 @@ func (a *audit) eachConversation(ctx context.Context, after string) (next string
 		in.ExclusiveStartKey = table.HeadKey(after)
 	}
 	for first := true; ; {
-		out, err := a.s.db.Scan(ctx, in)
+		out, err := a.db.Scan(ctx, in)
 		if err != nil {
 			return "", fmt.Errorf("listing conversations: %w", err)
 		}
@@ -216,7 +216,7 @@ func (a *audit) eachConversation(ctx context.Context, after string) (next string
 // eachLine checks all inbox lines against head and roster: those of users who
 // neither are in a roster nor have written cannot be found by the conversation.
 func (a *audit) eachLine(ctx context.Context, after AuditCursor) (*AuditCursor, error) {
-	in := &dynamodb.ScanInput{TableName: &a.s.db.Inboxes, Limit: aws.Int32(auditPage)}
+	in := &dynamodb.ScanInput{TableName: &a.db.Inboxes, Limit: aws.Int32(auditPage)}
 	if after.UserID != "" {
 		in.ExclusiveStartKey = table.LineKey(after.UserID, cmp.Or(after.ConversationID, table.SyncHeadKey))
 	}
@@ -224,7 +224,7 @@ func (a *audit) eachLine(ctx context.Context, after AuditCursor) (*AuditCursor, 
 		if timeIsUp(ctx) && !first { // each call gets on
 			return &after, nil
 		}
-		out, err := a.s.db.Scan(ctx, in)
+		out, err := a.db.Scan(ctx, in)
 		if err != nil {
 			return nil, fmt.Errorf("listing inbox lines: %w", err)
 		}
@@ -242,11 +242,11 @@ func (a *audit) eachLine(ctx context.Context, after AuditCursor) (*AuditCursor, 
 
 // AuditSample checks conversations picked at random until about so many messages
 // were read, and some inbox lines. Of a large ledger it reads a random stretch.
-func (s *Store) AuditSample(ctx context.Context, messages int) (AuditReport, error) {
-	a := s.newAudit()
+func (o *Operator) AuditSample(ctx context.Context, messages int) (AuditReport, error) {
+	a := o.newAudit()
 	each := max(int64(messages)/5, auditPage)
 	done := map[string]bool{} // at most one for each message
-	heads := sampler{s: s, table: s.db.Conversations, segments: firstSegments}
+	heads := sampler{db: o.db, table: o.db.Conversations, segments: firstSegments}
 	for idle := 0; idle < idlePicks && len(done) < messages && a.report.Messages < int64(messages) && !timeIsUp(ctx); idle++ {
 		items, err := heads.pick(ctx)
 		if err != nil {
@@ -263,7 +263,7 @@ func (s *Store) AuditSample(ctx context.Context, messages int) (AuditReport, err
 			}
 		}
 	}
-	lines := sampler{s: s, table: s.db.Inboxes, segments: firstSegments}
+	lines := sampler{db: o.db, table: o.db.Inboxes, segments: firstSegments}
 	for range min(messages/auditPage, maxLinePicks) {
 		items, err := lines.pick(ctx)
 		if err == nil {
@@ -281,7 +281,7 @@ func (s *Store) AuditSample(ctx context.Context, messages int) (AuditReport, err
 // segment's items have nothing else in common. The number of segments varies: with
 // a fixed one, what is not among the first of its segment would never be picked.
 type sampler struct {
-	s        *Store
+	db       *table.DB
 	table    string
 	segments int32 // the most into which the table is divided: as many as leave few items in each
 }
@@ -304,7 +304,7 @@ const (
 func (p *sampler) pick(ctx context.Context) ([]table.Item, error) {
 	for {
 		total := p.segments - rand.Int32N(max(1, p.segments/2)) //nolint:gosec // a sample is no secret
-		out, err := p.s.db.Scan(ctx, &dynamodb.ScanInput{
+		out, err := p.db.Scan(ctx, &dynamodb.ScanInput{
 			TableName:     &p.table,
 			Limit:         aws.Int32(perPick),
 			Segment:       aws.Int32(rand.Int32N(total)), //nolint:gosec // a sample is no secret
@@ -360,11 +360,11 @@ const everything = chat.MaxSeq
 // a random one on. found is false if there is no trace of it.
 func (a *audit) conversation(ctx context.Context, id string, limit int64) (found bool, err error) {
 	var head chat.Conversation
-	found, err = a.s.db.Get(ctx, a.s.db.Conversations, table.HeadKey(id), &head)
+	found, err = a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head)
 	if err != nil {
 		return false, err
 	}
-	last, err := a.s.lastEntry(ctx, id)
+	last, err := a.lastEntry(ctx, id)
 	if err != nil {
 		return false, err
 	}
@@ -433,7 +433,7 @@ func (a *audit) end(ctx context.Context, head chat.Conversation, last *table.Mes
 		return nil
 	case last == nil:
 		// All that retention leaves of a conversation that ended long ago.
-		if a.outlived(head, max(a.s.db.Retention, retentionAtLeast)) {
+		if a.outlived(head, max(a.db.Retention, retentionAtLeast)) {
 			return nil
 		}
 		return a.missing(ctx, head, nil, nil, chat.Range{From: max(1, head.LastSeq-maxHole+1), To: head.LastSeq})
@@ -443,14 +443,14 @@ func (a *audit) end(ctx context.Context, head chat.Conversation, last *table.Mes
 }
 
 // lastEntry reads the message with the highest seq; nil if there is none.
-func (s *Store) lastEntry(ctx context.Context, conversationID string) (*table.Message, error) {
-	return s.entryNext(ctx, conversationID, chat.Range{From: 0, To: chat.MaxSeq}, table.Descending)
+func (o *Operator) lastEntry(ctx context.Context, conversationID string) (*table.Message, error) {
+	return o.entryNext(ctx, conversationID, chat.Range{From: 0, To: chat.MaxSeq}, table.Descending)
 }
 
 // entryNext reads the first message of a range, in reading order; nil if there
 // is none.
-func (s *Store) entryNext(ctx context.Context, conversationID string, r chat.Range, d table.Direction) (*table.Message, error) {
-	out, err := s.db.QueryRange(ctx, conversationID, r, d, 1)
+func (o *Operator) entryNext(ctx context.Context, conversationID string, r chat.Range, d table.Direction) (*table.Message, error) {
+	out, err := o.db.QueryRange(ctx, conversationID, r, d, 1)
 	if err != nil || len(out.Items) == 0 {
 		return nil, err
 	}
@@ -460,7 +460,7 @@ func (s *Store) entryNext(ctx context.Context, conversationID string, r chat.Ran
 
 // again reads items serialisably; nil for those that are not there.
 func (a *audit) again(ctx context.Context, gets ...types.TransactGetItem) ([]table.Item, error) {
-	out, err := a.s.db.TransactGet(ctx, gets)
+	out, err := a.db.TransactGet(ctx, gets)
 	if err != nil {
 		return nil, fmt.Errorf("looking again at %d items: %w", len(gets), err)
 	}
@@ -478,20 +478,20 @@ func getOf(table string, key table.Item) types.TransactGetItem {
 }
 
 func (a *audit) getHead(id string) types.TransactGetItem {
-	return getOf(a.s.db.Conversations, table.HeadKey(id))
+	return getOf(a.db.Conversations, table.HeadKey(id))
 }
 
 func (a *audit) getMessage(id string, seq int64) types.TransactGetItem {
-	return getOf(a.s.db.Messages, table.MessageKey(id, seq))
+	return getOf(a.db.Messages, table.MessageKey(id, seq))
 }
 
 func (a *audit) getRecord(dedupeKey string) types.TransactGetItem {
-	return getOf(a.s.db.Idempotency, table.Item{"dedupeKey": table.Str(dedupeKey)})
+	return getOf(a.db.Idempotency, table.Item{"dedupeKey": table.Str(dedupeKey)})
 }
 
 // peek reads items by key, eventually consistent, which costs half.
 func (a *audit) peek(ctx context.Context, table string, keys []table.Item) ([]table.Item, error) {
-	items, err := a.s.db.BatchGet(ctx, table, keys, false)
+	items, err := a.db.BatchGet(ctx, table, keys, false)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d items of %s: %w", len(keys), table, err)
 	}
@@ -504,7 +504,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 	var prev *table.Message
 	var err error
 	if r.From > 1 {
-		if prev, err = a.s.entryNext(ctx, id, chat.Range{From: 0, To: r.From - 1}, table.Descending); err != nil {
+		if prev, err = a.entryNext(ctx, id, chat.Range{From: 0, To: r.From - 1}, table.Descending); err != nil {
 			return err
 		}
 	}
@@ -516,7 +516,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 			a.report.Unfinished = append(a.report.Unfinished, id)
 			return nil
 		}
-		out, err := a.s.db.QueryRange(ctx, id, r, table.Ascending, auditPage)
+		out, err := a.db.QueryRange(ctx, id, r, table.Ascending, auditPage)
 		if err != nil {
 			return err
 		}
@@ -545,7 +545,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 	if r.From > r.To {
 		return nil
 	}
-	next, err := a.s.entryNext(ctx, id, chat.Range{From: r.To + 1, To: chat.MaxSeq}, table.Ascending)
+	next, err := a.entryNext(ctx, id, chat.Range{From: r.To + 1, To: chat.MaxSeq}, table.Ascending)
 	if err != nil || next == nil {
 		return err
 	}
@@ -591,17 +591,17 @@ func (a *audit) missing(ctx context.Context, head chat.Conversation, prev, next 
 // or to the end: whether a message sent as early as prev would have expired, with
 // the lifetime of one of the two.
 func (a *audit) retained(head chat.Conversation, prev, next *table.Message) bool {
-	if next == nil && a.s.db.Retention > 0 && a.outlived(head, a.s.db.Retention) {
+	if next == nil && a.db.Retention > 0 && a.outlived(head, a.db.Retention) {
 		return true
 	}
-	soon := a.s.db.Now().Add(expirySlack)
+	soon := a.db.Now().Add(expirySlack)
 	for _, m := range []*table.Message{prev, next} {
-		if m == nil || m.ExpiresAt == 0 && (!m.IsErasure() || a.s.db.Retention == 0) {
+		if m == nil || m.ExpiresAt == 0 && (!m.IsErasure() || a.db.Retention == 0) {
 			continue
 		}
 		lifetime := time.Unix(m.ExpiresAt, 0).Sub(time.UnixMilli(m.ServerTime))
 		if m.IsErasure() { // it stays where its neighbours go
-			lifetime = a.s.db.Retention
+			lifetime = a.db.Retention
 		}
 		if !time.UnixMilli(prev.ServerTime).Add(lifetime).After(soon) {
 			return true
@@ -612,7 +612,7 @@ func (a *audit) retained(head chat.Conversation, prev, next *table.Message) bool
 
 // outlived reports whether even the last message is older than this.
 func (a *audit) outlived(head chat.Conversation, age time.Duration) bool {
-	return a.s.db.Now().Add(expirySlack).Sub(time.UnixMilli(head.UpdatedAt)) > age
+	return a.db.Now().Add(expirySlack).Sub(time.UnixMilli(head.UpdatedAt)) > age
 }
 
 // without gives the parts of r that are in none of the others.

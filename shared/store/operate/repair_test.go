@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/store"
 	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // unread is what the user's list says.
@@ -35,7 +36,7 @@ func TestRaiseHead_WhatItSkipsIsNotUnread(t *testing.T) {
 	before := unread(t, s, "cy")
 	require.Zero(t, unread(t, s, "bob"))
 
-	r, err := s.RaiseHead(t.Context(), id, 10_000)
+	r, err := operate.New(s).RaiseHead(t.Context(), id, 10_000)
 	require.NoError(t, err)
 	require.Equal(t, []chat.Range{{From: 4, To: r.After}}, c.Head(id).Skipped)
 	require.Zero(t, unread(t, s, "bob"))
@@ -87,7 +88,7 @@ func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
 					sendIn(t, s, owner, id, fmt.Sprint("m", sent))
 					sent++
 				}
-				r, err := s.RaiseHead(t.Context(), id, 1000)
+				r, err := operate.New(s).RaiseHead(t.Context(), id, 1000)
 				require.NoError(t, err)
 				skipped := c.Head(id).Skipped
 				require.Len(t, skipped, min(round+1, most))

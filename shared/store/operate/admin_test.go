@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func TestAdmin_Heads(t *testing.T) {
@@ -26,7 +27,7 @@ func TestAdmin_Heads(t *testing.T) {
 	got := map[string]bool{}
 	pages := 0
 	for cursor := ""; ; pages++ {
-		heads, next, err := s.Heads(t.Context(), cursor, 3)
+		heads, next, err := operate.New(s).Heads(t.Context(), cursor, 3)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(heads), 3)
 		for _, h := range heads {
@@ -39,7 +40,7 @@ func TestAdmin_Heads(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 	require.GreaterOrEqual(t, pages, 2)
-	_, err := s.Head(t.Context(), "group:none")
+	_, err := operate.New(s).Head(t.Context(), "group:none")
 	requireCode(t, chat.NotFound, err)
 }
 
@@ -52,7 +53,7 @@ func TestAdmin_ALedgerAsItIs(t *testing.T) {
 	c.Set(c.Tables.Messages, entryKey(single, 6), values{"expiresAt": time.Now().Add(-time.Hour).Unix()})
 	var seqs []int64
 	for r := (chat.Range{From: 2, To: 9}); r.From <= r.To; {
-		page, left, err := s.LedgerPage(t.Context(), single, r, 3)
+		page, left, err := operate.New(s).LedgerPage(t.Context(), single, r, 3)
 		require.NoError(t, err)
 		require.Greater(t, left.From, r.From)
 		for _, m := range page {
@@ -68,15 +69,15 @@ func TestAdmin_Positions(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	single, group := lively(t, s)
-	positions, err := s.Positions(t.Context(), single, []string{"alice", "bob", "cy"})
+	positions, err := operate.New(s).Positions(t.Context(), single, []string{"alice", "bob", "cy"})
 	require.NoError(t, err)
 	require.Len(t, positions, 2)
-	require.Equal(t, store.Position{
+	require.Equal(t, operate.Position{
 		UserID: "bob", ConversationID: single, ReadSeq: 12, DeliveredSeq: 12, ClearedSeq: 3, JoinSeq: 1,
 	}, positions["bob"])
 	var ids []string
 	for cursor := ""; ; {
-		page, next, err := s.PositionsOf(t.Context(), "bob", cursor, 1)
+		page, next, err := operate.New(s).PositionsOf(t.Context(), "bob", cursor, 1)
 		require.NoError(t, err)
 		for _, p := range page {
 			ids = append(ids, p.ConversationID)
@@ -96,16 +97,16 @@ func TestAdmin_FindMessage(t *testing.T) {
 	m.Data = json.RawMessage(`{"a": 1}`)
 	sent, err := s.Append(t.Context(), m, "bob")
 	require.NoError(t, err)
-	found, err := s.FindMessage(t.Context(), sent.MessageID)
+	found, err := operate.New(s).FindMessage(t.Context(), sent.MessageID)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, [3]any{sent.ConversationID, sent.Seq, "look at this"}, [3]any{found[0].ConversationID, found[0].Seq, found[0].Text})
 	require.JSONEq(t, `{"a": 1}`, string(found[0].Data))
 	c.CopyMessage(sent.ConversationID, 1, 2)
-	found, err = s.FindMessage(t.Context(), sent.MessageID)
+	found, err = operate.New(s).FindMessage(t.Context(), sent.MessageID)
 	require.NoError(t, err)
 	require.Len(t, found, 2, "both of a duplicate")
-	_, err = s.FindMessage(t.Context(), "none")
+	_, err = operate.New(s).FindMessage(t.Context(), "none")
 	requireCode(t, chat.NotFound, err)
 }
 
@@ -120,13 +121,13 @@ func TestAdmin_ChangedBetween(t *testing.T) {
 		ids = append(ids, id)
 	}
 	var got []string
-	require.NoError(t, s.ChangedBetween(t.Context(), 1010, 1020, func(h chat.Conversation) error {
+	require.NoError(t, operate.New(s).ChangedBetween(t.Context(), 1010, 1020, func(h chat.Conversation) error {
 		got = append(got, h.ConversationID)
 		return nil
 	}))
 	require.ElementsMatch(t, ids[1:3], got)
 	stop := errors.New("stop")
-	require.ErrorIs(t, s.ChangedBetween(t.Context(), 0, 9999, func(chat.Conversation) error { return stop }), stop)
+	require.ErrorIs(t, operate.New(s).ChangedBetween(t.Context(), 0, 9999, func(chat.Conversation) error { return stop }), stop)
 }
 
 // erasable fills a store and gives the ledgers as cy sees them.
@@ -150,7 +151,7 @@ func erasable(t *testing.T, s *store.Store) (single, group string) {
 	return single, group
 }
 
-func nothing(store.Erasure) {}
+func nothing(operate.Erasure) {}
 
 func TestEraseUser(t *testing.T) {
 	t.Parallel()
@@ -159,18 +160,18 @@ func TestEraseUser(t *testing.T) {
 	single, group := erasable(t, s)
 	before := map[string][]chat.Message{single: ledger(t, s, "alice", single), group: ledger(t, s, "alice", group)}
 
-	dry, err := s.EraseUser(t.Context(), "alice", "", false, nothing)
+	dry, err := operate.New(s).EraseUser(t.Context(), "alice", "", false, nothing)
 	require.NoError(t, err)
 	require.Equal(t, before[group], ledger(t, s, "alice", group), "a dry run changes nothing")
 	online, err := s.Connections(t.Context(), []string{"alice"})
 	require.NoError(t, err)
 	require.Len(t, online, 1)
 
-	var last store.Erasure
-	done, err := s.EraseUser(t.Context(), "alice", "", true, func(e store.Erasure) { last = e })
+	var last operate.Erasure
+	done, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, func(e operate.Erasure) { last = e })
 	require.NoError(t, err)
 	require.Equal(t, dry, done)
-	require.Equal(t, store.Erasure{
+	require.Equal(t, operate.Erasure{
 		Conversations: 4, Scanned: int64(c.Count(c.Tables.Messages)) - 3,
 		// 6 texts, a note, a file, a secret; her devices in the group: created, recalled,
 		// removed, added, titled, and the edit.
@@ -203,7 +204,7 @@ func TestEraseUser(t *testing.T) {
 	require.Empty(t, online)
 
 	// Nothing is broken by it: not the invariants, not a retry, not an edit.
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	_, err = s.Append(t.Context(), chatIn(text("alice", "told", "my secret"), group), "")
@@ -213,9 +214,9 @@ func TestEraseUser(t *testing.T) {
 		store.Target{ConversationID: group, Seq: secret.Seq, MessageID: secret.MessageID}, store.Edited{Version: 3, Text: "back"}, store.NoWindow)
 	requireCode(t, chat.VersionConflict, err)
 
-	again, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	again, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
-	require.Equal(t, store.Erasure{Conversations: 4, Scanned: done.Scanned + 3, After: "system:order:1"}, again, "once is enough")
+	require.Equal(t, operate.Erasure{Conversations: 4, Scanned: done.Scanned + 3, After: "system:order:1"}, again, "once is enough")
 }
 
 // An edit between the reading and the writing is not undone, and is erased too.
@@ -234,16 +235,16 @@ func TestEraseUser_MeetsAnEdit(t *testing.T) {
 		}
 		return none
 	})
-	done, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	done, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	m := ledger(t, other, "bob", sent.ConversationID)[0]
 	require.Equal(t, [3]any{"", chat.Recalled, int64(3)}, [3]any{m.Text, m.Status, m.Version}, "after the edit")
 	require.Equal(t, [2]int64{1, 1}, [2]int64{done.Messages, done.Edits}, "the event of the edit came after")
 	w.Set(nil)
-	again, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	again, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [2]int64{0, 0}, [2]int64{again.Messages, again.Edits})
-	report, err := s.AuditConversation(t.Context(), sent.ConversationID)
+	report, err := operate.New(s).AuditConversation(t.Context(), sent.ConversationID)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	for _, raw := range c.Scan(c.Tables.Messages) {
@@ -260,7 +261,7 @@ func TestEraseUser_MeetsAnEditThatIsBeingWritten(t *testing.T) {
 	edit(t, plain, sent, "2", 1)
 	edit(t, plain, sent, "3", 2)
 	s := c.Store(&wire{Edit: hides(func(seq int64) bool { return seq == 3 })})
-	done, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	done, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [2]int64{1, 2}, [2]int64{done.Messages, done.Edits})
 	for _, m := range ledger(t, plain, "bob", sent.ConversationID) {
@@ -292,13 +293,13 @@ func TestEraseUser_GoesOn(t *testing.T) {
 			}
 			return none
 		})
-		done, err := s.EraseUser(t.Context(), "alice", after, true, nothing)
+		done, err := operate.New(s).EraseUser(t.Context(), "alice", after, true, nothing)
 		if err == nil {
 			break
 		}
 		broken++
 		require.Less(t, broken, 50)
-		report, err := plain.AuditAll(t.Context(), store.AuditCursor{})
+		report, err := operate.New(plain).AuditAll(t.Context(), operate.AuditCursor{})
 		require.NoError(t, err)
 		require.Empty(t, report.Violations, "what is half done is not wrong")
 		after = done.After
@@ -307,7 +308,7 @@ func TestEraseUser_GoesOn(t *testing.T) {
 	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "secret")
 	}
-	again, err := plain.EraseUser(t.Context(), "alice", "", true, nothing)
+	again, err := operate.New(plain).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [3]int64{}, [3]int64{again.Messages, again.Edits, again.Devices})
 	for _, record := range c.Scan(c.Tables.Idempotency) {

@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) e
 		// transaction. So it is read until it fits a head, or the head stays.
 		version := head.MembersVersion
 		head = chat.Conversation{}
-		if _, err := a.s.db.Get(ctx, a.s.db.Conversations, table.HeadKey(id), &head); err != nil {
+		if _, err := a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head); err != nil {
 			return err
 		}
 		if attempt >= maxRosterCounts && version == head.MembersVersion {
@@ -35,7 +35,7 @@ func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) e
 		if attempt >= 2*maxRosterCounts {
 			return nil // it changes all the time; another audit will see
 		}
-		if err := a.s.db.Pace.WaitRead(ctx, attempt, false); err != nil {
+		if err := a.db.Pace.WaitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for the roster of %s: %w", id, err)
 		}
 	}
@@ -69,7 +69,7 @@ func (t tally) against(head chat.Conversation) []Violation {
 func (a *audit) tally(ctx context.Context, head chat.Conversation, check bool, top int64) (t tally, err error) {
 	id := head.ConversationID
 	for cursor := ""; ; {
-		members, next, err := a.s.db.RosterPage(ctx, id, cursor, auditPage)
+		members, next, err := a.db.RosterPage(ctx, id, cursor, auditPage)
 		if err != nil {
 			return tally{}, err
 		}
@@ -116,7 +116,7 @@ func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[s
 	for i, userID := range userIDs {
 		keys[i] = table.LineKey(userID, id)
 	}
-	items, err := a.peek(ctx, a.s.db.Inboxes, keys)
+	items, err := a.peek(ctx, a.db.Inboxes, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func ahead(line table.Line, top int64) string {
 // line looks again at a user's line, with head and roster item, and tells what is
 // wrong with it.
 func (a *audit) line(ctx context.Context, id, userID string, top int64) error {
-	out, err := a.again(ctx, a.getHead(id), getOf(a.s.db.Members, table.MemberKey(id, userID)), getOf(a.s.db.Inboxes, table.LineKey(userID, id)))
+	out, err := a.again(ctx, a.getHead(id), getOf(a.db.Members, table.MemberKey(id, userID)), getOf(a.db.Inboxes, table.LineKey(userID, id)))
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (a *audit) unrostered(ctx context.Context, id string, lines map[string]tabl
 			keys = append(keys, table.MemberKey(id, userID))
 		}
 	}
-	items, err := a.peek(ctx, a.s.db.Members, keys)
+	items, err := a.peek(ctx, a.db.Members, keys)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 	for id := range byConversation {
 		keys = append(keys, table.HeadKey(id))
 	}
-	heads, err := a.peek(ctx, a.s.db.Conversations, keys)
+	heads, err := a.peek(ctx, a.db.Conversations, keys)
 	if err != nil {
 		return err
 	}
@@ -300,11 +300,11 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 // right.
 func (a *audit) topOf(ctx context.Context, id string) (int64, error) {
 	var head chat.Conversation
-	found, err := a.s.db.Get(ctx, a.s.db.Conversations, table.HeadKey(id), &head)
+	found, err := a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head)
 	if err != nil || !found {
 		return 0, err
 	}
-	last, err := a.s.lastEntry(ctx, id)
+	last, err := a.lastEntry(ctx, id)
 	if last != nil {
 		head.LastSeq = max(head.LastSeq, last.Seq)
 	}

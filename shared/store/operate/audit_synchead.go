@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inorder/shared/chat"
+	"inorder/shared/store"
 	"inorder/shared/store/internal/table"
 )
 
@@ -18,11 +19,11 @@ const listingTime = time.Hour
 // listed checks that a large conversation is in the lists of these members, unless
 // one of them has come just now: with that it may have become large.
 func (a *audit) listed(ctx context.Context, head chat.Conversation, members []chat.Member) error {
-	late := a.s.db.Now().Add(-listingTime).UnixMilli()
+	late := a.db.Now().Add(-listingTime).UnixMilli()
 	if head.MemberCount <= chat.InboxGroupMax || slices.ContainsFunc(members, func(m chat.Member) bool { return m.JoinedAt > late }) {
 		return nil
 	}
-	lists, err := a.s.db.LargeLists(ctx, userIDsOf(members), true)
+	lists, err := a.db.LargeLists(ctx, userIDsOf(members), true)
 	if err != nil {
 		return err
 	}
@@ -100,16 +101,17 @@ func wrongLarge(in table.Item) string {
 // Relist lists a conversation as large for those of its members for whom it is not
 // yet, and raises their sync heads, as the fan-out does when someone joins. It
 // returns for how many. A conversation that is not large is left as it is.
-func (s *Store) Relist(ctx context.Context, conversationID string) (users int, err error) {
-	head, found, err := s.head(ctx, conversationID)
+func (o *Operator) Relist(ctx context.Context, conversationID string) (users int, err error) {
+	var head chat.Conversation
+	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err != nil || !found || head.MemberCount <= chat.InboxGroupMax {
 		return 0, err
 	}
-	members, err := s.Roster(ctx, conversationID)
+	members, err := o.store.Roster(ctx, conversationID)
 	if err != nil {
 		return 0, err
 	}
-	lists, err := s.db.LargeLists(ctx, userIDsOf(members), true)
+	lists, err := o.db.LargeLists(ctx, userIDsOf(members), true)
 	if err != nil {
 		return 0, err
 	}
@@ -117,10 +119,10 @@ func (s *Store) Relist(ctx context.Context, conversationID string) (users int, e
 		if slices.Contains(lists[m.UserID].IDs, conversationID) {
 			continue
 		}
-		if err := s.Enlist(ctx, m.UserID, conversationID); err != nil && !Permanent(err) {
+		if err := o.store.Enlist(ctx, m.UserID, conversationID); err != nil && !store.Permanent(err) {
 			return users, err
 		}
-		if _, err := s.Raise(ctx, m.UserID, []string{conversationID}); err != nil && !Permanent(err) {
+		if _, err := o.store.Raise(ctx, m.UserID, []string{conversationID}); err != nil && !store.Permanent(err) {
 			return users, err
 		}
 		users++

@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -11,12 +11,10 @@ import (
 	"inorder/shared/store/internal/table"
 )
 
-// This file is what an operator looks at: it asks for no one's right, and shows
-// what no user sees.
-
 // Head reads the head of a conversation. NotFound (*chat.Error) if there is none.
-func (s *Store) Head(ctx context.Context, conversationID string) (chat.Conversation, error) {
-	head, found, err := s.head(ctx, conversationID)
+func (o *Operator) Head(ctx context.Context, conversationID string) (chat.Conversation, error) {
+	var head chat.Conversation
+	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err == nil && !found {
 		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %q", conversationID)
 	}
@@ -25,12 +23,12 @@ func (s *Store) Head(ctx context.Context, conversationID string) (chat.Conversat
 
 // Heads gives the heads of all conversations, in no order, from the cursor on: a
 // page of at most limit, and the next cursor, "" after the last.
-func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
-	in := &dynamodb.ScanInput{TableName: &s.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
+func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
+	in := &dynamodb.ScanInput{TableName: &o.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
 	if cursor != "" {
 		in.ExclusiveStartKey = table.HeadKey(cursor)
 	}
-	out, err := s.db.Scan(ctx, in)
+	out, err := o.db.Scan(ctx, in)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing conversations: %w", err)
 	}
@@ -49,8 +47,8 @@ func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []ch
 // gives the range that is left, which is empty at the end. Expired messages are
 // left out. Unlike Entries it takes what is being written at this moment for
 // missing.
-func (s *Store) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
-	out, err := s.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
+func (o *Operator) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
+	out, err := o.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
 	if err != nil {
 		return nil, chat.Range{}, err
 	}
@@ -62,7 +60,7 @@ func (s *Store) LedgerPage(ctx context.Context, conversationID string, r chat.Ra
 			return nil, chat.Range{}, err
 		}
 		left.From = m.Seq + 1
-		if !s.db.Expired(m) {
+		if !o.db.Expired(m) {
 			messages = append(messages, m.Message)
 		}
 	}
@@ -83,8 +81,8 @@ type Position struct {
 
 // Positions gives the positions of users in a conversation. Users without a line
 // are absent from the map.
-func (s *Store) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
-	lines, err := s.db.LinesOf(ctx, conversationID, userIDs)
+func (o *Operator) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
+	lines, err := o.db.LinesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +102,8 @@ func positionOf(in table.Line) Position {
 
 // PositionsOf gives a user's positions in all conversations, by conversation id: at
 // most limit after the cursor, and the next cursor, "" after the last.
-func (s *Store) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
-	items, next, err := s.db.LinePage(ctx, userID, cursor, limit)
+func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
+	items, next, err := o.db.LinePage(ctx, userID, cursor, limit)
 	if err != nil {
 		return nil, "", err
 	}
@@ -125,9 +123,9 @@ const byMessageID = "byMessageId"
 // FindMessage gives the messages with this id: one, unless something is wrong. The
 // index it asks is eventually consistent, so a message that was sent this second
 // may not be found. NotFound (*chat.Error) if there is none.
-func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
-	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:                 &s.db.Messages,
+func (o *Operator) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+	out, err := o.db.Query(ctx, &dynamodb.QueryInput{
+		TableName:                 &o.db.Messages,
 		IndexName:                 aws.String(byMessageID),
 		KeyConditionExpression:    aws.String("messageId = :id"),
 		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
@@ -142,11 +140,11 @@ func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Messa
 			return nil, err
 		}
 		var m table.Message
-		found, err := s.db.Get(ctx, s.db.Messages, table.MessageKey(key.ConversationID, key.Seq), &m)
+		found, err := o.db.Get(ctx, o.db.Messages, table.MessageKey(key.ConversationID, key.Seq), &m)
 		if err != nil {
 			return nil, err
 		}
-		if found && !s.db.Expired(m) {
+		if found && !o.db.Expired(m) {
 			m.Message.Data = []byte(m.Data)
 			messages = append(messages, m.Message)
 		}
@@ -159,14 +157,14 @@ func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Messa
 
 // ChangedBetween calls f for each conversation whose last change is in a stretch of
 // time, both ends in ms. It reads all heads.
-func (s *Store) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
+func (o *Operator) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
 	in := &dynamodb.ScanInput{
-		TableName:                 &s.db.Conversations,
+		TableName:                 &o.db.Conversations,
 		FilterExpression:          aws.String("updatedAt BETWEEN :from AND :to"),
 		ExpressionAttributeValues: table.Item{":from": table.Num(from), ":to": table.Num(to)},
 	}
 	for {
-		out, err := s.db.Scan(ctx, in)
+		out, err := o.db.Scan(ctx, in)
 		if err != nil {
 			return fmt.Errorf("looking for conversations that changed: %w", err)
 		}

@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"fmt"
@@ -10,12 +10,13 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // erasuresIn gives the events of erasures in a ledger, with all that is in it.
 func erasuresIn(t *testing.T, s *store.Store, id string) (events, all []chat.Message) {
 	t.Helper()
-	head, err := s.Head(t.Context(), id)
+	head, err := operate.New(s).Head(t.Context(), id)
 	require.NoError(t, err)
 	all, err = s.Entries(t.Context(), id, chat.Range{From: 1, To: head.LastSeq})
 	require.NoError(t, err)
@@ -27,9 +28,9 @@ func erasuresIn(t *testing.T, s *store.Store, id string) (events, all []chat.Mes
 	return events, all
 }
 
-func erase(t *testing.T, s *store.Store, userID string) store.Erasure {
+func erase(t *testing.T, s *store.Store, userID string) operate.Erasure {
 	t.Helper()
-	done, err := s.EraseUser(t.Context(), userID, "", true, nothing)
+	done, err := operate.New(s).EraseUser(t.Context(), userID, "", true, nothing)
 	require.NoError(t, err)
 	return done
 }
@@ -100,7 +101,7 @@ func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
 	}
 	events, _ := erasuresIn(t, s, system)
 	require.Empty(t, events, "the product wrote it")
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 
@@ -152,7 +153,7 @@ func TestG5_AnErasureThatBreaksOffStillTells(t *testing.T) {
 						}
 						return none
 					})
-					_, err := c.Store(w).EraseUser(t.Context(), "alice", "", true, nothing)
+					_, err := operate.New(c.Store(w)).EraseUser(t.Context(), "alice", "", true, nothing)
 					require.Equal(t, op == "UpdateItem", err != nil, "%v", err)
 					events, _ := erasuresIn(t, plain, id)
 					require.Len(t, events, 1)
@@ -230,12 +231,12 @@ func TestG5_TheEventOfAnErasureDoesNotExpire(t *testing.T) {
 	c.Delete(c.Tables.Messages, entryKey(id, 1))
 	c.Delete(c.Tables.Messages, entryKey(id, 3))
 	audited := func(s *store.Store) []finding {
-		report, err := s.AuditConversation(t.Context(), id)
+		report, err := operate.New(s).AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		return found(report)
 	}
 	require.Empty(t, audited(s))
-	require.Equal(t, []finding{{store.Hole, id, 3, ""}}, audited(c.Store(nil)), "nothing expires without retention")
+	require.Equal(t, []finding{{operate.Hole, id, 3, ""}}, audited(c.Store(nil)), "nothing expires without retention")
 	page, err := s.Sync(t.Context(), "bob", id, 0, 500, 32*1024)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 4}, []int64{page.Messages[0].Seq, page.Messages[1].Seq})
@@ -257,18 +258,18 @@ func TestAudit_FindsAnErasureThatBrokeOff(t *testing.T) {
 		}
 		return none
 	})
-	_, err := c.Store(w).EraseUser(t.Context(), "alice", "", true, nothing)
+	_, err := operate.New(c.Store(w)).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.Error(t, err)
 	audited := func() []finding {
-		report, err := s.AuditConversation(t.Context(), id)
+		report, err := operate.New(s).AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		return found(report)
 	}
 	require.Empty(t, audited(), "it may be under way")
 	c.Age(id, 4, 2*time.Hour)
-	require.Equal(t, []finding{{store.NotErased, id, 1, "alice"}}, audited())
+	require.Equal(t, []finding{{operate.NotErased, id, 1, "alice"}}, audited())
 	send(t, s, "alice", "bob", "5")
-	require.Zero(t, slices.Index(audited(), finding{store.NotErased, id, 1, "alice"}), "what she sends since is another matter")
+	require.Zero(t, slices.Index(audited(), finding{operate.NotErased, id, 1, "alice"}), "what she sends since is another matter")
 	erase(t, s, "alice")
 	require.Empty(t, audited())
 }
