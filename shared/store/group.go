@@ -56,7 +56,7 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 	}
 	w.message.Seq = receipt.Seq
 	made := view{
-		head:  w.headAfter(w.create.head, effect{}),
+		head:  w.headAfter(w.create.head, changes{}),
 		inbox: table.Line{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
 	}
 	line := made.line()
@@ -122,7 +122,7 @@ func (s *Store) groupChange(ctx context.Context, r Request, conversationID strin
 		message: s.event(r, conversationID, e),
 		// Whoever wants to leave is never refused for what became of the group.
 		anyState: may == chat.ActLeave,
-		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 			if head.Kind != chat.Group {
 				return nil, errNoGroup()
 			}
@@ -153,7 +153,7 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 		return Receipt{}, err
 	}
 	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 		if s.closed {
 			return nil, chat.FieldErrorf(chat.Forbidden, "members", "here only the product adds members to a group")
 		}
@@ -173,7 +173,7 @@ func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs
 	return s.commit(ctx, write{
 		message: s.event(r, conversationID, chat.Event{Kind: chat.EventMembers, Added: userIDs}),
 		trusted: true,
-		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			switch {
 			case head.Kind != chat.Group:
 				return nil, errNoGroup()
@@ -187,7 +187,7 @@ func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs
 
 // adding plans that users who are no members join a group, none of whom left it
 // by itself within the time given.
-func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []string, within time.Duration) (plan, error) {
+func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []string, within time.Duration) (changesFunc, error) {
 	if head.MemberCount+len(userIDs) > s.maxMembers {
 		return nil, s.errTooLarge()
 	}
@@ -238,7 +238,7 @@ func (s *Store) errTooLarge() error {
 // head: reads that are not part of a transaction can show a head from after a
 // change of the roster with a roster or an inbox from before it. Whose inbox is
 // as read is no member.
-func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string, within time.Duration) (plan, error) {
+func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string, within time.Duration) (changesFunc, error) {
 	former, err := s.db.LinesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
@@ -246,8 +246,8 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 	if err := s.mayRejoin(userIDs, former, within); err != nil {
 		return nil, err
 	}
-	return func(head chat.Conversation, m *chat.Message) (effect, error) {
-		out := effect{roster: true}
+	return func(head chat.Conversation, m *chat.Message) (changes, error) {
+		out := changes{roster: true}
 		for _, id := range userIDs {
 			line, wasMember := former[id]
 			joinSeq := m.Seq
@@ -263,11 +263,11 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 			out.joined = append(out.joined, joined)
 			member, err := table.Marshal(joined)
 			if err != nil {
-				return effect{}, err
+				return changes{}, err
 			}
 			inbox, err := s.joinInbox(line, wasMember, id, conversationID, joinSeq, m.Seq)
 			if err != nil {
-				return effect{}, err
+				return changes{}, err
 			}
 			out.items = append(out.items, types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Members, Item: member}}, inbox)
 		}
@@ -322,7 +322,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "members", "to go yourself, use leave")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Removed: userIDs}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member) (changesFunc, error) {
 		present, err := s.membersAmong(ctx, conversationID, userIDs)
 		if err != nil {
 			return nil, err
@@ -350,7 +350,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 // chat.Successor; one whose last member leaves is dissolved.
 func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 		leave := s.leaving([]chat.Member{self})
 		if self.Role != chat.Owner {
 			return leave, nil
@@ -363,7 +363,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 			return nil, errUnsettled // who is not seen yet must not be passed over
 		}
 		next, ok := chat.Successor(roster, r.UserID)
-		return func(head chat.Conversation, m *chat.Message) (effect, error) {
+		return func(head chat.Conversation, m *chat.Message) (changes, error) {
 			out, err := leave(head, m)
 			if !ok {
 				out.state = chat.StateDissolved
@@ -395,7 +395,7 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 	if role == chat.Owner {
 		e.Owner = userID
 	}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member) (changesFunc, error) {
 		present, err := s.membersAmong(ctx, conversationID, []string{userID})
 		if err != nil {
 			return nil, err
@@ -404,7 +404,7 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 		if !ok {
 			return nil, membersError("no member", []string{userID})
 		}
-		out := effect{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
+		out := changes{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
 		if role == chat.Owner {
 			out.owner = userID
 			out.items = append(out.items, s.setRole(self, chat.Admin))
@@ -413,9 +413,9 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 	})
 }
 
-// always plans the same effect whatever the seq.
-func always(e effect) plan {
-	return func(chat.Conversation, *chat.Message) (effect, error) { return e, nil }
+// always plans the same changes whatever the seq.
+func always(e changes) changesFunc {
+	return func(chat.Conversation, *chat.Message) (changes, error) { return e, nil }
 }
 
 // SetTitle renames a group.
@@ -424,8 +424,8 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 		return Receipt{}, err
 	}
 	e := chat.Event{Kind: chat.EventTitle, Title: title}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member) (plan, error) {
-		return always(effect{title: title}), nil
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
+		return always(changes{title: title}), nil
 	})
 }
 
@@ -433,8 +433,8 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 // is written to it any more.
 func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventDissolve}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (plan, error) {
-		return always(effect{state: chat.StateDissolved}), nil
+	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
+		return always(changes{state: chat.StateDissolved}), nil
 	})
 }
 
@@ -442,16 +442,16 @@ func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) 
 // head as it then is goes into each one's inbox: what becomes of the group later is
 // not for those who left. The time goes there for one who wrote the message itself;
 // see mayRejoin.
-func (s *Store) leaving(members []chat.Member) plan {
-	return func(head chat.Conversation, m *chat.Message) (effect, error) {
-		out := effect{roster: true, left: members}
+func (s *Store) leaving(members []chat.Member) changesFunc {
+	return func(head chat.Conversation, m *chat.Message) (changes, error) {
+		out := changes{roster: true, left: members}
 		head = head.WithRoster(nil, members)
 		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
 		head.Runs = head.Runs.With(*m)
 		head.RosterHash, head.HashedVersion, head.Kept = 0, 0, 0 // of use where the roster is read, which is not for them
 		last, err := table.Marshal(head)
 		if err != nil {
-			return effect{}, err
+			return changes{}, err
 		}
 		for _, member := range members {
 			set, values := "SET leftSeq = :left, leftHead = :head", table.Item{

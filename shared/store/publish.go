@@ -55,7 +55,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 		for _, id := range p.Recipients {
 			w.create.members = append(w.create.members, newMember{userID: id, role: chat.Plain})
 		}
-		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			if head.LastSeq == 0 {
 				return nothingElse, s.systemMayGrow(ctx, head, p.Recipients) // created with them
 			}
@@ -66,7 +66,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 }
 
 // newRecipients adds those who do not read the conversation yet.
-func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (plan, error) {
+func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (changesFunc, error) {
 	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
 	if err != nil {
 		return nil, err

@@ -509,3 +509,12 @@ func (s *Store) resolve(ctx context.Context, conversationID string, missing iter
 	_, err := s.db.LookUp(ctx, conversationID, batch, known)
 	return err
 }
+
+// head reads a conversation's head.
+func (s *Store) head(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error) {
+	found, err = s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &head)
+	if found {
+		s.heads.learn(head)
+	}
+	return head, found, err
+}

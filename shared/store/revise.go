@@ -34,13 +34,13 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 	e := chat.Event{Kind: chat.EventRecall, TargetSeq: t.Seq, TargetMessageID: t.MessageID}
 	return s.commit(ctx, write{
 		message: s.event(r, t.ConversationID, e),
-		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
 			if err != nil {
 				return nil, err
 			}
 			if by := target.RecalledBy; by != nil {
-				return nil, &settledError{Receipt{
+				return nil, &doneError{Receipt{
 					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime,
 				}}
 			}
@@ -51,11 +51,11 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 				return nil, errUnsettled // edited since the head was read
 			}
 			edits, err := s.recallEdits(ctx, target)
-			return func(_ chat.Conversation, m *chat.Message) (effect, error) {
+			return func(_ chat.Conversation, m *chat.Message) (changes, error) {
 				version := target.Version + 1
 				m.Event = withVersion(m.Event, version)
 				by, err := table.Marshal(table.RecalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
-				return effect{items: append(slices.Clip(edits), s.reviseTarget(target,
+				return changes{items: append(slices.Clip(edits), s.reviseTarget(target,
 					"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
 					table.Item{
 						":status": table.Str(string(chat.Recalled)),
@@ -133,7 +133,7 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 	event.Text, event.Data = edited.Text, edited.Data
 	return s.commit(ctx, write{
 		message: event,
-		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
 			if err != nil {
 				return nil, err
@@ -141,8 +141,8 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 			if err := s.mayEdit(r, target, edited, window); err != nil {
 				return nil, err
 			}
-			return func(_ chat.Conversation, m *chat.Message) (effect, error) {
-				e := effect{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}
+			return func(_ chat.Conversation, m *chat.Message) (changes, error) {
+				e := changes{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}
 				if head.Kind == chat.Group && len(target.Edits) == 0 {
 					e.original = &table.Content{Text: target.Text, Data: target.Data}
 				}
