@@ -19,32 +19,19 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/costs/bill"
 	"inorder/infra/local/dynamo/dynamotest"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
 
-// What each action costs, as the README has it:
+// What each action costs, as infra/COSTS.md has it:
 //
 //	go test ./integration -run TestCost_OfEachAction -costs /tmp/costs.md
 var costsFile = flag.String("costs", "", "`file` to write what each action costs to, as a Markdown table")
-
-// On-demand prices in us-east-1 as of November 2026, in dollars.
-const (
-	pricePerWRU      = 0.625 / 1e6
-	pricePerRRU      = 0.125 / 1e6
-	pricePerFrame    = 1.00 / 1e6 // of up to 32 KB, in either direction
-	pricePerInvoke   = 0.20 / 1e6
-	pricePerGBSecond = 0.0000133334 // arm64
-)
-
-// What a local run cannot measure: how long the functions take on AWS.
-const (
-	assumedRequestGBSeconds = 0.020 * 0.25 // 20 ms of 256 MB
-	assumedFanoutGBSeconds  = 0.060 * 0.5  // 60 ms of 512 MB
-)
 
 // usage is what DynamoDB was asked for.
 type usage struct {
@@ -66,7 +53,8 @@ func (u usage) plus(o usage) usage {
 // consumed, and adds that up.
 type meter struct {
 	url     string
-	streams sync.RWMutex // held: no change leaves the stream, and no fan-out runs
+	client  *dynamodb.Client // past the proxy
+	streams sync.RWMutex     // held: no change leaves the stream, and no fan-out runs
 
 	mu    sync.Mutex
 	total usage
@@ -81,10 +69,10 @@ var metered = map[string]bool{
 
 func startMeter(tb testing.TB) *meter {
 	tb.Helper()
-	_, engine := dynamotest.Start(tb)
+	client, engine := dynamotest.Start(tb)
 	target, err := url.Parse(engine)
 	require.NoError(tb, err)
-	m := &meter{}
+	m := &meter{client: client}
 	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
 	tb.Cleanup(transport.CloseIdleConnections)
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, ModifyResponse: m.read}
@@ -241,7 +229,7 @@ type cost struct {
 
 func (c cost) dollarsPerMillion() float64 {
 	both := c.request.plus(c.fanout)
-	return 1e6 * (both.wru*pricePerWRU + both.rru*pricePerRRU + c.frames*pricePerFrame + c.invoke*pricePerInvoke + c.gbSeconds*pricePerGBSecond)
+	return 1e6 * bill.Use{Frames: c.frames, Calls: c.invoke, GBSeconds: c.gbSeconds, WRU: both.wru, RRU: both.rru}.Dollars()
 }
 
 // ruler measures actions in one conversation, all of whose members are online on
@@ -268,16 +256,19 @@ func (r *ruler) measure(action string, hearers func() []*listener, do func() (se
 		defer func() { middle = r.meter.used(r.t) }()
 		return do()
 	})
-	c := cost{action: action, members: len(r.members), request: middle.minus(before), frames: 2, invoke: 1, gbSeconds: assumedRequestGBSeconds}
+	c := cost{action: action, members: len(r.members), request: middle.minus(before), frames: 2, invoke: 1, gbSeconds: bill.RequestGBSeconds}
 	told := hearers()
 	if seq != 0 { // else the request waited for its pushes
 		r.settle(told, seq)
 	}
 	c.frames += float64(len(told))
+	if strings.HasPrefix(action, "send") {
+		c.frames-- // to who sent it the answer says it all
+	}
 	if seq != 0 {
 		c.fanout = r.meter.used(r.t).minus(middle)
 		c.invoke++
-		c.gbSeconds += assumedFanoutGBSeconds
+		c.gbSeconds += bill.FanoutGBSeconds
 	}
 	if _, again := r.costs[action]; !again {
 		r.order = append(r.order, action)
@@ -299,12 +290,12 @@ func (r *ruler) everyone() []*listener { return r.members }
 func (r *ruler) others() []*listener   { return r.members[1:] }
 func (r *ruler) noOne() []*listener    { return nil }
 
-// ackHearers hear of an ack of the actor.
+// ackHearers hear of an ack of what the actor wrote.
 func (r *ruler) ackHearers() []*listener {
 	if len(r.members) > chat.InboxGroupMax {
 		return nil
 	}
-	return r.others()
+	return r.members[:1]
 }
 
 const costText = "Shall we meet at eight, as usual? I have the tickets."
@@ -380,7 +371,7 @@ func (r *ruler) alone() {
 }
 
 func (r *ruler) ack(delivered, read *int64) int64 {
-	must[wire.Acked](r.t, r.actor(), wire.ActionAck, wire.Ack{ConversationID: r.id, DeliveredSeq: delivered, ReadSeq: read})
+	must[wire.Acked](r.t, r.members[1].device, wire.ActionAck, wire.Ack{ConversationID: r.id, DeliveredSeq: delivered, ReadSeq: read})
 	return 0
 }
 
@@ -457,7 +448,7 @@ func TestCost_OfEachAction(t *testing.T) {
 	pair, few, many := rulers[2].costs, rulers[20].costs, rulers[200].costs
 	send := pair["send"]
 	require.Equal(t, 1, send.request.calls, "one transaction, and nothing is read")
-	require.LessOrEqual(t, send.request.wru, 7.0, "a text of two people")
+	require.LessOrEqual(t, send.request.wru, 6.0, "a text of two people")
 	require.LessOrEqual(t, send.fanout.wru, 2.0, "the sync heads, one unit per member")
 	require.LessOrEqual(t, few["send"].fanout.wru, 20.0)
 	require.Zero(t, many["send"].fanout.wru, "no one's sync head is raised by a large group")

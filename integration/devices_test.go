@@ -67,6 +67,7 @@ func openListener(ctx context.Context, s stack, user, name string) (*listener, e
 		},
 		pushed: map[string][]chat.Message{}, heads: map[string][]int64{},
 	}
+	l.answered = func(m chat.Message) { l.pushed[m.ConversationID] = append(l.pushed[m.ConversationID], m) }
 	token, err := s.token(ctx, user, nil)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -246,11 +247,19 @@ func rosterCommand() command {
 func findCommand() command {
 	return command{
 		name: "find", args: []string{"messageId"}, about: "finds a message by its messageId",
-		help: "The index that is asked lags a little: a message of this second may not be found.",
+		help: "The index that is asked lags a little: a message of this second may not be found. A\nstack has it with MessageIndex=on; -scan reads all messages instead, at a read unit for\nsome 20 of them.",
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
 			content := flags.Bool("content", false, "show the text, too")
+			scan := flags.Bool("scan", false, "read all messages of the stack, without the index")
 			return func(ctx context.Context, s *session, args []string) error {
-				messages, err := s.operator.FindMessage(ctx, args[0])
+				find := s.operator.FindMessage
+				if *scan {
+					find = s.operator.ScanMessage
+				}
+				messages, err := find(ctx, args[0])
+				if errors.Is(err, operate.ErrNoIndex) {
+					return fmt.Errorf("%w: deploy the stack with MessageIndex=on, or find it by -scan, which reads all messages, or in the log, whose line of the send has its messageId", err)
+				}
 				if err != nil {
 					return err
 				}

@@ -658,7 +658,7 @@ func driveGroups(t *testing.T, people []string, most int, stepsOf func(*run) map
 		r.compare(c)
 	})
 	t.Logf("%d groups", groups)
-	require.Greater(t, groups, 3)
+	require.Positive(t, groups)
 }
 
 // newRun makes a group of the first of the people and some others.

@@ -1,6 +1,6 @@
 // Package store is the only place that speaks DynamoDB: the ledgers, the
 // idempotency records, the rosters, the inboxes and the connections, each in a
-// table of its own.
+// table of its own. README.md beside this file has every attribute of them.
 //
 // # The life of one message
 //

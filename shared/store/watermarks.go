@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -29,6 +30,19 @@ type Acked struct {
 
 // Rose reports whether this request raised a watermark.
 func (a Acked) Rose() bool { return a.Watermarks != a.Before }
+
+// Raised gives the stretch that this request raised a watermark over: the seqs above
+// after, up to through.
+func (a Acked) Raised() (after, through int64) {
+	after = math.MaxInt64
+	if a.DeliveredSeq > a.Before.DeliveredSeq {
+		after, through = a.Before.DeliveredSeq, a.DeliveredSeq
+	}
+	if a.ReadSeq > a.Before.ReadSeq {
+		after, through = min(after, a.Before.ReadSeq), max(through, a.ReadSeq)
+	}
+	return after, through
+}
 
 // Ack raises a user's watermarks to at least these; 0 leaves one as it is. What
 // is read counts as delivered. Neither ever goes down, nor above the last seq

@@ -40,6 +40,7 @@ const (
 	ActionSync          = "sync"
 	ActionHistory       = "history"
 	ActionAck           = "ack"
+	ActionTell          = "tell" // as ack, and never answered
 	ActionRecall        = "recall"
 	ActionEdit          = "edit"
 	ActionClear         = "clear"

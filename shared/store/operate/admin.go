@@ -2,10 +2,13 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go"
 
 	"inorder/shared/chat"
 	"inorder/shared/store/internal/table"
@@ -120,9 +123,13 @@ func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit
 // byMessageID is the index of the Messages table.
 const byMessageID = "byMessageId"
 
+// ErrNoIndex says that the stack does not index messages by their id.
+var ErrNoIndex = errors.New("the table has no index " + byMessageID)
+
 // FindMessage gives the messages with this id: one, unless something is wrong. The
 // index it asks is eventually consistent, so a message that was sent this second
-// may not be found. NotFound (*chat.Error) if there is none.
+// may not be found. NotFound (*chat.Error) if there is none, ErrNoIndex if there is no
+// index, which ScanMessage does without.
 func (o *Operator) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
 	out, err := o.db.Query(ctx, &dynamodb.QueryInput{
 		TableName:                 &o.db.Messages,
@@ -130,11 +137,46 @@ func (o *Operator) FindMessage(ctx context.Context, messageID string) ([]chat.Me
 		KeyConditionExpression:    aws.String("messageId = :id"),
 		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
 	})
+	if isNoIndex(err) {
+		return nil, ErrNoIndex
+	}
 	if err != nil {
 		return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
 	}
+	return o.messagesAt(ctx, messageID, out.Items)
+}
+
+// ScanMessage is FindMessage without an index: it reads all messages of the stack.
+func (o *Operator) ScanMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+	in := &dynamodb.ScanInput{
+		TableName:                 &o.db.Messages,
+		FilterExpression:          aws.String("messageId = :id"),
+		ProjectionExpression:      aws.String("conversationId, seq"),
+		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
+	}
+	var keys []table.Item
+	for {
+		out, err := o.db.Scan(ctx, in)
+		if err != nil {
+			return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
+		}
+		keys = append(keys, out.Items...)
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return o.messagesAt(ctx, messageID, keys)
+		}
+	}
+}
+
+// isNoIndex reports whether a Query failed for want of its index: a
+// ValidationException that says so, which no other of these queries can.
+func isNoIndex(err error) bool {
+	e, ok := errors.AsType[smithy.APIError](err)
+	return ok && e.ErrorCode() == "ValidationException" && strings.Contains(strings.ToLower(e.ErrorMessage()), "index")
+}
+
+func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []table.Item) ([]chat.Message, error) {
 	var messages []chat.Message
-	for _, in := range out.Items {
+	for _, in := range keys {
 		var key table.Message
 		if err := table.Unmarshal(in, &key); err != nil {
 			return nil, err

@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"inorder/infra/local/template"
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 	"inorder/shared/store/operate"
 )
 
@@ -107,6 +109,33 @@ func TestAdmin_FindMessage(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 2, "both of a duplicate")
 	_, err = operate.New(s).FindMessage(t.Context(), "none")
+	requireCode(t, chat.NotFound, err)
+}
+
+func TestAdmin_FindMessageWithoutAnIndex(t *testing.T) {
+	t.Parallel()
+	stack, err := storetest.TheStack()
+	require.NoError(t, err)
+	without := *stack
+	without.Tables = slices.Clone(stack.Tables)
+	for i, table := range without.Tables {
+		if len(table.Indexes) > 0 {
+			bare := *table
+			bare.Indexes = nil
+			bare.Attributes = slices.DeleteFunc(slices.Clone(table.Attributes), func(a template.Attribute) bool { return a.Name == "messageId" })
+			without.Tables[i] = &bare
+		}
+	}
+	s := storetest.CloudOf(t, &without).Store(nil)
+	sent, err := s.Append(t.Context(), text("alice", "x", "look at this"), "bob")
+	require.NoError(t, err)
+	_, err = operate.New(s).FindMessage(t.Context(), sent.MessageID)
+	require.ErrorIs(t, err, operate.ErrNoIndex)
+	found, err := operate.New(s).ScanMessage(t.Context(), sent.MessageID)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.Equal(t, "look at this", found[0].Text)
+	_, err = operate.New(s).ScanMessage(t.Context(), "none")
 	requireCode(t, chat.NotFound, err)
 }
 

@@ -231,7 +231,7 @@ func (e *eraser) blank(ctx context.Context, m table.Message) error {
 	if err != nil && !table.ConditionFailed(err) { // else there is no such record
 		return fmt.Errorf("blanking the idempotency record of message %s: %w", m.MessageID, err)
 	}
-	update := "REMOVE #text, #data, original, senderDeviceId, clientTime"
+	update := "REMOVE #text, #data, original, senderDeviceId, clientTime, via"
 	names := map[string]string{"#text": "text", "#data": "data", "#version": "version"}
 	values := table.Item{":id": table.Str(m.MessageID), ":version": table.Num(m.Version)}
 	if m.Event == nil || m.Event.Kind == chat.EventEdit {

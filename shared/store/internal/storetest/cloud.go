@@ -47,7 +47,7 @@ var TheStack = sync.OnceValues(func() (*template.Stack, error) {
 		root = parent
 	}
 	return template.Load(filepath.Join(root, "template.yaml"), template.Options{Parameters: map[string]string{
-		"JwksUrl": "https://example.com/jwks.json", "JwtIssuer": "test",
+		"JwksUrl": "https://example.com/jwks.json", "JwtIssuer": "test", "MessageIndex": "on",
 	}})
 })
 
@@ -63,6 +63,12 @@ func NewCloud(t testing.TB) *Cloud {
 	t.Helper()
 	stack, err := TheStack()
 	require.NoError(t, err)
+	return CloudOf(t, stack)
+}
+
+// CloudOf starts a DynamoDB with the tables of another stack.
+func CloudOf(t testing.TB, stack *template.Stack) *Cloud {
+	t.Helper()
 	db, _ := dynamotest.Start(t)
 	require.NoError(t, dynamo.CreateTables(t.Context(), db, stack.Tables))
 	env := func(name string) string {

@@ -38,6 +38,7 @@ func Unmarshal(in Item, v any) error {
 type Message struct {
 	chat.Message
 	Data      string `json:"data,omitempty"`
+	Via       string `json:"via,omitempty"`
 	ExpiresAt int64  `json:"expiresAt,omitempty"` // seconds, for the table's TTL
 
 	RecalledBy *RecalledBy `json:"recalledBy,omitempty"`
@@ -65,7 +66,7 @@ type RecalledBy struct {
 
 // MarshalMessage makes the item of a message. expiresAt is in seconds, 0 for never.
 func MarshalMessage(m chat.Message, original *Content, expiresAt int64) (Item, error) {
-	return Marshal(Message{Message: m, Data: string(m.Data), Original: original, ExpiresAt: expiresAt})
+	return Marshal(Message{Message: m, Data: string(m.Data), Via: m.Via, Original: original, ExpiresAt: expiresAt})
 }
 
 // UnmarshalMessage reads the item of a message.
@@ -77,6 +78,7 @@ func UnmarshalMessage(in Item) (Message, error) {
 	if mi.Data != "" {
 		mi.Message.Data = json.RawMessage(mi.Data)
 	}
+	mi.Message.Via = mi.Via
 	return mi, nil
 }
 
