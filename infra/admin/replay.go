@@ -260,7 +260,7 @@ func (r *replay) push(ctx context.Context, streamARN string, records []streamtyp
 // head whenever they ask.
 func (r *replay) raiseHeads(ctx context.Context, l letter.Letter) (string, error) {
 	conversations, users := 0, 0
-	err := r.store.ChangedBetween(ctx, l.Batch.First.Add(-clockSkew).UnixMilli(), l.Batch.Last.Add(clockSkew).UnixMilli(), func(head chat.Conversation) error {
+	err := r.operator.ChangedBetween(ctx, l.Batch.First.Add(-clockSkew).UnixMilli(), l.Batch.Last.Add(clockSkew).UnixMilli(), func(head chat.Conversation) error {
 		if head.MemberCount > chat.InboxGroupMax {
 			return nil
 		}

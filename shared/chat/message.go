@@ -113,8 +113,11 @@ type Event struct {
 // Erases reports whether the message is the event of an erasure, and the other one
 // is among those that it takes the content out of.
 func (m Message) Erases(other Message) bool {
-	return m.Event != nil && m.Event.Kind == EventErase && other.SenderID == m.Event.Erased && other.Seq < m.Seq
+	return m.IsErasure() && other.SenderID == m.Event.Erased && other.Seq < m.Seq
 }
+
+// IsErasure reports whether the message is the event of an erasure.
+func (m Message) IsErasure() bool { return m.Event != nil && m.Event.Kind == EventErase }
 
 // Erased gives the message as an erasure leaves it: without text and data, and
 // without the device and the time that it came from. What had content is recalled,

@@ -12,9 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/oklog/ulid/v2"
+	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
 	"inorder/shared/limit"

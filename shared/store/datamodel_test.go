@@ -19,6 +19,8 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/limit"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // A kindOfItem is what README.md has a table of attributes for. Its heading, or the
@@ -101,12 +103,12 @@ func TestDataModelHasEveryAttribute(t *testing.T) {
 	writeEverything(t, c)
 	document := dataModel(t)
 	for _, table := range []string{
-		c.tables.Conversations, c.tables.Messages, c.tables.Idempotency, c.tables.Members, c.tables.Inboxes, c.tables.Connections,
+		c.Tables.Conversations, c.Tables.Messages, c.Tables.Idempotency, c.Tables.Members, c.Tables.Inboxes, c.Tables.Connections,
 	} {
-		out, err := c.db.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table})
+		out, err := c.DB.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table})
 		require.NoError(t, err)
 		require.Empty(t, out.LastEvaluatedKey)
-		for _, k := range kindsOfItems(c.tables) {
+		for _, k := range kindsOfItems(c.Tables) {
 			if k.table != table {
 				continue
 			}
@@ -126,7 +128,7 @@ func TestDataModelHasEveryAttribute(t *testing.T) {
 			require.ElementsMatch(t, slices.Collect(maps.Keys(rows)), slices.Collect(maps.Keys(written)), k.begins)
 		}
 		for _, in := range out.Items {
-			require.True(t, slices.ContainsFunc(kindsOfItems(c.tables), func(k kindOfItem) bool { return k.table == table && k.is(in) }),
+			require.True(t, slices.ContainsFunc(kindsOfItems(c.Tables), func(k kindOfItem) bool { return k.table == table && k.is(in) }),
 				"an item that the data model does not have: %v", in)
 		}
 	}
@@ -155,7 +157,7 @@ func innerNames(name string, value types.AttributeValue) []string {
 func writeEverything(t *testing.T, c *cloud) {
 	t.Helper()
 	ctx := t.Context()
-	s := store.New(dynamodb.New(c.options(nil)), c.tables,
+	s := store.New(dynamodb.New(c.Options(nil)), c.Tables,
 		store.WithRetention(24*time.Hour), store.WithQuotas(store.Quotas{GroupsPerDay: 10}))
 	m := text("ann", "m1", "hello")
 	m.SenderDeviceID, m.ClientTime = "phone", 1
@@ -181,7 +183,7 @@ func writeEverything(t *testing.T, c *cloud) {
 	sendIn(t, s, "ann", id, "m5")
 	must(t)(s.AddMembers(ctx, by("ann", "back"), id, []string{"bob"})) // so bob's line has a past
 	must(t)(s.Leave(ctx, by("cy", "leave"), id))
-	_, err := s.RaiseHead(ctx, id, 5)
+	_, err := operate.New(s).RaiseHead(ctx, id, 5)
 	require.NoError(t, err)
 
 	var ids []string
@@ -194,7 +196,7 @@ func writeEverything(t *testing.T, c *cloud) {
 	for _, id := range ids {
 		overgrown[id] = 1
 	}
-	c.put(c.tables.Inboxes, map[string]any{"userId": "dan", "conversationId": "#", "v": 40, "floor": 0, "at": overgrown, "long": map[string]any{}})
+	c.Put(c.Tables.Inboxes, map[string]any{"userId": "dan", "conversationId": "#", "v": 40, "floor": 0, "at": overgrown, "long": map[string]any{}})
 	raise(t, s, "dan", []string{"group:new"})
 
 	for i := range 250 {
@@ -233,7 +235,7 @@ func TestDataModelHasBoundsOfTheDomain(t *testing.T) {
 // The table of tables is template.yaml's.
 func TestDataModelHasEveryTable(t *testing.T) {
 	t.Parallel()
-	stack, err := theStack()
+	stack, err := storetest.TheStack()
 	require.NoError(t, err)
 	want := map[string][]string{}
 	for _, table := range stack.Tables {

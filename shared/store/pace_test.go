@@ -14,6 +14,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
 
 // collide makes writers of a store collide.
@@ -65,8 +66,8 @@ func TestG10_ReadersDoNotWaitAsLongAsWriters(t *testing.T) {
 		read        func(t *testing.T, s *store.Store)
 	}{
 		"a message that is being committed": {"TransactGetItems", cancelledAnswer("None", "TransactionConflict"), entries},
-		"one of them is refused as a whole": {"TransactGetItems", conflictAnswer, entries},
-		"watermarks of one who is being joined": {"UpdateItem", conflictAnswer, func(t *testing.T, s *store.Store) {
+		"one of them is refused as a whole": {"TransactGetItems", storetest.ConflictAnswer, entries},
+		"watermarks of one who is being joined": {"UpdateItem", storetest.ConflictAnswer, func(t *testing.T, s *store.Store) {
 			_, err := s.Ack(t.Context(), "ann", "group:1", store.Watermarks{ReadSeq: 5})
 			require.NoError(t, err)
 		}},

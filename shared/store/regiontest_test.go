@@ -38,7 +38,7 @@ func TestTheModelAgreesWithTheEngine(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	model := regiontest.New(regiontest.Latencies{}, map[string]regiontest.Keys{
-		c.tables.Inboxes: {Partition: "userId", Sort: "conversationId"},
+		c.Tables.Inboxes: {Partition: "userId", Sort: "conversationId"},
 	}).Client()
 	before := map[string]any{
 		"n": 5, "s": "abc", "tags": stringSet{"a", "b"}, "m": map[string]any{"x": 1, "y": map[string]any{"z": 2}}, "l": []any{1, 2}, "big": 9007199254740991,
@@ -69,17 +69,17 @@ func TestTheModelAgreesWithTheEngine(t *testing.T) {
 	} {
 		var items []map[string]any
 		var codes []string
-		for _, db := range []*dynamodb.Client{c.db, model} {
+		for _, db := range []*dynamodb.Client{c.DB, model} {
 			in, err := attributevalue.MarshalMap(before)
 			require.NoError(t, err)
 			key := map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: "u"}, "conversationId": &types.AttributeValueMemberS{Value: "c"}}
 			for name, v := range key {
 				in[name] = v
 			}
-			_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &c.tables.Inboxes, Item: in})
+			_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &c.Tables.Inboxes, Item: in})
 			require.NoError(t, err)
 			text := tc.condition + " " + tc.update
-			update := &dynamodb.UpdateItemInput{TableName: &c.tables.Inboxes, Key: key, UpdateExpression: &tc.update}
+			update := &dynamodb.UpdateItemInput{TableName: &c.Tables.Inboxes, Key: key, UpdateExpression: &tc.update}
 			if tc.condition != "" {
 				update.ConditionExpression = &tc.condition
 			}
@@ -96,7 +96,7 @@ func TestTheModelAgreesWithTheEngine(t *testing.T) {
 				require.NoError(t, err)
 			}
 			codes = append(codes, code)
-			out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &c.tables.Inboxes, Key: key, ConsistentRead: aws.Bool(true)})
+			out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &c.Tables.Inboxes, Key: key, ConsistentRead: aws.Bool(true)})
 			require.NoError(t, err)
 			var after map[string]any
 			require.NoError(t, attributevalue.UnmarshalMap(out.Item, &after))

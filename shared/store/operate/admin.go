@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -11,14 +11,13 @@ import (
 	"github.com/aws/smithy-go"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
-// This file is what an operator looks at: it asks for no one's right, and shows
-// what no user sees.
-
 // Head reads the head of a conversation. NotFound (*chat.Error) if there is none.
-func (s *Store) Head(ctx context.Context, conversationID string) (chat.Conversation, error) {
-	head, found, err := s.head(ctx, conversationID)
+func (o *Operator) Head(ctx context.Context, conversationID string) (chat.Conversation, error) {
+	var head chat.Conversation
+	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err == nil && !found {
 		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %q", conversationID)
 	}
@@ -27,23 +26,23 @@ func (s *Store) Head(ctx context.Context, conversationID string) (chat.Conversat
 
 // Heads gives the heads of all conversations, in no order, from the cursor on: a
 // page of at most limit, and the next cursor, "" after the last.
-func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
-	in := &dynamodb.ScanInput{TableName: &s.tables.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
+func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
+	in := &dynamodb.ScanInput{TableName: &o.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
 	if cursor != "" {
-		in.ExclusiveStartKey = headKey(cursor)
+		in.ExclusiveStartKey = table.HeadKey(cursor)
 	}
-	out, err := s.db.Scan(ctx, in)
+	out, err := o.db.Scan(ctx, in)
 	if err != nil {
 		return nil, "", fmt.Errorf("listing conversations: %w", err)
 	}
 	heads = make([]chat.Conversation, len(out.Items))
 	for i, in := range out.Items {
-		if err := unmarshal(in, &heads[i]); err != nil {
+		if err := table.Unmarshal(in, &heads[i]); err != nil {
 			return nil, "", err
 		}
 	}
 	var last chat.Conversation
-	err = unmarshal(out.LastEvaluatedKey, &last)
+	err = table.Unmarshal(out.LastEvaluatedKey, &last)
 	return heads, last.ConversationID, err
 }
 
@@ -51,20 +50,20 @@ func (s *Store) Heads(ctx context.Context, cursor string, limit int) (heads []ch
 // gives the range that is left, which is empty at the end. Expired messages are
 // left out. Unlike Entries it takes what is being written at this moment for
 // missing.
-func (s *Store) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
-	out, err := s.queryRange(ctx, conversationID, r, ascending, limit)
+func (o *Operator) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
+	out, err := o.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
 	if err != nil {
 		return nil, chat.Range{}, err
 	}
 	var messages []chat.Message
 	left := chat.Range{From: r.To + 1, To: r.To}
 	for _, in := range out.Items {
-		m, err := unmarshalMessage(in)
+		m, err := table.UnmarshalMessage(in)
 		if err != nil {
 			return nil, chat.Range{}, err
 		}
 		left.From = m.Seq + 1
-		if !s.expired(m) {
+		if !o.db.Expired(m) {
 			messages = append(messages, m.Message)
 		}
 	}
@@ -85,19 +84,19 @@ type Position struct {
 
 // Positions gives the positions of users in a conversation. Users without a line
 // are absent from the map.
-func (s *Store) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
-	lines, err := s.inboxesOf(ctx, conversationID, userIDs)
+func (o *Operator) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
+	lines, err := o.db.LinesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
 	}
 	positions := make(map[string]Position, len(lines))
 	for userID, line := range lines {
-		positions[userID] = line.position()
+		positions[userID] = positionOf(line)
 	}
 	return positions, nil
 }
 
-func (in inboxItem) position() Position {
+func positionOf(in table.Line) Position {
 	return Position{
 		UserID: in.UserID, ConversationID: in.ConversationID, ReadSeq: in.ReadSeq, DeliveredSeq: in.DeliveredSeq,
 		ClearedSeq: in.ClearedSeq, JoinSeq: in.JoinSeq, LeftSeq: in.LeftSeq, Past: in.Past,
@@ -106,17 +105,17 @@ func (in inboxItem) position() Position {
 
 // PositionsOf gives a user's positions in all conversations, by conversation id: at
 // most limit after the cursor, and the next cursor, "" after the last.
-func (s *Store) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
-	items, next, err := s.inboxPage(ctx, userID, cursor, limit)
+func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
+	items, next, err := o.db.LinePage(ctx, userID, cursor, limit)
 	if err != nil {
 		return nil, "", err
 	}
 	for _, in := range items {
-		var line inboxItem
-		if err := unmarshal(in, &line); err != nil {
+		var line table.Line
+		if err := table.Unmarshal(in, &line); err != nil {
 			return nil, "", err
 		}
-		positions = append(positions, line.position())
+		positions = append(positions, positionOf(line))
 	}
 	return positions, next, nil
 }
@@ -131,12 +130,12 @@ var ErrNoIndex = errors.New("the table has no index " + byMessageID)
 // index it asks is eventually consistent, so a message that was sent this second
 // may not be found. NotFound (*chat.Error) if there is none, ErrNoIndex if there is no
 // index, which ScanMessage does without.
-func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
-	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:                 &s.tables.Messages,
+func (o *Operator) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+	out, err := o.db.Query(ctx, &dynamodb.QueryInput{
+		TableName:                 &o.db.Messages,
 		IndexName:                 aws.String(byMessageID),
 		KeyConditionExpression:    aws.String("messageId = :id"),
-		ExpressionAttributeValues: item{":id": str(messageID)},
+		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
 	})
 	if isNoIndex(err) {
 		return nil, ErrNoIndex
@@ -144,26 +143,26 @@ func (s *Store) FindMessage(ctx context.Context, messageID string) ([]chat.Messa
 	if err != nil {
 		return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
 	}
-	return s.messagesAt(ctx, messageID, out.Items)
+	return o.messagesAt(ctx, messageID, out.Items)
 }
 
 // ScanMessage is FindMessage without an index: it reads all messages of the stack.
-func (s *Store) ScanMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+func (o *Operator) ScanMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
 	in := &dynamodb.ScanInput{
-		TableName:                 &s.tables.Messages,
+		TableName:                 &o.db.Messages,
 		FilterExpression:          aws.String("messageId = :id"),
 		ProjectionExpression:      aws.String("conversationId, seq"),
-		ExpressionAttributeValues: item{":id": str(messageID)},
+		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
 	}
-	var keys []item
+	var keys []table.Item
 	for {
-		out, err := s.db.Scan(ctx, in)
+		out, err := o.db.Scan(ctx, in)
 		if err != nil {
 			return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
 		}
 		keys = append(keys, out.Items...)
 		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
-			return s.messagesAt(ctx, messageID, keys)
+			return o.messagesAt(ctx, messageID, keys)
 		}
 	}
 }
@@ -175,19 +174,19 @@ func isNoIndex(err error) bool {
 	return ok && e.ErrorCode() == "ValidationException" && strings.Contains(strings.ToLower(e.ErrorMessage()), "index")
 }
 
-func (s *Store) messagesAt(ctx context.Context, messageID string, keys []item) ([]chat.Message, error) {
+func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []table.Item) ([]chat.Message, error) {
 	var messages []chat.Message
 	for _, in := range keys {
-		var key messageItem
-		if err := unmarshal(in, &key); err != nil {
+		var key table.Message
+		if err := table.Unmarshal(in, &key); err != nil {
 			return nil, err
 		}
-		var m messageItem
-		found, err := s.get(ctx, s.tables.Messages, messageKey(key.ConversationID, key.Seq), &m)
+		var m table.Message
+		found, err := o.db.Get(ctx, o.db.Messages, table.MessageKey(key.ConversationID, key.Seq), &m)
 		if err != nil {
 			return nil, err
 		}
-		if found && !s.expired(m) {
+		if found && !o.db.Expired(m) {
 			m.Message.Data = []byte(m.Data)
 			messages = append(messages, m.Message)
 		}
@@ -200,20 +199,20 @@ func (s *Store) messagesAt(ctx context.Context, messageID string, keys []item) (
 
 // ChangedBetween calls f for each conversation whose last change is in a stretch of
 // time, both ends in ms. It reads all heads.
-func (s *Store) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
+func (o *Operator) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
 	in := &dynamodb.ScanInput{
-		TableName:                 &s.tables.Conversations,
+		TableName:                 &o.db.Conversations,
 		FilterExpression:          aws.String("updatedAt BETWEEN :from AND :to"),
-		ExpressionAttributeValues: item{":from": num(from), ":to": num(to)},
+		ExpressionAttributeValues: table.Item{":from": table.Num(from), ":to": table.Num(to)},
 	}
 	for {
-		out, err := s.db.Scan(ctx, in)
+		out, err := o.db.Scan(ctx, in)
 		if err != nil {
 			return fmt.Errorf("looking for conversations that changed: %w", err)
 		}
 		for _, in := range out.Items {
 			var head chat.Conversation
-			if err := unmarshal(in, &head); err != nil {
+			if err := table.Unmarshal(in, &head); err != nil {
 				return err
 			}
 			if err := f(head); err != nil {

@@ -1,9 +1,7 @@
-package store
+package operate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Erasure counts what EraseUser has blanked, or in a dry run would blank.
@@ -63,11 +62,11 @@ const erased = "erased"
 // edit: it reads again and takes the edit's content too, and that of its event.
 // What is blank already is passed over, so it may be repeated at will, and has to
 // be if the user goes on writing meanwhile. progress is called after each page.
-func (s *Store) EraseUser(ctx context.Context, userID, after string, act bool, progress func(Erasure)) (Erasure, error) {
-	e := eraser{s: s, userID: userID, act: act, progress: progress}
+func (o *Operator) EraseUser(ctx context.Context, userID, after string, act bool, progress func(Erasure)) (Erasure, error) {
+	e := eraser{Operator: o, userID: userID, act: act, progress: progress}
 	e.done.After = after
 	for {
-		positions, next, err := s.PositionsOf(ctx, userID, after, auditPage)
+		positions, next, err := o.PositionsOf(ctx, userID, after, auditPage)
 		if err != nil {
 			return e.done, err
 		}
@@ -87,7 +86,7 @@ func (s *Store) EraseUser(ctx context.Context, userID, after string, act bool, p
 }
 
 type eraser struct {
-	s        *Store
+	*Operator
 	userID   string
 	act      bool
 	done     Erasure
@@ -101,29 +100,29 @@ type eraser struct {
 func (e *eraser) conversation(ctx context.Context, id string) error {
 	e.edits, e.told = map[int64]bool{}, 0
 	in := &dynamodb.QueryInput{
-		TableName:              &e.s.tables.Messages,
+		TableName:              &e.db.Messages,
 		KeyConditionExpression: aws.String("conversationId = :c"),
 		FilterExpression: aws.String("#event.erased = :u OR senderId = :u AND " +
 			"(attribute_exists(#text) OR attribute_exists(#data) OR attribute_exists(senderDeviceId) OR attribute_exists(clientTime))"),
 		ExpressionAttributeNames: map[string]string{
 			"#text": "text", "#data": "data", "#event": "event",
 		},
-		ExpressionAttributeValues: item{":c": str(id), ":u": str(e.userID)},
+		ExpressionAttributeValues: table.Item{":c": table.Str(id), ":u": table.Str(e.userID)},
 		ConsistentRead:            aws.Bool(true),
 		ScanIndexForward:          aws.Bool(false),
 	}
 	for {
-		out, err := e.s.db.Query(ctx, in)
+		out, err := e.db.Query(ctx, in)
 		if err != nil {
 			return fmt.Errorf("reading the ledger of %s: %w", id, err)
 		}
 		e.done.Scanned += int64(out.ScannedCount)
 		for _, in := range out.Items {
-			m, err := unmarshalMessage(in)
+			m, err := table.UnmarshalMessage(in)
 			if err != nil {
 				return err
 			}
-			if m.erases() {
+			if m.IsErasure() {
 				e.told = max(e.told, m.Seq)
 				continue
 			}
@@ -140,7 +139,7 @@ func (e *eraser) conversation(ctx context.Context, id string) error {
 
 // message blanks one, and again if it was changed between the reading and the
 // writing.
-func (e *eraser) message(ctx context.Context, m messageItem) error {
+func (e *eraser) message(ctx context.Context, m table.Message) error {
 	e.count(m)
 	if err := e.tell(ctx, m); err != nil || !e.act {
 		return err
@@ -153,13 +152,13 @@ func (e *eraser) message(ctx context.Context, m messageItem) error {
 			return err
 		}
 		err := e.blank(ctx, m)
-		if err == nil || !conditionFailed(err) && !isConflict(err) {
+		if err == nil || !table.ConditionFailed(err) && !table.IsConflict(err) {
 			return err
 		}
-		if err := e.s.pace.waitRead(ctx, attempt, false); err != nil {
+		if err := e.db.Pace.WaitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for message %s: %w", m.MessageID, err)
 		}
-		in, err := e.s.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, ascending)
+		in, err := e.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, table.Ascending)
 		if err != nil || in == nil || in.MessageID != m.MessageID {
 			return err // expired, or removed
 		}
@@ -168,13 +167,13 @@ func (e *eraser) message(ctx context.Context, m messageItem) error {
 }
 
 // tell makes sure that the event of an erasure comes after a message.
-func (e *eraser) tell(ctx context.Context, m messageItem) error {
+func (e *eraser) tell(ctx context.Context, m table.Message) error {
 	if m.Seq < e.told {
 		return nil
 	}
 	e.told = m.Seq + 1
 	if e.act {
-		receipt, err := e.s.commit(ctx, write{message: e.s.erasure(e.userID, m), trusted: true, anyState: true})
+		receipt, err := e.store.TellErased(ctx, m.ConversationID, e.userID, m.MessageID)
 		if refusal, ok := errors.AsType[*chat.Error](err); ok && refusal.Code == chat.NotFound {
 			e.told = chat.MaxSeq + 1 // there is no head: nobody can read the conversation
 			return nil
@@ -188,29 +187,16 @@ func (e *eraser) tell(ctx context.Context, m messageItem) error {
 	return nil
 }
 
-// erasure is the event that tells of the blanking of a user's messages up to this
-// one. Runs at the same time that begin with the same message write one.
-func (s *Store) erasure(userID string, last messageItem) chat.Message {
-	sum := sha256.Sum256([]byte(chat.LengthPrefixed(userID, last.MessageID)))
-	return s.stamp(chat.Message{
-		ConversationID: last.ConversationID,
-		SenderID:       chat.SystemSender,
-		ClientMsgID:    "erase:" + hex.EncodeToString(sum[:16]),
-		MessageType:    chat.TypeEvent,
-		Event:          &chat.Event{Kind: chat.EventErase, Erased: userID},
-	})
-}
-
 // newerEdits blanks the events of a message's edits that the ledger did not show:
 // they came after its end was read, or were being written.
-func (e *eraser) newerEdits(ctx context.Context, m messageItem) error {
+func (e *eraser) newerEdits(ctx context.Context, m table.Message) error {
 	seqs := slices.DeleteFunc(slices.Clone(m.Edits), func(seq int64) bool { return e.edits[seq] })
-	events := map[int64]messageItem{}
-	if _, err := e.s.lookUp(ctx, m.ConversationID, seqs, events); err != nil {
+	events := map[int64]table.Message{}
+	if _, err := e.db.LookUp(ctx, m.ConversationID, seqs, events); err != nil {
 		return err
 	}
 	for _, seq := range slices.Sorted(maps.Keys(events)) {
-		if event := events[seq]; !event.blank() {
+		if event := events[seq]; !blank(event) {
 			if err := e.message(ctx, event); err != nil {
 				return err
 			}
@@ -219,9 +205,9 @@ func (e *eraser) newerEdits(ctx context.Context, m messageItem) error {
 	return nil
 }
 
-func (e *eraser) count(m messageItem) {
+func (e *eraser) count(m table.Message) {
 	switch {
-	case m.blank():
+	case blank(m):
 	case m.Event == nil:
 		e.done.Messages++
 	default:
@@ -234,28 +220,28 @@ func (e *eraser) count(m messageItem) {
 
 // blank writes the idempotency record without the fingerprint, then the message
 // without its content: what broke off in between is found again by the message.
-func (e *eraser) blank(ctx context.Context, m messageItem) error {
-	_, err := e.s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &e.s.tables.Idempotency,
-		Key:                       item{"dedupeKey": str(chat.DedupeKey(m.SenderID, m.ClientMsgID))},
+func (e *eraser) blank(ctx context.Context, m table.Message) error {
+	_, err := e.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &e.db.Idempotency,
+		Key:                       table.Item{"dedupeKey": table.Str(chat.DedupeKey(m.SenderID, m.ClientMsgID))},
 		UpdateExpression:          aws.String("SET fingerprint = :erased"),
 		ConditionExpression:       aws.String("messageId = :id"),
-		ExpressionAttributeValues: item{":id": str(m.MessageID), ":erased": str(erased)},
+		ExpressionAttributeValues: table.Item{":id": table.Str(m.MessageID), ":erased": table.Str(erased)},
 	})
-	if err != nil && !conditionFailed(err) { // else there is no such record
+	if err != nil && !table.ConditionFailed(err) { // else there is no such record
 		return fmt.Errorf("blanking the idempotency record of message %s: %w", m.MessageID, err)
 	}
 	update := "REMOVE #text, #data, original, senderDeviceId, clientTime, via"
 	names := map[string]string{"#text": "text", "#data": "data", "#version": "version"}
-	values := item{":id": str(m.MessageID), ":version": num(m.Version)}
+	values := table.Item{":id": table.Str(m.MessageID), ":version": table.Num(m.Version)}
 	if m.Event == nil || m.Event.Kind == chat.EventEdit {
 		update = "SET #status = :recalled, #version = :next " + update
 		names["#status"] = "status"
-		values[":recalled"], values[":next"] = str(string(chat.Recalled)), num(m.Version+1)
+		values[":recalled"], values[":next"] = table.Str(string(chat.Recalled)), table.Num(m.Version+1)
 	}
-	_, err = e.s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &e.s.tables.Messages,
-		Key:                       messageKey(m.ConversationID, m.Seq),
+	_, err = e.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &e.db.Messages,
+		Key:                       table.MessageKey(m.ConversationID, m.Seq),
 		UpdateExpression:          &update,
 		ConditionExpression:       aws.String("messageId = :id AND #version = :version"),
 		ExpressionAttributeNames:  names,
@@ -269,15 +255,15 @@ func (e *eraser) blank(ctx context.Context, m messageItem) error {
 
 // connections forgets the user's sockets.
 func (e *eraser) connections(ctx context.Context) error {
-	key := item{"userId": str(e.userID)}
+	key := table.Item{"userId": table.Str(e.userID)}
 	if !e.act {
-		var found connectionsItem
-		exists, err := e.s.get(ctx, e.s.tables.Connections, key, &found)
+		var found table.Connections
+		exists, err := e.db.Get(ctx, e.db.Connections, key, &found)
 		e.done.Connections = exists
 		return err
 	}
-	out, err := e.s.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName: &e.s.tables.Connections, Key: key, ReturnValues: types.ReturnValueAllOld,
+	out, err := e.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName: &e.db.Connections, Key: key, ReturnValues: types.ReturnValueAllOld,
 	})
 	if err != nil {
 		return fmt.Errorf("forgetting the connections of %s: %w", e.userID, err)

@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // MaxRepairMargin is the largest margin of a repair.
@@ -37,35 +38,35 @@ type Repair struct {
 //
 // The write is conditional on the head as read before the ledger. So no message
 // was committed between the two, and a send at this moment wins or tries again.
-func (s *Store) RepairHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
-	return s.raiseHead(ctx, conversationID, margin, true)
+func (o *Operator) RepairHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
+	return o.raiseHead(ctx, conversationID, margin, true)
 }
 
 // RaiseHead is RepairHead for a head that need not be behind: it raises the
 // lastSeq by the margin, from the head's or the ledger's highest seq. That is for
 // tables that were restored to an earlier time, head and ledger alike, while
 // devices have seen what came after.
-func (s *Store) RaiseHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
-	return s.raiseHead(ctx, conversationID, margin, false)
+func (o *Operator) RaiseHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
+	return o.raiseHead(ctx, conversationID, margin, false)
 }
 
-func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
+func (o *Operator) raiseHead(ctx context.Context, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
 	if margin < 0 || margin > MaxRepairMargin {
 		return Repair{}, chat.FieldErrorf(chat.BadRequest, "margin", "a margin is from 0 to %d", MaxRepairMargin)
 	}
-	ctx, cancel := withReserve(ctx)
+	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	var repair Repair
 	for attempt := 1; ; attempt++ {
 		var err error
-		repair, err = s.tryRaise(ctx, repair, conversationID, margin, onlyBehind)
+		repair, err = o.tryRaise(ctx, repair, conversationID, margin, onlyBehind)
 		if err == nil {
 			return repair, nil
 		}
-		if !conditionFailed(err) && !isConflict(err) {
+		if !table.ConditionFailed(err) && !table.IsConflict(err) {
 			return Repair{}, err
 		}
-		if s.pace.waitRead(ctx, attempt, false) != nil {
+		if o.db.Pace.WaitRead(ctx, attempt, false) != nil {
 			return Repair{}, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "conversation %s is being written to; try again", conversationID), err)
 		}
 	}
@@ -73,9 +74,9 @@ func (s *Store) raiseHead(ctx context.Context, conversationID string, margin int
 
 // tryRaise gives, beside the error of its write, what it tried; the next try finds
 // by that whether it was carried out and only the answer got lost.
-func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
+func (o *Operator) tryRaise(ctx context.Context, tried Repair, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
 	var head chat.Conversation
-	found, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
+	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err != nil {
 		return Repair{}, err
 	}
@@ -86,7 +87,7 @@ func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID strin
 		tried.Changed = true
 		return tried, nil
 	}
-	last, err := s.lastEntry(ctx, conversationID)
+	last, err := o.lastEntry(ctx, conversationID)
 	if err != nil {
 		return Repair{}, err
 	}
@@ -98,19 +99,19 @@ func (s *Store) tryRaise(ctx context.Context, tried Repair, conversationID strin
 	if onlyBehind && r.MaxSeq <= head.LastSeq || top+margin == head.LastSeq {
 		return r, nil
 	}
-	if err := s.awaitApplied(ctx, conversationID, head.LastSeq); err != nil {
+	if err := o.awaitApplied(ctx, conversationID, head.LastSeq); err != nil {
 		return Repair{}, err
 	}
 	r.After = min(top+margin, chat.MaxSeq)
 	update := "SET lastSeq = :after"
-	values := item{":after": num(r.After), ":before": num(r.Before)}
+	values := table.Item{":after": table.Num(r.After), ":before": table.Num(r.Before)}
 	if r.After > top {
 		update += ", skipped = :skipped"
 		values[":skipped"] = ranges(withSkip(head.Skipped, chat.Range{From: top + 1, To: r.After}))
 	}
-	_, err = s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &s.tables.Conversations,
-		Key:                       headKey(conversationID),
+	_, err = o.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                 &o.db.Conversations,
+		Key:                       table.HeadKey(conversationID),
 		UpdateExpression:          &update,
 		ConditionExpression:       aws.String("lastSeq = :before"),
 		ExpressionAttributeValues: values,
@@ -147,7 +148,7 @@ func withSkip(skips []chat.Range, r chat.Range) []chat.Range {
 func ranges(list []chat.Range) types.AttributeValue {
 	values := make([]types.AttributeValue, len(list))
 	for i, r := range list {
-		values[i] = &types.AttributeValueMemberM{Value: item{"from": num(r.From), "to": num(r.To)}}
+		values[i] = &types.AttributeValueMemberM{Value: table.Item{"from": table.Num(r.From), "to": table.Num(r.To)}}
 	}
 	return &types.AttributeValueMemberL{Value: values}
 }
@@ -168,11 +169,11 @@ func (r Repair) wasMade(head chat.Conversation) bool {
 // awaitApplied waits until the newest seqs through last are applied as a whole.
 // Readers take a run of seqs that are gone for the proof that what is before it
 // was applied long ago (see resolve), and a margin makes such a run.
-func (s *Store) awaitApplied(ctx context.Context, conversationID string, last int64) error {
+func (o *Operator) awaitApplied(ctx context.Context, conversationID string, last int64) error {
 	var newest []int64
-	for seq := last; seq > max(0, last-maxTransactGet); seq-- {
+	for seq := last; seq > max(0, last-table.MaxTransactGet); seq-- {
 		newest = append(newest, seq)
 	}
-	_, err := s.lookUp(ctx, conversationID, newest, map[int64]messageItem{})
+	_, err := o.db.LookUp(ctx, conversationID, newest, map[int64]table.Message{})
 	return err
 }

@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"slices"
@@ -9,13 +9,15 @@ import (
 
 	"inorder/infra/local/dynamo"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // restored gives tables in the same database, as DynamoDB restores into new ones.
-func (c *cloud) restored() store.Tables {
-	c.t.Helper()
-	stack, err := theStack()
-	require.NoError(c.t, err)
+func restored(c *cloud) store.Tables {
+	c.T.Helper()
+	stack, err := storetest.TheStack()
+	require.NoError(c.T, err)
 	rename := func(name string) string { return strings.Replace(name, "inorder-", "restored-", 1) }
 	tables := slices.Clone(stack.Tables)
 	for i, table := range tables {
@@ -23,10 +25,10 @@ func (c *cloud) restored() store.Tables {
 		copied.Name = rename(table.Name)
 		tables[i] = &copied
 	}
-	require.NoError(c.t, dynamo.CreateTables(c.t.Context(), c.db, tables))
+	require.NoError(c.T, dynamo.CreateTables(c.T.Context(), c.DB, tables))
 	return store.Tables{
-		Conversations: rename(c.tables.Conversations), Messages: rename(c.tables.Messages), Idempotency: rename(c.tables.Idempotency),
-		Members: rename(c.tables.Members), Inboxes: rename(c.tables.Inboxes), Connections: rename(c.tables.Connections),
+		Conversations: rename(c.Tables.Conversations), Messages: rename(c.Tables.Messages), Idempotency: rename(c.Tables.Idempotency),
+		Members: rename(c.Tables.Members), Inboxes: rename(c.Tables.Inboxes), Connections: rename(c.Tables.Connections),
 	}
 }
 
@@ -37,42 +39,42 @@ func withoutSyncHeads(items []string) []string {
 func TestFill(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	from := c.restored()
-	old := store.New(c.db, from)
+	from := restored(c)
+	old := store.New(c.DB, from)
 	single, _ := lively(t, old)
 	send(t, old, "zoe", "zoe", "note")
-	s := c.store(nil)
+	s := c.Store(nil)
 
-	counted, err := s.Fill(t.Context(), from, false, false, func(store.Filled) {})
+	counted, err := operate.New(s).Fill(t.Context(), from, false, false, func(operate.Filled) {})
 	require.NoError(t, err)
-	require.Zero(t, c.count(c.tables.Messages), "a dry run copies nothing")
-	var last store.Filled
-	done, err := s.Fill(t.Context(), from, true, false, func(f store.Filled) { last = f })
+	require.Zero(t, c.Count(c.Tables.Messages), "a dry run copies nothing")
+	var last operate.Filled
+	done, err := operate.New(s).Fill(t.Context(), from, true, false, func(f operate.Filled) { last = f })
 	require.NoError(t, err)
 	require.Equal(t, counted, done)
 	require.Equal(t, done, last)
 	for table, copied := range map[[2]string]int64{
-		{from.Conversations, c.tables.Conversations}: done.Conversations,
-		{from.Messages, c.tables.Messages}:           done.Messages,
-		{from.Idempotency, c.tables.Idempotency}:     done.Idempotency,
-		{from.Members, c.tables.Members}:             done.Members,
-		{from.Inboxes, c.tables.Inboxes}:             done.Inboxes,
+		{from.Conversations, c.Tables.Conversations}: done.Conversations,
+		{from.Messages, c.Tables.Messages}:           done.Messages,
+		{from.Idempotency, c.Tables.Idempotency}:     done.Idempotency,
+		{from.Members, c.Tables.Members}:             done.Members,
+		{from.Inboxes, c.Tables.Inboxes}:             done.Inboxes,
 	} {
-		require.Equal(t, withoutSyncHeads(c.scan(table[0])), withoutSyncHeads(c.scan(table[1])), table[1])
-		require.Len(t, c.scan(table[1]), int(copied), table[1])
+		require.Equal(t, withoutSyncHeads(c.Scan(table[0])), withoutSyncHeads(c.Scan(table[1])), table[1])
+		require.Len(t, c.Scan(table[1]), int(copied), table[1])
 		require.Positive(t, copied, table[1])
 	}
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	require.Equal(t, int64(13), send(t, s, "alice", "bob", "goes on").Seq)
 
-	_, err = s.Fill(t.Context(), from, true, false, func(store.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, true, false, func(operate.Filled) {})
 	require.ErrorContains(t, err, "is not empty")
-	_, err = s.Fill(t.Context(), from, true, true, func(store.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, true, true, func(operate.Filled) {})
 	require.NoError(t, err)
-	require.Equal(t, int64(12), c.head(single).LastSeq, "as it was restored")
-	_, err = s.Fill(t.Context(), c.tables, true, true, func(store.Filled) {})
+	require.Equal(t, int64(12), c.Head(single).LastSeq, "as it was restored")
+	_, err = operate.New(s).Fill(t.Context(), c.Tables, true, true, func(operate.Filled) {})
 	require.ErrorContains(t, err, "from itself")
 }
 
@@ -81,16 +83,16 @@ func TestFill(t *testing.T) {
 func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	from := c.restored()
-	old := store.New(c.db, from)
+	from := restored(c)
+	old := store.New(c.DB, from)
 	single, group := lively(t, old)
 	restored, err := old.Raise(t.Context(), "bob", []string{single})
 	require.NoError(t, err)
 	require.NoError(t, old.Enlist(t.Context(), "cy", group)) // a sync head that has told of nothing
 	heard := restored + 2                                    // what came between is lost
 
-	s := c.store(nil)
-	_, err = s.Fill(t.Context(), from, true, false, func(store.Filled) {})
+	s := c.Store(nil)
+	_, err = operate.New(s).Fill(t.Context(), from, true, false, func(operate.Filled) {})
 	require.NoError(t, err)
 	for _, id := range []string{single, group, group, group} {
 		_, err = s.Raise(t.Context(), "bob", []string{id})
@@ -116,23 +118,23 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 func TestFill_UnprocessedItems(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	from := c.restored()
-	old := store.New(c.db, from)
+	from := restored(c)
+	old := store.New(c.DB, from)
 	for i := range 40 {
 		send(t, old, "alice", "bob", string(rune('A'+i)))
 	}
 	w := &wire{}
 	refusals := 3
-	w.set(func(op string, _ int) fault {
+	w.Set(func(op string, _ int) fault {
 		if op == "BatchWriteItem" && refusals > 0 {
 			refusals--
 			return throttled
 		}
 		return none
 	})
-	done, err := c.store(w).Fill(t.Context(), from, true, false, func(store.Filled) {})
+	done, err := operate.New(c.Store(w)).Fill(t.Context(), from, true, false, func(operate.Filled) {})
 	require.NoError(t, err)
 	require.Zero(t, refusals)
 	require.Equal(t, int64(40), done.Messages)
-	require.Equal(t, c.scan(from.Messages), c.scan(c.tables.Messages))
+	require.Equal(t, c.Scan(from.Messages), c.Scan(c.Tables.Messages))
 }

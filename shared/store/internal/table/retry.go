@@ -1,4 +1,4 @@
-package store
+package table
 
 import (
 	"cmp"
@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request to DynamoDB, so that one connection that
+	// RequestTimeout bounds one request to DynamoDB, so that one connection that
 	// hangs does not use up the time in which another would answer.
-	requestTimeout = 3 * time.Second
+	RequestTimeout = 3 * time.Second
 
 	// defaultBudget is the time for a write whose context has no deadline.
 	defaultBudget = 8 * time.Second
@@ -28,8 +28,8 @@ const (
 	answerReserve = 500 * time.Millisecond
 )
 
-// withReserve shortens a context so that time is left for an answer.
-func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
+// WithReserve shortens a context so that time is left for an answer.
+func WithReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithTimeout(ctx, defaultBudget)
@@ -38,7 +38,7 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-reserve))
 }
 
-// pace waits between attempts, as measured by how long transactions take here: what is
+// Pace waits between attempts, as measured by how long transactions take here: what is
 // a long wait on one machine is a stampede on another.
 //
 // A writer's window is the same after each collision. Windows that grow with the crowd
@@ -46,7 +46,7 @@ func withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 // while the others sleep, and at 60 sends a second into one conversation the 99th of a
 // hundred took 3.7 s, where it takes a quarter of one so. What such windows save is
 // transactions, which maxConflicts bounds.
-type pace struct {
+type Pace struct {
 	mu      sync.Mutex
 	latency time.Duration // moving average, 0 until one was seen
 }
@@ -66,10 +66,11 @@ const (
 	readWindow  = 3
 )
 
-func newPace() *pace { return &pace{} }
+// NewPace makes a pace that has seen no transaction yet.
+func NewPace() *Pace { return &Pace{} }
 
-// observe takes in a transaction that was answered, of reads or of writes.
-func (p *pace) observe(took time.Duration) {
+// Observe takes in a transaction that was answered, of reads or of writes.
+func (p *Pace) Observe(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	took = min(took, maxLatency)
@@ -79,29 +80,30 @@ func (p *pace) observe(took time.Duration) {
 	p.latency += (took - p.latency) / 8
 }
 
-// wait sleeps after the given attempt of a write, which collided or was throttled,
+// Wait sleeps after the given attempt of a write, which collided or was throttled,
 // or returns the context's error if the time would not suffice.
 //
 // Full jitter: the sleep is anywhere in the window, so that writers that
 // collided do not collide again.
-func (p *pace) wait(ctx context.Context, attempt int, throttled bool) error {
+func (p *Pace) Wait(ctx context.Context, attempt int, throttled bool) error {
 	window := writeWindow * p.usual()
 	if throttled {
 		window = throttleWindow(attempt)
 	}
-	return sleep(ctx, rand.N(window)) //nolint:gosec // jitter is no secret
+	return Sleep(ctx, rand.N(window)) //nolint:gosec // jitter is no secret
 }
 
-// waitRead is wait for a reader, and for a write that meets no other of its kind.
-func (p *pace) waitRead(ctx context.Context, attempt int, throttled bool) error {
+// WaitRead is wait for a reader, and for a write that meets no other of its kind.
+func (p *Pace) WaitRead(ctx context.Context, attempt int, throttled bool) error {
 	if throttled {
-		return sleep(ctx, rand.N(throttleWindow(attempt))) //nolint:gosec // jitter is no secret
+		return Sleep(ctx, rand.N(throttleWindow(attempt))) //nolint:gosec // jitter is no secret
 	}
 	latency := p.usual()
-	return sleep(ctx, latency+rand.N((readWindow-1)*latency)) //nolint:gosec // jitter is no secret
+	return Sleep(ctx, latency+rand.N((readWindow-1)*latency)) //nolint:gosec // jitter is no secret
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits, or returns the context's error at once if its time would not suffice.
+func Sleep(ctx context.Context, d time.Duration) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return context.DeadlineExceeded
 	}
@@ -122,16 +124,16 @@ func throttleWindow(attempt int) time.Duration {
 }
 
 // usual is what a transaction takes here.
-func (p *pace) usual() time.Duration {
+func (p *Pace) usual() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(cmp.Or(p.latency, initialLatency), minLatency)
 }
 
-// mayPass tells of the reasons of a cancelled transaction whether one is that
+// MayPass tells of the reasons of a cancelled transaction whether one is that
 // DynamoDB asks to slow down, and whether all of them may pass: conditions,
 // conflicts and throttles do.
-func mayPass(reasons []types.CancellationReason) (throttled, ok bool) {
+func MayPass(reasons []types.CancellationReason) (throttled, ok bool) {
 	for _, r := range reasons {
 		switch aws.ToString(r.Code) {
 		case "None", "ConditionalCheckFailed", "TransactionConflict":
@@ -144,16 +146,18 @@ func mayPass(reasons []types.CancellationReason) (throttled, ok bool) {
 	return throttled, true
 }
 
-func isConditionFailed(r types.CancellationReason) bool {
+// IsConditionFailed reports whether an item of a cancelled transaction failed its
+// condition.
+func IsConditionFailed(r types.CancellationReason) bool {
 	return aws.ToString(r.Code) == "ConditionalCheckFailed"
 }
 
-// isHeld reports whether an item of a cancelled transaction was judged, and its
+// IsHeld reports whether an item of a cancelled transaction was judged, and its
 // condition held.
-func isHeld(r types.CancellationReason) bool { return aws.ToString(r.Code) == "None" }
+func IsHeld(r types.CancellationReason) bool { return aws.ToString(r.Code) == "None" }
 
-// isThrottle reports whether DynamoDB asked to slow down.
-func isThrottle(err error) bool {
+// IsThrottle reports whether DynamoDB asked to slow down.
+func IsThrottle(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
 		return false
@@ -165,28 +169,28 @@ func isThrottle(err error) bool {
 	return false
 }
 
-// conditionFailed reports whether a single write was refused by its condition.
-func conditionFailed(err error) bool {
+// ConditionFailed reports whether a single write was refused by its condition.
+func ConditionFailed(err error) bool {
 	_, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
 	return ok
 }
 
-// isConflict reports whether a single write met a transaction on the same item.
-func isConflict(err error) bool {
+// IsConflict reports whether a single write met a transaction on the same item.
+func IsConflict(err error) bool {
 	_, ok := errors.AsType[*types.TransactionConflictException](err)
 	return ok
 }
 
-// mayRetry reports whether a transaction that failed with err, other than by
+// MayRetry reports whether a transaction that failed with err, other than by
 // being cancelled, is worth the same attempt again: DynamoDB throttled it, or
 // failed on its side, or no answer came, in which case it may be committed. A
 // request that DynamoDB refused as wrong fails the same way again.
-func mayRetry(err error) bool {
+func MayRetry(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
 		return true // no answer
 	}
-	if isThrottle(err) || api.ErrorFault() == smithy.FaultServer {
+	if IsThrottle(err) || api.ErrorFault() == smithy.FaultServer {
 		return true
 	}
 	if response, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && response.HTTPStatusCode() >= http.StatusInternalServerError {

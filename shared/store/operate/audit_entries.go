@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // entries checks a page of messages: their ids, their idempotency records, and
 // what the events among them are about.
-func (a *audit) entries(ctx context.Context, entries []messageItem) error {
-	live := slices.DeleteFunc(slices.Clone(entries), a.s.expired) // what is expired may be gone at any moment
+func (a *audit) entries(ctx context.Context, entries []table.Message) error {
+	live := slices.DeleteFunc(slices.Clone(entries), a.db.Expired) // what is expired may be gone at any moment
 	for _, m := range live {
 		if other := a.seen.note(m); other != 0 {
 			if err := a.sameID(ctx, m, other); err != nil {
 				return err
 			}
 		}
-		if m.Status == chat.Recalled && !m.blank() {
+		if m.Status == chat.Recalled && !blank(m) {
 			if err := a.notBlank(ctx, m); err != nil {
 				return err
 			}
@@ -36,17 +37,17 @@ func (a *audit) entries(ctx context.Context, entries []messageItem) error {
 }
 
 // erasures looks for content of users that is before the event of their erasure.
-func (a *audit) erasures(ctx context.Context, entries []messageItem) error {
+func (a *audit) erasures(ctx context.Context, entries []table.Message) error {
 	for _, m := range entries {
-		if _, noted := a.wrote[m.SenderID]; !noted && !m.blank() && len(a.wrote) < maxWriters {
+		if _, noted := a.wrote[m.SenderID]; !noted && !blank(m) && len(a.wrote) < maxWriters {
 			a.wrote[m.SenderID] = m.Seq
 		}
-		if !m.erases() {
+		if !m.IsErasure() {
 			continue
 		}
 		first, wrote := a.wrote[m.Event.Erased]
 		delete(a.wrote, m.Event.Erased)
-		if !wrote || a.s.now().Sub(time.UnixMilli(m.ServerTime)) < eraseTime {
+		if !wrote || a.db.Now().Sub(time.UnixMilli(m.ServerTime)) < eraseTime {
 			continue
 		}
 		if err := a.notErased(ctx, m, first); err != nil {
@@ -56,13 +57,13 @@ func (a *audit) erasures(ctx context.Context, entries []messageItem) error {
 	return nil
 }
 
-func (a *audit) notErased(ctx context.Context, event messageItem, seq int64) error {
+func (a *audit) notErased(ctx context.Context, event table.Message, seq int64) error {
 	out, err := a.again(ctx, a.getMessage(event.ConversationID, seq))
 	if err != nil {
 		return err
 	}
 	now, found, err := message(out[0])
-	if err == nil && found && !now.blank() && event.Erases(now.Message) {
+	if err == nil && found && !blank(now) && event.Erases(now.Message) {
 		a.add(Violation{
 			ConversationID: event.ConversationID, Kind: NotErased, Seq: seq, UserID: now.SenderID,
 			Expected: fmt.Sprintf("no text and no data: the event at seq %d says that they were erased", event.Seq), Found: "content",
@@ -72,19 +73,19 @@ func (a *audit) notErased(ctx context.Context, event messageItem, seq int64) err
 }
 
 // blank reports whether a message has no content.
-func (mi messageItem) blank() bool { return mi.Text == "" && mi.Data == "" && mi.Original == nil }
+func blank(mi table.Message) bool { return mi.Text == "" && mi.Data == "" && mi.Original == nil }
 
 // message reads an item that may be nil.
-func message(in item) (m messageItem, found bool, err error) {
+func message(in table.Item) (m table.Message, found bool, err error) {
 	if in == nil {
-		return messageItem{}, false, nil
+		return table.Message{}, false, nil
 	}
-	m, err = unmarshalMessage(in)
+	m, err = table.UnmarshalMessage(in)
 	return m, err == nil, err
 }
 
 // sameID reports a message that has the id of the one at another seq.
-func (a *audit) sameID(ctx context.Context, m messageItem, other int64) error {
+func (a *audit) sameID(ctx context.Context, m table.Message, other int64) error {
 	out, err := a.again(ctx, a.getMessage(m.ConversationID, other), a.getMessage(m.ConversationID, m.Seq))
 	if err != nil {
 		return err
@@ -103,20 +104,20 @@ func (a *audit) sameID(ctx context.Context, m messageItem, other int64) error {
 	return nil
 }
 
-func (a *audit) duplicateMessage(m messageItem, other int64) {
+func (a *audit) duplicateMessage(m table.Message, other int64) {
 	a.add(Violation{
 		ConversationID: m.ConversationID, Kind: DuplicateMessage, Seq: m.Seq, UserID: m.SenderID,
 		Expected: "message " + m.MessageID + " under one seq", Found: fmt.Sprintf("it is at seq %d too", other),
 	})
 }
 
-func (a *audit) notBlank(ctx context.Context, m messageItem) error {
+func (a *audit) notBlank(ctx context.Context, m table.Message) error {
 	out, err := a.again(ctx, a.getMessage(m.ConversationID, m.Seq))
 	if err != nil {
 		return err
 	}
 	now, found, err := message(out[0])
-	if err == nil && found && now.Status == chat.Recalled && !now.blank() {
+	if err == nil && found && now.Status == chat.Recalled && !blank(now) {
 		a.add(Violation{
 			ConversationID: m.ConversationID, Kind: NotBlank, Seq: m.Seq, UserID: m.SenderID,
 			Expected: "no text and no data: the message was recalled", Found: "content",
@@ -126,31 +127,31 @@ func (a *audit) notBlank(ctx context.Context, m messageItem) error {
 }
 
 // records compares messages with their idempotency records.
-func (a *audit) records(ctx context.Context, entries []messageItem) error {
-	byKey := make(map[string][]messageItem, len(entries))
-	var keys []item
+func (a *audit) records(ctx context.Context, entries []table.Message) error {
+	byKey := make(map[string][]table.Message, len(entries))
+	var keys []table.Item
 	for _, m := range entries {
 		key := chat.DedupeKey(m.SenderID, m.ClientMsgID)
 		if len(byKey[key]) == 0 {
-			keys = append(keys, item{"dedupeKey": str(key)})
+			keys = append(keys, table.Item{"dedupeKey": table.Str(key)})
 		}
 		byKey[key] = append(byKey[key], m)
 	}
-	items, err := a.peek(ctx, a.s.tables.Idempotency, keys)
+	items, err := a.peek(ctx, a.db.Idempotency, keys)
 	if err != nil {
 		return err
 	}
-	right := make(map[string]idempotencyRecord, len(items))
+	right := make(map[string]table.Record, len(items))
 	for _, in := range items {
-		var r idempotencyRecord
-		if err := unmarshal(in, &r); err != nil {
+		var r table.Record
+		if err := table.Unmarshal(in, &r); err != nil {
 			return err
 		}
 		right[r.DedupeKey] = r
 	}
 	for key, messages := range byKey {
 		for _, m := range messages {
-			if right[key].of(m) {
+			if isRecordOf(right[key], m) {
 				continue
 			}
 			if err := a.record(ctx, key, m); err != nil {
@@ -161,19 +162,19 @@ func (a *audit) records(ctx context.Context, entries []messageItem) error {
 	return nil
 }
 
-// of reports whether the record is that of the message.
-func (r idempotencyRecord) of(m messageItem) bool {
+// isRecordOf reports whether the record is that of the message.
+func isRecordOf(r table.Record, m table.Message) bool {
 	return r.MessageID == m.MessageID && r.Seq == m.Seq && r.ConversationID == m.ConversationID
 }
 
 // record looks again at a message and its record, and tells what is wrong.
-func (a *audit) record(ctx context.Context, key string, m messageItem) error {
+func (a *audit) record(ctx context.Context, key string, m table.Message) error {
 	out, err := a.again(ctx, a.getMessage(m.ConversationID, m.Seq), a.getRecord(key))
 	if err != nil {
 		return err
 	}
 	now, found, err := message(out[0])
-	if err != nil || !found || now.MessageID != m.MessageID || a.s.expired(now) {
+	if err != nil || !found || now.MessageID != m.MessageID || a.db.Expired(now) {
 		return err // removed meanwhile
 	}
 	v := Violation{
@@ -184,11 +185,11 @@ func (a *audit) record(ctx context.Context, key string, m messageItem) error {
 		a.add(v)
 		return nil
 	}
-	var r idempotencyRecord
-	if err := unmarshal(out[1], &r); err != nil {
+	var r table.Record
+	if err := table.Unmarshal(out[1], &r); err != nil {
 		return err
 	}
-	if r.of(now) {
+	if isRecordOf(r, now) {
 		return nil
 	}
 	v.Kind = RecordMismatch
@@ -219,24 +220,24 @@ func (a *audit) record(ctx context.Context, key string, m messageItem) error {
 }
 
 // events compares recalls and edits with the messages they are about.
-func (a *audit) events(ctx context.Context, entries []messageItem) error {
-	about := map[int64][]messageItem{} // by the target's seq
-	var keys []item
+func (a *audit) events(ctx context.Context, entries []table.Message) error {
+	about := map[int64][]table.Message{} // by the target's seq
+	var keys []table.Item
 	for _, m := range entries {
 		if e := m.Event; e == nil || e.Kind != chat.EventRecall && e.Kind != chat.EventEdit {
 			continue
 		}
 		if len(about[m.Event.TargetSeq]) == 0 {
-			keys = append(keys, messageKey(m.ConversationID, m.Event.TargetSeq))
+			keys = append(keys, table.MessageKey(m.ConversationID, m.Event.TargetSeq))
 		}
 		about[m.Event.TargetSeq] = append(about[m.Event.TargetSeq], m)
 	}
-	items, err := a.peek(ctx, a.s.tables.Messages, keys)
+	items, err := a.peek(ctx, a.db.Messages, keys)
 	if err != nil {
 		return err
 	}
 	for _, in := range items {
-		target, err := unmarshalMessage(in)
+		target, err := table.UnmarshalMessage(in)
 		if err != nil {
 			return err
 		}
@@ -253,7 +254,7 @@ func (a *audit) events(ctx context.Context, entries []messageItem) error {
 }
 
 // target looks again at an event and its message.
-func (a *audit) target(ctx context.Context, event messageItem) error {
+func (a *audit) target(ctx context.Context, event table.Message) error {
 	out, err := a.again(ctx, a.getMessage(event.ConversationID, event.Seq), a.getMessage(event.ConversationID, event.Event.TargetSeq))
 	if err != nil {
 		return err
@@ -276,16 +277,16 @@ func (a *audit) target(ctx context.Context, event messageItem) error {
 }
 
 // fits reports whether a message is as an event about it left it, or a later one.
-func fits(event, target messageItem) (expected, found string, ok bool) {
+func fits(event, target table.Message) (expected, found string, ok bool) {
 	e := event.Event
 	switch {
 	case target.MessageID != e.TargetMessageID:
 		return "message " + e.TargetMessageID, "message " + target.MessageID, false
 	case target.Version < e.Version:
 		return fmt.Sprintf("version %d or later", e.Version), fmt.Sprintf("version %d", target.Version), false
-	case e.Kind == chat.EventRecall && (target.Status != chat.Recalled || !target.blank()):
-		return "a recalled message without content", fmt.Sprintf("status %s, content: %t", target.Status, !target.blank()), false
-	case e.Kind == chat.EventEdit && target.Status == chat.Recalled && !event.blank():
+	case e.Kind == chat.EventRecall && (target.Status != chat.Recalled || !blank(target)):
+		return "a recalled message without content", fmt.Sprintf("status %s, content: %t", target.Status, !blank(target)), false
+	case e.Kind == chat.EventEdit && target.Status == chat.Recalled && !blank(event):
 		return "a message that is not recalled, or no content in the event", "a recalled one", false
 	}
 	return "", "", true
@@ -309,7 +310,7 @@ func (s *seenIDs) reset() {
 }
 
 // note gives the seq of another message that has the same id, most probably, or 0.
-func (s *seenIDs) note(m messageItem) int64 {
+func (s *seenIDs) note(m table.Message) int64 {
 	hash := maphash.String(s.seed, m.MessageID)
 	slot := &s.slots[hash%uint64(len(s.slots))]
 	other := slot.seq

@@ -1,11 +1,10 @@
-package store_test
+package operate_test
 
 import (
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -22,92 +21,19 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
-
-type values = map[string]any
-
-// set changes attributes of an item as an operator's mistake might. A nil value
-// removes the attribute.
-func (c *cloud) set(table string, key, attributes values) {
-	c.t.Helper()
-	k, err := attributevalue.MarshalMap(key)
-	require.NoError(c.t, err)
-	names, in := map[string]string{}, map[string]types.AttributeValue{}
-	var sets, removes []string
-	for i, name := range slices.Sorted(maps.Keys(attributes)) {
-		n := fmt.Sprintf("n%d", i)
-		names["#"+n] = name
-		if attributes[name] == nil {
-			removes = append(removes, "#"+n)
-			continue
-		}
-		sets = append(sets, "#"+n+" = :"+n)
-		in[":"+n], err = attributevalue.Marshal(attributes[name])
-		require.NoError(c.t, err)
-	}
-	update := ""
-	if sets != nil {
-		update = "SET " + strings.Join(sets, ", ")
-	}
-	if removes != nil {
-		update += " REMOVE " + strings.Join(removes, ", ")
-	}
-	input := &dynamodb.UpdateItemInput{TableName: &table, Key: k, UpdateExpression: &update, ExpressionAttributeNames: names}
-	if len(in) > 0 {
-		input.ExpressionAttributeValues = in
-	}
-	_, err = c.db.UpdateItem(context.Background(), input)
-	require.NoError(c.t, err)
-}
-
-func (c *cloud) delete(table string, key values) {
-	c.t.Helper()
-	k, err := attributevalue.MarshalMap(key)
-	require.NoError(c.t, err)
-	_, err = c.db.DeleteItem(context.Background(), &dynamodb.DeleteItemInput{TableName: &table, Key: k})
-	require.NoError(c.t, err)
-}
-
-// raw reads an item as it is; nil if there is none.
-func (c *cloud) raw(table string, key values) map[string]types.AttributeValue {
-	c.t.Helper()
-	k, err := attributevalue.MarshalMap(key)
-	require.NoError(c.t, err)
-	out, err := c.db.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: &table, Key: k, ConsistentRead: ptr(true)})
-	require.NoError(c.t, err)
-	return out.Item
-}
-
-// copyMessage puts a message under another seq too.
-func (c *cloud) copyMessage(conversationID string, from, to int64) {
-	c.t.Helper()
-	in := c.raw(c.tables.Messages, entryKey(conversationID, from))
-	in["seq"] = &types.AttributeValueMemberN{Value: fmt.Sprint(to)}
-	_, err := c.db.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: &c.tables.Messages, Item: in})
-	require.NoError(c.t, err)
-}
-
-func convKey(id string) values             { return values{"conversationId": id} }
-func entryKey(id string, seq int64) values { return values{"conversationId": id, "seq": seq} }
-func lineKey(user, id string) values       { return values{"userId": user, "conversationId": id} }
-func rosterKey(id, user string) values     { return values{"conversationId": id, "userId": user} }
-func recordKey(sender, clientID string) values {
-	return values{"dedupeKey": chat.DedupeKey(sender, clientID)}
-}
 
 // finding is what a test expects of a violation.
 type finding struct {
-	kind ViolationKind
+	kind operate.ViolationKind
 	id   string
 	seq  int64
 	user string
 }
 
-// ViolationKind is store.ViolationKind, by a shorter name.
-type ViolationKind = store.ViolationKind
-
 // found gives the violations in an order of their own.
-func found(r store.AuditReport) []finding {
+func found(r operate.AuditReport) []finding {
 	all := []finding{}
 	for _, v := range r.Violations {
 		all = append(all, finding{v.Kind, v.ConversationID, v.Seq, v.UserID})
@@ -178,12 +104,14 @@ func lively(t *testing.T, s *store.Store) (single, group string) {
 func TestAudit_AHealthyStore(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, group := lively(t, s)
-	messages, lines := int64(c.count(c.tables.Messages)), int64(c.count(c.tables.Members))
-	for name, audit := range map[string]func() (store.AuditReport, error){
-		"all":    func() (store.AuditReport, error) { return s.AuditAll(t.Context(), store.AuditCursor{}) },
-		"sample": func() (store.AuditReport, error) { return s.AuditSample(t.Context(), 1000) },
+	messages, lines := int64(c.Count(c.Tables.Messages)), int64(c.Count(c.Tables.Members))
+	for name, audit := range map[string]func() (operate.AuditReport, error){
+		"all": func() (operate.AuditReport, error) {
+			return operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
+		},
+		"sample": func() (operate.AuditReport, error) { return operate.New(s).AuditSample(t.Context(), 1000) },
 	} {
 		r, err := audit()
 		require.NoError(t, err, name)
@@ -195,12 +123,12 @@ func TestAudit_AHealthyStore(t *testing.T) {
 		require.Nil(t, r.Next)
 	}
 	for _, id := range []string{single, group, "system:order:1"} {
-		r, err := s.AuditConversation(t.Context(), id)
+		r, err := operate.New(s).AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
-		require.Equal(t, c.head(id).LastSeq, r.Messages)
+		require.Equal(t, c.Head(id).LastSeq, r.Messages)
 	}
-	_, err := s.AuditConversation(t.Context(), "group:none")
+	_, err := operate.New(s).AuditConversation(t.Context(), "group:none")
 	requireCode(t, chat.NotFound, err)
 }
 
@@ -213,152 +141,152 @@ func TestAudit_FindsCorruption(t *testing.T) {
 		want  func(single, group string) []finding
 	}{
 		"a head behind": {
-			func(c *cloud, single, _ string) { c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 9}) },
-			func(single, _ string) []finding { return []finding{{store.HeadBehind, single, 12, ""}} },
+			func(c *cloud, single, _ string) { c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 9}) },
+			func(single, _ string) []finding { return []finding{{operate.HeadBehind, single, 12, ""}} },
 		},
 		"a head ahead": {
 			func(c *cloud, single, _ string) {
-				c.delete(c.tables.Messages, entryKey(single, 12))
-				c.delete(c.tables.Messages, entryKey(single, 11))
+				c.Delete(c.Tables.Messages, entryKey(single, 12))
+				c.Delete(c.Tables.Messages, entryKey(single, 11))
 			},
-			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 11, ""}} },
+			func(single, _ string) []finding { return []finding{{operate.HeadAhead, single, 11, ""}} },
 		},
 		"a ledger lost": {
 			func(c *cloud, single, _ string) {
 				for seq := range int64(12) {
-					c.delete(c.tables.Messages, entryKey(single, seq+1))
+					c.Delete(c.Tables.Messages, entryKey(single, seq+1))
 				}
 			},
-			func(single, _ string) []finding { return []finding{{store.HeadAhead, single, 1, ""}} },
+			func(single, _ string) []finding { return []finding{{operate.HeadAhead, single, 1, ""}} },
 		},
 		"two holes": {
 			func(c *cloud, single, _ string) {
 				for _, seq := range []int64{4, 7, 8} {
-					c.delete(c.tables.Messages, entryKey(single, seq))
+					c.Delete(c.Tables.Messages, entryKey(single, seq))
 				}
 			},
 			func(single, _ string) []finding {
-				return []finding{{store.Hole, single, 4, ""}, {store.Hole, single, 7, ""}}
+				return []finding{{operate.Hole, single, 4, ""}, {operate.Hole, single, 7, ""}}
 			},
 		},
 		"a message twice": {
-			func(c *cloud, single, _ string) { c.copyMessage(single, 3, 6) },
-			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "alice"}} },
+			func(c *cloud, single, _ string) { c.CopyMessage(single, 3, 6) },
+			func(single, _ string) []finding { return []finding{{operate.DuplicateMessage, single, 6, "alice"}} },
 		},
 		"a messageId twice, each with a record": {
 			func(c *cloud, single, _ string) {
-				id := c.raw(c.tables.Messages, entryKey(single, 3))["messageId"].(*types.AttributeValueMemberS).Value
-				c.set(c.tables.Messages, entryKey(single, 6), values{"messageId": id})
-				c.set(c.tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
+				id := c.Raw(c.Tables.Messages, entryKey(single, 3))["messageId"].(*types.AttributeValueMemberS).Value
+				c.Set(c.Tables.Messages, entryKey(single, 6), values{"messageId": id})
+				c.Set(c.Tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
 			},
-			func(single, _ string) []finding { return []finding{{store.DuplicateMessage, single, 6, "bob"}} },
+			func(single, _ string) []finding { return []finding{{operate.DuplicateMessage, single, 6, "bob"}} },
 		},
 		"two messages of one key": {
 			func(c *cloud, single, _ string) {
-				c.set(c.tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
+				c.Set(c.Tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
 			},
-			func(single, _ string) []finding { return []finding{{store.DuplicateKey, single, 5, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.DuplicateKey, single, 5, "alice"}} },
 		},
 		"no record": {
-			func(c *cloud, _, _ string) { c.delete(c.tables.Idempotency, recordKey("alice", "a1")) },
-			func(single, _ string) []finding { return []finding{{store.RecordMissing, single, 3, "alice"}} },
+			func(c *cloud, _, _ string) { c.Delete(c.Tables.Idempotency, recordKey("alice", "a1")) },
+			func(single, _ string) []finding { return []finding{{operate.RecordMissing, single, 3, "alice"}} },
 		},
 		"a record of another conversation": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
+				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
 			},
-			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.RecordMismatch, single, 3, "alice"}} },
 		},
 		"a record of another messageId": {
 			func(c *cloud, _, _ string) {
-				c.set(c.tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
+				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
 			},
-			func(single, _ string) []finding { return []finding{{store.RecordMismatch, single, 3, "alice"}} },
+			func(single, _ string) []finding { return []finding{{operate.RecordMismatch, single, 3, "alice"}} },
 		},
 		"read too far": {
 			func(c *cloud, single, _ string) {
-				c.set(c.tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
+				c.Set(c.Tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
 			},
-			func(single, _ string) []finding { return []finding{{store.PositionAhead, single, 0, "bob"}} },
+			func(single, _ string) []finding { return []finding{{operate.PositionAhead, single, 0, "bob"}} },
 		},
 		"left too far": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
+				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
 			},
-			func(_, group string) []finding { return []finding{{store.PositionAhead, group, 0, "bob"}} },
+			func(_, group string) []finding { return []finding{{operate.PositionAhead, group, 0, "bob"}} },
 		},
 		"a wrong count": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Conversations, convKey(group), values{"memberCount": 7})
+				c.Set(c.Tables.Conversations, convKey(group), values{"memberCount": 7})
 			},
-			func(_, group string) []finding { return []finding{{store.MemberCountWrong, group, 0, ""}} },
+			func(_, group string) []finding { return []finding{{operate.MemberCountWrong, group, 0, ""}} },
 		},
 		"a hash of other members": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Conversations, convKey(group), values{"rosterHash": 7})
+				c.Set(c.Tables.Conversations, convKey(group), values{"rosterHash": 7})
 			},
-			func(_, group string) []finding { return []finding{{store.RosterWrong, group, 0, ""}} },
+			func(_, group string) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
 		},
 		"one member in the place of another": {
 			func(c *cloud, _, group string) {
-				c.delete(c.tables.Members, rosterKey(group, "dan"))
-				c.set(c.tables.Members, rosterKey(group, "eve"), values{"role": "member", "joinSeq": 1, "joinedSeq": 1})
-				c.set(c.tables.Inboxes, lineKey("eve", group), values{"joinSeq": 1})
-				c.delete(c.tables.Inboxes, lineKey("dan", group))
+				c.Delete(c.Tables.Members, rosterKey(group, "dan"))
+				c.Set(c.Tables.Members, rosterKey(group, "eve"), values{"role": "member", "joinSeq": 1, "joinedSeq": 1})
+				c.Set(c.Tables.Inboxes, lineKey("eve", group), values{"joinSeq": 1})
+				c.Delete(c.Tables.Inboxes, lineKey("dan", group))
 			},
-			func(_, group string) []finding { return []finding{{store.RosterWrong, group, 0, ""}} },
+			func(_, group string) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
 		},
 		"a member without a line": {
-			func(c *cloud, _, group string) { c.delete(c.tables.Inboxes, lineKey("dan", group)) },
-			func(_, group string) []finding { return []finding{{store.LineMissing, group, 0, "dan"}} },
+			func(c *cloud, _, group string) { c.Delete(c.Tables.Inboxes, lineKey("dan", group)) },
+			func(_, group string) []finding { return []finding{{operate.LineMissing, group, 0, "dan"}} },
 		},
 		"a member who has left": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
+				c.Set(c.Tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
 			},
-			func(_, group string) []finding { return []finding{{store.LineFormer, group, 0, "dan"}} },
+			func(_, group string) []finding { return []finding{{operate.LineFormer, group, 0, "dan"}} },
 		},
 		"a line without a roster item": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
+				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
 			},
-			func(_, group string) []finding { return []finding{{store.LineOrphaned, group, 0, "bob"}} },
+			func(_, group string) []finding { return []finding{{operate.LineOrphaned, group, 0, "bob"}} },
 		},
 		"no head": {
-			func(c *cloud, single, _ string) { c.delete(c.tables.Conversations, convKey(single)) },
-			func(single, _ string) []finding { return []finding{{store.HeadMissing, single, 12, ""}} },
+			func(c *cloud, single, _ string) { c.Delete(c.Tables.Conversations, convKey(single)) },
+			func(single, _ string) []finding { return []finding{{operate.HeadMissing, single, 12, ""}} },
 		},
 		"a recall undone": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
+				c.Set(c.Tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
 			},
 			func(_, group string) []finding {
-				return []finding{{store.EventTarget, group, 7, "alice"}}
+				return []finding{{operate.EventTarget, group, 7, "alice"}}
 			},
 		},
 		"a recalled message with content": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Messages, entryKey(group, 6), values{"text": "back"})
+				c.Set(c.Tables.Messages, entryKey(group, 6), values{"text": "back"})
 			},
 			func(_, group string) []finding {
-				return sorted(finding{store.NotBlank, group, 6, "cy"}, finding{store.EventTarget, group, 6, "cy"})
+				return sorted(finding{operate.NotBlank, group, 6, "cy"}, finding{operate.EventTarget, group, 6, "cy"})
 			},
 		},
 		"an edit undone": {
 			func(c *cloud, _, group string) {
-				c.set(c.tables.Messages, entryKey(group, 2), values{"version": 2})
+				c.Set(c.Tables.Messages, entryKey(group, 2), values{"version": 2})
 			},
-			func(_, group string) []finding { return []finding{{store.EventTarget, group, 5, "bob"}} },
+			func(_, group string) []finding { return []finding{{operate.EventTarget, group, 5, "bob"}} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			single, group := lively(t, s)
 			tc.plant(c, single, group)
 			want := tc.want(single, group)
-			one, err := s.AuditConversation(t.Context(), want[0].id)
+			one, err := operate.New(s).AuditConversation(t.Context(), want[0].id)
 			require.NoError(t, err)
 			require.Equal(t, want, found(one))
 			for _, v := range one.Violations {
@@ -366,10 +294,10 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				require.NotEmpty(t, v.Found)
 				require.NotEmpty(t, v.Remedy)
 			}
-			all, err := s.AuditAll(t.Context(), store.AuditCursor{})
+			all, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 			require.NoError(t, err)
 			if name == "no head" { // nothing but the lines tells of it
-				want = []finding{{store.HeadMissing, single, 0, ""}}
+				want = []finding{{operate.HeadMissing, single, 0, ""}}
 			}
 			require.Equal(t, want, found(all))
 			counted := 0
@@ -419,26 +347,26 @@ func TestAudit_Retention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			var id string
 			for i := range 6 {
 				id = send(t, s, "alice", "bob", fmt.Sprint(i)).ConversationID
 			}
 			for seq, age := range tc.age {
-				c.age(id, seq, age)
+				c.Age(id, seq, age)
 			}
 			for seq, in := range tc.expires {
-				c.set(c.tables.Messages, entryKey(id, seq), values{"expiresAt": time.Now().Add(in).Unix()})
+				c.Set(c.Tables.Messages, entryKey(id, seq), values{"expiresAt": time.Now().Add(in).Unix()})
 			}
 			for _, seq := range tc.gone {
-				c.delete(c.tables.Messages, entryKey(id, seq))
-				c.delete(c.tables.Idempotency, recordKey("alice", fmt.Sprint(seq-1)))
+				c.Delete(c.Tables.Messages, entryKey(id, seq))
+				c.Delete(c.Tables.Idempotency, recordKey("alice", fmt.Sprint(seq-1)))
 			}
-			r, err := s.AuditConversation(t.Context(), id)
+			r, err := operate.New(s).AuditConversation(t.Context(), id)
 			require.NoError(t, err)
 			var holes []int64
 			for _, v := range r.Violations {
-				require.Equal(t, store.Hole, v.Kind)
+				require.Equal(t, operate.Hole, v.Kind)
 				holes = append(holes, v.Seq)
 			}
 			require.Equal(t, tc.want, holes)
@@ -453,22 +381,22 @@ func TestAudit_Retention(t *testing.T) {
 		want           []finding
 	}{
 		"all of what ended long ago":        {0, long, []int64{1, 2}, []finding{}},
-		"all of what ended now":             {0, time.Minute, []int64{1, 2}, []finding{{store.HeadAhead, "", 1, ""}}},
-		"all, within the retention":         {week, 6 * 24 * time.Hour, []int64{1, 2}, []finding{{store.HeadAhead, "", 1, ""}}},
+		"all of what ended now":             {0, time.Minute, []int64{1, 2}, []finding{{operate.HeadAhead, "", 1, ""}}},
+		"all, within the retention":         {week, 6 * 24 * time.Hour, []int64{1, 2}, []finding{{operate.HeadAhead, "", 1, ""}}},
 		"all, after the retention":          {week, 8 * 24 * time.Hour, []int64{1, 2}, []finding{}},
 		"the end, older than the retention": {week, 8 * 24 * time.Hour, []int64{2}, []finding{}},
-		"the end, within the retention":     {week, 6 * 24 * time.Hour, []int64{2}, []finding{{store.HeadAhead, "", 2, ""}}},
-		"the end, without retention":        {0, long, []int64{2}, []finding{{store.HeadAhead, "", 2, ""}}},
+		"the end, within the retention":     {week, 6 * 24 * time.Hour, []int64{2}, []finding{{operate.HeadAhead, "", 2, ""}}},
+		"the end, without retention":        {0, long, []int64{2}, []finding{{operate.HeadAhead, "", 2, ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			// From before there was retention.
-			id := send(t, c.store(nil), "alice", "bob", "1").ConversationID
-			send(t, c.store(nil), "alice", "bob", "2")
-			c.set(c.tables.Conversations, convKey(id), values{"updatedAt": time.Now().Add(-tc.age).UnixMilli()})
+			id := send(t, c.Store(nil), "alice", "bob", "1").ConversationID
+			send(t, c.Store(nil), "alice", "bob", "2")
+			c.Set(c.Tables.Conversations, convKey(id), values{"updatedAt": time.Now().Add(-tc.age).UnixMilli()})
 			for _, seq := range tc.gone {
-				c.delete(c.tables.Messages, entryKey(id, seq))
+				c.Delete(c.Tables.Messages, entryKey(id, seq))
 			}
 			for i := range tc.want {
 				tc.want[i].id = id
@@ -476,9 +404,9 @@ func TestAudit_Retention(t *testing.T) {
 			// What comes before the end may be from when retention was longer.
 			for _, expires := range []any{nil, time.Now().Add(long).Unix()} {
 				if !slices.Contains(tc.gone, 1) {
-					c.set(c.tables.Messages, entryKey(id, 1), values{"expiresAt": expires})
+					c.Set(c.Tables.Messages, entryKey(id, 1), values{"expiresAt": expires})
 				}
-				r, err := c.retaining(nil, tc.retention).AuditConversation(t.Context(), id)
+				r, err := operate.New(c.Store(nil, store.WithRetention(tc.retention))).AuditConversation(t.Context(), id)
 				require.NoError(t, err)
 				require.Equal(t, tc.want, found(r))
 			}
@@ -491,13 +419,13 @@ func TestAudit_Retention(t *testing.T) {
 func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	single, group := lively(t, c.store(nil))
+	single, group := lively(t, c.Store(nil))
 	for name, hide := range map[string]func(op string) bool{
 		"queries show nothing":       func(op string) bool { return op == "Query" },
 		"batches show nothing":       func(op string) bool { return op == "BatchGetItem" },
 		"nothing but scans and gets": func(op string) bool { return op == "Query" || op == "BatchGetItem" },
 	} {
-		w := &wire{edit: func(op string, _, answer []byte) []byte {
+		w := &wire{Edit: func(op string, _, answer []byte) []byte {
 			switch {
 			case !hide(op):
 			case op == "Query":
@@ -507,14 +435,14 @@ func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 			}
 			return answer
 		}}
-		s := c.store(w)
+		s := c.Store(w)
 		for _, id := range []string{single, group} {
-			r, err := s.AuditConversation(t.Context(), id)
+			r, err := operate.New(s).AuditConversation(t.Context(), id)
 			require.NoError(t, err, name)
 			got := found(r)
 			// A roster is the one thing that no transaction can read.
 			if hide("Query") {
-				require.Equal(t, sorted(finding{store.MemberCountWrong, id, 0, ""}, finding{store.RosterWrong, id, 0, ""}), got, name)
+				require.Equal(t, sorted(finding{operate.MemberCountWrong, id, 0, ""}, finding{operate.RosterWrong, id, 0, ""}), got, name)
 			} else {
 				require.Empty(t, got, name)
 			}
@@ -527,12 +455,12 @@ func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 func TestAudit_WhileWriting(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	single, group := lively(t, c.store(nil))
+	single, group := lively(t, c.Store(nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	writing := make(chan error, 3)
 	for w := range 3 {
 		go func() {
-			s := c.store(nil)
+			s := c.Store(nil)
 			for i := 0; ctx.Err() == nil; i++ {
 				if err := churn(ctx, s, group, w, i); err != nil && ctx.Err() == nil {
 					writing <- err
@@ -542,12 +470,12 @@ func TestAudit_WhileWriting(t *testing.T) {
 			writing <- nil
 		}()
 	}
-	auditor := c.store(nil)
+	auditor := operate.New(c.Store(nil))
 	for range 4 {
 		r, err := auditor.AuditConversation(t.Context(), group)
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
-		r, err = auditor.AuditAll(t.Context(), store.AuditCursor{})
+		r, err = auditor.AuditAll(t.Context(), operate.AuditCursor{})
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
 	}
@@ -555,7 +483,7 @@ func TestAudit_WhileWriting(t *testing.T) {
 	for range 3 {
 		require.NoError(t, <-writing)
 	}
-	require.Greater(t, c.head(group).LastSeq+c.head(single).LastSeq, int64(26), "it was written to")
+	require.Greater(t, c.Head(group).LastSeq+c.Head(single).LastSeq, int64(26), "it was written to")
 }
 
 func churn(ctx context.Context, s *store.Store, group string, w, i int) error {
@@ -593,15 +521,15 @@ func TestAudit_ASampleOfALargeLedger(t *testing.T) {
 	b := newBulk(c)
 	id := b.conversation(2000)
 	b.flush()
-	c.delete(c.tables.Messages, entryKey(id, 777))
-	s := c.store(nil)
+	c.Delete(c.Tables.Messages, entryKey(id, 777))
+	s := c.Store(nil)
 	for tries := 1; ; tries++ {
-		r, err := s.AuditSample(t.Context(), 300)
+		r, err := operate.New(s).AuditSample(t.Context(), 300)
 		require.NoError(t, err)
 		require.LessOrEqual(t, r.Messages, int64(300))
 		require.Positive(t, r.Messages)
 		if len(r.Violations) > 0 {
-			require.Equal(t, []finding{{store.Hole, id, 777, ""}}, found(r))
+			require.Equal(t, []finding{{operate.Hole, id, 777, ""}}, found(r))
 			return
 		}
 		require.Less(t, tries, 2000)
@@ -619,13 +547,13 @@ func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
 	}
 	b.flush()
 	for i := range len(want) {
-		c.delete(c.tables.Idempotency, recordKey(fmt.Sprintf("v%d", i+1), "c1"))
+		c.Delete(c.Tables.Idempotency, recordKey(fmt.Sprintf("v%d", i+1), "c1"))
 	}
 	got := map[string]bool{}
-	s := c.store(nil)
+	s := c.Store(nil)
 	for tries := 0; len(got) < len(want); tries++ {
 		require.Less(t, tries, 200)
-		r, err := s.AuditSample(t.Context(), 10)
+		r, err := operate.New(s).AuditSample(t.Context(), 10)
 		require.NoError(t, err)
 		require.LessOrEqual(t, r.Conversations, 10)
 		for _, v := range r.Violations {
@@ -643,12 +571,12 @@ func TestAudit_SamplesAreFromEverywhereInALargeTable(t *testing.T) {
 	const all, fixed = 1_000_000, 1 << 16
 	first := func(segment, segments int) int { return (segment*all + segments - 1) / segments }
 	passedOver := 0 // picks that a division into a fixed number of segments never gives
-	w := &wire{edit: func(op string, request, answer []byte) []byte {
+	w := &wire{Edit: func(op string, request, answer []byte) []byte {
 		var scan struct {
 			TableName                     string
 			Limit, Segment, TotalSegments int
 		}
-		if op != "Scan" || json.Unmarshal(request, &scan) != nil || scan.TableName != c.tables.Conversations {
+		if op != "Scan" || json.Unmarshal(request, &scan) != nil || scan.TableName != c.Tables.Conversations {
 			return answer
 		}
 		var items []string
@@ -660,7 +588,7 @@ func TestAudit_SamplesAreFromEverywhereInALargeTable(t *testing.T) {
 		}
 		return fmt.Appendf(nil, `{"Count":%d,"ScannedCount":%[1]d,"Items":[%s]}`, len(items), strings.Join(items, ","))
 	}}
-	_, err := c.store(w).AuditSample(t.Context(), 100)
+	_, err := operate.New(c.Store(w)).AuditSample(t.Context(), 100)
 	require.NoError(t, err)
 	require.Positive(t, passedOver)
 }
@@ -674,13 +602,13 @@ func TestAudit_GoesOnWhereTheTimeWasUp(t *testing.T) {
 		b.conversation(3)
 	}
 	b.flush()
-	s := c.store(nil)
-	var cursor store.AuditCursor
+	s := c.Store(nil)
+	var cursor operate.AuditCursor
 	conversations, runs := 0, 0
 	for {
 		// Less than what an audit keeps for its report, so each does the least.
 		ctx, cancel := contextFor(t, 4000)
-		r, err := s.AuditAll(ctx, cursor)
+		r, err := operate.New(s).AuditAll(ctx, cursor)
 		cancel()
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
@@ -714,7 +642,7 @@ func newBulk(c *cloud) *bulk {
 			var failed error
 			for batch := range b.pending {
 				for len(batch) > 0 && failed == nil {
-					out, err := c.db.BatchWriteItem(context.Background(), &dynamodb.BatchWriteItemInput{RequestItems: batch})
+					out, err := c.DB.BatchWriteItem(context.Background(), &dynamodb.BatchWriteItemInput{RequestItems: batch})
 					if failed = err; err == nil {
 						batch = out.UnprocessedItems
 					}
@@ -728,7 +656,7 @@ func newBulk(c *cloud) *bulk {
 
 func (b *bulk) put(table string, v any) {
 	in, err := attributevalue.MarshalMapWithOptions(v, func(o *attributevalue.EncoderOptions) { o.TagKey = "json" })
-	require.NoError(b.c.t, err)
+	require.NoError(b.c.T, err)
 	b.batches[table] = append(b.batches[table], types.WriteRequest{PutRequest: &types.PutRequest{Item: in}})
 	if len(b.batches[table]) == 25 {
 		b.pending <- map[string][]types.WriteRequest{table: b.batches[table]}
@@ -744,7 +672,7 @@ func (b *bulk) flush() {
 	}
 	close(b.pending)
 	for range bulkWriters {
-		require.NoError(b.c.t, <-b.done)
+		require.NoError(b.c.T, <-b.done)
 	}
 }
 
@@ -758,19 +686,19 @@ func (b *bulk) conversation(n int64) (id string) {
 		m := text(users[seq%2], fmt.Sprintf("c%d", seq), strings.Repeat("long ", 40))
 		m.ConversationID, m.Seq, m.MessageID = id, seq, ulid.MustNewDefault(now).String()
 		m.Version, m.Status, m.ServerTime, m.Data = 1, chat.Normal, now.UnixMilli(), nil
-		b.put(b.c.tables.Messages, m)
-		b.put(b.c.tables.Idempotency, values{
+		b.put(b.c.Tables.Messages, m)
+		b.put(b.c.Tables.Idempotency, values{
 			"dedupeKey": chat.DedupeKey(m.SenderID, m.ClientMsgID), "conversationId": id, "seq": seq,
 			"messageId": m.MessageID, "fingerprint": "0123456789abcdef0123456789abcdef", "serverTime": m.ServerTime,
 		})
 	}
-	b.put(b.c.tables.Conversations, chat.Conversation{
+	b.put(b.c.Tables.Conversations, chat.Conversation{
 		ConversationID: id, Kind: chat.Single, LastSeq: n, MembersVersion: 1, MemberCount: 2, State: chat.Active,
 		CreatedAt: now.UnixMilli(), UpdatedAt: now.UnixMilli(),
 	})
 	for i, user := range users {
-		b.put(b.c.tables.Members, chat.Member{ConversationID: id, UserID: user, Role: chat.Plain, JoinSeq: 1, JoinedSeq: 1, JoinedAt: 1})
-		b.put(b.c.tables.Inboxes, values{
+		b.put(b.c.Tables.Members, chat.Member{ConversationID: id, UserID: user, Role: chat.Plain, JoinSeq: 1, JoinedSeq: 1, JoinedAt: 1})
+		b.put(b.c.Tables.Inboxes, values{
 			"userId": user, "conversationId": id, "peer": users[1-i], "readSeq": n, "deliveredSeq": n, "clearedSeq": 0, "joinSeq": 1,
 		})
 	}
@@ -797,14 +725,14 @@ func TestAudit_ALargeStore(t *testing.T) {
 	t.Logf("loaded within %v of the last", time.Since(start))
 
 	watch := &heapWatch{}
-	options := c.db.Options()
+	options := c.DB.Options()
 	watch.next = options.HTTPClient.(*http.Client).Transport
 	options.HTTPClient = &http.Client{Transport: watch}
-	s := store.New(dynamodb.New(options), c.tables)
+	s := store.New(dynamodb.New(options), c.Tables)
 
 	before := watch.measure()
 	start = time.Now()
-	r, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	r, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	t.Logf("audited in %v by %d requests; the heap grew by %d KB", time.Since(start), watch.requests, (watch.peak-before)/1024)
 	require.Empty(t, r.Violations)
@@ -814,29 +742,29 @@ func TestAudit_ALargeStore(t *testing.T) {
 
 	behind, tail, hole, twin, key, lost, position, count, orphan := small[1], small[15], large, small[29], small[50], small[60], small[70], small[80], small[90]
 	user := func(prefix, id string) string { return fmt.Sprintf("%s%d", prefix, slices.Index(small, id)+2) }
-	c.set(c.tables.Conversations, convKey(behind), values{"lastSeq": 40})
-	c.delete(c.tables.Messages, entryKey(tail, 100))
-	c.delete(c.tables.Messages, entryKey(hole, 3_141))
-	c.copyMessage(twin, 10, 90)
-	c.set(c.tables.Messages, entryKey(key, 7), values{"clientMsgId": "c99"})
-	c.delete(c.tables.Idempotency, recordKey(user("v", lost), "c55"))
-	c.set(c.tables.Inboxes, lineKey(user("u", position), position), values{"deliveredSeq": 101})
-	c.set(c.tables.Conversations, convKey(count), values{"memberCount": 3})
-	c.set(c.tables.Conversations, convKey(orphan), values{"memberCount": 1})
-	c.delete(c.tables.Members, rosterKey(orphan, user("u", orphan)))
+	c.Set(c.Tables.Conversations, convKey(behind), values{"lastSeq": 40})
+	c.Delete(c.Tables.Messages, entryKey(tail, 100))
+	c.Delete(c.Tables.Messages, entryKey(hole, 3_141))
+	c.CopyMessage(twin, 10, 90)
+	c.Set(c.Tables.Messages, entryKey(key, 7), values{"clientMsgId": "c99"})
+	c.Delete(c.Tables.Idempotency, recordKey(user("v", lost), "c55"))
+	c.Set(c.Tables.Inboxes, lineKey(user("u", position), position), values{"deliveredSeq": 101})
+	c.Set(c.Tables.Conversations, convKey(count), values{"memberCount": 3})
+	c.Set(c.Tables.Conversations, convKey(orphan), values{"memberCount": 1})
+	c.Delete(c.Tables.Members, rosterKey(orphan, user("u", orphan)))
 
-	r, err = s.AuditAll(t.Context(), store.AuditCursor{})
+	r, err = operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Equal(t, sorted(
-		finding{store.HeadBehind, behind, 100, ""},
-		finding{store.HeadAhead, tail, 100, ""},
-		finding{store.Hole, hole, 3_141, ""},
-		finding{store.DuplicateMessage, twin, 90, user("u", twin)},
-		finding{store.DuplicateKey, key, 7, user("v", key)},
-		finding{store.RecordMissing, lost, 55, user("v", lost)},
-		finding{store.PositionAhead, position, 0, user("u", position)},
-		finding{store.MemberCountWrong, count, 0, ""},
-		finding{store.LineOrphaned, orphan, 0, user("u", orphan)},
+		finding{operate.HeadBehind, behind, 100, ""},
+		finding{operate.HeadAhead, tail, 100, ""},
+		finding{operate.Hole, hole, 3_141, ""},
+		finding{operate.DuplicateMessage, twin, 90, user("u", twin)},
+		finding{operate.DuplicateKey, key, 7, user("v", key)},
+		finding{operate.RecordMissing, lost, 55, user("v", lost)},
+		finding{operate.PositionAhead, position, 0, user("u", position)},
+		finding{operate.MemberCountWrong, count, 0, ""},
+		finding{operate.LineOrphaned, orphan, 0, user("u", orphan)},
 	), found(r))
 }
 
@@ -869,22 +797,22 @@ func TestG6_ARepairedHead(t *testing.T) {
 		t.Run(fmt.Sprint(margin), func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			single, _ := lively(t, s)
-			c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 7})
-			_, err := c.store(nil).Append(t.Context(), text("alice", "blocked", "x"), "bob")
+			c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 7})
+			_, err := c.Store(nil).Append(t.Context(), text("alice", "blocked", "x"), "bob")
 			require.ErrorContains(t, err, "behind its ledger")
 
-			r, err := s.RepairHead(t.Context(), single, margin)
+			r, err := operate.New(s).RepairHead(t.Context(), single, margin)
 			require.NoError(t, err)
-			require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, r)
-			report, err := s.AuditConversation(t.Context(), single)
+			require.Equal(t, operate.Repair{ConversationID: single, Changed: true, Before: 7, MaxSeq: 12, After: 12 + margin}, r)
+			report, err := operate.New(s).AuditConversation(t.Context(), single)
 			require.NoError(t, err)
 			require.Empty(t, report.Violations)
 
-			again, err := s.RepairHead(t.Context(), single, margin+1)
+			again, err := operate.New(s).RepairHead(t.Context(), single, margin+1)
 			require.NoError(t, err)
-			require.Equal(t, store.Repair{ConversationID: single, Before: r.After, MaxSeq: 12, After: r.After}, again, "it is not behind any more")
+			require.Equal(t, operate.Repair{ConversationID: single, Before: r.After, MaxSeq: 12, After: r.After}, again, "it is not behind any more")
 
 			sent := send(t, s, "alice", "bob", "after")
 			require.Equal(t, r.After+1, sent.Seq)
@@ -908,14 +836,14 @@ func TestG6_ARepairedHead(t *testing.T) {
 			}
 			require.Equal(t, []int64{4, 5, 6, 7, 8, 9, 10, 11, 12, sent.Seq}, got, "bob has cleared 3")
 			require.Equal(t, margin, skipped)
-			report, err = s.AuditConversation(t.Context(), single)
+			report, err = operate.New(s).AuditConversation(t.Context(), single)
 			require.NoError(t, err)
 			require.Empty(t, report.Violations)
 
-			c.delete(c.tables.Messages, entryKey(single, 12))
-			report, err = s.AuditConversation(t.Context(), single)
+			c.Delete(c.Tables.Messages, entryKey(single, 12))
+			report, err = operate.New(s).AuditConversation(t.Context(), single)
 			require.NoError(t, err)
-			require.Equal(t, []finding{{store.Hole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
+			require.Equal(t, []finding{{operate.Hole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
 		})
 	}
 }
@@ -923,18 +851,18 @@ func TestG6_ARepairedHead(t *testing.T) {
 func TestRepairHead_NeverBackwards(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, _ := lively(t, s)
-	head := c.head(single)
+	head := c.Head(single)
 	for _, plant := range []func(){
 		func() {}, // healthy
-		func() { c.delete(c.tables.Messages, entryKey(single, 12)) }, // ahead
+		func() { c.Delete(c.Tables.Messages, entryKey(single, 12)) }, // ahead
 	} {
 		plant()
-		r, err := s.RepairHead(t.Context(), single, 100)
+		r, err := operate.New(s).RepairHead(t.Context(), single, 100)
 		require.NoError(t, err)
 		require.False(t, r.Changed)
-		require.Equal(t, head, c.head(single))
+		require.Equal(t, head, c.Head(single))
 	}
 	for name, tc := range map[string]struct {
 		id     string
@@ -943,9 +871,9 @@ func TestRepairHead_NeverBackwards(t *testing.T) {
 	}{
 		"nothing there":   {"group:none", 1, chat.NotFound},
 		"a margin below":  {single, -1, chat.BadRequest},
-		"a margin beyond": {single, store.MaxRepairMargin + 1, chat.BadRequest},
+		"a margin beyond": {single, operate.MaxRepairMargin + 1, chat.BadRequest},
 	} {
-		_, err := s.RepairHead(t.Context(), tc.id, tc.margin)
+		_, err := operate.New(s).RepairHead(t.Context(), tc.id, tc.margin)
 		requireCode(t, tc.code, err, name)
 	}
 }
@@ -954,19 +882,19 @@ func TestRepairHead_NeverBackwards(t *testing.T) {
 func TestRepairHead_IsConditional(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	single, _ := lively(t, c.store(nil))
-	c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 7})
+	single, _ := lively(t, c.Store(nil))
+	c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 7})
 	w := &wire{}
-	s := c.store(w)
-	w.set(func(op string, n int) fault {
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
 		if op == "UpdateItem" && n == 1 {
-			c.set(c.tables.Conversations, convKey(single), values{"lastSeq": 11})
+			c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 11})
 		}
 		return none
 	})
-	r, err := s.RepairHead(t.Context(), single, 1)
+	r, err := operate.New(s).RepairHead(t.Context(), single, 1)
 	require.NoError(t, err)
-	require.Equal(t, store.Repair{ConversationID: single, Changed: true, Before: 11, MaxSeq: 12, After: 13}, r)
+	require.Equal(t, operate.Repair{ConversationID: single, Changed: true, Before: 11, MaxSeq: 12, After: 13}, r)
 }
 
 // A repair whose answer gets lost is made once, and says so.
@@ -974,34 +902,34 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		lastSeq int64 // of the head, of a ledger of 12
-		repair  func(*store.Store, context.Context, string, int64) (store.Repair, error)
+		repair  func(*operate.Operator, context.Context, string, int64) (operate.Repair, error)
 		margin  int64
 	}{
-		"of what is behind":              {7, (*store.Store).RepairHead, 0},
-		"of what is behind, by a margin": {7, (*store.Store).RepairHead, 5},
-		"of what is not behind":          {12, (*store.Store).RaiseHead, 5},
-		"of either":                      {7, (*store.Store).RaiseHead, 5},
+		"of what is behind":              {7, (*operate.Operator).RepairHead, 0},
+		"of what is behind, by a margin": {7, (*operate.Operator).RepairHead, 5},
+		"of what is not behind":          {12, (*operate.Operator).RaiseHead, 5},
+		"of either":                      {7, (*operate.Operator).RaiseHead, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			id := sendN(t, c.store(nil), 12)
-			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": tc.lastSeq})
+			id := sendN(t, c.Store(nil), 12)
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": tc.lastSeq})
 			w := &wire{}
-			options := c.options(w)
+			options := c.Options(w)
 			options.Retryer = retry.NewStandard() // which makes the same call again
-			s := store.New(dynamodb.New(options), c.tables)
-			w.set(func(op string, n int) fault {
+			s := store.New(dynamodb.New(options), c.Tables)
+			w.Set(func(op string, n int) fault {
 				if op == "UpdateItem" && n == 1 {
 					return unanswered
 				}
 				return none
 			})
-			r, err := tc.repair(s, t.Context(), id, tc.margin)
+			r, err := tc.repair(operate.New(s), t.Context(), id, tc.margin)
 			require.NoError(t, err)
-			want := store.Repair{ConversationID: id, Changed: true, Before: tc.lastSeq, MaxSeq: 12, After: 12 + tc.margin}
+			want := operate.Repair{ConversationID: id, Changed: true, Before: tc.lastSeq, MaxSeq: 12, After: 12 + tc.margin}
 			require.Equal(t, want, r)
-			require.Equal(t, want.After, c.head(id).LastSeq)
+			require.Equal(t, want.After, c.Head(id).LastSeq)
 		})
 	}
 }
@@ -1011,27 +939,28 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 func TestG5_ARaisedHeadGivesOutNoSeqThatADeviceHasSeen(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 10)
 	for seq := int64(6); seq <= 10; seq++ { // lost by the restore
-		c.delete(c.tables.Messages, entryKey(id, seq))
-		c.delete(c.tables.Idempotency, values{"dedupeKey": chat.DedupeKey("alice", fmt.Sprint(seq))})
+		c.Delete(c.Tables.Messages, entryKey(id, seq))
+		c.Delete(c.Tables.Idempotency, values{"dedupeKey": chat.DedupeKey("alice", fmt.Sprint(seq))})
 	}
-	c.set(c.tables.Conversations, convKey(id), values{"lastSeq": 5})
-	restored := c.store(nil) // knows nothing of what was
-	repaired, err := restored.RepairHead(t.Context(), id, 1000)
+	c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": 5})
+	restored := c.Store(nil) // knows nothing of what was
+	repaired, err := operate.New(restored).RepairHead(t.Context(), id, 1000)
 	require.NoError(t, err)
 	require.False(t, repaired.Changed, "it is not behind")
 
-	r, err := restored.RaiseHead(t.Context(), id, 1000)
+	r, err := operate.New(restored).RaiseHead(t.Context(), id, 1000)
 	require.NoError(t, err)
-	require.Equal(t, store.Repair{ConversationID: id, Changed: true, Before: 5, MaxSeq: 5, After: 1005}, r)
+	require.Equal(t, operate.Repair{ConversationID: id, Changed: true, Before: 5, MaxSeq: 5, After: 1005}, r)
 	require.Equal(t, int64(1006), send(t, restored, "alice", "bob", "7").Seq, "a retry of what was lost is sent again")
-	page, err := restored.Sync(t.Context(), "bob", id, 10, 100, frame)
+	page, err := restored.Sync(t.Context(), "bob", id, 10, 100, 32*1024)
 	require.NoError(t, err)
-	require.Equal(t, []int64{1006}, seqs(page.Messages))
+	require.Len(t, page.Messages, 1)
+	require.Equal(t, int64(1006), page.Messages[0].Seq)
 	require.Equal(t, int64(1006), page.FirstSeq)
-	report, err := restored.AuditConversation(t.Context(), id)
+	report, err := operate.New(restored).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }
@@ -1040,22 +969,22 @@ func TestG5_ARaisedHeadGivesOutNoSeqThatADeviceHasSeen(t *testing.T) {
 func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 3)
+	id := sendN(t, c.Store(nil), 3)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	applying := 3
-	w.set(func(op string, _ int) fault {
+	w.Set(func(op string, _ int) fault {
 		if op == "TransactGetItems" && applying > 0 {
 			applying--
 			return conflicting
 		}
 		return none
 	})
-	r, err := s.RaiseHead(t.Context(), id, 200)
+	r, err := operate.New(s).RaiseHead(t.Context(), id, 200)
 	require.NoError(t, err)
 	require.Equal(t, int64(203), r.After)
 	require.Zero(t, applying)
-	calls, _ := w.since(0)
+	calls, _ := w.Since(0)
 	require.Equal(t, "UpdateItem", calls[len(calls)-1])
 }
 
@@ -1064,7 +993,7 @@ func TestG6_AHeadIsRaisedOnceItsLastMessagesAreApplied(t *testing.T) {
 func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	var others []string
 	for i := range 24 {
 		others = append(others, fmt.Sprintf("u%02d", i))
@@ -1073,33 +1002,36 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	for _, user := range append(others[1:], "ann") { // the fan-out listed all but one
 		require.NoError(t, s.Enlist(t.Context(), user, id))
 	}
-	cursor := raise(t, s, others[0], []string{"group:before"})
-	report, err := s.AuditConversation(t.Context(), id)
+	cursor, err := s.Raise(t.Context(), others[0], []string{"group:before"})
+	require.NoError(t, err)
+	report, err := operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations, "it may be on its way")
 
 	for _, user := range append(others, "ann") { // two hours later
-		c.put(c.tables.Members, map[string]any{
+		c.Put(c.Tables.Members, map[string]any{
 			"conversationId": id, "userId": user, "role": "member", "joinSeq": 1, "joinedSeq": 1, "joinedAt": time.Now().Add(-2 * time.Hour).UnixMilli(),
 		})
 	}
-	report, err = s.AuditConversation(t.Context(), id)
+	report, err = operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, report.Violations, 1)
-	require.Equal(t, store.LargeNotListed, report.Violations[0].Kind)
+	require.Equal(t, operate.LargeNotListed, report.Violations[0].Kind)
 	require.Equal(t, others[0], report.Violations[0].UserID)
 
-	users, err := s.Relist(t.Context(), id)
+	users, err := operate.New(s).Relist(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, 1, users)
-	report, err = s.AuditConversation(t.Context(), id)
+	report, err = operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	changed, err := s.Changes(t.Context(), others[0], cursor, "", 50)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{id: true}, conversationIDs(changed.Lines))
-	require.Equal(t, map[string]int64{id: 1}, headsOf(changed.Heads))
-	users, err = s.Relist(t.Context(), id)
+	require.Len(t, changed.Lines, 1)
+	require.Equal(t, id, changed.Lines[0].Conversation.ConversationID)
+	require.Len(t, changed.Heads, 1)
+	require.Equal(t, [2]any{id, int64(1)}, [2]any{changed.Heads[0].ConversationID, changed.Heads[0].LastSeq})
+	users, err = operate.New(s).Relist(t.Context(), id)
 	require.NoError(t, err)
 	require.Zero(t, users)
 }
@@ -1108,17 +1040,18 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
-	ids := c.lines("bob", 40)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 40)
 	for _, id := range ids {
-		raise(t, s, "bob", []string{id})
+		_, err := s.Raise(t.Context(), "bob", []string{id})
+		require.NoError(t, err)
 		require.NoError(t, s.Enlist(t.Context(), "bob", id))
 	}
 	kinds := func() (found []string) {
-		report, err := s.AuditAll(t.Context(), store.AuditCursor{UserID: " "})
+		report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{UserID: " "})
 		require.NoError(t, err)
 		for _, v := range report.Violations {
-			if v.Kind == store.SyncHeadWrong {
+			if v.Kind == operate.SyncHeadWrong {
 				found = append(found, v.UserID)
 			}
 		}
@@ -1138,7 +1071,7 @@ func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 		"w5": {"conversationId": "#large", "ids": "x"},
 	} {
 		wrong["userId"] = user
-		c.put(c.tables.Inboxes, wrong)
+		c.Put(c.Tables.Inboxes, wrong)
 	}
 	require.Equal(t, []string{"w1", "w2", "w3", "w4", "w5"}, kinds())
 }

@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // ViolationKind names what is wrong with the data of a conversation.
@@ -138,15 +139,15 @@ const (
 // stale, or show a transaction half applied: what looks wrong is read again by
 // TransactGetItems, which is serialisable, before it is reported.
 type audit struct {
-	s      *Store
+	*Operator
 	report AuditReport
 	seen   *seenIDs
 	wrote  map[string]int64 // by sender: the first seq with content in the stretch of a ledger that is read
 }
 
-func (s *Store) newAudit() *audit {
+func (o *Operator) newAudit() *audit {
 	return &audit{
-		s: s, seen: &seenIDs{},
+		Operator: o, seen: &seenIDs{},
 		report: AuditReport{Violations: []Violation{}, Counts: map[ViolationKind]int{}},
 	}
 }
@@ -154,8 +155,8 @@ func (s *Store) newAudit() *audit {
 // AuditConversation checks a whole conversation: head, ledger, idempotency
 // records, roster and inbox lines. It errs with NotFound (*chat.Error) if there
 // is none. A ledger that the context's deadline cuts off is in Unfinished.
-func (s *Store) AuditConversation(ctx context.Context, conversationID string) (AuditReport, error) {
-	a := s.newAudit()
+func (o *Operator) AuditConversation(ctx context.Context, conversationID string) (AuditReport, error) {
+	a := o.newAudit()
 	found, err := a.conversation(ctx, conversationID, everything)
 	if err == nil && !found {
 		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %s", conversationID)
@@ -165,8 +166,8 @@ func (s *Store) AuditConversation(ctx context.Context, conversationID string) (A
 
 // AuditAll checks all conversations and all inbox lines. It ends before the
 // context's deadline; Next then says where to go on.
-func (s *Store) AuditAll(ctx context.Context, after AuditCursor) (AuditReport, error) {
-	a := s.newAudit()
+func (o *Operator) AuditAll(ctx context.Context, after AuditCursor) (AuditReport, error) {
+	a := o.newAudit()
 	if after.UserID == "" {
 		next, err := a.eachConversation(ctx, after.ConversationID)
 		if err != nil || next != "" {
@@ -185,15 +186,15 @@ func (s *Store) AuditAll(ctx context.Context, after AuditCursor) (AuditReport, e
 // eachConversation gives the conversation after which the time was up, or "".
 func (a *audit) eachConversation(ctx context.Context, after string) (next string, err error) {
 	in := &dynamodb.ScanInput{
-		TableName:            &a.s.tables.Conversations,
+		TableName:            &a.db.Conversations,
 		ProjectionExpression: aws.String("conversationId"),
 		Limit:                aws.Int32(auditPage),
 	}
 	if after != "" {
-		in.ExclusiveStartKey = headKey(after)
+		in.ExclusiveStartKey = table.HeadKey(after)
 	}
 	for first := true; ; {
-		out, err := a.s.db.Scan(ctx, in)
+		out, err := a.db.Scan(ctx, in)
 		if err != nil {
 			return "", fmt.Errorf("listing conversations: %w", err)
 		}
@@ -215,15 +216,15 @@ func (a *audit) eachConversation(ctx context.Context, after string) (next string
 // eachLine checks all inbox lines against head and roster: those of users who
 // neither are in a roster nor have written cannot be found by the conversation.
 func (a *audit) eachLine(ctx context.Context, after AuditCursor) (*AuditCursor, error) {
-	in := &dynamodb.ScanInput{TableName: &a.s.tables.Inboxes, Limit: aws.Int32(auditPage)}
+	in := &dynamodb.ScanInput{TableName: &a.db.Inboxes, Limit: aws.Int32(auditPage)}
 	if after.UserID != "" {
-		in.ExclusiveStartKey = inboxKey(after.UserID, cmp.Or(after.ConversationID, syncHeadKey))
+		in.ExclusiveStartKey = table.LineKey(after.UserID, cmp.Or(after.ConversationID, table.SyncHeadKey))
 	}
 	for first := true; ; first = false {
 		if timeIsUp(ctx) && !first { // each call gets on
 			return &after, nil
 		}
-		out, err := a.s.db.Scan(ctx, in)
+		out, err := a.db.Scan(ctx, in)
 		if err != nil {
 			return nil, fmt.Errorf("listing inbox lines: %w", err)
 		}
@@ -233,7 +234,7 @@ func (a *audit) eachLine(ctx context.Context, after AuditCursor) (*AuditCursor, 
 		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
 			return nil, nil
 		}
-		if err := unmarshal(out.LastEvaluatedKey, &after); err != nil {
+		if err := table.Unmarshal(out.LastEvaluatedKey, &after); err != nil {
 			return nil, err
 		}
 	}
@@ -241,11 +242,11 @@ func (a *audit) eachLine(ctx context.Context, after AuditCursor) (*AuditCursor, 
 
 // AuditSample checks conversations picked at random until about so many messages
 // were read, and some inbox lines. Of a large ledger it reads a random stretch.
-func (s *Store) AuditSample(ctx context.Context, messages int) (AuditReport, error) {
-	a := s.newAudit()
+func (o *Operator) AuditSample(ctx context.Context, messages int) (AuditReport, error) {
+	a := o.newAudit()
 	each := max(int64(messages)/5, auditPage)
 	done := map[string]bool{} // at most one for each message
-	heads := sampler{s: s, table: s.tables.Conversations, segments: firstSegments}
+	heads := sampler{db: o.db, table: o.db.Conversations, segments: firstSegments}
 	for idle := 0; idle < idlePicks && len(done) < messages && a.report.Messages < int64(messages) && !timeIsUp(ctx); idle++ {
 		items, err := heads.pick(ctx)
 		if err != nil {
@@ -262,7 +263,7 @@ func (s *Store) AuditSample(ctx context.Context, messages int) (AuditReport, err
 			}
 		}
 	}
-	lines := sampler{s: s, table: s.tables.Inboxes, segments: firstSegments}
+	lines := sampler{db: o.db, table: o.db.Inboxes, segments: firstSegments}
 	for range min(messages/auditPage, maxLinePicks) {
 		items, err := lines.pick(ctx)
 		if err == nil {
@@ -280,7 +281,7 @@ func (s *Store) AuditSample(ctx context.Context, messages int) (AuditReport, err
 // segment's items have nothing else in common. The number of segments varies: with
 // a fixed one, what is not among the first of its segment would never be picked.
 type sampler struct {
-	s        *Store
+	db       *table.DB
 	table    string
 	segments int32 // the most into which the table is divided: as many as leave few items in each
 }
@@ -300,10 +301,10 @@ const (
 
 // pick gives some items, fewer than asked for or none if the table is empty. It
 // halves the number of segments until one has something, and remembers that.
-func (p *sampler) pick(ctx context.Context) ([]item, error) {
+func (p *sampler) pick(ctx context.Context) ([]table.Item, error) {
 	for {
 		total := p.segments - rand.Int32N(max(1, p.segments/2)) //nolint:gosec // a sample is no secret
-		out, err := p.s.db.Scan(ctx, &dynamodb.ScanInput{
+		out, err := p.db.Scan(ctx, &dynamodb.ScanInput{
 			TableName:     &p.table,
 			Limit:         aws.Int32(perPick),
 			Segment:       aws.Int32(rand.Int32N(total)), //nolint:gosec // a sample is no secret
@@ -322,7 +323,7 @@ func (p *sampler) pick(ctx context.Context) ([]item, error) {
 	}
 }
 
-func idsOf(heads []item) []string {
+func idsOf(heads []table.Item) []string {
 	ids := make([]string, 0, len(heads))
 	for _, in := range heads {
 		if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok {
@@ -359,11 +360,11 @@ const everything = chat.MaxSeq
 // a random one on. found is false if there is no trace of it.
 func (a *audit) conversation(ctx context.Context, id string, limit int64) (found bool, err error) {
 	var head chat.Conversation
-	found, err = a.s.get(ctx, a.s.tables.Conversations, headKey(id), &head)
+	found, err = a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head)
 	if err != nil {
 		return false, err
 	}
-	last, err := a.s.lastEntry(ctx, id)
+	last, err := a.lastEntry(ctx, id)
 	if err != nil {
 		return false, err
 	}
@@ -393,7 +394,7 @@ func (a *audit) conversation(ctx context.Context, id string, limit int64) (found
 }
 
 // headless reports messages without a head, if it is still so.
-func (a *audit) headless(ctx context.Context, id string, last *messageItem) (found bool, err error) {
+func (a *audit) headless(ctx context.Context, id string, last *table.Message) (found bool, err error) {
 	if last == nil {
 		return false, nil
 	}
@@ -411,7 +412,7 @@ func (a *audit) headless(ctx context.Context, id string, last *messageItem) (fou
 }
 
 // end compares the head with the last message.
-func (a *audit) end(ctx context.Context, head chat.Conversation, last *messageItem) error {
+func (a *audit) end(ctx context.Context, head chat.Conversation, last *table.Message) error {
 	id := head.ConversationID
 	switch {
 	case last != nil && last.Seq > head.LastSeq:
@@ -420,7 +421,7 @@ func (a *audit) end(ctx context.Context, head chat.Conversation, last *messageIt
 			return err
 		}
 		var now chat.Conversation
-		if err := unmarshal(out[0], &now); err != nil {
+		if err := table.Unmarshal(out[0], &now); err != nil {
 			return err
 		}
 		if now.LastSeq < last.Seq {
@@ -432,7 +433,7 @@ func (a *audit) end(ctx context.Context, head chat.Conversation, last *messageIt
 		return nil
 	case last == nil:
 		// All that retention leaves of a conversation that ended long ago.
-		if a.outlived(head, max(a.s.retention, retentionAtLeast)) {
+		if a.outlived(head, max(a.db.Retention, retentionAtLeast)) {
 			return nil
 		}
 		return a.missing(ctx, head, nil, nil, chat.Range{From: max(1, head.LastSeq-maxHole+1), To: head.LastSeq})
@@ -442,28 +443,28 @@ func (a *audit) end(ctx context.Context, head chat.Conversation, last *messageIt
 }
 
 // lastEntry reads the message with the highest seq; nil if there is none.
-func (s *Store) lastEntry(ctx context.Context, conversationID string) (*messageItem, error) {
-	return s.entryNext(ctx, conversationID, chat.Range{From: 0, To: chat.MaxSeq}, descending)
+func (o *Operator) lastEntry(ctx context.Context, conversationID string) (*table.Message, error) {
+	return o.entryNext(ctx, conversationID, chat.Range{From: 0, To: chat.MaxSeq}, table.Descending)
 }
 
 // entryNext reads the first message of a range, in reading order; nil if there
 // is none.
-func (s *Store) entryNext(ctx context.Context, conversationID string, r chat.Range, d direction) (*messageItem, error) {
-	out, err := s.queryRange(ctx, conversationID, r, d, 1)
+func (o *Operator) entryNext(ctx context.Context, conversationID string, r chat.Range, d table.Direction) (*table.Message, error) {
+	out, err := o.db.QueryRange(ctx, conversationID, r, d, 1)
 	if err != nil || len(out.Items) == 0 {
 		return nil, err
 	}
-	m, err := unmarshalMessage(out.Items[0])
+	m, err := table.UnmarshalMessage(out.Items[0])
 	return &m, err
 }
 
 // again reads items serialisably; nil for those that are not there.
-func (a *audit) again(ctx context.Context, gets ...types.TransactGetItem) ([]item, error) {
-	out, err := a.s.transactGet(ctx, gets)
+func (a *audit) again(ctx context.Context, gets ...types.TransactGetItem) ([]table.Item, error) {
+	out, err := a.db.TransactGet(ctx, gets)
 	if err != nil {
 		return nil, fmt.Errorf("looking again at %d items: %w", len(gets), err)
 	}
-	items := make([]item, len(gets))
+	items := make([]table.Item, len(gets))
 	for i, r := range out.Responses {
 		if len(r.Item) > 0 {
 			items[i] = r.Item
@@ -472,25 +473,25 @@ func (a *audit) again(ctx context.Context, gets ...types.TransactGetItem) ([]ite
 	return items, nil
 }
 
-func getOf(table string, key item) types.TransactGetItem {
+func getOf(table string, key table.Item) types.TransactGetItem {
 	return types.TransactGetItem{Get: &types.Get{TableName: &table, Key: key}}
 }
 
 func (a *audit) getHead(id string) types.TransactGetItem {
-	return getOf(a.s.tables.Conversations, headKey(id))
+	return getOf(a.db.Conversations, table.HeadKey(id))
 }
 
 func (a *audit) getMessage(id string, seq int64) types.TransactGetItem {
-	return getOf(a.s.tables.Messages, messageKey(id, seq))
+	return getOf(a.db.Messages, table.MessageKey(id, seq))
 }
 
 func (a *audit) getRecord(dedupeKey string) types.TransactGetItem {
-	return getOf(a.s.tables.Idempotency, item{"dedupeKey": str(dedupeKey)})
+	return getOf(a.db.Idempotency, table.Item{"dedupeKey": table.Str(dedupeKey)})
 }
 
 // peek reads items by key, eventually consistent, which costs half.
-func (a *audit) peek(ctx context.Context, table string, keys []item) ([]item, error) {
-	items, err := a.s.batchGet(ctx, table, keys, false)
+func (a *audit) peek(ctx context.Context, table string, keys []table.Item) ([]table.Item, error) {
+	items, err := a.db.BatchGet(ctx, table, keys, false)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d items of %s: %w", len(keys), table, err)
 	}
@@ -500,10 +501,10 @@ func (a *audit) peek(ctx context.Context, table string, keys []item) ([]item, er
 // ledger checks a stretch of a ledger. top is the highest seq there is.
 func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range, top int64) error {
 	id := head.ConversationID
-	var prev *messageItem
+	var prev *table.Message
 	var err error
 	if r.From > 1 {
-		if prev, err = a.s.entryNext(ctx, id, chat.Range{From: 0, To: r.From - 1}, descending); err != nil {
+		if prev, err = a.entryNext(ctx, id, chat.Range{From: 0, To: r.From - 1}, table.Descending); err != nil {
 			return err
 		}
 	}
@@ -515,13 +516,13 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 			a.report.Unfinished = append(a.report.Unfinished, id)
 			return nil
 		}
-		out, err := a.s.queryRange(ctx, id, r, ascending, auditPage)
+		out, err := a.db.QueryRange(ctx, id, r, table.Ascending, auditPage)
 		if err != nil {
 			return err
 		}
-		entries := make([]messageItem, len(out.Items))
+		entries := make([]table.Message, len(out.Items))
 		for i, in := range out.Items {
-			if entries[i], err = unmarshalMessage(in); err != nil {
+			if entries[i], err = table.UnmarshalMessage(in); err != nil {
 				return err
 			}
 			if err := a.missing(ctx, head, prev, &entries[i], between(r.From, prev, entries[i].Seq)); err != nil {
@@ -544,7 +545,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 	if r.From > r.To {
 		return nil
 	}
-	next, err := a.s.entryNext(ctx, id, chat.Range{From: r.To + 1, To: chat.MaxSeq}, ascending)
+	next, err := a.entryNext(ctx, id, chat.Range{From: r.To + 1, To: chat.MaxSeq}, table.Ascending)
 	if err != nil || next == nil {
 		return err
 	}
@@ -552,7 +553,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 }
 
 // between gives the seqs from from on that are after prev and before seq.
-func between(from int64, prev *messageItem, seq int64) chat.Range {
+func between(from int64, prev *table.Message, seq int64) chat.Range {
 	if prev != nil {
 		from = max(from, prev.Seq+1)
 	}
@@ -565,7 +566,7 @@ func between(from int64, prev *messageItem, seq int64) chat.Range {
 // What retention takes is mostly the start of a ledger, as later messages expire
 // later. But each keeps the lifetime it was sent with: after those from before
 // there was retention, or from when it was longer, a gap is its work too.
-func (a *audit) missing(ctx context.Context, head chat.Conversation, prev, next *messageItem, gap chat.Range) error {
+func (a *audit) missing(ctx context.Context, head chat.Conversation, prev, next *table.Message, gap chat.Range) error {
 	if gap.From > gap.To || prev == nil && next != nil || prev != nil && a.retained(head, prev, next) {
 		return nil
 	}
@@ -589,18 +590,18 @@ func (a *audit) missing(ctx context.Context, head chat.Conversation, prev, next 
 // retained reports whether retention can have taken what is after prev, up to next
 // or to the end: whether a message sent as early as prev would have expired, with
 // the lifetime of one of the two.
-func (a *audit) retained(head chat.Conversation, prev, next *messageItem) bool {
-	if next == nil && a.s.retention > 0 && a.outlived(head, a.s.retention) {
+func (a *audit) retained(head chat.Conversation, prev, next *table.Message) bool {
+	if next == nil && a.db.Retention > 0 && a.outlived(head, a.db.Retention) {
 		return true
 	}
-	soon := a.s.now().Add(expirySlack)
-	for _, m := range []*messageItem{prev, next} {
-		if m == nil || m.ExpiresAt == 0 && (!m.erases() || a.s.retention == 0) {
+	soon := a.db.Now().Add(expirySlack)
+	for _, m := range []*table.Message{prev, next} {
+		if m == nil || m.ExpiresAt == 0 && (!m.IsErasure() || a.db.Retention == 0) {
 			continue
 		}
 		lifetime := time.Unix(m.ExpiresAt, 0).Sub(time.UnixMilli(m.ServerTime))
-		if m.erases() { // it stays where its neighbours go
-			lifetime = a.s.retention
+		if m.IsErasure() { // it stays where its neighbours go
+			lifetime = a.db.Retention
 		}
 		if !time.UnixMilli(prev.ServerTime).Add(lifetime).After(soon) {
 			return true
@@ -611,7 +612,7 @@ func (a *audit) retained(head chat.Conversation, prev, next *messageItem) bool {
 
 // outlived reports whether even the last message is older than this.
 func (a *audit) outlived(head chat.Conversation, age time.Duration) bool {
-	return a.s.now().Add(expirySlack).Sub(time.UnixMilli(head.UpdatedAt)) > age
+	return a.db.Now().Add(expirySlack).Sub(time.UnixMilli(head.UpdatedAt)) > age
 }
 
 // without gives the parts of r that are in none of the others.
@@ -635,9 +636,9 @@ func without(r chat.Range, others []chat.Range) []chat.Range {
 func (a *audit) absent(ctx context.Context, id string, r chat.Range) ([]chat.Range, error) {
 	there := map[int64]bool{}
 	first := max(r.From, r.To-maxHole+1) // what is being written is at the end
-	for from := first; from <= r.To; from += maxTransactGet {
+	for from := first; from <= r.To; from += table.MaxTransactGet {
 		var gets []types.TransactGetItem
-		for seq := from; seq <= min(r.To, from+maxTransactGet-1); seq++ {
+		for seq := from; seq <= min(r.To, from+table.MaxTransactGet-1); seq++ {
 			gets = append(gets, a.getMessage(id, seq))
 		}
 		out, err := a.again(ctx, gets...)

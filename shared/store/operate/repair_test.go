@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // unread is what the user's list says.
@@ -25,7 +27,7 @@ func unread(t *testing.T, s *store.Store, user string) int64 {
 func TestRaiseHead_WhatItSkipsIsNotUnread(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	sendIn(t, s, "ann", id, "m1")
 	sendIn(t, s, "ann", id, "m2")
@@ -34,9 +36,9 @@ func TestRaiseHead_WhatItSkipsIsNotUnread(t *testing.T) {
 	before := unread(t, s, "cy")
 	require.Zero(t, unread(t, s, "bob"))
 
-	r, err := s.RaiseHead(t.Context(), id, 10_000)
+	r, err := operate.New(s).RaiseHead(t.Context(), id, 10_000)
 	require.NoError(t, err)
-	require.Equal(t, []chat.Range{{From: 4, To: r.After}}, c.head(id).Skipped)
+	require.Equal(t, []chat.Range{{From: 4, To: r.After}}, c.Head(id).Skipped)
 	require.Zero(t, unread(t, s, "bob"))
 	require.Equal(t, before, unread(t, s, "cy"))
 
@@ -70,14 +72,14 @@ func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			line, _, err := s.CreateGroup(t.Context(), by(strings.Repeat("o", chat.MaxUserIDBytes), "create"),
 				strings.Repeat("字", chat.MaxTitleRunes), []string{"bob"}, chat.VisibleSinceJoin)
 			require.NoError(t, err)
 			id, owner := line.Conversation.ConversationID, line.Conversation.Owner
 			_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 1})
 			require.NoError(t, err)
-			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": int64(1) << 50}) // the longest numbers
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": int64(1) << 50}) // the longest numbers
 			_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 1 << 50})
 			require.NoError(t, err)
 			sent := int64(0)
@@ -86,9 +88,9 @@ func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
 					sendIn(t, s, owner, id, fmt.Sprint("m", sent))
 					sent++
 				}
-				r, err := s.RaiseHead(t.Context(), id, 1000)
+				r, err := operate.New(s).RaiseHead(t.Context(), id, 1000)
 				require.NoError(t, err)
-				skipped := c.head(id).Skipped
+				skipped := c.Head(id).Skipped
 				require.Len(t, skipped, min(round+1, most))
 				require.Equal(t, chat.Range{From: r.After - 999, To: r.After}, skipped[len(skipped)-1], "the newest is as it is")
 				for i := 1; i < len(skipped); i++ {
@@ -99,31 +101,7 @@ func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
 			got := unread(t, s, "bob")
 			require.GreaterOrEqual(t, got, low)
 			require.LessOrEqual(t, got, high)
-			require.Less(t, sizeOf(&types.AttributeValueMemberM{Value: c.raw(c.tables.Conversations, convKey(id))}), 1024)
+			require.Less(t, storetest.SizeOf(&types.AttributeValueMemberM{Value: c.Raw(c.Tables.Conversations, convKey(id))}), 1024)
 		})
 	}
-}
-
-// sizeOf is about how large DynamoDB takes a value for (Developer Guide, "Item sizes
-// and formats").
-func sizeOf(value types.AttributeValue) int {
-	switch v := value.(type) {
-	case *types.AttributeValueMemberS:
-		return len(v.Value)
-	case *types.AttributeValueMemberN:
-		return len(v.Value)/2 + 2
-	case *types.AttributeValueMemberL:
-		n := 3
-		for _, e := range v.Value {
-			n += 1 + sizeOf(e)
-		}
-		return n
-	case *types.AttributeValueMemberM:
-		n := 3
-		for name, e := range v.Value {
-			n += 1 + len(name) + sizeOf(e)
-		}
-		return n
-	}
-	return 1
 }

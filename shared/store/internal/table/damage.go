@@ -1,4 +1,4 @@
-package store
+package table
 
 import (
 	"context"
@@ -9,16 +9,10 @@ import (
 	"inorder/shared/metric"
 )
 
-// WithLog makes the Store tell, with a line for each, of items that it cannot read
-// and leaves out. Without it they are left out in silence.
-func WithLog(log *slog.Logger) Option {
-	return func(s *Store) { s.log = log }
-}
-
-// damaged tells of an item that cannot be read. Whoever reads many items leaves it
+// Damaged tells of an item that cannot be read. Whoever reads many items leaves it
 // out and goes on, for one item that an operator or a restore has damaged must not
 // stop all of its user's others (G10).
-func (s *Store) damaged(ctx context.Context, table string, in item, err error) {
+func (db *DB) Damaged(ctx context.Context, table string, in Item, err error) {
 	attrs := []slog.Attr{slog.String("table", table)}
 	for _, name := range []string{"conversationId", "userId", "seq"} { // of any table's key
 		switch v := in[name].(type) {
@@ -28,6 +22,6 @@ func (s *Store) damaged(ctx context.Context, table string, in item, err error) {
 			attrs = append(attrs, slog.String(name, v.Value))
 		}
 	}
-	s.log.LogAttrs(ctx, slog.LevelError, "an item is damaged",
+	db.Log.LogAttrs(ctx, slog.LevelError, "an item is damaged",
 		append(attrs, slog.Any("err", err), metric.Count(metric.InvariantItem, 1))...)
 }

@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // roster checks the roster: each member's inbox line, and who is in it. No position
@@ -22,7 +23,7 @@ func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) e
 		// transaction. So it is read until it fits a head, or the head stays.
 		version := head.MembersVersion
 		head = chat.Conversation{}
-		if _, err := a.s.get(ctx, a.s.tables.Conversations, headKey(id), &head); err != nil {
+		if _, err := a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head); err != nil {
 			return err
 		}
 		if attempt >= maxRosterCounts && version == head.MembersVersion {
@@ -34,7 +35,7 @@ func (a *audit) roster(ctx context.Context, head chat.Conversation, top int64) e
 		if attempt >= 2*maxRosterCounts {
 			return nil // it changes all the time; another audit will see
 		}
-		if err := a.s.pace.waitRead(ctx, attempt, false); err != nil {
+		if err := a.db.Pace.WaitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for the roster of %s: %w", id, err)
 		}
 	}
@@ -68,7 +69,7 @@ func (t tally) against(head chat.Conversation) []Violation {
 func (a *audit) tally(ctx context.Context, head chat.Conversation, check bool, top int64) (t tally, err error) {
 	id := head.ConversationID
 	for cursor := ""; ; {
-		members, next, err := a.s.rosterPage(ctx, id, cursor, auditPage)
+		members, next, err := a.db.RosterPage(ctx, id, cursor, auditPage)
 		if err != nil {
 			return tally{}, err
 		}
@@ -110,20 +111,20 @@ func (a *audit) members(ctx context.Context, id string, members []chat.Member, t
 	return nil
 }
 
-func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[string]inboxItem, error) {
-	keys := make([]item, len(userIDs))
+func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[string]table.Line, error) {
+	keys := make([]table.Item, len(userIDs))
 	for i, userID := range userIDs {
-		keys[i] = inboxKey(userID, id)
+		keys[i] = table.LineKey(userID, id)
 	}
-	items, err := a.peek(ctx, a.s.tables.Inboxes, keys)
+	items, err := a.peek(ctx, a.db.Inboxes, keys)
 	if err != nil {
 		return nil, err
 	}
-	return linesByUser(items)
+	return table.LinesByUser(items)
 }
 
 // ahead names a position of a line above top, "" if there is none.
-func ahead(line inboxItem, top int64) string {
+func ahead(line table.Line, top int64) string {
 	for _, p := range []struct {
 		name string
 		seq  int64
@@ -141,7 +142,7 @@ func ahead(line inboxItem, top int64) string {
 // line looks again at a user's line, with head and roster item, and tells what is
 // wrong with it.
 func (a *audit) line(ctx context.Context, id, userID string, top int64) error {
-	out, err := a.again(ctx, a.getHead(id), getOf(a.s.tables.Members, memberKey(id, userID)), getOf(a.s.tables.Inboxes, inboxKey(userID, id)))
+	out, err := a.again(ctx, a.getHead(id), getOf(a.db.Members, table.MemberKey(id, userID)), getOf(a.db.Inboxes, table.LineKey(userID, id)))
 	if err != nil {
 		return err
 	}
@@ -159,11 +160,11 @@ func (a *audit) line(ctx context.Context, id, userID string, top int64) error {
 		return nil
 	}
 	var head chat.Conversation
-	if err := unmarshal(out[0], &head); err != nil {
+	if err := table.Unmarshal(out[0], &head); err != nil {
 		return err
 	}
-	var line inboxItem
-	if err := unmarshal(out[2], &line); err != nil {
+	var line table.Line
+	if err := table.Unmarshal(out[2], &line); err != nil {
 		return err
 	}
 	top = max(top, head.LastSeq)
@@ -187,7 +188,7 @@ const maxSpeakers = 4096
 
 // speakers checks the inbox lines of those who have written, or were added, and
 // are in no roster any more: they have to say so.
-func (a *audit) speakers(ctx context.Context, id string, entries []messageItem, checked map[string]bool, top int64) error {
+func (a *audit) speakers(ctx context.Context, id string, entries []table.Message, checked map[string]bool, top int64) error {
 	var userIDs []string
 	note := func(userID string) {
 		if userID == "" || userID == chat.SystemSender || checked[userID] {
@@ -215,21 +216,21 @@ func (a *audit) speakers(ctx context.Context, id string, entries []messageItem, 
 }
 
 // unrostered checks that lines which say of no leaving have a roster item.
-func (a *audit) unrostered(ctx context.Context, id string, lines map[string]inboxItem, top int64) error {
-	var keys []item
+func (a *audit) unrostered(ctx context.Context, id string, lines map[string]table.Line, top int64) error {
+	var keys []table.Item
 	for userID, line := range lines {
 		if line.LeftSeq == 0 {
-			keys = append(keys, memberKey(id, userID))
+			keys = append(keys, table.MemberKey(id, userID))
 		}
 	}
-	items, err := a.peek(ctx, a.s.tables.Members, keys)
+	items, err := a.peek(ctx, a.db.Members, keys)
 	if err != nil {
 		return err
 	}
 	present := make(map[string]bool, len(items))
 	for _, in := range items {
 		var m chat.Member
-		if err := unmarshal(in, &m); err != nil {
+		if err := table.Unmarshal(in, &m); err != nil {
 			return err
 		}
 		present[m.UserID] = true
@@ -248,41 +249,41 @@ func (a *audit) unrostered(ctx context.Context, id string, lines map[string]inbo
 
 // lines checks inbox lines of any users and conversations against heads and
 // rosters.
-func (a *audit) lines(ctx context.Context, items []item) error {
-	byConversation := map[string]map[string]inboxItem{}
+func (a *audit) lines(ctx context.Context, items []table.Item) error {
+	byConversation := map[string]map[string]table.Line{}
 	for _, in := range items {
-		var line inboxItem
-		if err := unmarshal(in, &line); err != nil {
+		var line table.Line
+		if err := table.Unmarshal(in, &line); err != nil {
 			return err
 		}
-		if line.ConversationID < firstLine {
+		if line.ConversationID < table.FirstLine {
 			a.own(line, in)
 			continue
 		}
 		if byConversation[line.ConversationID] == nil {
-			byConversation[line.ConversationID] = map[string]inboxItem{}
+			byConversation[line.ConversationID] = map[string]table.Line{}
 		}
 		byConversation[line.ConversationID][line.UserID] = line
 	}
-	keys := make([]item, 0, len(byConversation))
+	keys := make([]table.Item, 0, len(byConversation))
 	for id := range byConversation {
-		keys = append(keys, headKey(id))
+		keys = append(keys, table.HeadKey(id))
 	}
-	heads, err := a.peek(ctx, a.s.tables.Conversations, keys)
+	heads, err := a.peek(ctx, a.db.Conversations, keys)
 	if err != nil {
 		return err
 	}
 	tops := map[string]int64{}
 	for _, in := range heads {
 		var head chat.Conversation
-		if err := unmarshal(in, &head); err != nil {
+		if err := table.Unmarshal(in, &head); err != nil {
 			return err
 		}
 		tops[head.ConversationID] = head.LastSeq
 	}
 	for id, lines := range byConversation {
 		top, found := tops[id]
-		if !found || slices.ContainsFunc(slices.Collect(maps.Values(lines)), func(l inboxItem) bool { return ahead(l, top) != "" }) {
+		if !found || slices.ContainsFunc(slices.Collect(maps.Values(lines)), func(l table.Line) bool { return ahead(l, top) != "" }) {
 			// The head may be what is wrong: do not blame a line for it.
 			if top, err = a.topOf(ctx, id); err != nil {
 				return err
@@ -299,13 +300,21 @@ func (a *audit) lines(ctx context.Context, items []item) error {
 // right.
 func (a *audit) topOf(ctx context.Context, id string) (int64, error) {
 	var head chat.Conversation
-	found, err := a.s.get(ctx, a.s.tables.Conversations, headKey(id), &head)
+	found, err := a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head)
 	if err != nil || !found {
 		return 0, err
 	}
-	last, err := a.s.lastEntry(ctx, id)
+	last, err := a.lastEntry(ctx, id)
 	if last != nil {
 		head.LastSeq = max(head.LastSeq, last.Seq)
 	}
 	return head.LastSeq, err
+}
+
+func userIDsOf(members []chat.Member) []string {
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = m.UserID
+	}
+	return ids
 }

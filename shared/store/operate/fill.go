@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/store"
+	"inorder/shared/store/internal/table"
 )
 
 // batchWriteMax is DynamoDB's limit of items in one BatchWriteItem.
@@ -39,28 +42,28 @@ const syncHeadJump = 1 << 32
 // It takes a read of each item, half a unit per 4 KB, and a write, a unit per KB.
 // The fan-out, which hears of every head, passes over heads that appear with more
 // than a first message.
-func (s *Store) Fill(ctx context.Context, from Tables, act, again bool, progress func(Filled)) (Filled, error) {
+func (o *Operator) Fill(ctx context.Context, from store.Tables, act, again bool, progress func(Filled)) (Filled, error) {
 	var done Filled
 	steps := []struct {
 		from, to string
 		count    *int64
 	}{
-		{from.Members, s.tables.Members, &done.Members},
-		{from.Inboxes, s.tables.Inboxes, &done.Inboxes},
-		{from.Idempotency, s.tables.Idempotency, &done.Idempotency},
-		{from.Conversations, s.tables.Conversations, &done.Conversations},
-		{from.Messages, s.tables.Messages, &done.Messages},
+		{from.Members, o.db.Members, &done.Members},
+		{from.Inboxes, o.db.Inboxes, &done.Inboxes},
+		{from.Idempotency, o.db.Idempotency, &done.Idempotency},
+		{from.Conversations, o.db.Conversations, &done.Conversations},
+		{from.Messages, o.db.Messages, &done.Messages},
 	}
 	for _, step := range steps {
 		if step.from == step.to {
 			return done, fmt.Errorf("table %s is to be filled from itself", step.to)
 		}
-		if err := s.fillable(ctx, step.to, again); err != nil {
+		if err := o.fillable(ctx, step.to, again); err != nil {
 			return done, err
 		}
 	}
 	for _, step := range steps {
-		err := s.copyTable(ctx, step.from, step.to, act, func(n int) {
+		err := o.copyTable(ctx, step.from, step.to, act, func(n int) {
 			*step.count += int64(n)
 			progress(done)
 		})
@@ -71,8 +74,8 @@ func (s *Store) Fill(ctx context.Context, from Tables, act, again bool, progress
 	return done, nil
 }
 
-func (s *Store) fillable(ctx context.Context, table string, again bool) error {
-	out, err := s.db.Scan(ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1)})
+func (o *Operator) fillable(ctx context.Context, table string, again bool) error {
+	out, err := o.db.Scan(ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1)})
 	if err != nil {
 		return fmt.Errorf("looking into table %s: %w", table, err)
 	}
@@ -82,8 +85,8 @@ func (s *Store) fillable(ctx context.Context, table string, again bool) error {
 	return nil
 }
 
-func (s *Store) copyTable(ctx context.Context, from, to string, act bool, copied func(n int)) error {
-	pages := dynamodb.NewScanPaginator(s.db, &dynamodb.ScanInput{TableName: &from})
+func (o *Operator) copyTable(ctx context.Context, from, to string, act bool, copied func(n int)) error {
+	pages := dynamodb.NewScanPaginator(o.db, &dynamodb.ScanInput{TableName: &from})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -97,7 +100,7 @@ func (s *Store) copyTable(ctx context.Context, from, to string, act bool, copied
 				}
 			}
 			if act {
-				if err := s.putAll(ctx, to, items[:n]); err != nil {
+				if err := o.putAll(ctx, to, items[:n]); err != nil {
 					return err
 				}
 			}
@@ -109,40 +112,40 @@ func (s *Store) copyTable(ctx context.Context, from, to string, act bool, copied
 }
 
 // jump raises an item that is a sync head, so that each device reads the whole list.
-func jump(in item) error {
+func jump(in table.Item) error {
 	id, _ := in["conversationId"].(*types.AttributeValueMemberS)
-	if id == nil || id.Value != syncHeadKey || in["v"] == nil { // without v it has told of nothing yet
+	if id == nil || id.Value != table.SyncHeadKey || in["v"] == nil { // without v it has told of nothing yet
 		return nil
 	}
-	var head syncHead
-	if err := unmarshal(in, &head); err != nil {
+	var head table.SyncHead
+	if err := table.Unmarshal(in, &head); err != nil {
 		return err
 	}
-	jumped, none := num(head.V+syncHeadJump), &types.AttributeValueMemberM{Value: item{}}
+	jumped, none := table.Num(head.V+syncHeadJump), &types.AttributeValueMemberM{Value: table.Item{}}
 	in["v"], in["floor"], in["base"] = jumped, jumped, jumped
-	in[atField], in[longField] = none, none
+	in[table.AtField], in[table.LongField] = none, none
 	return nil
 }
 
 // putAll writes at most batchWriteMax items, and goes on until DynamoDB has taken
 // all of them.
-func (s *Store) putAll(ctx context.Context, table string, items []item) error {
+func (o *Operator) putAll(ctx context.Context, into string, items []table.Item) error {
 	requests := make([]types.WriteRequest, len(items))
 	for i, in := range items {
 		requests[i] = types.WriteRequest{PutRequest: &types.PutRequest{Item: in}}
 	}
 	for attempt := 1; len(requests) > 0; attempt++ {
-		out, err := s.db.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{
-			RequestItems: map[string][]types.WriteRequest{table: requests},
+		out, err := o.db.BatchWriteItem(ctx, &dynamodb.BatchWriteItemInput{
+			RequestItems: map[string][]types.WriteRequest{into: requests},
 		})
-		if err != nil && !isThrottle(err) {
+		if err != nil && !table.IsThrottle(err) {
 			return err
 		}
 		if err == nil {
-			requests = out.UnprocessedItems[table]
+			requests = out.UnprocessedItems[into]
 		}
 		if len(requests) > 0 {
-			if err := s.pace.waitRead(ctx, attempt, true); err != nil {
+			if err := o.db.Pace.WaitRead(ctx, attempt, true); err != nil {
 				return err
 			}
 		}

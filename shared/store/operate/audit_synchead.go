@@ -1,4 +1,4 @@
-package store
+package operate
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"inorder/shared/chat"
+	"inorder/shared/store"
+	"inorder/shared/store/internal/table"
 )
 
 // listingTime is how long after a change of the roster the fan-out may still be on
@@ -17,11 +19,11 @@ const listingTime = time.Hour
 // listed checks that a large conversation is in the lists of these members, unless
 // one of them has come just now: with that it may have become large.
 func (a *audit) listed(ctx context.Context, head chat.Conversation, members []chat.Member) error {
-	late := a.s.now().Add(-listingTime).UnixMilli()
+	late := a.db.Now().Add(-listingTime).UnixMilli()
 	if head.MemberCount <= chat.InboxGroupMax || slices.ContainsFunc(members, func(m chat.Member) bool { return m.JoinedAt > late }) {
 		return nil
 	}
-	lists, err := a.s.largeLists(ctx, userIDsOf(members), true)
+	lists, err := a.db.LargeLists(ctx, userIDsOf(members), true)
 	if err != nil {
 		return err
 	}
@@ -30,7 +32,7 @@ func (a *audit) listed(ctx context.Context, head chat.Conversation, members []ch
 		if list := lists[m.UserID]; !list.Over && !slices.Contains(list.IDs, head.ConversationID) {
 			a.add(Violation{
 				ConversationID: head.ConversationID, UserID: m.UserID, Kind: LargeNotListed,
-				Expected: "the conversation in the item " + largeKey, Found: fmt.Sprintf("%d others", len(list.IDs)),
+				Expected: "the conversation in the item " + table.LargeKey, Found: fmt.Sprintf("%d others", len(list.IDs)),
 			})
 		}
 	}
@@ -38,14 +40,14 @@ func (a *audit) listed(ctx context.Context, head chat.Conversation, members []ch
 }
 
 // own checks an item that the store keeps for itself among a user's lines.
-func (a *audit) own(line inboxItem, in item) {
+func (a *audit) own(line table.Line, in table.Item) {
 	wrong := ""
 	switch line.ConversationID {
-	case syncHeadKey:
+	case table.SyncHeadKey:
 		wrong = wrongHead(in)
-	case secondKey:
+	case table.SecondKey:
 		wrong = wrongSecond(in)
-	case largeKey:
+	case table.LargeKey:
 		wrong = wrongLarge(in)
 	}
 	if wrong != "" {
@@ -58,9 +60,9 @@ func (a *audit) own(line inboxItem, in item) {
 // wrongHead says what cannot be right about a sync head, "" for nothing. One that
 // was written by an earlier version may be longer, and is made shorter by its next
 // raise.
-func wrongHead(in item) string {
-	var head syncHead
-	if err := unmarshal(in, &head); err != nil {
+func wrongHead(in table.Item) string {
+	var head table.SyncHead
+	if err := table.Unmarshal(in, &head); err != nil {
 		return err.Error()
 	}
 	for _, v := range slices.Concat(slices.Collect(maps.Values(head.At)), slices.Collect(maps.Values(head.Long))) {
@@ -74,24 +76,24 @@ func wrongHead(in item) string {
 	return ""
 }
 
-func wrongSecond(in item) string {
-	var page secondPage
-	if err := unmarshal(in, &page); err != nil {
+func wrongSecond(in table.Item) string {
+	var page table.SecondPage
+	if err := table.Unmarshal(in, &page); err != nil {
 		return err.Error()
 	}
-	if len(page.At) > maxSecond {
-		return fmt.Sprintf("%d conversations, of at most %d", len(page.At), maxSecond)
+	if len(page.At) > table.MaxSecond {
+		return fmt.Sprintf("%d conversations, of at most %d", len(page.At), table.MaxSecond)
 	}
 	return ""
 }
 
-func wrongLarge(in item) string {
-	var list largeList
-	if err := unmarshal(in, &list); err != nil {
+func wrongLarge(in table.Item) string {
+	var list table.LargeList
+	if err := table.Unmarshal(in, &list); err != nil {
 		return err.Error()
 	}
-	if len(list.IDs) > maxLarge {
-		return fmt.Sprintf("%d conversations, of at most %d", len(list.IDs), maxLarge)
+	if len(list.IDs) > table.MaxLarge {
+		return fmt.Sprintf("%d conversations, of at most %d", len(list.IDs), table.MaxLarge)
 	}
 	return ""
 }
@@ -99,16 +101,17 @@ func wrongLarge(in item) string {
 // Relist lists a conversation as large for those of its members for whom it is not
 // yet, and raises their sync heads, as the fan-out does when someone joins. It
 // returns for how many. A conversation that is not large is left as it is.
-func (s *Store) Relist(ctx context.Context, conversationID string) (users int, err error) {
-	head, found, err := s.head(ctx, conversationID)
+func (o *Operator) Relist(ctx context.Context, conversationID string) (users int, err error) {
+	var head chat.Conversation
+	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err != nil || !found || head.MemberCount <= chat.InboxGroupMax {
 		return 0, err
 	}
-	members, err := s.Roster(ctx, conversationID)
+	members, err := o.store.Roster(ctx, conversationID)
 	if err != nil {
 		return 0, err
 	}
-	lists, err := s.largeLists(ctx, userIDsOf(members), true)
+	lists, err := o.db.LargeLists(ctx, userIDsOf(members), true)
 	if err != nil {
 		return 0, err
 	}
@@ -116,10 +119,10 @@ func (s *Store) Relist(ctx context.Context, conversationID string) (users int, e
 		if slices.Contains(lists[m.UserID].IDs, conversationID) {
 			continue
 		}
-		if err := s.Enlist(ctx, m.UserID, conversationID); err != nil && !Permanent(err) {
+		if err := o.store.Enlist(ctx, m.UserID, conversationID); err != nil && !store.Permanent(err) {
 			return users, err
 		}
-		if _, err := s.Raise(ctx, m.UserID, []string{conversationID}); err != nil && !Permanent(err) {
+		if _, err := o.store.Raise(ctx, m.UserID, []string{conversationID}); err != nil && !store.Permanent(err) {
 			return users, err
 		}
 		users++

@@ -1,86 +1,32 @@
 package store
 
+// Every change of a conversation is a message, and every message is written here:
+//
+//	look ──► base ──► change ──► transaction ──┬──► committed: its receipt
+//	 ▲                  ▲                      ├──► its record is there: the first receipt
+//	 │                  │                      ├──► never to be taken: refuse, or an error
+//	 │                  └─────── at once ──────┤    only messages came between, or the head was remembered and stale
+//	 └────────────────── pace.Wait ────────────┘    another was first, or DynamoDB put it off or did not answer
+//
+// A plain message whose head and sender are remembered begins at the change. Before it
+// refuses, refuse asks whether an earlier request of this clientMsgId did the same. A
+// message is given up as BUSY by how often it was tried, a change when its time is up.
+
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/oklog/ulid/v2"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
-
-// Receipt says what a message became. Duplicate is true when an earlier request
-// with the same clientMsgId had made it so. What the request took is told beside
-// an error too.
-type Receipt struct {
-	ConversationID string
-	Seq            int64
-	MessageID      string
-	ServerTime     int64 // ms
-	Duplicate      bool
-	Attempts       int // transactions this request took; 0 if it only read
-	Conflicts      int // of these, those that another writer came before
-	Throttles      int // of these, those that DynamoDB put off
-}
-
-// Append commits a message and gives it its seq. The message carries everything
-// but seq, messageId, serverTime, version and status, which are made here.
-//
-// With to, the message goes to the single conversation of the sender and that
-// user, which its first message creates, unless the Store is closed; without, to
-// m.ConversationID.
-//
-// Append returns only after the commit, or with the first result if this
-// (senderId, clientMsgId) was committed before, even where the sender has lost
-// the right to send since. Errors the caller can show are of type *chat.Error:
-// what Message.Validate refuses, NotFound for a conversation that does not exist
-// or that the sender is no member of, Forbidden for a system conversation or to
-// create one where the Store is closed, Dissolved, IdempotencyConflict, Limit in a
-// conversation that has reached chat.MaxSeq, and Busy when contention outlasted the
-// context's deadline (the message may then be committed or not, and the same
-// clientMsgId finds out). Any other error is a fault.
-func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt, error) {
-	if to != "" {
-		if err := chat.ValidateUserID("to", to); err != nil {
-			return Receipt{}, err
-		}
-		m.ConversationID = chat.SingleID(m.SenderID, to)
-	}
-	m = s.stamp(m)
-	w := write{message: m, to: to}
-	if to != "" && !s.closed {
-		w.create = singleOf(m.ConversationID, m.SenderID, to)
-	}
-	if m.ReplyTo != nil {
-		w.change = s.replyTo(m)
-	}
-	return s.commit(ctx, w)
-}
-
-// stamp gives a message what the server gives it, but for the seq.
-func (s *Store) stamp(m chat.Message) chat.Message {
-	now := s.now()
-	m.MessageID = ulid.MustNewDefault(now).String()
-	m.ServerTime = now.UnixMilli()
-	m.Version, m.Status = 1, chat.Normal
-	return m
-}
-
-// replyTo checks that the message answered exists and that the sender sees it.
-func (s *Store) replyTo(m chat.Message) changeFunc {
-	return func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
-		_, err := s.target(ctx, m.SenderID, head, m.ReplyTo.Seq, m.ReplyTo.MessageID, "replyTo")
-		return nothingElse, err
-	}
-}
 
 // write is one message on its way into the ledger.
 type write struct {
@@ -106,18 +52,18 @@ type write struct {
 // changeFunc reads what a message is to change and refuses what the sender may
 // not do. It sees the head and the sender's roster item that the transaction is
 // conditional on.
-type changeFunc func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error)
+type changeFunc func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error)
 
-// plan gives the effect of a message whose seq is set, and may complete the
+// changesFunc gives what a message changes whose seq is set, and may complete the
 // message. It reads nothing and holds for every head with the same roster, so
 // that a change that was outrun by a message is tried again without delay: a
 // member who never stops sending could otherwise not be removed.
-type plan func(head chat.Conversation, m *chat.Message) (effect, error)
+type changesFunc func(head chat.Conversation, m *chat.Message) (changes, error)
 
-func nothingElse(chat.Conversation, *chat.Message) (effect, error) { return effect{}, nil }
+func nothingElse(chat.Conversation, *chat.Message) (changes, error) { return changes{}, nil }
 
-// effect is what a message changes beside the ledger, in the same transaction.
-type effect struct {
+// changes is what a message changes beside the ledger, in the same transaction.
+type changes struct {
 	items  []types.TransactWriteItem // further writes; one that fails by its condition makes the whole attempt anew
 	roster bool                      // the roster changes, by those who join or leave or in its roles
 	joined []chat.Member
@@ -126,7 +72,7 @@ type effect struct {
 	title  string     // the head's new title, "" as it is
 	owner  string     // the head's new owner, "" as it is
 
-	original *content // kept with the message: what it replaces, see messageItem
+	original *table.Content // kept with the message: what it replaces, see table.Message
 }
 
 // creation is a conversation about to be made by its first message.
@@ -152,24 +98,13 @@ func (c *creation) roster(first chat.Message) []chat.Member {
 	return roster
 }
 
-func singleOf(conversationID, userID, to string) *creation {
-	c := &creation{
-		head:    chat.Conversation{ConversationID: conversationID, Kind: chat.Single},
-		members: []newMember{{userID: userID, role: chat.Plain, peer: to}},
-	}
-	if to != userID {
-		c.members = append(c.members, newMember{userID: to, role: chat.Plain, peer: userID})
-	}
-	return c
-}
-
 // commit tries the transaction until it is settled or the time is up. The
 // idempotency record, not this process's memory, decides whether an attempt
 // whose answer got lost was committed.
 func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
-	ctx, cancel := withReserve(ctx)
+	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
-	var so tries
+	var so attemptCounts
 	defer func() {
 		receipt.Attempts, receipt.Conflicts, receipt.Throttles = so.attempts, so.conflicts, so.throttles
 	}()
@@ -181,7 +116,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			return Receipt{}, err
 		}
 	}
-	at, known := place{}, false
+	at, known := base{}, false
 	if w.change == nil {
 		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
 	}
@@ -222,23 +157,23 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 		if w.message.Event == nil && so.inVain() {
 			return Receipt{}, crowded(w.message.ConversationID, so.attempts, result.cause)
 		}
-		if err := s.pace.wait(ctx, so.attempts, result.throttled); err != nil {
+		if err := s.db.Pace.Wait(ctx, so.attempts, result.throttled); err != nil {
 			return Receipt{}, busy(w.message.ConversationID, so.attempts, result.cause)
 		}
 		known, read = false, false
 	}
 }
 
-// attempt prepares the write for this place and tries it once. The error is a
+// attempt prepares the write for this base and tries it once. The error is a
 // refusal, or a failure to read what the change needs.
-func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error) {
+func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error) {
 	if at.head.LastSeq >= chat.MaxSeq {
 		return outcome{}, errFull()
 	}
 	w.message.Seq = at.head.LastSeq + 1
-	if w.change != nil && at.plan == nil {
+	if w.change != nil && at.changes == nil {
 		var err error
-		at.plan, err = w.change(ctx, at.head, at.self)
+		at.changes, err = w.change(ctx, at.head, at.self)
 		if errors.Is(err, errUnsettled) {
 			return outcome{conflict: true, cause: err}, nil
 		}
@@ -246,20 +181,20 @@ func (s *Store) attempt(ctx context.Context, w write, at *place) (outcome, error
 			return outcome{}, err
 		}
 	}
-	var e effect
-	if at.plan != nil {
+	var e changes
+	if at.changes != nil {
 		var err error
-		if e, err = at.plan(at.head, &w.message); err != nil {
+		if e, err = at.changes(at.head, &w.message); err != nil {
 			return outcome{}, err
 		}
 	}
 	return s.try(ctx, w, at.head, e), nil
 }
 
-// tries are the transactions of one write so far.
-type tries struct{ attempts, conflicts, throttles int }
+// attemptCounts are the transactions of one write so far.
+type attemptCounts struct{ attempts, conflicts, throttles int }
 
-func (t *tries) count(o outcome) {
+func (t *attemptCounts) count(o outcome) {
 	t.attempts++
 	switch {
 	case o.throttled:
@@ -270,7 +205,9 @@ func (t *tries) count(o outcome) {
 }
 
 // inVain reports whether there were as many as a message is tried for.
-func (t *tries) inVain() bool { return t.conflicts >= maxConflicts || t.throttles >= maxThrottles }
+func (t *attemptCounts) inVain() bool {
+	return t.conflicts >= maxConflicts || t.throttles >= maxThrottles
+}
 
 // A message is given up as BUSY after so many transactions that others came before,
 // some 0.6 s in a region, or that were put off, which is about a second: its sender waits
@@ -286,17 +223,17 @@ const (
 // Messages wait: if all their senders did not, none would get on.
 const maxAtOnce = 8
 
-// place is where a message is written: the head, the sender's roster item where
+// base is where a message is written: the head, the sender's roster item where
 // it was needed, and what the message changes there. A head with LastSeq 0 is to
 // be created.
-type place struct {
-	head chat.Conversation
-	self chat.Member
-	plan plan
+type base struct {
+	head    chat.Conversation
+	self    chat.Member
+	changes changesFunc
 }
 
-// sameRoster reports whether only messages came between the place and this head.
-func (p place) sameRoster(head chat.Conversation) bool {
+// sameRoster reports whether only messages came between the base and this head.
+func (p base) sameRoster(head chat.Conversation) bool {
 	return p.head.LastSeq != 0 && p.head.MembersVersion == head.MembersVersion && p.head.State == head.State
 }
 
@@ -306,48 +243,27 @@ func (p place) sameRoster(head chat.Conversation) bool {
 var errUnsettled = errors.New("the conversation is being changed right now")
 
 // look reads the head and checks the sender's right to write.
-func (s *Store) look(ctx context.Context, w write) (place, error) {
+func (s *Store) look(ctx context.Context, w write) (base, error) {
 	if w.create != nil && w.create.head.Kind == chat.Group {
-		return place{head: w.create.head}, nil // its id is new
+		return base{head: w.create.head}, nil // its id is new
 	}
 	if w.readsSelf() || w.to == "" && !w.trusted && !s.heads.knows(w.message.ConversationID, w.message.SenderID) {
 		return s.at(ctx, w, chat.Conversation{ConversationID: w.message.ConversationID}) // reads both
 	}
 	head, found, err := s.head(ctx, w.message.ConversationID)
 	if err != nil {
-		return place{}, err
+		return base{}, err
 	}
 	if !found {
 		switch {
 		case w.create == nil && w.to != "":
-			return place{}, errClosed("to", "a conversation with another user")
+			return base{}, errClosed("to", "a conversation with another user")
 		case w.create == nil:
-			return place{}, errNoConversation()
+			return base{}, errNoConversation()
 		}
-		return place{head: w.create.head}, nil
+		return base{head: w.create.head}, nil
 	}
 	return s.at(ctx, w, head)
-}
-
-// head reads a conversation's head.
-func (s *Store) head(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error) {
-	found, err = s.get(ctx, s.tables.Conversations, headKey(conversationID), &head)
-	if found {
-		s.heads.learn(head)
-	}
-	return head, found, err
-}
-
-// get reads one item, strongly consistent.
-func (s *Store) get(ctx context.Context, table string, key item, into any) (found bool, err error) {
-	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
-	if err != nil {
-		return false, fmt.Errorf("reading an item of %s: %w", table, err)
-	}
-	if out.Item == nil {
-		return false, nil
-	}
-	return true, unmarshal(out.Item, into)
 }
 
 // readsSelf reports whether the write needs the sender's roster item: what a
@@ -356,8 +272,8 @@ func (w write) readsSelf() bool { return w.change != nil && w.to == "" && !w.tru
 
 // at checks the sender's right at this version of the roster, or at a later one
 // whose head it then gives.
-func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place, error) {
-	p := place{head: head}
+func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (base, error) {
+	p := base{head: head}
 	if w.trusted {
 		return p, checkHead(head)
 	}
@@ -366,18 +282,18 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (place,
 	if w.to == "" && (w.readsSelf() || !s.heads.member(head, w.message.SenderID)) {
 		var err error
 		if p, err = s.sender(ctx, w, head); err != nil {
-			return place{}, err
+			return base{}, err
 		}
 	}
 	if err := checkHead(p.head); err != nil {
-		return place{}, err
+		return base{}, err
 	}
 	s.heads.admit(p.head, w.message.SenderID)
 	switch {
 	case p.head.Kind == chat.System:
-		return place{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
+		return base{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
 	case p.head.State != chat.Active && !w.anyState:
-		return place{}, errDissolved()
+		return base{}, errDissolved()
 	}
 	return p, nil
 }
@@ -394,7 +310,7 @@ func checkHead(head chat.Conversation) error {
 
 // sender reads a head at which the sender is a member: with the sender's roster item,
 // or, where many senders are not known, with the whole roster, after which all are.
-func (s *Store) sender(ctx context.Context, w write, head chat.Conversation) (place, error) {
+func (s *Store) sender(ctx context.Context, w write, head chat.Conversation) (base, error) {
 	if !w.readsSelf() && s.heads.paysForRoster(head.ConversationID) {
 		p, found, err := s.headAndRoster(ctx, head, w.message.SenderID)
 		if found || err != nil {
@@ -410,22 +326,22 @@ func (s *Store) sender(ctx context.Context, w write, head chat.Conversation) (pl
 //
 // A Query may show the members from before a change that the head has, or after one
 // that it has not. Neither has the head's hash.
-func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userID string) (p place, found bool, err error) {
+func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userID string) (p base, found bool, err error) {
 	if head.LastSeq == 0 {
 		if head, found, err = s.head(ctx, head.ConversationID); err != nil || !found {
-			return place{}, false, err
+			return base{}, false, err
 		}
 	}
 	roster, err := s.Roster(ctx, head.ConversationID)
 	if err != nil || !head.Hashed() || !head.IsRoster(roster) {
-		return place{}, false, err
+		return base{}, false, err
 	}
 	s.heads.admitAll(head, roster)
 	i := slices.IndexFunc(roster, func(m chat.Member) bool { return m.UserID == userID })
 	if i < 0 {
-		return place{}, false, nil
+		return base{}, false, nil
 	}
-	return place{head: head, self: roster[i]}, true, nil
+	return base{head: head, self: roster[i]}, true, nil
 }
 
 // headAndSelf reads a head and a user's roster item of the same version.
@@ -435,30 +351,30 @@ func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userI
 // roster item still there (DynamoDB Developer Guide, "Isolation levels"). The
 // removal's membersVersion would then pass for one at which the user was seen to
 // be a member.
-func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) (place, error) {
-	out, err := s.transactGet(ctx, []types.TransactGetItem{
-		{Get: &types.Get{TableName: &s.tables.Conversations, Key: headKey(conversationID)}},
-		{Get: &types.Get{TableName: &s.tables.Members, Key: memberKey(conversationID, userID)}},
+func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) (base, error) {
+	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{
+		{Get: &types.Get{TableName: &s.db.Conversations, Key: table.HeadKey(conversationID)}},
+		{Get: &types.Get{TableName: &s.db.Members, Key: table.MemberKey(conversationID, userID)}},
 	})
 	if err != nil {
-		return place{}, fmt.Errorf("reading head and member of %s: %w", conversationID, err)
+		return base{}, fmt.Errorf("reading head and member of %s: %w", conversationID, err)
 	}
-	var p place
+	var p base
 	if out.Responses[0].Item == nil || out.Responses[1].Item == nil {
-		return place{}, errNoConversation()
+		return base{}, errNoConversation()
 	}
-	if err := unmarshal(out.Responses[0].Item, &p.head); err != nil {
-		return place{}, err
+	if err := table.Unmarshal(out.Responses[0].Item, &p.head); err != nil {
+		return base{}, err
 	}
 	s.heads.learn(p.head)
-	return p, unmarshal(out.Responses[1].Item, &p.self)
+	return p, table.Unmarshal(out.Responses[1].Item, &p.self)
 }
 
-// settledError is how a change says that there is nothing left to do: an earlier
+// doneError is how a change says that there is nothing left to do: an earlier
 // message did it.
-type settledError struct{ receipt Receipt }
+type doneError struct{ receipt Receipt }
 
-func (e *settledError) Error() string {
+func (e *doneError) Error() string {
 	return fmt.Sprintf("message %s did this already", e.receipt.MessageID)
 }
 
@@ -469,19 +385,19 @@ func (e *settledError) Error() string {
 // while its transaction is being applied. A plain read may then not show the
 // record yet; a serialisable one waits for it.
 func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error) (Receipt, error) {
-	if settled, ok := errors.AsType[*settledError](refusal); ok {
+	if done, ok := errors.AsType[*doneError](refusal); ok {
 		// It may be this very message, whose first attempt's answer got lost.
-		settled.receipt.Duplicate = settled.receipt.MessageID != w.message.MessageID
-		return settled.receipt, nil
+		done.receipt.Duplicate = done.receipt.MessageID != w.message.MessageID
+		return done.receipt, nil
 	}
 	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
-		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || isThrottle(refusal) {
+		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || table.IsThrottle(refusal) {
 			return Receipt{}, busy(w.message.ConversationID, attempts, refusal)
 		}
 		return Receipt{}, refusal
 	}
-	out, err := s.transactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
-		TableName: &s.tables.Idempotency, Key: item{"dedupeKey": str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
+	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
+		TableName: &s.db.Idempotency, Key: table.Item{"dedupeKey": table.Str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
 	}}})
 	if err != nil {
 		return Receipt{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
@@ -489,8 +405,8 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 	if out.Responses[0].Item == nil {
 		return Receipt{}, refusal
 	}
-	var record idempotencyRecord
-	if err := unmarshal(out.Responses[0].Item, &record); err != nil {
+	var record table.Record
+	if err := table.Unmarshal(out.Responses[0].Item, &record); err != nil {
 		return Receipt{}, err
 	}
 	receipt, err := w.first(record)
@@ -521,28 +437,28 @@ const (
 )
 
 // try runs the transaction once on the given head.
-func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e effect) outcome {
+func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e changes) outcome {
 	items, err := s.transaction(w, head, e)
 	if err != nil {
 		return outcome{err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
 	defer cancel()
 	start := time.Now()
 	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
 	if err == nil {
-		s.pace.observe(time.Since(start))
+		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{receipt: w.receipt()}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
-		if !mayRetry(err) {
+		if !table.MayRetry(err) {
 			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, err)}
 		}
-		return outcome{throttled: isThrottle(err), conflict: isConflict(err), cause: err}
+		return outcome{throttled: table.IsThrottle(err), conflict: table.IsConflict(err), cause: err}
 	}
-	s.pace.observe(time.Since(start))
+	s.db.Pace.Observe(time.Since(start))
 	return s.readReasons(w, canceled)
 }
 
@@ -554,25 +470,25 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 	if len(reasons) <= atRecord {
 		return outcome{err: fmt.Errorf("a cancelled transaction without reasons: %w", canceled)}
 	}
-	if isConditionFailed(reasons[atRecord]) {
-		var record idempotencyRecord
-		if err := unmarshal(reasons[atRecord].Item, &record); err != nil {
+	if table.IsConditionFailed(reasons[atRecord]) {
+		var record table.Record
+		if err := table.Unmarshal(reasons[atRecord].Item, &record); err != nil {
 			return outcome{err: err}
 		}
 		receipt, err := w.first(record)
 		return outcome{receipt: receipt, err: err}
 	}
-	if w.counted && isConditionFailed(reasons[len(reasons)-1]) {
+	if w.counted && table.IsConditionFailed(reasons[len(reasons)-1]) {
 		return outcome{refusal: s.errGroupsToday()}
 	}
-	throttled, ok := mayPass(reasons)
+	throttled, ok := table.MayPass(reasons)
 	if !ok {
 		return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, canceled)}
 	}
 	result := outcome{conflict: true, throttled: throttled, cause: canceled}
-	if isConditionFailed(reasons[atHead]) {
+	if table.IsConditionFailed(reasons[atHead]) {
 		var head chat.Conversation
-		if err := unmarshal(reasons[atHead].Item, &head); err != nil {
+		if err := table.Unmarshal(reasons[atHead].Item, &head); err != nil {
 			return outcome{err: err}
 		}
 		if head.ConversationID == "" {
@@ -585,7 +501,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		result.head = &head
 		return result
 	}
-	if isConditionFailed(reasons[atMessage]) && isHeld(reasons[atHead]) {
+	if table.IsConditionFailed(reasons[atMessage]) && table.IsHeld(reasons[atHead]) {
 		// The head was right, yet its next seq is taken: the head is behind its
 		// ledger, which only a repair can mend. Going on would overwrite.
 		//
@@ -597,12 +513,12 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 }
 
 // transaction gives the items to write on the given head.
-func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.TransactWriteItem, error) {
-	entry, err := marshalMessage(w.message, e.original, s.expiry(w.message))
+func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types.TransactWriteItem, error) {
+	entry, err := table.MarshalMessage(w.message, e.original, s.expiry(w.message))
 	if err != nil {
 		return nil, err
 	}
-	record, err := marshal(idempotencyRecord{
+	record, err := table.Marshal(table.Record{
 		DedupeKey:      chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID),
 		ConversationID: w.message.ConversationID,
 		Seq:            w.message.Seq,
@@ -630,12 +546,12 @@ func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.
 	return append([]types.TransactWriteItem{
 		atHead: first,
 		atMessage: {Put: &types.Put{
-			TableName:           &s.tables.Messages,
+			TableName:           &s.db.Messages,
 			Item:                entry,
 			ConditionExpression: aws.String("attribute_not_exists(conversationId)"),
 		}},
 		atRecord: {Put: &types.Put{
-			TableName:                           &s.tables.Idempotency,
+			TableName:                           &s.db.Idempotency,
 			Item:                                record,
 			ConditionExpression:                 aws.String("attribute_not_exists(dedupeKey)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -644,12 +560,12 @@ func (s *Store) transaction(w write, head chat.Conversation, e effect) ([]types.
 }
 
 // headWrite gives the write that hands out the seq.
-func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.TransactWriteItem, error) {
+func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.TransactWriteItem, error) {
 	after := w.headAfter(head, e)
 	if head.LastSeq == 0 {
-		created, err := marshal(after)
+		created, err := table.Marshal(after)
 		return types.TransactWriteItem{Put: &types.Put{
-			TableName:                           &s.tables.Conversations,
+			TableName:                           &s.db.Conversations,
 			Item:                                created,
 			ConditionExpression:                 aws.String("attribute_not_exists(conversationId)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -660,12 +576,12 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 		state = head.State
 	}
 	set := "SET lastSeq = :next, updatedAt = :now"
-	values := item{
-		":next": num(after.LastSeq),
-		":now":  num(after.UpdatedAt),
-		":prev": num(head.LastSeq),
-		":mv":   num(head.MembersVersion),
-		":as":   str(string(state)),
+	values := table.Item{
+		":next": table.Num(after.LastSeq),
+		":now":  table.Num(after.UpdatedAt),
+		":prev": table.Num(head.LastSeq),
+		":mv":   table.Num(head.MembersVersion),
+		":as":   table.Str(string(state)),
 	}
 	names := map[string]string{"#state": "state"}
 	also := func(name string, changed bool, value types.AttributeValue) {
@@ -675,19 +591,19 @@ func (s *Store) headWrite(w write, head chat.Conversation, e effect) (types.Tran
 			values[":"+name] = value
 		}
 	}
-	also("runs", true, str(string(after.Runs)))
-	also("membersVersion", e.roster, num(after.MembersVersion))
-	also("memberCount", after.MemberCount != head.MemberCount, num(int64(after.MemberCount)))
-	also("rosterHash", after.RosterHash != head.RosterHash, unum(after.RosterHash))
-	also("hashedVersion", after.HashedVersion != head.HashedVersion, num(after.HashedVersion))
-	also("kept", after.Kept != head.Kept, num(after.Kept))
-	also("state", e.state != "", str(string(after.State)))
-	also("title", e.title != "", str(after.Title))
-	also("owner", e.owner != "", str(after.Owner))
-	also("largestEntry", after.LargestEntry != head.LargestEntry, num(int64(after.LargestEntry)))
+	also("runs", true, table.Str(string(after.Runs)))
+	also("membersVersion", e.roster, table.Num(after.MembersVersion))
+	also("memberCount", after.MemberCount != head.MemberCount, table.Num(int64(after.MemberCount)))
+	also("rosterHash", after.RosterHash != head.RosterHash, table.Unum(after.RosterHash))
+	also("hashedVersion", after.HashedVersion != head.HashedVersion, table.Num(after.HashedVersion))
+	also("kept", after.Kept != head.Kept, table.Num(after.Kept))
+	also("state", e.state != "", table.Str(string(after.State)))
+	also("title", e.title != "", table.Str(after.Title))
+	also("owner", e.owner != "", table.Str(after.Owner))
+	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                           &s.tables.Conversations,
-		Key:                                 headKey(head.ConversationID),
+		TableName:                           &s.db.Conversations,
+		Key:                                 table.HeadKey(head.ConversationID),
 		UpdateExpression:                    &set,
 		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :as"),
 		ExpressionAttributeNames:            names,
@@ -702,27 +618,27 @@ func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
 	roster := w.create.roster(m)
 	for i, nm := range w.create.members {
-		member, err := marshal(roster[i])
+		member, err := table.Marshal(roster[i])
 		if err != nil {
 			return nil, err
 		}
-		line := inboxItem{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
+		line := table.Line{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
 		if nm.userID == m.SenderID {
 			line.ReadSeq, line.DeliveredSeq = m.Seq, m.Seq // one has read what one wrote
 		}
-		inbox, err := marshal(line)
+		inbox, err := table.Marshal(line)
 		if err != nil {
 			return nil, err
 		}
 		writes = append(writes,
-			types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Members, Item: member}},
-			types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Inboxes, Item: inbox}})
+			types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Members, Item: member}},
+			types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Inboxes, Item: inbox}})
 	}
 	return writes, nil
 }
 
 // headAfter is the head once the message is committed.
-func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
+func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 	if head.LastSeq == 0 || head.LargestEntry != 0 { // else what was written earlier is not known
 		head.LargestEntry = max(head.LargestEntry, weight(w.message))
 	}
@@ -745,12 +661,6 @@ func (w write) headAfter(head chat.Conversation, e effect) chat.Conversation {
 	return head
 }
 
-// envelope is about what an entry takes beside its content.
-const envelope = 512
-
-// weight is about how many bytes an entry takes, by which reads are billed.
-func weight(m chat.Message) int { return envelope + len(m.Text) + len(m.Data) }
-
 func (w write) receipt() *Receipt {
 	return &Receipt{
 		ConversationID: w.message.ConversationID,
@@ -762,7 +672,7 @@ func (w write) receipt() *Receipt {
 
 // first gives the result an idempotency record stands for, or a conflict if the
 // record was made by other content.
-func (w write) first(r idempotencyRecord) (*Receipt, error) {
+func (w write) first(r table.Record) (*Receipt, error) {
 	if r.MessageID == "" {
 		return nil, fmt.Errorf("the idempotency record of %s is empty", w.message.ClientMsgID)
 	}
@@ -783,37 +693,8 @@ func (w write) first(r idempotencyRecord) (*Receipt, error) {
 	}, nil
 }
 
-func errDissolved() error { return chat.Errorf(chat.Dissolved, "the group is dissolved") }
+// envelope is about what an entry takes beside its content.
+const envelope = 512
 
-func errNoConversation() error {
-	return chat.FieldErrorf(chat.NotFound, "conversationId", "no such conversation, or you are no member of it")
-}
-
-// errFull refuses to write where no seq is left that every JSON reader keeps exact.
-func errFull() error {
-	return &chat.Error{
-		Code: chat.Limit, Field: "conversationId", Details: map[string]any{"max": int64(chat.MaxSeq)},
-		Message: fmt.Sprintf("this conversation has had %d messages, which is all it can have; go on in another", int64(chat.MaxSeq)),
-	}
-}
-
-// errClosed refuses what creates a conversation. It is the same for every user
-// named, whether there is such a user or not.
-func errClosed(field, what string) error {
-	return chat.FieldErrorf(chat.Forbidden, field, "here only the product opens %s, and it has not opened this one", what)
-}
-
-// crowded is busy for who may come again once some of the crowd is served, from half of
-// crowdedPause to all of it later.
-func crowded(conversationID string, attempts int, cause error) error {
-	wait := crowdedPause/2 + rand.N(crowdedPause/2) //nolint:gosec // jitter is no secret
-	return fmt.Errorf("%w (after %d transactions: %w)", chat.BusyFor(wait,
-		"conversation %s takes no more at this moment; send again in %d ms with the same clientMsgId", conversationID, wait.Milliseconds()), attempts, cause)
-}
-
-const crowdedPause = time.Second
-
-func busy(conversationID string, attempts int, cause error) error {
-	return fmt.Errorf("%w (after %d transactions: %w)", chat.Errorf(chat.Busy,
-		"conversation %s is busy; send again with the same clientMsgId", conversationID), attempts, cause)
-}
+// weight is about how many bytes an entry takes, by which reads are billed.
+func weight(m chat.Message) int { return envelope + len(m.Text) + len(m.Data) }

@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"fmt"
@@ -10,12 +10,13 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // erasuresIn gives the events of erasures in a ledger, with all that is in it.
 func erasuresIn(t *testing.T, s *store.Store, id string) (events, all []chat.Message) {
 	t.Helper()
-	head, err := s.Head(t.Context(), id)
+	head, err := operate.New(s).Head(t.Context(), id)
 	require.NoError(t, err)
 	all, err = s.Entries(t.Context(), id, chat.Range{From: 1, To: head.LastSeq})
 	require.NoError(t, err)
@@ -27,9 +28,9 @@ func erasuresIn(t *testing.T, s *store.Store, id string) (events, all []chat.Mes
 	return events, all
 }
 
-func erase(t *testing.T, s *store.Store, userID string) store.Erasure {
+func erase(t *testing.T, s *store.Store, userID string) operate.Erasure {
 	t.Helper()
-	done, err := s.EraseUser(t.Context(), userID, "", true, nothing)
+	done, err := operate.New(s).EraseUser(t.Context(), userID, "", true, nothing)
 	require.NoError(t, err)
 	return done
 }
@@ -74,11 +75,11 @@ func places(t *testing.T, s *store.Store) (written map[string]string, system str
 func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	written, system := places(t, s)
 	before := map[string]chat.Conversation{}
 	for _, id := range written {
-		before[id] = c.head(id)
+		before[id] = c.Head(id)
 	}
 	done := erase(t, s, "alice")
 	require.Equal(t, [2]int{6, 5}, [2]int{done.Conversations, done.Events})
@@ -96,11 +97,11 @@ func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
 		}
 		want := before[id]
 		want.LastSeq, want.UpdatedAt, want.Runs = m.Seq, m.ServerTime, want.Runs.With(m)
-		require.Equal(t, want, c.head(id), "%s: the head is as it was", name)
+		require.Equal(t, want, c.Head(id), "%s: the head is as it was", name)
 	}
 	events, _ := erasuresIn(t, s, system)
 	require.Empty(t, events, "the product wrote it")
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 
@@ -117,7 +118,7 @@ func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
 func TestG5_ADeviceBlanksAsTheServerDoes(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	_, group := erasable(t, s)
 	held := ledger(t, s, "alice", group)
 	erase(t, s, "alice")
@@ -142,17 +143,17 @@ func TestG5_AnErasureThatBreaksOffStillTells(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %d %s", op, n, name), func(t *testing.T) {
 					t.Parallel()
 					c := newCloud(t)
-					plain := c.store(nil)
+					plain := c.Store(nil)
 					id := send(t, plain, "alice", "bob", "1").ConversationID
 					send(t, plain, "alice", "bob", "2")
 					w := &wire{}
-					w.set(func(o string, i int) fault {
+					w.Set(func(o string, i int) fault {
 						if o == op && i == n {
 							return f
 						}
 						return none
 					})
-					_, err := c.store(w).EraseUser(t.Context(), "alice", "", true, nothing)
+					_, err := operate.New(c.Store(w)).EraseUser(t.Context(), "alice", "", true, nothing)
 					require.Equal(t, op == "UpdateItem", err != nil, "%v", err)
 					events, _ := erasuresIn(t, plain, id)
 					require.Len(t, events, 1)
@@ -171,11 +172,11 @@ func TestG5_AnErasureThatBreaksOffStillTells(t *testing.T) {
 func TestG5_TwoErasuresAtATimeTellOnce(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	plain := c.store(nil)
+	plain := c.Store(nil)
 	id := send(t, plain, "alice", "bob", "1").ConversationID
 	w := &wire{}
-	s := c.store(w)
-	w.set(func(op string, n int) fault {
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
 		if op == "TransactWriteItems" && n == 1 {
 			erase(t, plain, "alice")
 		}
@@ -190,11 +191,11 @@ func TestG5_TwoErasuresAtATimeTellOnce(t *testing.T) {
 func TestG5_AnEditDuringAnErasureIsToldOfToo(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	other := c.store(nil)
+	other := c.Store(nil)
 	sent := send(t, other, "alice", "bob", "1")
 	w := &wire{}
-	s := c.store(w)
-	w.set(func(op string, n int) fault {
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
 		if op == "UpdateItem" && n == 2 { // the message, after its record
 			edit(t, other, sent, "newer", 1)
 		}
@@ -214,28 +215,28 @@ func TestG5_AnEditDuringAnErasureIsToldOfToo(t *testing.T) {
 func TestG5_TheEventOfAnErasureDoesNotExpire(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.retaining(nil, 7*days)
+	s := c.Store(nil, store.WithRetention(7*days))
 	id := send(t, s, "alice", "bob", "1").ConversationID
 	erase(t, s, "alice")
 	events, _ := erasuresIn(t, s, id)
-	message, record := c.lifetimes(store.Receipt{ConversationID: id, Seq: events[0].Seq}, chat.SystemSender, events[0].ClientMsgID)
+	message, record := c.Lifetimes(store.Receipt{ConversationID: id, Seq: events[0].Seq}, chat.SystemSender, events[0].ClientMsgID)
 	require.Equal(t, [2]int64{}, [2]int64{message.ExpiresAt, record.ExpiresAt})
 
 	// What goes around it is no loss.
 	send(t, s, "bob", "alice", "2")
 	erase(t, s, "bob")
 	for seq := int64(1); seq <= 4; seq++ {
-		c.age(id, seq, 8*days)
+		c.Age(id, seq, 8*days)
 	}
-	c.delete(c.tables.Messages, entryKey(id, 1))
-	c.delete(c.tables.Messages, entryKey(id, 3))
+	c.Delete(c.Tables.Messages, entryKey(id, 1))
+	c.Delete(c.Tables.Messages, entryKey(id, 3))
 	audited := func(s *store.Store) []finding {
-		report, err := s.AuditConversation(t.Context(), id)
+		report, err := operate.New(s).AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		return found(report)
 	}
 	require.Empty(t, audited(s))
-	require.Equal(t, []finding{{store.Hole, id, 3, ""}}, audited(c.store(nil)), "nothing expires without retention")
+	require.Equal(t, []finding{{operate.Hole, id, 3, ""}}, audited(c.Store(nil)), "nothing expires without retention")
 	page, err := s.Sync(t.Context(), "bob", id, 0, 500, 32*1024)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 4}, []int64{page.Messages[0].Seq, page.Messages[1].Seq})
@@ -246,29 +247,29 @@ func TestG5_TheEventOfAnErasureDoesNotExpire(t *testing.T) {
 func TestAudit_FindsAnErasureThatBrokeOff(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := send(t, s, "alice", "bob", "1").ConversationID
 	send(t, s, "bob", "alice", "2")
 	send(t, s, "alice", "bob", "3")
 	w := &wire{}
-	w.set(func(op string, _ int) fault {
+	w.Set(func(op string, _ int) fault {
 		if op == "UpdateItem" {
 			return dropped
 		}
 		return none
 	})
-	_, err := c.store(w).EraseUser(t.Context(), "alice", "", true, nothing)
+	_, err := operate.New(c.Store(w)).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.Error(t, err)
 	audited := func() []finding {
-		report, err := s.AuditConversation(t.Context(), id)
+		report, err := operate.New(s).AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		return found(report)
 	}
 	require.Empty(t, audited(), "it may be under way")
-	c.age(id, 4, 2*time.Hour)
-	require.Equal(t, []finding{{store.NotErased, id, 1, "alice"}}, audited())
+	c.Age(id, 4, 2*time.Hour)
+	require.Equal(t, []finding{{operate.NotErased, id, 1, "alice"}}, audited())
 	send(t, s, "alice", "bob", "5")
-	require.Zero(t, slices.Index(audited(), finding{store.NotErased, id, 1, "alice"}), "what she sends since is another matter")
+	require.Zero(t, slices.Index(audited(), finding{operate.NotErased, id, 1, "alice"}), "what she sends since is another matter")
 	erase(t, s, "alice")
 	require.Empty(t, audited())
 }
@@ -277,10 +278,10 @@ func TestAudit_FindsAnErasureThatBrokeOff(t *testing.T) {
 func TestEraseUser_WithoutAHead(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := send(t, s, "alice", "bob", "1").ConversationID
-	c.delete(c.tables.Conversations, convKey(id))
-	done := erase(t, c.store(nil), "alice")
+	c.Delete(c.Tables.Conversations, convKey(id))
+	done := erase(t, c.Store(nil), "alice")
 	require.Equal(t, [2]int64{1, 0}, [2]int64{done.Messages, int64(done.Events)})
-	require.NotContains(t, fmt.Sprint(c.scan(c.tables.Messages)), "text of 1")
+	require.NotContains(t, fmt.Sprint(c.Scan(c.Tables.Messages)), "text of 1")
 }

@@ -1,4 +1,4 @@
-package store_test
+package operate_test
 
 import (
 	"encoding/json"
@@ -14,12 +14,14 @@ import (
 	"inorder/infra/local/template"
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 func TestAdmin_Heads(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	want := map[string]bool{}
 	for i := range 7 {
 		want[send(t, s, "alice", fmt.Sprintf("user%d", i), fmt.Sprint(i)).ConversationID] = true
@@ -27,11 +29,11 @@ func TestAdmin_Heads(t *testing.T) {
 	got := map[string]bool{}
 	pages := 0
 	for cursor := ""; ; pages++ {
-		heads, next, err := s.Heads(t.Context(), cursor, 3)
+		heads, next, err := operate.New(s).Heads(t.Context(), cursor, 3)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(heads), 3)
 		for _, h := range heads {
-			require.Equal(t, c.head(h.ConversationID), h)
+			require.Equal(t, c.Head(h.ConversationID), h)
 			got[h.ConversationID] = true
 		}
 		if cursor = next; next == "" {
@@ -40,20 +42,20 @@ func TestAdmin_Heads(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 	require.GreaterOrEqual(t, pages, 2)
-	_, err := s.Head(t.Context(), "group:none")
+	_, err := operate.New(s).Head(t.Context(), "group:none")
 	requireCode(t, chat.NotFound, err)
 }
 
 func TestAdmin_ALedgerAsItIs(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, _ := lively(t, s)
-	c.delete(c.tables.Messages, entryKey(single, 4))
-	c.set(c.tables.Messages, entryKey(single, 6), values{"expiresAt": time.Now().Add(-time.Hour).Unix()})
+	c.Delete(c.Tables.Messages, entryKey(single, 4))
+	c.Set(c.Tables.Messages, entryKey(single, 6), values{"expiresAt": time.Now().Add(-time.Hour).Unix()})
 	var seqs []int64
 	for r := (chat.Range{From: 2, To: 9}); r.From <= r.To; {
-		page, left, err := s.LedgerPage(t.Context(), single, r, 3)
+		page, left, err := operate.New(s).LedgerPage(t.Context(), single, r, 3)
 		require.NoError(t, err)
 		require.Greater(t, left.From, r.From)
 		for _, m := range page {
@@ -67,17 +69,17 @@ func TestAdmin_ALedgerAsItIs(t *testing.T) {
 func TestAdmin_Positions(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, group := lively(t, s)
-	positions, err := s.Positions(t.Context(), single, []string{"alice", "bob", "cy"})
+	positions, err := operate.New(s).Positions(t.Context(), single, []string{"alice", "bob", "cy"})
 	require.NoError(t, err)
 	require.Len(t, positions, 2)
-	require.Equal(t, store.Position{
+	require.Equal(t, operate.Position{
 		UserID: "bob", ConversationID: single, ReadSeq: 12, DeliveredSeq: 12, ClearedSeq: 3, JoinSeq: 1,
 	}, positions["bob"])
 	var ids []string
 	for cursor := ""; ; {
-		page, next, err := s.PositionsOf(t.Context(), "bob", cursor, 1)
+		page, next, err := operate.New(s).PositionsOf(t.Context(), "bob", cursor, 1)
 		require.NoError(t, err)
 		for _, p := range page {
 			ids = append(ids, p.ConversationID)
@@ -92,27 +94,27 @@ func TestAdmin_Positions(t *testing.T) {
 func TestAdmin_FindMessage(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	m := text("alice", "x", "look at this")
 	m.Data = json.RawMessage(`{"a": 1}`)
 	sent, err := s.Append(t.Context(), m, "bob")
 	require.NoError(t, err)
-	found, err := s.FindMessage(t.Context(), sent.MessageID)
+	found, err := operate.New(s).FindMessage(t.Context(), sent.MessageID)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, [3]any{sent.ConversationID, sent.Seq, "look at this"}, [3]any{found[0].ConversationID, found[0].Seq, found[0].Text})
 	require.JSONEq(t, `{"a": 1}`, string(found[0].Data))
-	c.copyMessage(sent.ConversationID, 1, 2)
-	found, err = s.FindMessage(t.Context(), sent.MessageID)
+	c.CopyMessage(sent.ConversationID, 1, 2)
+	found, err = operate.New(s).FindMessage(t.Context(), sent.MessageID)
 	require.NoError(t, err)
 	require.Len(t, found, 2, "both of a duplicate")
-	_, err = s.FindMessage(t.Context(), "none")
+	_, err = operate.New(s).FindMessage(t.Context(), "none")
 	requireCode(t, chat.NotFound, err)
 }
 
 func TestAdmin_FindMessageWithoutAnIndex(t *testing.T) {
 	t.Parallel()
-	stack, err := theStack()
+	stack, err := storetest.TheStack()
 	require.NoError(t, err)
 	without := *stack
 	without.Tables = slices.Clone(stack.Tables)
@@ -124,37 +126,37 @@ func TestAdmin_FindMessageWithoutAnIndex(t *testing.T) {
 			without.Tables[i] = &bare
 		}
 	}
-	s := cloudOf(t, &without).store(nil)
+	s := storetest.CloudOf(t, &without).Store(nil)
 	sent, err := s.Append(t.Context(), text("alice", "x", "look at this"), "bob")
 	require.NoError(t, err)
-	_, err = s.FindMessage(t.Context(), sent.MessageID)
-	require.ErrorIs(t, err, store.ErrNoIndex)
-	found, err := s.ScanMessage(t.Context(), sent.MessageID)
+	_, err = operate.New(s).FindMessage(t.Context(), sent.MessageID)
+	require.ErrorIs(t, err, operate.ErrNoIndex)
+	found, err := operate.New(s).ScanMessage(t.Context(), sent.MessageID)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.Equal(t, "look at this", found[0].Text)
-	_, err = s.ScanMessage(t.Context(), "none")
+	_, err = operate.New(s).ScanMessage(t.Context(), "none")
 	requireCode(t, chat.NotFound, err)
 }
 
 func TestAdmin_ChangedBetween(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	var ids []string
 	for i := range 4 {
 		id := send(t, s, "alice", fmt.Sprintf("u%d", i), fmt.Sprint(i)).ConversationID
-		c.set(c.tables.Conversations, convKey(id), values{"updatedAt": 1000 + 10*i})
+		c.Set(c.Tables.Conversations, convKey(id), values{"updatedAt": 1000 + 10*i})
 		ids = append(ids, id)
 	}
 	var got []string
-	require.NoError(t, s.ChangedBetween(t.Context(), 1010, 1020, func(h chat.Conversation) error {
+	require.NoError(t, operate.New(s).ChangedBetween(t.Context(), 1010, 1020, func(h chat.Conversation) error {
 		got = append(got, h.ConversationID)
 		return nil
 	}))
 	require.ElementsMatch(t, ids[1:3], got)
 	stop := errors.New("stop")
-	require.ErrorIs(t, s.ChangedBetween(t.Context(), 0, 9999, func(chat.Conversation) error { return stop }), stop)
+	require.ErrorIs(t, operate.New(s).ChangedBetween(t.Context(), 0, 9999, func(chat.Conversation) error { return stop }), stop)
 }
 
 // erasable fills a store and gives the ledgers as cy sees them.
@@ -178,28 +180,28 @@ func erasable(t *testing.T, s *store.Store) (single, group string) {
 	return single, group
 }
 
-func nothing(store.Erasure) {}
+func nothing(operate.Erasure) {}
 
 func TestEraseUser(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single, group := erasable(t, s)
 	before := map[string][]chat.Message{single: ledger(t, s, "alice", single), group: ledger(t, s, "alice", group)}
 
-	dry, err := s.EraseUser(t.Context(), "alice", "", false, nothing)
+	dry, err := operate.New(s).EraseUser(t.Context(), "alice", "", false, nothing)
 	require.NoError(t, err)
 	require.Equal(t, before[group], ledger(t, s, "alice", group), "a dry run changes nothing")
 	online, err := s.Connections(t.Context(), []string{"alice"})
 	require.NoError(t, err)
 	require.Len(t, online, 1)
 
-	var last store.Erasure
-	done, err := s.EraseUser(t.Context(), "alice", "", true, func(e store.Erasure) { last = e })
+	var last operate.Erasure
+	done, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, func(e operate.Erasure) { last = e })
 	require.NoError(t, err)
 	require.Equal(t, dry, done)
-	require.Equal(t, store.Erasure{
-		Conversations: 4, Scanned: int64(c.count(c.tables.Messages)) - 3,
+	require.Equal(t, operate.Erasure{
+		Conversations: 4, Scanned: int64(c.Count(c.Tables.Messages)) - 3,
 		// 6 texts, a note, a file, a secret; her devices in the group: created, recalled,
 		// removed, added, titled, and the edit.
 		Messages: 9, Edits: 1, Devices: 15, Events: 3, Connections: true, After: "system:order:1",
@@ -222,7 +224,7 @@ func TestEraseUser(t *testing.T) {
 			require.Equal(t, want, m)
 		}
 	}
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "secret")
 		require.NotContains(t, raw, "cv.pdf")
 	}
@@ -231,7 +233,7 @@ func TestEraseUser(t *testing.T) {
 	require.Empty(t, online)
 
 	// Nothing is broken by it: not the invariants, not a retry, not an edit.
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	_, err = s.Append(t.Context(), chatIn(text("alice", "told", "my secret"), group), "")
@@ -241,20 +243,20 @@ func TestEraseUser(t *testing.T) {
 		store.Target{ConversationID: group, Seq: secret.Seq, MessageID: secret.MessageID}, store.Edited{Version: 3, Text: "back"}, store.NoWindow)
 	requireCode(t, chat.VersionConflict, err)
 
-	again, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	again, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
-	require.Equal(t, store.Erasure{Conversations: 4, Scanned: done.Scanned + 3, After: "system:order:1"}, again, "once is enough")
+	require.Equal(t, operate.Erasure{Conversations: 4, Scanned: done.Scanned + 3, After: "system:order:1"}, again, "once is enough")
 }
 
 // An edit between the reading and the writing is not undone, and is erased too.
 func TestEraseUser_MeetsAnEdit(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	other := c.store(nil)
+	other := c.Store(nil)
 	sent := send(t, other, "alice", "bob", "1")
 	w := &wire{}
-	s := c.store(w)
-	w.set(func(op string, n int) fault {
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
 		if op == "UpdateItem" && n == 2 { // the message, after its record
 			_, err := other.Edit(t.Context(), store.Request{UserID: "alice", ClientMsgID: "e"},
 				store.Target{ConversationID: sent.ConversationID, Seq: 1, MessageID: sent.MessageID}, store.Edited{Version: 1, Text: "newer"}, store.NoWindow)
@@ -262,19 +264,19 @@ func TestEraseUser_MeetsAnEdit(t *testing.T) {
 		}
 		return none
 	})
-	done, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	done, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	m := ledger(t, other, "bob", sent.ConversationID)[0]
 	require.Equal(t, [3]any{"", chat.Recalled, int64(3)}, [3]any{m.Text, m.Status, m.Version}, "after the edit")
 	require.Equal(t, [2]int64{1, 1}, [2]int64{done.Messages, done.Edits}, "the event of the edit came after")
-	w.set(nil)
-	again, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	w.Set(nil)
+	again, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [2]int64{0, 0}, [2]int64{again.Messages, again.Edits})
-	report, err := s.AuditConversation(t.Context(), sent.ConversationID)
+	report, err := operate.New(s).AuditConversation(t.Context(), sent.ConversationID)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "newer")
 	}
 }
@@ -283,12 +285,12 @@ func TestEraseUser_MeetsAnEdit(t *testing.T) {
 func TestEraseUser_MeetsAnEditThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	plain := c.store(nil)
+	plain := c.Store(nil)
 	sent := send(t, plain, "alice", "bob", "1")
 	edit(t, plain, sent, "2", 1)
 	edit(t, plain, sent, "3", 2)
-	s := c.store(&wire{edit: hides(func(seq int64) bool { return seq == 3 })})
-	done, err := s.EraseUser(t.Context(), "alice", "", true, nothing)
+	s := c.Store(&wire{Edit: hides(func(seq int64) bool { return seq == 3 })})
+	done, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [2]int64{1, 2}, [2]int64{done.Messages, done.Edits})
 	for _, m := range ledger(t, plain, "bob", sent.ConversationID) {
@@ -308,37 +310,37 @@ func edit(t *testing.T, s *store.Store, sent store.Receipt, body string, version
 func TestEraseUser_GoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	plain := c.store(nil)
+	plain := c.Store(nil)
 	erasable(t, plain)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	after, broken := "", 0
 	for {
-		w.set(func(op string, n int) fault {
+		w.Set(func(op string, n int) fault {
 			if op == "UpdateItem" && n == 8 {
 				return []fault{dropped, unanswered}[broken%2]
 			}
 			return none
 		})
-		done, err := s.EraseUser(t.Context(), "alice", after, true, nothing)
+		done, err := operate.New(s).EraseUser(t.Context(), "alice", after, true, nothing)
 		if err == nil {
 			break
 		}
 		broken++
 		require.Less(t, broken, 50)
-		report, err := plain.AuditAll(t.Context(), store.AuditCursor{})
+		report, err := operate.New(plain).AuditAll(t.Context(), operate.AuditCursor{})
 		require.NoError(t, err)
 		require.Empty(t, report.Violations, "what is half done is not wrong")
 		after = done.After
 	}
 	require.Greater(t, broken, 2)
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "secret")
 	}
-	again, err := plain.EraseUser(t.Context(), "alice", "", true, nothing)
+	again, err := operate.New(plain).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	require.Equal(t, [3]int64{}, [3]int64{again.Messages, again.Edits, again.Devices})
-	for _, record := range c.scan(c.tables.Idempotency) {
+	for _, record := range c.Scan(c.Tables.Idempotency) {
 		require.Equal(t, strings.Contains(record, "dedupeKey:5:alice"), strings.Contains(record, "fingerprint:erased"), record)
 	}
 }
