@@ -302,7 +302,7 @@ func (c *Client) Refresh(ctx context.Context) error {
 func (c *Client) await(ctx context.Context, what string, hold func() bool) error {
 	for {
 		c.mu.Lock()
-		held, news, lastErr := hold(), c.news.wait(), c.lastErr
+		held, news := hold(), c.news.wait()
 		ended := c.state == Ended
 		c.mu.Unlock()
 		switch {
@@ -314,6 +314,7 @@ func (c *Client) await(ctx context.Context, what string, hold func() bool) error
 		select {
 		case <-news:
 		case <-ctx.Done():
+			_, lastErr := c.State()
 			return stopped(what, ctx, lastErr)
 		}
 	}
