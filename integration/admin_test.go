@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -144,21 +144,16 @@ func TestAdmin_ComesWithTheAccessKeyOfTheLocalCloud(t *testing.T) {
 	needLocal(t)
 	const key = "111111111111"
 	_, engine := dynamotest.Start(t)
-	ofTheKey := passOn(t, engine)
-	accounts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	accounts := startProxy(t, engine, func(p *proxy.Proxy, r proxy.Request) proxy.Answer {
 		if r.Method == http.MethodPost && !strings.Contains(r.Header.Get("Authorization"), "Credential="+key+"/") {
-			answer := failure(http.StatusBadRequest, "ResourceNotFoundException", "")
-			w.WriteHeader(answer.status)
-			_, _ = w.Write(answer.body) // the caller may be gone
-			return
+			return failure("ResourceNotFoundException")
 		}
-		ofTheKey.ServeHTTP(w, r)
-	}))
-	t.Cleanup(accounts.Close)
+		return p.Forward(r)
+	})
 	env := func(key string) []string {
 		return []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=test", "AWS_SESSION_TOKEN="}
 	}
-	c := startCloudIn(t, env(key), "-dynamodb-endpoint", accounts.URL)
+	c := startCloudIn(t, env(key), "-dynamodb-endpoint", accounts.URL())
 	a := mustConnect(t, c.stack, newUser("alice"), "phone")
 	sent, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
 	require.NoError(t, err)
@@ -268,9 +263,9 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	require.Contains(t, empty.stderr, "there are no dead letters")
 
 	messages := tableName(t, db.client, "Messages")
-	db.set(func(operation string, request []byte, forward func() reply) reply {
+	db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation == "Query" && bytes.Contains(request, []byte(messages)) {
-			return failure(400, "ValidationException", "")
+			return failure("ValidationException")
 		}
 		return forward()
 	})
@@ -395,9 +390,9 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 	// functions are at work too, and have no such requests.
 	breakOff := func(n int64, operation, part string) {
 		var done atomic.Int64
-		db.set(func(op string, request []byte, forward func() reply) reply {
+		db.set(func(op string, request []byte, forward func() proxy.Answer) proxy.Answer {
 			if op == operation && bytes.Contains(request, []byte(part)) && done.Add(1) > n {
-				return failure(http.StatusBadRequest, "ValidationException", "")
+				return failure("ValidationException")
 			}
 			return forward()
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -39,11 +40,11 @@ func TestG4_KillingSendInMidFlight(t *testing.T) {
 
 	sent := map[string]wire.Sent{}
 	for name, killAt := range map[string]meddle{
-		"before the commit": func(string, []byte, func() reply) reply {
+		"before the commit": func(string, []byte, func() proxy.Answer) proxy.Answer {
 			kill()
-			return reply{status: http.StatusServiceUnavailable} // nobody hears it
+			return proxy.Answer{Status: http.StatusServiceUnavailable} // nobody hears it
 		},
-		"after the commit": func(_ string, _ []byte, forward func() reply) reply {
+		"after the commit": func(_ string, _ []byte, forward func() proxy.Answer) proxy.Answer {
 			answer := forward()
 			kill()
 			return answer
@@ -92,13 +93,13 @@ type firstSend struct {
 	done      chan struct{} // closed once the first one is answered
 }
 
-func (f *firstSend) serve(operation string, request []byte, forward func() reply) reply {
+func (f *firstSend) serve(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 	if operation != "TransactWriteItems" || !bytes.Contains(request, []byte(`"`+f.clientMsgID+`"`)) {
 		return forward()
 	}
 	messageID := messageIDOfItem.FindSubmatch(request)
 	if messageID == nil {
-		return failure(http.StatusBadRequest, "ValidationException", "")
+		return failure("ValidationException")
 	}
 	f.mu.Lock()
 	first := f.messageID == ""
@@ -111,7 +112,7 @@ func (f *firstSend) serve(operation string, request []byte, forward func() reply
 		return f.meddle(operation, request, forward)
 	case same:
 		<-f.done
-		return reply{status: http.StatusServiceUnavailable}
+		return proxy.Answer{Status: http.StatusServiceUnavailable}
 	default:
 		return forward()
 	}
@@ -159,7 +160,7 @@ func TestG4_KillingSendUnderAStreamOfMessages(t *testing.T) {
 		}
 		killed.Add(int64(n))
 	}
-	db.set(func(operation string, _ []byte, forward func() reply) reply {
+	db.set(func(operation string, _ []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation != "TransactWriteItems" {
 			return forward()
 		}
@@ -168,7 +169,7 @@ func TestG4_KillingSendUnderAStreamOfMessages(t *testing.T) {
 			return forward()
 		case n%(2*killEvery) == 0:
 			kill()
-			return reply{status: http.StatusServiceUnavailable}
+			return proxy.Answer{Status: http.StatusServiceUnavailable}
 		default:
 			answer := forward()
 			kill()

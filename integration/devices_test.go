@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -351,7 +351,7 @@ func TestSyncHead_ADeviceThatReconnectsInAStormEndsWithAllChanges(t *testing.T) 
 		db := startDatabase(t)
 		c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 		var late, failed atomic.Int64
-		db.set(func(operation string, request []byte, forward func() reply) reply {
+		db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 			if !isRaise(operation, request) && !isLookup(operation, request) {
 				return forward()
 			}
@@ -360,7 +360,7 @@ func TestSyncHead_ADeviceThatReconnectsInAStormEndsWithAllChanges(t *testing.T) 
 			answer := forward()
 			if rand.IntN(10) == 0 {
 				failed.Add(1)
-				return failure(http.StatusBadRequest, "ValidationException", "")
+				return failure("ValidationException")
 			}
 			return answer
 		})
@@ -413,7 +413,7 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 		a.close()
 		arrived, resume := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		db.set(func(operation string, request []byte, forward func() reply) reply {
+		db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 			if !moment.of(operation, request) || !bytes.Contains(request, []byte(alice)) {
 				return forward()
 			}
@@ -433,7 +433,7 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 			answer := forward()
 			hold()
 			if moment.failed {
-				return failure(http.StatusBadRequest, "ValidationException", "")
+				return failure("ValidationException")
 			}
 			return answer
 		})

@@ -4,11 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -19,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/child"
+	"inorder/integration/proxy"
 	"inorder/shared/wire"
 )
 
@@ -120,23 +116,10 @@ func startMoto(t *testing.T) (endpoint string) {
 // serially starts a proxy that has one request under way at a time.
 func serially(t *testing.T, endpoint string) string {
 	t.Helper()
-	proxy := passOn(t, endpoint)
 	var one sync.Mutex
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return startProxy(t, endpoint, func(p *proxy.Proxy, r proxy.Request) proxy.Answer {
 		one.Lock()
 		defer one.Unlock()
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// passOn gives what hands requests to a DynamoDB on.
-func passOn(t *testing.T, endpoint string) http.Handler {
-	t.Helper()
-	target, err := url.Parse(endpoint)
-	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // polls that the local cloud gives up when it ends
-	return proxy
+		return p.Forward(r)
+	}).URL()
 }

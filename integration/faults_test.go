@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -42,15 +43,13 @@ type hider struct {
 // hideFrom is how many answers lack a message.
 const hideFrom = 3
 
-func (h *hider) meddle(operation string, request []byte, forward func() reply) reply {
+func (h *hider) meddle(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 	switch operation {
 	case "Query":
 		return h.query(forward())
 	case "TransactGetItems":
 		if h.conflict() {
-			items := strings.Count(string(request), `"Get":`)
-			reasons := strings.TrimSuffix(strings.Repeat(`{"Code":"TransactionConflict"},`, items), ",")
-			return failure(http.StatusBadRequest, "TransactionCanceledException", `,"CancellationReasons":[`+reasons+`]`)
+			return conflict(strings.Count(string(request), `"Get":`))
 		}
 	}
 	return forward()
@@ -69,10 +68,10 @@ func (h *hider) conflict() bool {
 
 // query takes the messages that are to be hidden out of an answer. Every second
 // message is never hidden, so that there are answers with a hole in the middle.
-func (h *hider) query(answer reply) reply {
+func (h *hider) query(answer proxy.Answer) proxy.Answer {
 	var fields map[string]json.RawMessage
 	var items []json.RawMessage
-	if json.Unmarshal(answer.body, &fields) != nil || json.Unmarshal(fields["Items"], &items) != nil {
+	if json.Unmarshal(answer.Body, &fields) != nil || json.Unmarshal(fields["Items"], &items) != nil {
 		return answer
 	}
 	kept := []json.RawMessage{}
@@ -95,7 +94,7 @@ func (h *hider) query(answer reply) reply {
 	}
 	fields["Items"], _ = json.Marshal(kept)
 	fields["Count"] = []byte(strconv.Itoa(len(kept)))
-	answer.body, _ = json.Marshal(fields)
+	answer.Body, _ = json.Marshal(fields)
 	return answer
 }
 
@@ -244,7 +243,7 @@ func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
 	t.Cleanup(func() { close(over) })
 	hangOnce := func(operation string) {
 		var hung atomic.Bool
-		db.set(func(op string, _ []byte, forward func() reply) reply {
+		db.set(func(op string, _ []byte, forward func() proxy.Answer) proxy.Answer {
 			if op == operation && hung.CompareAndSwap(false, true) {
 				<-over
 			}

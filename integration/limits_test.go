@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/client"
 	"inorder/shared/wire"
@@ -251,7 +252,7 @@ type requests struct {
 	seen []string
 }
 
-func (r *requests) note(operation string, request []byte, forward func() reply) reply {
+func (r *requests) note(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 	r.mu.Lock()
 	r.seen = append(r.seen, operation+" "+string(request))
 	r.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/metric"
 	"inorder/shared/metric/metrictest"
@@ -91,9 +92,9 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 func (o *observed) failedPush() {
 	o.t.Helper()
 	messages := []byte(tableName(o.t, o.db.client, "Messages"))
-	o.db.set(func(operation string, request []byte, forward func() reply) reply {
+	o.db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation == "Query" && bytes.Contains(request, messages) {
-			return failure(400, "AccessDeniedException", "")
+			return failure("AccessDeniedException")
 		}
 		return forward()
 	})
@@ -259,9 +260,9 @@ func (o *observed) messages() {
 	o.db.set(conflicting(2))
 	second, err := o.ann.send(ctx, say())
 	require.NoError(o.t, err)
-	o.db.set(func(operation string, _ []byte, forward func() reply) reply {
+	o.db.set(func(operation string, _ []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation == "TransactWriteItems" {
-			return failure(http.StatusBadRequest, "ValidationException", "")
+			return failure("ValidationException")
 		}
 		return forward()
 	})
@@ -299,13 +300,11 @@ func (o *observed) messages() {
 func conflicting(n int64) meddle {
 	var left atomic.Int64
 	left.Store(n)
-	return func(operation string, request []byte, forward func() reply) reply {
+	return func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation != "TransactWriteItems" || left.Add(-1) < 0 {
 			return forward()
 		}
-		items := strings.Count(string(request), `"TableName"`)
-		reasons := strings.TrimSuffix(strings.Repeat(`{"Code":"TransactionConflict"},`, items), ",")
-		return failure(http.StatusBadRequest, "TransactionCanceledException", `,"CancellationReasons":[`+reasons+`]`)
+		return conflict(strings.Count(string(request), `"TableName"`))
 	}
 }
 

@@ -64,7 +64,7 @@ func startLocalCloud(ctx context.Context, log io.Writer, flags ...string) (_ *lo
 	if c.meter, err = startMeter(engine.Endpoint()); err != nil {
 		return nil, err
 	}
-	c.onStop(c.meter.close)
+	c.onStop(c.meter.Close)
 	root, program, err := c.build(ctx)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (c *localCloud) run(ctx context.Context, reaper *child.Reaper, root, progra
 	// What a user may do in a second is not what is to be measured.
 	const most = "1000000"
 	flags = append([]string{
-		"-addr", "127.0.0.1:0", "-watch=false", "-dynamodb-endpoint", c.meter.url,
+		"-addr", "127.0.0.1:0", "-watch=false", "-dynamodb-endpoint", c.meter.URL(),
 		"-param", "WritesPerSecond=0", "-param", "ReadsPerSecond=0", "-param", "UserConnectsPerSecond=0",
 		"-param", "RequestsPerSecond=" + most, "-param", "RequestBurst=" + most,
 		"-param", "ConnectsPerSecond=" + most, "-param", "ConnectBurst=" + most,

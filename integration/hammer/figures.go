@@ -7,16 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// Prices in US dollars, on demand, in us-east-1: DynamoDB per write and read
-// unit, and API Gateway per WebSocket message of up to 32 KB, in or out. Not in
-// here: Lambda, whose price is by time and memory, connection minutes, storage
-// and traffic.
-const (
-	pricePerWriteUnit = 0.625e-6
-	pricePerReadUnit  = 0.125e-6
-	pricePerFrame     = 1.00e-6
+	"inorder/infra/costs/bill"
 )
 
 // figures is what a run counts. It does not grow.
@@ -123,6 +115,8 @@ type spent struct {
 	Requests            map[string]int64 `json:"requests"`
 }
 
+// price is in US dollars. Not in it: Lambda, whose price is by time and memory,
+// connection minutes, storage and traffic.
 type price struct {
 	DynamoDB  float64 `json:"dynamoDB"`
 	WebSocket float64 `json:"webSocket"`
@@ -155,10 +149,10 @@ func (l *load) report(now time.Time, from, to *usage) summary {
 	if firstError != nil {
 		s.FirstError = firstError.Error()
 	}
-	s.Price.WebSocket = float64(s.Frames) * pricePerFrame
+	s.Price.WebSocket = float64(s.Frames) * bill.PerFrame
 	if from != nil && to != nil {
 		s.DynamoDB = spentBetween(*from, *to, s.Acks)
-		s.Price.DynamoDB = s.DynamoDB.WriteUnits*pricePerWriteUnit + s.DynamoDB.ReadUnits*pricePerReadUnit
+		s.Price.DynamoDB = s.DynamoDB.WriteUnits*bill.PerWRU + s.DynamoDB.ReadUnits*bill.PerRRU
 	}
 	s.Price.Total = s.Price.DynamoDB + s.Price.WebSocket
 	s.Price.Million = s.Price.Total / float64(max(s.Acks, 1)) * 1e6
