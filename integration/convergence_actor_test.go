@@ -70,8 +70,8 @@ func (a *actor) String() string { return a.user + "/" + a.device }
 func (a *actor) start() {
 	require.NoError(a.t, a.store.open(a.ctx))
 	c, err := client.Dial(a.ctx, client.Config{
-		URL: a.shaky.socket, UserID: a.user, DeviceID: a.device, Store: a.store,
-		Token:    func(ctx context.Context) (string, error) { return a.shaky.token(ctx, a.user, nil) },
+		URL: a.shaky.Socket, UserID: a.user, DeviceID: a.device, Store: a.store,
+		Token:    func(ctx context.Context) (string, error) { return a.shaky.Token(ctx, a.user, nil) },
 		PageSize: 7, MaxBuffered: 20, // so that both run over
 		StartWith:   client.Everything,
 		BackoffBase: 20 * time.Millisecond, BackoffCap: 500 * time.Millisecond,

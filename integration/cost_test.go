@@ -342,7 +342,7 @@ func TestCost_OfEachAction(t *testing.T) {
 	c := startCloud(t, "-dynamodb-endpoint", m.url, "-param", "GroupsPerDay=100", "-param", "MaxLargeConversations=200")
 	rulers := map[int]*ruler{}
 	for _, n := range []int{2, 20, 200} {
-		r := newRuler(t, m, c.stack, n)
+		r := newRuler(t, m, c.Stack, n)
 		r.common()
 		if n > 2 {
 			r.group()

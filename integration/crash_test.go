@@ -30,9 +30,9 @@ func TestG4_KillingSendInMidFlight(t *testing.T) {
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
 	conversation := chat.SingleID(alice, bob)
-	phone := mustConnect(t, c.stack, alice, "phone")
+	phone := mustConnect(t, c.Stack, alice, "phone")
 	kill := func() {
-		killed, err := c.killFunction("SendFunction")
+		killed, err := c.KillFunction("SendFunction")
 		if err != nil || killed == 0 {
 			t.Errorf("killed %d processes: %v", killed, err)
 		}
@@ -154,7 +154,7 @@ func TestG4_KillingSendUnderAStreamOfMessages(t *testing.T) {
 	kill := func() {
 		one.Lock()
 		defer one.Unlock()
-		n, err := c.killFunction("SendFunction")
+		n, err := c.KillFunction("SendFunction")
 		if err != nil {
 			t.Error(err)
 		}
@@ -181,7 +181,7 @@ func TestG4_KillingSendUnderAStreamOfMessages(t *testing.T) {
 	sent := map[string]wire.Sent{}
 	group, ctx := errgroup.WithContext(t.Context())
 	for i := range senders {
-		d := mustConnect(t, c.stack, alice, strconv.Itoa(i))
+		d := mustConnect(t, c.Stack, alice, strconv.Itoa(i))
 		group.Go(func() error {
 			for n := range each {
 				id := text(i, n)
@@ -198,7 +198,7 @@ func TestG4_KillingSendUnderAStreamOfMessages(t *testing.T) {
 	}
 	require.NoError(t, group.Wait())
 	db.set(nil)
-	reader := mustConnect(t, c.stack, bob, "phone")
+	reader := mustConnect(t, c.Stack, bob, "phone")
 	require.NoError(t, reader.sync(t.Context(), conversation))
 	requireLedgerOf(t, reader.messages(conversation), sent)
 	require.Greater(t, killed.Load(), int64(10))
@@ -217,14 +217,14 @@ func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
 	reader := &device{user: bob, name: "phone", ledgers: map[string]*ledger{}}
 	for life := range 3 {
 		c := startCloud(t, "-data", data)
-		reader.stack = c.stack
+		reader.stack = c.Stack
 		require.NoError(t, reader.reconnect(t.Context()))
 		acked, unanswered := sendUntilDead(t, c, alice, bob, senders, life, acksPerLife)
 		require.GreaterOrEqual(t, len(acked), acksPerLife)
 		reader.close()
 
 		c = startCloud(t, "-data", data)
-		reader.stack = c.stack
+		reader.stack = c.Stack
 		require.NoError(t, reader.reconnect(t.Context()))
 		require.NoError(t, reader.sync(t.Context(), conversation))
 		found := map[string]wire.Sent{}
@@ -236,7 +236,7 @@ func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
 			require.Equal(t, ack, found[id], "acked, and there after the crash")
 			sent[id] = ack
 		}
-		d := mustConnect(t, c.stack, alice, "phone")
+		d := mustConnect(t, c.Stack, alice, "phone")
 		for _, id := range unanswered {
 			result, err := d.send(t.Context(), wire.Send{To: bob, ClientMsgID: id, Text: id})
 			require.NoError(t, err)
@@ -252,7 +252,7 @@ func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
 		requireLedgerOf(t, reader.messages(conversation), sent)
 		require.NoError(t, reader.fault())
 		reader.close()
-		require.NoError(t, c.stop())
+		require.NoError(t, c.Stop())
 	}
 }
 
@@ -265,7 +265,7 @@ func sendUntilDead(t *testing.T, c *localCloud, alice, bob string, senders, life
 	enough := make(chan struct{})
 	group, ctx := errgroup.WithContext(t.Context())
 	for i := range senders {
-		d, err := connect(ctx, c.stack, alice, strconv.Itoa(i))
+		d, err := connect(ctx, c.Stack, alice, strconv.Itoa(i))
 		require.NoError(t, err)
 		group.Go(func() error {
 			for n := 0; ; n++ {
@@ -293,7 +293,7 @@ func sendUntilDead(t *testing.T, c *localCloud, alice, bob string, senders, life
 	group.Go(func() error {
 		select {
 		case <-enough:
-			return c.kill()
+			return c.Kill()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -27,38 +27,6 @@ import (
 // patience is how long anything may take before a test gives up on it.
 const patience = 90 * time.Second
 
-// stack is an Inorder that is up.
-type stack struct {
-	socket string // the URL devices connect to
-	tokens string // the URL that gives out tokens
-	page   string // the URL of the demo page; "" where there is none
-}
-
-// token gets a token. query may add to ?user=.
-func (s stack) token(ctx context.Context, user string, query url.Values) (string, error) {
-	q := maps.Clone(query)
-	if q == nil {
-		q = url.Values{}
-	}
-	q.Set("user", user)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.tokens+"?"+q.Encode(), nil)
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var answer struct {
-		Token string `json:"token"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Token == "" {
-		return "", fmt.Errorf("getting a token from %s: %s: %w", s.tokens, resp.Status, err)
-	}
-	return answer.Token, nil
-}
-
 // newUser makes up a user that no other test and no other run has.
 func newUser(name string) string { return name + "-" + rand.Text()[:12] }
 
@@ -137,7 +105,7 @@ func mustConnect(tb testing.TB, s stack, user, name string) *device {
 // reconnect opens the socket again; the device keeps what it knows. The server
 // that d.stack names may have changed.
 func (d *device) reconnect(ctx context.Context) error {
-	token, err := d.stack.token(ctx, d.user, d.tokens)
+	token, err := d.stack.Token(ctx, d.user, d.tokens)
 	if err != nil {
 		return err
 	}
@@ -169,7 +137,7 @@ func dial(ctx context.Context, s stack, device, token string) (*websocket.Conn, 
 
 // shake tries a handshake and gives its HTTP status, 0 if there was no answer.
 func shake(ctx context.Context, s stack, query url.Values, o *websocket.DialOptions) (conn *websocket.Conn, status int, err error) {
-	conn, resp, err := websocket.Dial(ctx, s.socket+"?"+query.Encode(), o)
+	conn, resp, err := websocket.Dial(ctx, s.Socket+"?"+query.Encode(), o)
 	if resp == nil {
 		return conn, 0, err
 	}

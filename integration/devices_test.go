@@ -67,7 +67,7 @@ func openListener(ctx context.Context, s stack, user, name string) (*listener, e
 		},
 		pushed: map[string][]chat.Message{}, heads: map[string][]int64{},
 	}
-	token, err := s.token(ctx, user, nil)
+	token, err := s.Token(ctx, user, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -364,7 +364,7 @@ func TestSyncHead_ADeviceThatReconnectsInAStormEndsWithAllChanges(t *testing.T) 
 			}
 			return answer
 		})
-		reconnectInAStorm(t, c.stack)
+		reconnectInAStorm(t, c.Stack)
 		db.set(nil)
 		t.Logf("%d late, %d of them failed", late.Load(), failed.Load())
 		require.Positive(t, failed.Load())
@@ -388,8 +388,8 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
-	b := mustConnect(t, c.stack, bob, "phone")
-	a, err := connect(t.Context(), c.stack, alice, "phone")
+	b := mustConnect(t, c.Stack, bob, "phone")
+	a, err := connect(t.Context(), c.Stack, alice, "phone")
 	require.NoError(t, err)
 	defer func() { a.close() }()
 	conversation := exchangeMessages(t, b, a, 1)

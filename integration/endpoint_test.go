@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/child"
 	"inorder/integration/proxy"
 	"inorder/shared/wire"
 )
@@ -28,7 +27,7 @@ func TestAnotherDynamoDB(t *testing.T) {
 	needLocal(t)
 	c := startCloud(t, "-dynamodb-endpoint", serially(t, startMoto(t)))
 	ctx := t.Context()
-	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 
 	conversation := exchangeMessages(t, a, b, 5)
 	for _, d := range []*device{a, b} {
@@ -54,7 +53,7 @@ func TestAnotherDynamoDB(t *testing.T) {
 		_, err = writer.send(ctx, wire.Send{ConversationID: conversation, Text: "on"})
 		require.NoError(t, err)
 	}
-	fresh := mustConnect(t, c.stack, b.user, "laptop")
+	fresh := mustConnect(t, c.Stack, b.user, "laptop")
 	require.NoError(t, patiently(ctx, func() error { // one request at a time can take its time
 		_, err := fresh.catchUp(ctx, 0)
 		return err
@@ -77,13 +76,10 @@ func startMoto(t *testing.T) (endpoint string) {
 		}
 		t.Skip(help)
 	}
-	reaper, err := child.StartReaper()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, reaper.Close()) })
 	cmd := exec.Command(program, "-H", "127.0.0.1", "-p", "0")
 	stderr, in := io.Pipe()
 	cmd.Stderr = in
-	moto, err := reaper.Start(cmd)
+	moto, err := launcher.Reaper.Start(cmd)
 	require.NoError(t, err)
 	found := make(chan string, 1)
 	read := make(chan struct{})
@@ -96,7 +92,7 @@ func startMoto(t *testing.T) (endpoint string) {
 		}
 	}()
 	t.Cleanup(func() {
-		moto.Stop(endTimeout)
+		moto.Stop(20 * time.Second)
 		_ = in.Close()
 		<-read
 	})

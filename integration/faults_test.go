@@ -107,7 +107,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	db.set(h.meddle)
 	alice, bob := newUser("alice"), newUser("bob")
 	conversation := chat.SingleID(alice, bob)
-	phone := mustConnect(t, c.stack, alice, "phone")
+	phone := mustConnect(t, c.Stack, alice, "phone")
 	_, err := phone.send(t.Context(), wire.Send{To: bob, Text: "the first"})
 	require.NoError(t, err)
 
@@ -120,7 +120,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 		}
 		return nil
 	})
-	readers := []*device{mustConnect(t, c.stack, bob, "phone"), mustConnect(t, c.stack, bob, "laptop")}
+	readers := []*device{mustConnect(t, c.Stack, bob, "phone"), mustConnect(t, c.Stack, bob, "laptop")}
 	for _, d := range readers {
 		group.Go(func() error {
 			for {
@@ -146,7 +146,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	table := tableName(t, db, "Messages")
 	for name, deleted := range map[string][]int64{
 		"the first":    {1, 2},
@@ -160,7 +160,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 			t.Parallel()
 			alice := newUser("alice")
 			conversation := chat.SingleID(alice, alice)
-			writer := mustConnect(t, c.stack, alice, "writer")
+			writer := mustConnect(t, c.Stack, alice, "writer")
 			exchangeMessages(t, writer, writer, 3)
 			for _, seq := range deleted {
 				_, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
@@ -172,7 +172,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for _, limit := range []int{1, 2, 100} {
-				d := mustConnect(t, c.stack, alice, "limit-"+strconv.Itoa(limit))
+				d := mustConnect(t, c.Stack, alice, "limit-"+strconv.Itoa(limit))
 				found, pages := 0, 0
 				for more := true; more; pages++ {
 					page, err := d.syncPage(t.Context(), conversation, limit)
@@ -197,9 +197,9 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	alice := newUser("alice")
-	phone, laptop := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, alice, "laptop")
+	phone, laptop := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, alice, "laptop")
 	hourAgo := time.Now().Add(-time.Hour).UnixMilli()
 	gone := []string{
 		fmt.Sprintf("AAAAAAAAAAAAAAA=|tablet|%d", hourAgo),
@@ -235,7 +235,7 @@ func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	conversation := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
 
@@ -272,10 +272,10 @@ func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	const n = 350 // of 20 KB: more than any buffer takes
 	c := startCloud(t)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
-	connectDeaf(t, c.stack, bob)
+	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
+	connectDeaf(t, c.Stack, bob)
 	require.Len(t, connections(t, db, bob), 2)
 	data := []byte(`{"filler":"` + strings.Repeat("x", 20_000) + `"}`)
 	var conversation string
@@ -293,7 +293,7 @@ func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
 // connectDeaf opens a connection that nobody reads and that has room for little.
 func connectDeaf(t *testing.T, s stack, user string) {
 	t.Helper()
-	token, err := s.token(t.Context(), user, nil)
+	token, err := s.Token(t.Context(), user, nil)
 	require.NoError(t, err)
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -342,9 +342,9 @@ func TestG10_APoisonRecordHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	c := startCloud(t, "-data", data)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	table := tableName(t, db, "Conversations")
-	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 	conversation := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
 	for i := range 40 { // in all lanes
@@ -375,7 +375,7 @@ func TestCost_AnUncontendedSendIsOneTransaction(t *testing.T) {
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
-	phone := mustConnect(t, c.stack, alice, "phone")
+	phone := mustConnect(t, c.Stack, alice, "phone")
 	send := func() {
 		sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "hi"})
 		require.NoError(t, err)

@@ -95,7 +95,7 @@ func handshake(t *testing.T, token string, query url.Values, offers []string) in
 
 func mustToken(t *testing.T, query url.Values) string {
 	t.Helper()
-	token, err := shared.token(t.Context(), newUser("alice"), query)
+	token, err := shared.Token(t.Context(), newUser("alice"), query)
 	require.NoError(t, err)
 	return token
 }

@@ -331,7 +331,7 @@ func TestNotes(t *testing.T) {
 // A browser cannot set headers: its token is a subprotocol.
 func TestABrowserConnects(t *testing.T) {
 	t.Parallel()
-	token, err := shared.token(t.Context(), newUser("alice"), nil)
+	token, err := shared.Token(t.Context(), newUser("alice"), nil)
 	require.NoError(t, err)
 	conn, _, err := shake(t.Context(), shared, url.Values{"device": {"tab"}}, &websocket.DialOptions{
 		Subprotocols: []string{wire.Subprotocol, wire.BearerPrefix + token},

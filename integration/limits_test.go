@@ -35,10 +35,10 @@ func TestLimits_AFloodIsRefusedAndHarmsNoOther(t *testing.T) {
 	// So few a second that a slow machine cannot help being too fast; the burst is
 	// what the others live on.
 	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst="+strconv.Itoa(burst))
-	alice, bob := mustConnect(t, c.stack, newUser("alice"), "phone"), listen(t, c.stack, newUser("bob"), "phone")
-	quiet, other := mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
+	alice, bob := mustConnect(t, c.Stack, newUser("alice"), "phone"), listen(t, c.Stack, newUser("bob"), "phone")
+	quiet, other := mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
 
-	f := startFlood(t, c.stack, sockets, outstanding)
+	f := startFlood(t, c.Stack, sockets, outstanding)
 	alone := converse(t, quiet, other, burst)
 	f.begin()
 	for range sockets {
@@ -141,7 +141,7 @@ func (f *flood) end(t *testing.T) int64 {
 func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst=1")
-	d := mustConnect(t, c.stack, newUser("flooder"), "phone")
+	d := mustConnect(t, c.Stack, newUser("flooder"), "phone")
 	flood := wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}
 	var err error
 	refused := 0
@@ -163,7 +163,7 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 	const burst = 8
 	c := startCloud(t, "-param", "RequestsPerSecond=1", "-param", "RequestBurst="+strconv.Itoa(burst),
 		"-param", "ConnectsPerSecond=1", "-param", "ConnectBurst="+strconv.Itoa(burst))
-	d := mustConnect(t, c.stack, newUser("alice"), "phone")
+	d := mustConnect(t, c.Stack, newUser("alice"), "phone")
 	for throttled := false; !throttled; {
 		a, err := d.ask(t.Context(), wire.ActionPing, nil)
 		require.NoError(t, err)
@@ -171,24 +171,24 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 		require.Equal(t, throttled, a.Platform == "Too Many Requests", "%+v", a)
 	}
 	bob := newUser("bob")
-	sender := dialClient(t, c.stack, newUser("carol"))
+	sender := dialClient(t, c.Stack, newUser("carol"))
 	for i := 0; i < burst+3 || sender.Stats().Resent == 0; i++ { // until some were throttled
 		sent, err := sender.Send(t.Context(), client.Draft{To: bob, Text: text(0, i)})
 		require.NoError(t, err)
 		require.Equal(t, int64(i+1), sent.Seq)
 	}
 
-	token, err := c.token(t.Context(), bob, nil)
+	token, err := c.Token(t.Context(), bob, nil)
 	require.NoError(t, err)
 	for status := 0; status != http.StatusTooManyRequests; {
-		conn, got, err := shake(t.Context(), c.stack, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+		conn, got, err := shake(t.Context(), c.Stack, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
 		if err == nil {
 			_ = conn.CloseNow()
 		}
 		require.Contains(t, []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests}, got)
 		status = got
 	}
-	receiver := dialClient(t, c.stack, bob)
+	receiver := dialClient(t, c.Stack, bob)
 	require.NoError(t, receiver.Online(t.Context()), "it tries the handshake again")
 }
 
@@ -196,8 +196,8 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 func dialClient(t *testing.T, s stack, user string) *client.Client {
 	t.Helper()
 	c, err := client.Dial(t.Context(), client.Config{
-		URL: s.socket, UserID: user, DeviceID: "phone",
-		Token: func(ctx context.Context) (string, error) { return s.token(ctx, user, nil) },
+		URL: s.Socket, UserID: user, DeviceID: "phone",
+		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -209,7 +209,7 @@ func TestLimits_BadFramesDoNotReachDynamoDB(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
-	d := mustConnect(t, c.stack, newUser("mallory"), "phone")
+	d := mustConnect(t, c.Stack, newUser("mallory"), "phone")
 	var reached requests
 	db.set(reached.note)
 
@@ -361,7 +361,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("of who asks for something, which is not done", func(t *testing.T) {
 		t.Parallel()
-		d, expires := expiringDevice(t, c.stack, newUser("alice"))
+		d, expires := expiringDevice(t, c.Stack, newUser("alice"))
 		bob, acked, id := newUser("bob"), 0, ""
 		for {
 			var sent wire.Sent
@@ -387,8 +387,8 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("of who only listens, at the next message", func(t *testing.T) {
 		t.Parallel()
-		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
-		bob, _ := expiringDevice(t, c.stack, newUser("bob"))
+		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
+		bob, _ := expiringDevice(t, c.Stack, newUser("bob"))
 		require.Equal(t, 1, registered(t, bob.user))
 		for ended := false; !ended; {
 			_, err := alice.send(t.Context(), wire.Send{To: bob.user, Text: "hi"})
@@ -405,8 +405,8 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("of who only listens, at the next receipt", func(t *testing.T) {
 		t.Parallel()
-		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
-		laptop := mustConnect(t, c.stack, newUser("bob"), "laptop")
+		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
+		laptop := mustConnect(t, c.Stack, newUser("bob"), "laptop")
 		sent, err := laptop.send(t.Context(), wire.Send{To: alice.user, Text: "hi"})
 		require.NoError(t, err)
 		require.NoError(t, alice.awaitNews(t.Context(), sent))
@@ -414,7 +414,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, laptop.awaitNews(t.Context(), answer))
 		require.NoError(t, alice.awaitNews(t.Context(), answer)) // the fan-out has no more to do
-		bob, expires := expiringDevice(t, c.stack, laptop.user)
+		bob, expires := expiringDevice(t, c.Stack, laptop.user)
 		<-time.After(time.Until(expires))
 		bob.mu.Lock()
 		require.Empty(t, bob.goodbyes, "nobody has looked yet")
@@ -425,15 +425,15 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("and a client comes back with a new one", func(t *testing.T) {
 		t.Parallel()
-		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
+		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
 		user, asked := newUser("bob"), atomic.Int64{}
 		bob, err := client.Dial(t.Context(), client.Config{
-			URL: c.socket, UserID: user, DeviceID: "phone",
+			URL: c.Socket, UserID: user, DeviceID: "phone",
 			Token: func(ctx context.Context) (string, error) {
 				if asked.Add(1) == 1 {
-					return c.token(ctx, user, expiring())
+					return c.Token(ctx, user, expiring())
 				}
-				return c.token(ctx, user, nil)
+				return c.Token(ctx, user, nil)
 			},
 		})
 		require.NoError(t, err)
@@ -476,7 +476,7 @@ func connectionsOf(t *testing.T, db *database, user string) []string {
 func TestDirectMessages_Closed(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "DirectMessages=closed")
-	alice, bob := listen(t, c.stack, newUser("alice"), "phone"), listen(t, c.stack, newUser("bob"), "phone")
+	alice, bob := listen(t, c.Stack, newUser("alice"), "phone"), listen(t, c.Stack, newUser("bob"), "phone")
 	hello := wire.Send{To: bob.user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hello"}
 	known := requireRefused(t, alice.device, wire.ActionSend, hello, chat.Forbidden, "to")
 	hello.To = newUser("nobody")
@@ -486,7 +486,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	}, chat.NotFound, "conversationId")
 	requireRefused(t, alice.device, wire.ActionCreateGroup, wire.CreateGroup{Title: "Trip", Members: []string{bob.user}, ClientMsgID: newID()}, chat.Forbidden, "")
 
-	opened, err := publish(t.Context(), t, c.stack, map[string]any{"between": []string{alice.user, bob.user}})
+	opened, err := publish(t.Context(), t, c.Stack, map[string]any{"between": []string{alice.user, bob.user}})
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: chat.SingleID(alice.user, bob.user), Seq: 1, MessageID: opened.MessageID, ServerTime: opened.ServerTime}, opened)
 	for _, l := range []*listener{alice, bob} {
@@ -505,11 +505,11 @@ func TestDirectMessages_Closed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3), say(t, bob.device, opened.ConversationID, "hi").Seq)
 
-	again, err := publish(t.Context(), t, c.stack, map[string]any{"between": []string{bob.user, alice.user}})
+	again, err := publish(t.Context(), t, c.Stack, map[string]any{"between": []string{bob.user, alice.user}})
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: opened.ConversationID, Duplicate: true}, again)
 
-	group, err := publish(t.Context(), t, c.stack, map[string]any{
+	group, err := publish(t.Context(), t, c.Stack, map[string]any{
 		"group": map[string]any{"owner": alice.user, "title": "Trip", "members": []string{bob.user}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
@@ -520,7 +520,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	requireRefused(t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
 		ConversationID: group.ConversationID, Members: []string{carol}, ClientMsgID: newID(),
 	}, chat.Forbidden, "members")
-	added, err := publish(t.Context(), t, c.stack, map[string]any{
+	added, err := publish(t.Context(), t, c.Stack, map[string]any{
 		"addMembers": map[string]any{"conversationId": group.ConversationID, "members": []string{carol}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
@@ -528,6 +528,6 @@ func TestDirectMessages_Closed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{carol}, m.Event.Added)
 
-	_, err = publish(t.Context(), t, c.stack, map[string]any{"between": []string{alice.user}})
+	_, err = publish(t.Context(), t, c.Stack, map[string]any{"between": []string{alice.user}})
 	require.ErrorContains(t, err, "BAD_REQUEST: between")
 }

@@ -83,7 +83,7 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 	for deadline := time.Now().Add(patience); len(missing()) > 0; <-tick.C {
 		require.True(t, time.Now().Before(deadline), "no function emitted %v", missing())
 	}
-	require.NoError(t, c.stop()) // so that all is written
+	require.NoError(t, c.Stop()) // so that all is written
 	o.requireNoSecret()
 	o.requireIdentified()
 }
@@ -202,15 +202,15 @@ func (o *observed) refused(d *device, code chat.Code, action string, request any
 func (o *observed) handshakes() {
 	o.t.Helper()
 	ctx := o.t.Context()
-	for hasty := newUser("hasty"); tryHandshake(o.t, o.cloud.stack, hasty) != http.StatusTooManyRequests; {
+	for hasty := newUser("hasty"); tryHandshake(o.t, o.cloud.Stack, hasty) != http.StatusTooManyRequests; {
 	}
 	user := newUser("ann")
-	token, err := o.cloud.token(ctx, user, nil)
+	token, err := o.cloud.Token(ctx, user, nil)
 	require.NoError(o.t, err)
 	o.secrets.token(token)
 	device := url.Values{"device": {"phone"}}
 	forged := o.secrets.token(token[:len(token)-8] + "AAAAAAAA")
-	foreign, err := o.cloud.token(ctx, user, url.Values{"iss": {"https://other.example.com/"}})
+	foreign, err := o.cloud.Token(ctx, user, url.Values{"iss": {"https://other.example.com/"}})
 	require.NoError(o.t, err)
 	o.secrets.token(foreign)
 	for name, header := range map[string]http.Header{
@@ -221,22 +221,22 @@ func (o *observed) handshakes() {
 		"subprotocol": {"Sec-WebSocket-Protocol": {wire.Subprotocol + ", " + wire.BearerPrefix + forged}},
 		"foreign":     bearer(foreign),
 	} {
-		_, status, err := shake(ctx, o.cloud.stack, device, &websocket.DialOptions{HTTPHeader: header})
+		_, status, err := shake(ctx, o.cloud.Stack, device, &websocket.DialOptions{HTTPHeader: header})
 		require.Error(o.t, err, name)
 		require.Contains(o.t, []int{http.StatusUnauthorized, http.StatusForbidden}, status, name)
 	}
 	for _, query := range []url.Values{{"token": {token}}, {"device": {"phone"}, "token": {token}}} {
-		_, _, err = shake(ctx, o.cloud.stack, query, nil)
+		_, _, err = shake(ctx, o.cloud.Stack, query, nil)
 		require.Error(o.t, err)
 	}
-	_, status, err := shake(ctx, o.cloud.stack, url.Values{"device": {o.secrets.make("device") + "?"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+	_, status, err := shake(ctx, o.cloud.Stack, url.Values{"device": {o.secrets.make("device") + "?"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
 	require.Error(o.t, err)
 	require.Equal(o.t, http.StatusBadRequest, status)
 
-	replaced := mustConnect(o.t, o.cloud.stack, user, "phone")
-	o.ann = mustConnect(o.t, o.cloud.stack, user, "phone")
+	replaced := mustConnect(o.t, o.cloud.Stack, user, "phone")
+	o.ann = mustConnect(o.t, o.cloud.Stack, user, "phone")
 	require.NoError(o.t, replaced.await(ctx, "the end", func() bool { return replaced.closeErr != nil }))
-	o.bob = mustConnect(o.t, o.cloud.stack, newUser("bob"), "phone")
+	o.bob = mustConnect(o.t, o.cloud.Stack, newUser("bob"), "phone")
 }
 
 func (o *observed) messages() {
@@ -279,14 +279,14 @@ func (o *observed) messages() {
 	o.do(o.bob, wire.ActionHistory, map[string]any{"conversationId": id})
 
 	o.db.set((&hider{seen: map[string]int{}}).meddle)
-	desk := mustConnect(o.t, o.cloud.stack, o.bob.user, "desk") // a device takes what was recalled for another message
+	desk := mustConnect(o.t, o.cloud.Stack, o.bob.user, "desk") // a device takes what was recalled for another message
 	require.NoError(o.t, desk.sync(ctx, id))
 	o.db.set(nil)
 	_, err = o.db.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(o.t, o.db.client, "Messages")), Key: map[string]types.AttributeValue{
 		"conversationId": &types.AttributeValueMemberS{Value: id}, "seq": &types.AttributeValueMemberN{Value: "1"},
 	}})
 	require.NoError(o.t, err)
-	fresh := mustConnect(o.t, o.cloud.stack, o.bob.user, "laptop")
+	fresh := mustConnect(o.t, o.cloud.Stack, o.bob.user, "laptop")
 	require.NoError(o.t, fresh.sync(ctx, id))
 	require.Equal(o.t, []int64{1}, fresh.skipped(id))
 	o.do(fresh, wire.ActionConversations, nil)
@@ -385,15 +385,15 @@ func (o *observed) publications() {
 		Key: newUser("order"), Title: o.secrets.make("title"), Recipients: []string{o.ann.user}, ClientMsgID: newUser("p"),
 		Text: o.secrets.make("publication"), Data: json.RawMessage(`{"x":"` + o.secrets.make("data") + `"}`),
 	}
-	sent := mustPublish(o.t, o.cloud.stack, p)
+	sent := mustPublish(o.t, o.cloud.Stack, p)
 	require.NoError(o.t, o.ann.awaitNews(o.t.Context(), sent))
 	p.Text = o.secrets.make("publication")
-	_, err := publish(o.t.Context(), o.t, o.cloud.stack, p)
+	_, err := publish(o.t.Context(), o.t, o.cloud.Stack, p)
 	require.ErrorContains(o.t, err, "IDEMPOTENCY_CONFLICT")
 	p.MessageType = o.secrets.make("type")
-	_, err = publish(o.t.Context(), o.t, o.cloud.stack, p)
+	_, err = publish(o.t.Context(), o.t, o.cloud.Stack, p)
 	require.ErrorContains(o.t, err, "BAD_REQUEST")
-	_, err = publish(o.t.Context(), o.t, o.cloud.stack, map[string]any{"key": "k", "text": []string{o.secrets.make("list")}})
+	_, err = publish(o.t.Context(), o.t, o.cloud.Stack, map[string]any{"key": "k", "text": []string{o.secrets.make("list")}})
 	require.Error(o.t, err)
 }
 

@@ -92,12 +92,12 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections.URL(), "-queues-endpoint", queues.URL(),
 		"-param", "MaxLargeConversations=200", "-param", "UserConnectsPerSecond=10", "-param", "UserConnectBurst=8",
 		"-param", "WritesPerSecond=50", "-param", "WriteBurst=100", "-param", "ReadsPerSecond=50", "-param", "ReadBurst=100")
-	require.NoError(t, connections.SetTarget(c.page))
-	require.NoError(t, queues.SetTarget(c.page))
-	everything(t, c.stack, seen.client)
-	nearTheLimits(t, c.stack, seen.client)
-	everyAudit(t, c.stack, seen.client)
-	unlucky(t, c.stack, seen)
+	require.NoError(t, connections.SetTarget(c.Page))
+	require.NoError(t, queues.SetTarget(c.Page))
+	everything(t, c.Stack, seen.client)
+	nearTheLimits(t, c.Stack, seen.client)
+	everyAudit(t, c.Stack, seen.client)
+	unlucky(t, c.Stack, seen)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
 		{"FanoutFunction", "GetItem", "Messages"},

@@ -319,7 +319,7 @@ func TestRecallAndEditWindows(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "RecallWindowSeconds=0", "-param", "EditWindowSeconds=-1")
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	id := createGroup(t, a, "", bob)
 	sent := say(t, b, id, "mine")
 	requireRefused(t, b, wire.ActionRecall, recallOf(sent), chat.TooLate, "")

@@ -123,12 +123,12 @@ func (d *device) live(ctx context.Context, connected func(error)) {
 func (d *device) dial(ctx context.Context) (*websocket.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	token, err := d.load.token(ctx, d.user)
+	token, err := d.load.Token(ctx, d.user, nil)
 	if err != nil {
 		return nil, err
 	}
 	//nolint:bodyclose // Dial: "you never need to close resp.Body yourself"
-	conn, _, err := websocket.Dial(ctx, d.load.socket+"?device="+url.QueryEscape(d.name), &websocket.DialOptions{
+	conn, _, err := websocket.Dial(ctx, d.load.Socket+"?device="+url.QueryEscape(d.name), &websocket.DialOptions{
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
 	})
 	if err != nil {

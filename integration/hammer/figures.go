@@ -137,7 +137,7 @@ func (l *load) report(now time.Time, from, to *usage) summary {
 	seconds := max(ended.Sub(began).Seconds(), 1e-9)
 	deliver := f.deliver.snapshot()
 	s := summary{
-		URL: l.socket, Users: l.users, Devices: l.options.devices, Inflight: l.inflight,
+		URL: l.Socket, Users: l.users, Devices: l.options.devices, Inflight: l.inflight,
 		Conversations: l.options.conversations, Rate: l.rate, Seconds: seconds,
 		Sends: f.sends.Load(), Acks: f.acks.Load(),
 		Ack: latencyOf(f.ack.snapshot()), Delivered: deliver.total(), Deliver: latencyOf(deliver),
