@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -166,9 +167,9 @@ func doWorst(ctx context.Context, s stack, user string, socket int, counts *tall
 		case errors.As(err, &refused):
 			counts.add("refused")
 			err = nil
-		case errors.Is(err, errClosed):
+		case errors.Is(err, raw.ErrClosed):
 			counts.add("thrown out")
-		case errors.Is(err, errPlatform):
+		case isPlatforms(err):
 			counts.add("turned away by the gateway")
 			err = nil
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/client"
 	"inorder/shared/client/sqlite"
@@ -594,7 +595,7 @@ type stretch struct {
 }
 
 func (w *watcher) live(ctx context.Context) error {
-	w.device = &device{stack: w.shaky, user: w.user, name: "watcher", ledgers: map[string]*ledger{}}
+	w.device = newDevice(w.shaky, w.user, "watcher")
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -609,7 +610,7 @@ func (w *watcher) live(ctx context.Context) error {
 		}
 		switch err := w.look(ctx, where.id); {
 		case err == nil:
-		case errors.Is(err, errClosed):
+		case errors.Is(err, raw.ErrClosed):
 			w.device.close()
 			if err := w.connect(ctx); err != nil {
 				return err

@@ -60,22 +60,9 @@ func listen(tb testing.TB, s stack, user, name string) *listener {
 }
 
 func openListener(ctx context.Context, s stack, user, name string) (*listener, error) {
-	l := &listener{
-		device: &device{
-			stack: s, user: user, name: name, ledgers: map[string]*ledger{},
-			closed: make(chan struct{}), waiting: map[string]chan answer{}, news: make(chan struct{}),
-		},
-		pushed: map[string][]chat.Message{}, heads: map[string][]int64{},
-	}
-	token, err := s.Token(ctx, user, nil)
-	if err != nil {
-		return nil, err
-	}
-	if l.conn, err = dial(ctx, s, name, token); err != nil {
-		return nil, fmt.Errorf("connecting %s/%s: %w", user, name, err)
-	}
-	go l.hear()
-	return l, nil
+	l := &listener{device: newDevice(s, user, name), pushed: map[string][]chat.Message{}, heads: map[string][]int64{}}
+	l.take = l.keep
+	return l, l.reconnect(ctx)
 }
 
 // listenAll opens a listener for each user, under one device name.
@@ -88,37 +75,15 @@ func listenAll(tb testing.TB, s stack, users ...string) []*listener {
 	return all
 }
 
-func (l *listener) hear() {
-	defer close(l.closed)
-	for {
-		_, data, err := l.conn.Read(context.Background())
-		if err == nil && !l.keep(data) {
-			l.take(data)
-			continue
-		}
-		l.mu.Lock()
-		l.closeErr = err
-		l.changed()
-		l.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// keep takes in a push. It is false for what answers a request.
-func (l *listener) keep(data []byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// keep takes in a push. The caller holds the lock.
+func (l *listener) keep(kind string, frame []byte) {
 	var p push
-	if err := json.Unmarshal(data, &p); err != nil {
-		l.violated("a frame that cannot be read: %w", err)
-		return true
+	if err := json.Unmarshal(frame, &p); kind == "" || err != nil {
+		l.violated("a frame that cannot be read: %.200q", frame)
+		return
 	}
 	var err error
 	switch p.Type {
-	case wire.TypeReply, wire.TypeError, "":
-		return false
 	case wire.TypePush:
 		var updates []wire.Update
 		err = json.Unmarshal(p.Updates, &updates)
@@ -136,7 +101,6 @@ func (l *listener) keep(data []byte) bool {
 		l.violated("a push that cannot be read: %w", err)
 	}
 	l.heard = append(l.heard, p)
-	return true
 }
 
 // pushes gives what was heard so far, of one type.
@@ -229,13 +193,13 @@ func requireRefused(tb testing.TB, d *device, action string, request any, code c
 	_, err := try[json.RawMessage](tb.Context(), d, action, request)
 	refused := &refusal{}
 	require.ErrorAs(tb, err, &refused, "%s by %s: %+v", action, d.user, request)
-	require.Equal(tb, [2]string{string(code), field}, [2]string{string(refused.frame.Code), refused.frame.Field}, "%s: %s", action, refused.frame.Message)
-	return refused.frame
+	require.Equal(tb, [2]string{string(code), field}, [2]string{string(refused.Frame.Code), refused.Frame.Field}, "%s: %s", action, refused.Frame.Message)
+	return refused.Frame
 }
 
 func codeOf(err error) chat.Code {
 	if refused, ok := errors.AsType[*refusal](err); ok {
-		return refused.frame.Code
+		return refused.Frame.Code
 	}
 	return ""
 }

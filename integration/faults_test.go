@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	raw "inorder/integration/device"
 	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
@@ -302,8 +303,8 @@ func connectDeaf(t *testing.T, s stack, user string) {
 		}
 		return conn, err
 	}}
-	conn, _, err := shake(t.Context(), s, url.Values{"device": {"deaf"}}, &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: bearer(token),
+	conn, _, err := raw.Handshake(t.Context(), s.Socket, url.Values{"device": {"deaf"}}, &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: raw.Bearer(token),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.CloseNow() })

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	raw "inorder/integration/device"
 	launch "inorder/integration/stack"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
@@ -68,7 +69,7 @@ func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
 						written.Add(1)
 					case retryAfter(err) > 0:
 						refused.Add(1)
-					case errors.Is(err, errClosed): // dismissed
+					case errors.Is(err, raw.ErrClosed): // dismissed
 						return nil
 					case ctx.Err() == nil:
 						return err
@@ -109,7 +110,7 @@ func TestG10_AFloodOfReadsIsRefusedAndHarmsNoOther(t *testing.T) {
 		switch err := d.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": 0}, nil); {
 		case err == nil:
 			admitted++
-		case errors.Is(err, errClosed):
+		case errors.Is(err, raw.ErrClosed):
 			dismissed++
 			requireDismissed(t, d, wire.GoodbyeFlooding)
 			d.mu.Lock()
@@ -145,7 +146,7 @@ func TestG10_WhoFloodsByAnyFrameIsSentAway(t *testing.T) {
 			d := mustConnect(t, c.Stack, newUser("flooder"), "phone")
 			var err error
 			refused := 0
-			for !errors.Is(err, errClosed) {
+			for !errors.Is(err, raw.ErrClosed) {
 				if err = d.do(t.Context(), action, nil, nil); retryAfter(err) > 0 {
 					refused++
 				}
@@ -165,7 +166,7 @@ func tryHandshake(t *testing.T, s stack, user string) int {
 	t.Helper()
 	token, err := s.Token(t.Context(), user, nil)
 	require.NoError(t, err)
-	conn, status, err := shake(t.Context(), s, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+	conn, status, err := raw.Handshake(t.Context(), s.Socket, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
 	if err == nil {
 		_ = conn.CloseNow()
 	}
@@ -216,8 +217,8 @@ func TestG10_QuotasAreToldAsLimits(t *testing.T) {
 	require.NoError(t, create("2"))
 	var r *refusal
 	require.ErrorAs(t, create("3"), &r)
-	require.Equal(t, chat.Limit, r.frame.Code)
-	require.Equal(t, map[string]any{"max": 2.0}, r.frame.Details)
+	require.Equal(t, chat.Limit, r.Frame.Code)
+	require.Equal(t, map[string]any{"max": 2.0}, r.Frame.Details)
 	require.NoError(t, create("2"), "a retry gets the first result")
 
 	_, err := publish(t.Context(), t, c.Stack, publication{

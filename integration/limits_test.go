@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	raw "inorder/integration/device"
 	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/client"
@@ -107,7 +108,7 @@ func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
 						f.count.Add(1)
 						first()
 					}
-					if errors.Is(err, errClosed) {
+					if errors.Is(err, raw.ErrClosed) {
 						return nil // it was too much
 					}
 				}
@@ -122,10 +123,10 @@ func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
 // does not.
 func retryAfter(err error) float64 {
 	r, refused := errors.AsType[*refusal](err)
-	if !refused || r.frame.Code != chat.Busy || !r.frame.Retryable {
+	if !refused || r.Frame.Code != chat.Busy || !r.Frame.Retryable {
 		return 0
 	}
-	ms, _ := r.frame.Details[wire.DetailRetryAfter].(float64)
+	ms, _ := r.Frame.Details[wire.DetailRetryAfter].(float64)
 	return ms
 }
 
@@ -145,7 +146,7 @@ func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
 	flood := wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}
 	var err error
 	refused := 0
-	for !errors.Is(err, errClosed) {
+	for !errors.Is(err, raw.ErrClosed) {
 		if err = d.do(t.Context(), wire.ActionSend, flood, nil); retryAfter(err) > 0 {
 			refused++
 		}
@@ -181,7 +182,7 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 	token, err := c.Token(t.Context(), bob, nil)
 	require.NoError(t, err)
 	for status := 0; status != http.StatusTooManyRequests; {
-		conn, got, err := shake(t.Context(), c.Stack, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+		conn, got, err := raw.Handshake(t.Context(), c.Socket, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
 		if err == nil {
 			_ = conn.CloseNow()
 		}
@@ -236,7 +237,7 @@ func TestLimits_BadFramesDoNotReachDynamoDB(t *testing.T) {
 			strings.Repeat(" ", wire.MaxFrameBytes) + `}`},
 	} {
 		require.NoError(t, d.conn.Write(t.Context(), tt.kind, []byte(tt.data)), name)
-		<-d.closed
+		<-d.conn.Closed()
 		require.NoError(t, d.reconnect(t.Context()))
 	}
 	for _, r := range reached.all() {
@@ -338,7 +339,8 @@ const timeLeft = 8 * time.Second
 // will have.
 func expiringDevice(t *testing.T, s stack, user string) (*device, time.Time) {
 	t.Helper()
-	d := &device{stack: s, user: user, name: "phone", tokens: expiring(), ledgers: map[string]*ledger{}}
+	d := newDevice(s, user, "phone")
+	d.tokens = expiring()
 	require.NoError(t, d.reconnect(t.Context()))
 	expires := time.Now().Add(timeLeft) // at the latest
 	t.Cleanup(func() {
@@ -366,7 +368,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		for {
 			var sent wire.Sent
 			err := d.do(t.Context(), wire.ActionSend, wire.Send{To: bob, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hi"}, &sent)
-			if errors.Is(err, errClosed) {
+			if errors.Is(err, raw.ErrClosed) {
 				break
 			}
 			require.NoError(t, err)
@@ -394,7 +396,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 			_, err := alice.send(t.Context(), wire.Send{To: bob.user, Text: "hi"})
 			require.NoError(t, err)
 			select {
-			case <-bob.closed:
+			case <-bob.conn.Closed():
 				ended = true
 			default:
 			}

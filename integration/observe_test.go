@@ -19,6 +19,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	raw "inorder/integration/device"
 	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/metric"
@@ -196,7 +197,7 @@ func (o *observed) refused(d *device, code chat.Code, action string, request any
 	o.t.Helper()
 	var r *refusal
 	require.ErrorAs(o.t, d.do(o.t.Context(), action, request, nil), &r, action)
-	require.Equal(o.t, code, r.frame.Code, action)
+	require.Equal(o.t, code, r.Frame.Code, action)
 }
 
 func (o *observed) handshakes() {
@@ -214,28 +215,28 @@ func (o *observed) handshakes() {
 	require.NoError(o.t, err)
 	o.secrets.token(foreign)
 	for name, header := range map[string]http.Header{
-		"forged":      bearer(forged),
+		"forged":      raw.Bearer(forged),
 		"none":        {},
-		"no token":    bearer(o.secrets.make("bearer")),
+		"no token":    raw.Bearer(o.secrets.make("bearer")),
 		"two":         {"Authorization": {"Bearer " + token, "Bearer " + forged}},
 		"subprotocol": {"Sec-WebSocket-Protocol": {wire.Subprotocol + ", " + wire.BearerPrefix + forged}},
-		"foreign":     bearer(foreign),
+		"foreign":     raw.Bearer(foreign),
 	} {
-		_, status, err := shake(ctx, o.cloud.Stack, device, &websocket.DialOptions{HTTPHeader: header})
+		_, status, err := raw.Handshake(ctx, o.cloud.Socket, device, &websocket.DialOptions{HTTPHeader: header})
 		require.Error(o.t, err, name)
 		require.Contains(o.t, []int{http.StatusUnauthorized, http.StatusForbidden}, status, name)
 	}
 	for _, query := range []url.Values{{"token": {token}}, {"device": {"phone"}, "token": {token}}} {
-		_, _, err = shake(ctx, o.cloud.Stack, query, nil)
+		_, _, err = raw.Handshake(ctx, o.cloud.Socket, query, nil)
 		require.Error(o.t, err)
 	}
-	_, status, err := shake(ctx, o.cloud.Stack, url.Values{"device": {o.secrets.make("device") + "?"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+	_, status, err := raw.Handshake(ctx, o.cloud.Socket, url.Values{"device": {o.secrets.make("device") + "?"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
 	require.Error(o.t, err)
 	require.Equal(o.t, http.StatusBadRequest, status)
 
 	replaced := mustConnect(o.t, o.cloud.Stack, user, "phone")
 	o.ann = mustConnect(o.t, o.cloud.Stack, user, "phone")
-	require.NoError(o.t, replaced.await(ctx, "the end", func() bool { return replaced.closeErr != nil }))
+	require.NoError(o.t, replaced.await(ctx, "the end", func() bool { return replaced.conn.Err() != nil }))
 	o.bob = mustConnect(o.t, o.cloud.Stack, newUser("bob"), "phone")
 }
 
@@ -368,7 +369,7 @@ func (o *observed) refusals() {
 	} {
 		var r *refusal
 		require.ErrorAs(o.t, o.ann.do(o.t.Context(), tc.action, tc.request, nil), &r, "%d: %s", i, tc.action)
-		require.Equal(o.t, tc.code, r.frame.Code, "%d: %s: %s", i, tc.action, r.frame.Message)
+		require.Equal(o.t, tc.code, r.Frame.Code, "%d: %s: %s", i, tc.action, r.Frame.Message)
 	}
 	for _, frame := range []string{secret("frame"), `{"action":"send","id":"1","text":"` + secret("cut")} {
 		a, err := o.ann.exchange(o.t.Context(), "", []byte(frame))

@@ -381,7 +381,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		t.Helper()
 		var r *refusal
 		require.ErrorAs(t, d.do(ctx, action, request, nil), &r, action)
-		require.Equal(t, code, r.frame.Code, action)
+		require.Equal(t, code, r.Frame.Code, action)
 	}
 	ann, bob := mustConnect(t, s, newUser("ann"), "phone"), mustConnect(t, s, newUser("bob"), "phone")
 	cy := newUser("cy")

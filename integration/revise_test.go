@@ -252,8 +252,8 @@ func TestG8_EditsInTurn(t *testing.T) {
 		for range each {
 			for {
 				edited, err := try[wire.Edited](ctx, all[i], wire.ActionEdit, editOf(sent, version, fmt.Sprint(version)))
-				if refused, ok := errors.AsType[*refusal](err); ok && refused.frame.Code == chat.VersionConflict {
-					current, _ := refused.frame.Details["version"].(float64)
+				if refused, ok := errors.AsType[*refusal](err); ok && refused.Frame.Code == chat.VersionConflict {
+					current, _ := refused.Frame.Details["version"].(float64)
 					version = int64(current)
 					continue
 				}
