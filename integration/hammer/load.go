@@ -51,7 +51,7 @@ type conversation struct {
 func newLoad(o options) *load {
 	return &load{
 		options: o, run: "h" + strings.ToLower(rand.Text()[:10]), start: time.Now(),
-		createTimeout: createTimeout,
+		createTimeout: createTimeout, figures: figures{ack: newHistogram(), deliver: newHistogram()},
 	}
 }
 

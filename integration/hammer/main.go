@@ -237,7 +237,7 @@ func (l *load) watch(ctx context.Context, tell func(string, ...any), report func
 	}()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	v := newLive(l, time.Now())
+	v := &live{load: l, at: time.Now()}
 	for {
 		select {
 		case <-over:
