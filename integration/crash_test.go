@@ -141,8 +141,8 @@ func requireLedgerOf(t *testing.T, messages []chat.Message, sent map[string]wire
 }
 
 // Processes are killed again and again under several senders, each of whom sends
-// a message until it is answered.
-func TestG4_KillingSendUnderAStreamOfMessages(t *testing.T) {
+// a message until it is answered: no seq is given out without its message.
+func TestG2_KillingSendUnderAStreamOfMessagesLeavesNoHole(t *testing.T) {
 	t.Parallel()
 	needProc(t)
 	const senders, each, killEvery = 6, 25, 9

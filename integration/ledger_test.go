@@ -24,7 +24,7 @@ const maxDevices = 16
 
 // Two users on 16 devices each are the most senders that a single conversation
 // can have.
-func TestG1G2_ConcurrentSendersFillOneLedgerInOrder(t *testing.T) {
+func TestG1_ConcurrentSendersFillOneLedgerInOrder(t *testing.T) {
 	t.Parallel()
 	const each = 50
 	alice, bob := newUser("alice"), newUser("bob")
