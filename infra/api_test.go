@@ -96,7 +96,7 @@ func TestTheAPIIsMadeOnePartAfterTheOther(t *testing.T) {
 	parts := apiParts(t, template)
 	order, together := oneByOne(parts)
 	require.Empty(t, together, "after %s these are made at once: each has to refer to the one before", order)
-	require.Len(t, order, 1+21+21+19+1, "authorizer, integrations, routes, responses, stage")
+	require.Len(t, order, 1+22+22+19+1, "authorizer, integrations, routes, responses, stage")
 	require.Equal(t, "Apiv1Stage", order[len(order)-1], "a stage before the last part is deployed anew for each that follows")
 
 	_, together = oneByOne(apiParts(t, strings.Replace(template, "!Select [0, [!GetAtt AckFunction.Arn, !Ref ConversationsResponse]]", "!GetAtt AckFunction.Arn", 1)))

@@ -2,8 +2,10 @@
 package infra_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,11 +15,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"inorder/infra/costs/bill"
 )
 
 var (
 	fencedCode = regexp.MustCompile("(?ms)^```.*?^```")
 	inlineCode = regexp.MustCompile("`[^`]+`")
+	image      = regexp.MustCompile(`<img[^>]* src="([^"]+)"`)
+	number     = regexp.MustCompile(`\d+(?:[.,]\d+)*`)
+	guarantee  = regexp.MustCompile(`\*\*G(\d+) `)
 	link       = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
 	heading    = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
 	scheme     = regexp.MustCompile(`^[a-z]+:`)
@@ -26,6 +33,9 @@ var (
 	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
 	testFunc   = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	parameter  = regexp.MustCompile("`([A-Z]\\w+)`")
+	ciStep     = regexp.MustCompile(`(?m)^step (?:"\$tools/venv/bin/python" )?(.+)$`)
+	goProgram  = regexp.MustCompile("(?ms)^```go\n(package main\n.*?)^```")
+	headline   = regexp.MustCompile(`\*\*(\$[\d.]+)\*\*`)
 	setting    = regexp.MustCompile(`(-from )?\b([A-Z][a-z]\w*)=[^=]`) // -from sets a table of the operator's tool
 )
 
@@ -46,7 +56,7 @@ func repositoryFiles(t *testing.T, ending string) []string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != "." && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".")):
+		case entry.IsDir() && path != "." && path != ".github" && (entry.Name() == "node_modules" || strings.HasPrefix(entry.Name(), ".")):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ending):
 			files = append(files, path)
@@ -86,7 +96,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	for _, path := range repositoryFiles(t, ".md") {
 		document := read(t, path)
 		prose := inlineCode.ReplaceAllString(fencedCode.ReplaceAllString(document, ""), "")
-		for _, found := range link.FindAllStringSubmatch(prose, -1) {
+		for _, found := range append(link.FindAllStringSubmatch(prose, -1), image.FindAllStringSubmatch(prose, -1)...) {
 			if scheme.MatchString(found[1]) {
 				continue // elsewhere: a test must not depend on it
 			}
@@ -199,6 +209,155 @@ func parameterRows(document string) []parameterRow {
 	return rows
 }
 
+// A newcomer reads the README, in any language, in a few minutes and can try it.
+func TestReadmeIsForNewcomers(t *testing.T) {
+	t.Parallel()
+	for _, path := range readmes(t) {
+		document := read(t, path)
+		require.LessOrEqual(t, strings.Count(document, "\n"), 130, "%s: what is not for a newcomer's first minutes belongs elsewhere", path)
+		blocks := fencedCode.FindAllString(document, -1)
+		for _, command := range []string{"go run ./infra/local", "go test ./..."} {
+			require.Contains(t, blocks, "```sh\n"+command+"\n```", path)
+		}
+	}
+}
+
+// Each guarantee that the README makes has tests that are named after it.
+func TestGuaranteesHaveTests(t *testing.T) {
+	t.Parallel()
+	tested := map[string]bool{} // by number; a test may be of several, as TestG1G2_…
+	for _, path := range repositoryFiles(t, "_test.go") {
+		for _, found := range testFunc.FindAllStringSubmatch(read(t, path), -1) {
+			named, _, _ := strings.Cut(found[1], "_")
+			for _, n := range strings.Split(strings.TrimPrefix(named, "Test"), "G")[1:] {
+				tested[n] = true
+			}
+		}
+	}
+	guarantees := guarantee.FindAllStringSubmatch(read(t, "README.md"), -1)
+	require.Len(t, guarantees, 10)
+	for _, found := range guarantees {
+		require.True(t, tested[found[1]], "no test is named after G%s", found[1])
+	}
+}
+
+// readmes are the README and its translations, of which each links to all others.
+func readmes(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob("README*.md")
+	require.NoError(t, err)
+	require.Subset(t, paths, []string{"README.md", "README.zh-CN.md"})
+	for _, path := range paths {
+		for _, other := range paths {
+			require.True(t, path == other || strings.Contains(read(t, path), "]("+other+")"), "%s does not link to %s", path, other)
+		}
+	}
+	return paths
+}
+
+// A translation has what the README has, section by section: code, links, pictures,
+// names, numbers, points and rows.
+func TestTranslationsSayTheSame(t *testing.T) {
+	t.Parallel()
+	paths := readmes(t)
+	original := sections(read(t, "README.md"), paths)
+	for _, path := range paths {
+		translated := sections(read(t, path), paths)
+		require.Len(t, translated, len(original), "%s has other headings than the README", path)
+		for i, want := range original {
+			require.Equal(t, want.facts, translated[i].facts, "%s, %q is not what the README has under %q", path, translated[i].title, want.title)
+		}
+	}
+}
+
+type section struct {
+	title string
+	facts map[string][]string // what does not depend on the language, by its kind
+}
+
+// sections are a document's, each from its heading on. Links to the languages are left out.
+func sections(document string, languages []string) []section {
+	outside := fencedCode.ReplaceAllStringFunc(document, func(block string) string { return strings.Repeat("\x00", len(block)) })
+	var list []section
+	starts := heading.FindAllStringIndex(outside, -1)
+	for i, start := range starts {
+		end := len(document)
+		if i+1 < len(starts) {
+			end = starts[i+1][0]
+		}
+		prose := strings.ReplaceAll(outside[start[0]:end], "\x00", "")
+		title, _, _ := strings.Cut(prose, "\n")
+		facts := map[string][]string{
+			"level":    {strings.Repeat("#", strings.IndexByte(title, ' '))},
+			"code":     fencedCode.FindAllString(document[start[0]:end], -1),
+			"names":    slices.Compact(slices.Sorted(slices.Values(inlineCode.FindAllString(prose, -1)))),
+			"numbers":  slices.Sorted(slices.Values(number.FindAllString(prose, -1))),
+			"pictures": image.FindAllString(strings.ReplaceAll(prose, "\n", " "), -1),
+		}
+		for _, found := range link.FindAllStringSubmatch(prose, -1) {
+			if !slices.Contains(languages, found[1]) {
+				facts["links"] = append(facts["links"], found[1])
+			}
+		}
+		slices.Sort(facts["links"])
+		for line := range strings.Lines(prose) {
+			if strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "| ") {
+				facts["points and rows"] = append(facts["points and rows"], line[:1])
+			}
+		}
+		list = append(list, section{title, facts})
+	}
+	return list
+}
+
+// Whole programs in documents compile, as they are, with this module.
+func TestProgramsInDocumentsCompile(t *testing.T) {
+	t.Parallel()
+	programs := 0
+	for _, path := range repositoryFiles(t, ".md") {
+		for _, found := range goProgram.FindAllStringSubmatch(read(t, path), -1) {
+			programs++
+			source := filepath.Join(t.TempDir(), "main.go")
+			require.NoError(t, os.WriteFile(source, []byte(found[1]), 0o600))
+			said, err := exec.CommandContext(t.Context(), "go", "vet", source).CombinedOutput()
+			require.NoError(t, err, "%s: %s", path, said)
+		}
+	}
+	require.NotZero(t, programs)
+}
+
+// What documents say that it costs is what was measured, at the prices that the
+// calculator has.
+func TestCostsAreThoseMeasured(t *testing.T) {
+	t.Parallel()
+	measured, err := bill.Measured()
+	require.NoError(t, err)
+	dollars := func(sum float64) string { return fmt.Sprintf("$%.2f", sum) }
+	message := dollars(1e6 * measured[bill.Message2].Dollars())
+	device := dollars(1e3 * measured[bill.DeviceMonth].Dollars())
+	group := dollars(1e6 * measured[bill.Message20].Dollars())
+	kept := 0.0
+	for _, line := range measured[bill.Message2].Times(1e6).Storage() {
+		kept += line.Dollars
+	}
+	minutes := dollars(1e3 * measured[bill.DeviceMonth].ConnectionMinutes * bill.PerConnectionMinute)
+
+	for path, want := range map[string][]string{
+		"README.zh-CN.md": {message, device},
+		"README.md":       {message, device},
+		"infra/COSTS.md":  {message, device, group, message}, // again under what a message is made of
+	} {
+		var said []string
+		for _, found := range headline.FindAllStringSubmatch(read(t, path), -1) {
+			said = append(said, found[1])
+		}
+		require.Equal(t, want, said, path)
+	}
+	costs := strings.Join(strings.Fields(read(t, "infra/COSTS.md")), " ")
+	require.Contains(t, costs, "cost "+dollars(kept)+" a month to keep")
+	require.Contains(t, costs, minutes+" per thousand devices are connection minutes")
+}
+
 // sam build finds a recipe for every function, which builds its folder.
 func TestMakefileBuildsEveryFunction(t *testing.T) {
 	t.Parallel()
@@ -229,4 +388,34 @@ func TestMakefileBuildsEveryFunction(t *testing.T) {
 		wanted = append(wanted, "build-"+id+": ; $(call build,"+folder+")")
 	}
 	require.ElementsMatch(t, wanted, recipes)
+}
+
+// A contributor finds each step of .ci/run, and none that it does not take.
+func TestStepsOfCIAreDocumented(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(read(t, ".github/CONTRIBUTING.md"), "| step | looks at |\n|---|---|\n")
+	section, _, _ = strings.Cut(section, "\n\n")
+	var documented []string
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		require.Greater(t, len(cells), 2, line)
+		for _, name := range inlineCode.FindAllString(cells[1], -1) {
+			documented = append(documented, strings.Trim(name, "`"))
+		}
+	}
+	var taken []string
+	for _, step := range ciStep.FindAllStringSubmatch(read(t, ".ci/run"), -1) {
+		if !strings.HasPrefix(step[1], "install_") {
+			taken = append(taken, step[1])
+		}
+	}
+	require.NotEmpty(t, taken)
+	for _, step := range taken {
+		require.True(t, slices.ContainsFunc(documented, func(name string) bool { return step == name || strings.HasPrefix(step, name+" ") }),
+			"CONTRIBUTING.md has no step %s", step)
+	}
+	for _, name := range documented {
+		require.True(t, slices.ContainsFunc(taken, func(step string) bool { return step == name || strings.HasPrefix(step, name+" ") }),
+			"CONTRIBUTING.md has the step %s, which .ci/run does not take", name)
+	}
 }

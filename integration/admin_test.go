@@ -124,7 +124,8 @@ func TestAdmin_LooksAtAConversation(t *testing.T) {
 	}
 	require.Regexp(t, `(?m)^`+b.user+` +member +\S+ +1 +7 +`, operate(t, shared, "roster", id).must(t))
 
-	found := decoded[chat.Message](t, operate(t, shared, "find", entries[9].MessageID, "-json").must(t))
+	require.Contains(t, operate(t, shared, "find", entries[9].MessageID).stderr, "MessageIndex=on")
+	found := decoded[chat.Message](t, operate(t, shared, "find", entries[9].MessageID, "-scan", "-json").must(t))
 	require.Equal(t, [2]any{id, int64(10)}, [2]any{found[0].ConversationID, found[0].Seq})
 
 	file := filepath.Join(t.TempDir(), "out.jsonl")
@@ -187,7 +188,7 @@ func TestAdmin_Refuses(t *testing.T) {
 		"an unknown conversation": {[]string{"show", "group:none", "-addr", shared.Page}, 1, `there is no conversation "group:none"`},
 		"a create of no one":      {[]string{"create", "a", "", "-addr", shared.Page}, 1, "between: a user id is missing"},
 		"a group with one twice":  {[]string{"create-group", "-owner", "a", "-title", "T", "b", "b", "-addr", shared.Page}, 1, "named twice"},
-		"an unknown message":      {[]string{"find", "none", "-addr", shared.Page}, 1, `there is no message "none"`},
+		"an unknown message":      {[]string{"find", "none", "-scan", "-addr", shared.Page}, 1, `there is no message "none"`},
 		"an unknown user":         {[]string{"list", "-user", "no one", "-addr", shared.Page}, 1, "no one has no conversations"},
 		"a user without a name":   {[]string{"erase-user", "", "-addr", shared.Page}, 1, "userId"},
 		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-addr", shared.Page}, 1, "-o /nowhere/x"},

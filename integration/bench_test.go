@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -20,11 +19,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/build"
-	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
 	"inorder/infra/local/dynamo/dynamotest"
 	"inorder/infra/local/issuer"
 	"inorder/infra/local/lambda"
+	"inorder/infra/local/process"
 	"inorder/infra/local/template"
 	"inorder/shared/wire"
 )
@@ -174,18 +173,14 @@ func BenchmarkColdStart(b *testing.B) {
 	require.NoError(b, err)
 	db, endpoint := dynamotest.Start(b)
 	require.NoError(b, dynamo.CreateTables(b.Context(), db, stack.Tables))
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(b, err)
 	defer func() { _ = reaper.Close() }()
 
 	start := func(b *testing.B, f *template.Function, event []byte) time.Duration {
-		env := map[string]string{
+		return coldStart(b, reaper, lambda.Function{Function: *f, Dir: executables[f.LogicalID], Env: map[string]string{
 			"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL_DYNAMODB": endpoint,
-		}
-		maps.Copy(env, f.Environment)
-		return coldStart(b, reaper, lambda.Function{
-			Name: f.LogicalID, Dir: executables[f.LogicalID], Env: env, Timeout: f.Timeout, MemoryMB: f.MemoryMB,
-		}, event)
+		}}, event)
 	}
 	// The message of which the others' events tell.
 	start(b, stack.Function("SendFunction"), sampleEvent(b, "send", token))
@@ -228,7 +223,7 @@ func sampleEvent(b *testing.B, name, token string) []byte {
 }
 
 // coldStart gives one event to a process that has to be started for it.
-func coldStart(b *testing.B, reaper *child.Reaper, f lambda.Function, event []byte) time.Duration {
+func coldStart(b *testing.B, reaper *process.Reaper, f lambda.Function, event []byte) time.Duration {
 	b.Helper()
 	var mu sync.Mutex
 	var output []string
@@ -241,7 +236,7 @@ func coldStart(b *testing.B, reaper *child.Reaper, f lambda.Function, event []by
 		},
 	})
 	require.NoError(b, err)
-	answer, failed, err := service.Invoke(b.Context(), f.Name, event)
+	answer, failed, err := service.Invoke(b.Context(), f.LogicalID, event)
 	require.NoError(b, err)
 	require.NoError(b, service.Close(context.Background()))
 	require.Empty(b, failed, "%s: %s\n%s", f.Name, answer, strings.Join(output, "\n"))

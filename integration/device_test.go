@@ -41,7 +41,8 @@ type device struct {
 	news      chan struct{} // closed and replaced whenever something changed
 	ledgers   map[string]*ledger
 	goodbyes  []string
-	violation error // the first thing that no server may do
+	answered  func(chat.Message) // told of the own messages that answers stand for; the lock is held
+	violation error              // the first thing that no server may do
 }
 
 // ledger is what a device knows of one conversation.
@@ -217,7 +218,29 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 	s.MessageType = cmp.Or(s.MessageType, chat.TypeText)
 	var sent wire.Sent
 	err := patiently(ctx, func() error { return d.do(ctx, wire.ActionSend, s, &sent) })
+	if err == nil && !sent.Duplicate {
+		d.arrived(s, sent)
+	}
 	return sent, err
+}
+
+// arrived takes in an own message by the answer to its send: to this connection it is
+// not pushed.
+func (d *device) arrived(s wire.Send, sent wire.Sent) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.changed()
+	m := chat.Message{
+		ConversationID: sent.ConversationID, Seq: sent.Seq, MessageID: sent.MessageID, ServerTime: sent.ServerTime,
+		ClientMsgID: s.ClientMsgID, SenderID: d.user, SenderDeviceID: d.name, MessageType: s.MessageType,
+		Text: s.Text, Data: s.Data, ReplyTo: s.ReplyTo, ClientTime: s.ClientTime, Version: 1, Status: chat.Normal,
+	}
+	d.learn(sent.ConversationID, m)
+	l := d.ledger(sent.ConversationID)
+	l.pushed = append(l.pushed, m.Seq)
+	if d.answered != nil {
+		d.answered(m)
+	}
 }
 
 // patiently makes a request again, after a growing, random while, when it was BUSY or

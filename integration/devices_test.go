@@ -62,6 +62,7 @@ func listen(tb testing.TB, s stack, user, name string) *listener {
 func openListener(ctx context.Context, s stack, user, name string) (*listener, error) {
 	l := &listener{device: newDevice(s, user, name), pushed: map[string][]chat.Message{}, heads: map[string][]int64{}}
 	l.take = l.keep
+	l.answered = func(m chat.Message) { l.pushed[m.ConversationID] = append(l.pushed[m.ConversationID], m) }
 	return l, l.reconnect(ctx)
 }
 

@@ -376,11 +376,11 @@ func TestCost_AnUncontendedSendIsOneTransaction(t *testing.T) {
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
-	phone := mustConnect(t, c.Stack, alice, "phone")
+	phone, other := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	send := func() {
 		sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "hi"})
 		require.NoError(t, err)
-		require.NoError(t, phone.awaitPushed(t.Context(), sent.ConversationID, sent.Seq))
+		require.NoError(t, other.awaitPushed(t.Context(), sent.ConversationID, sent.Seq))
 	}
 	// Then the fan-out, too, has seen the conversation, and no function but send
 	// uses these operations.

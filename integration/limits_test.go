@@ -119,14 +119,14 @@ func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
 	return f
 }
 
-// retryAfter is what a refusal for being too fast says; the BUSY of contention
-// does not.
+// retryAfter is how long a refusal for being too fast asks to wait. What a crowded
+// conversation refuses is none.
 func retryAfter(err error) float64 {
 	r, refused := errors.AsType[*refusal](err)
-	if !refused || r.Frame.Code != chat.Busy || !r.Frame.Retryable {
+	if !refused || r.Frame.Code != chat.Busy || !r.Frame.Retryable || !strings.Contains(r.Frame.Message, "may do this") {
 		return 0
 	}
-	ms, _ := r.Frame.Details[wire.DetailRetryAfter].(float64)
+	ms, _ := r.Frame.Details[chat.DetailRetryAfter].(float64)
 	return ms
 }
 

@@ -21,7 +21,6 @@ import (
 	"testing"
 
 	"inorder/infra/local/build/buildtest"
-	"inorder/infra/local/child"
 	launch "inorder/integration/stack"
 )
 
@@ -37,7 +36,6 @@ var dependOnTheProduct = sync.OnceValue(func() error {
 })
 
 func TestMain(m *testing.M) {
-	child.RunReaper()
 	flag.Parse()
 	os.Exit(run(m))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -33,6 +34,7 @@ func TestPage(t *testing.T) {
 	aliceName, bobName := newUser("alice"), newUser("bob")
 	alice := windows(cloud.Page, aliceName, "")
 	bob := windows(cloud.Page, bobName, "")
+	bob.attend()
 
 	alice.converse(bobName)
 	alice.say("hello bob")
@@ -506,9 +508,19 @@ func (w *window) block(patterns ...string) {
 	require.NoError(w.t, err)
 }
 
+// attend has somebody look at the window: what nobody sees is not read. It cannot be
+// frozen then.
+func (w *window) attend() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	_, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	require.NoError(w.t, err)
+}
+
 func (w *window) messages() []message {
 	w.t.Helper()
-	return evaluate[[]message](w, `[...document.querySelectorAll("#messages > *")].map((row) => ({
+	return evaluate[[]message](w, `[...document.querySelectorAll("#messages > .message")].map((row) => ({
 		seq: Number(row.dataset.seq ?? 0),
 		id: row.dataset.seq ? row.dataset.clientMsgId : "",
 		sender: row.querySelector(".sender").textContent,
@@ -530,7 +542,7 @@ func (w *window) texts() []string {
 func (w *window) record(text string) {
 	w.t.Helper()
 	found := evaluate[bool](w, fmt.Sprintf(`(() => {
-		const row = [...document.querySelectorAll("#messages > *")].find((row) => row.querySelector(".text").textContent === %q);
+		const row = [...document.querySelectorAll("#messages > .message")].find((row) => row.querySelector(".text").textContent === %q);
 		if (!row) return false;
 		window.states = [row.dataset.state];
 		new MutationObserver(() => {

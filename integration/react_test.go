@@ -98,7 +98,7 @@ type reactApp string
 // Without its packages the test is skipped, except in CI, where nobody would notice.
 func buildReact(t *testing.T) reactApp {
 	t.Helper()
-	const example, client = "shared/client/examples/react", "infra/local/web/client"
+	const example, client = "shared/client/examples/react", "shared/client/web"
 	require.NoError(t, dependOnTheProduct())
 	root := t.TempDir()
 	for _, dir := range []string{example, client} {
@@ -121,7 +121,7 @@ func buildReact(t *testing.T) reactApp {
 // folder can install and use, with all that belongs to it and nothing else.
 func (app reactApp) requirePackage(t *testing.T) {
 	t.Helper()
-	client, dir := filepath.Join(string(app), "../../../../infra/local/web/client"), t.TempDir()
+	client, dir := filepath.Join(string(app), "../../web"), t.TempDir()
 	out, err := npm(t, client, "pack", "--json", "--pack-destination", dir)
 	require.NoError(t, err, out)
 	var packed []struct {
@@ -134,7 +134,7 @@ func (app reactApp) requirePackage(t *testing.T) {
 		files = append(files, file.Path)
 	}
 	expected := []string{"LICENSE", "README.md", "package.json"}
-	for _, pattern := range []string{"*.js", "types/*.d.ts"} {
+	for _, pattern := range []string{"*.js", "generated/*.d.ts"} {
 		found, err := filepath.Glob(filepath.Join(client, pattern))
 		require.NoError(t, err)
 		for _, file := range found {

@@ -37,6 +37,7 @@ type handler struct {
 func (h handler) actions() map[string]route.Action {
 	return map[string]route.Action{
 		wire.ActionAck:   route.To(h.ack),
+		wire.ActionTell:  route.To(h.ack), // its route gives no answer back
 		wire.ActionClear: route.To(h.clear),
 	}
 }
@@ -95,7 +96,7 @@ func position(field string, seq *int64) (int64, error) {
 // got lost, or was not for the others yet, is made good by the next one.
 func (h handler) tell(ctx context.Context, c route.Caller, acked store.Acked) {
 	log := h.log.With("requestId", c.RequestID, "conversationId", acked.Head.ConversationID)
-	users, err := h.audience(ctx, c.UserID, acked.Head)
+	users, err := h.audience(ctx, c.UserID, acked)
 	if err != nil {
 		log.WarnContext(ctx, "looking up who hears of a receipt", "err", err)
 		return
@@ -107,13 +108,14 @@ func (h handler) tell(ctx context.Context, c route.Caller, acked store.Acked) {
 }
 
 // audience is who hears of the user's receipts in a conversation: not a stranger
-// whom the user has not answered. The roster is read, not remembered: the head may
+// whom the user has not answered, and in a group those who wrote what was acked: what a
+// receipt tells the others of, they do not show. The roster is read, not remembered: the head may
 // be an old one, at which someone was a member who must not hear of anything now.
 //
 // An old head may also lack the answer. It reaches the seqs that were acked, so what
 // is acked after the answer is told.
-func (h handler) audience(ctx context.Context, userID string, head chat.Conversation) ([]string, error) {
-	alone := []string{userID}
+func (h handler) audience(ctx context.Context, userID string, acked store.Acked) ([]string, error) {
+	alone, head := []string{userID}, acked.Head
 	if head.Kind == chat.System || head.MemberCount > chat.InboxGroupMax {
 		return alone, nil // its readers do not know each other, or are too many
 	}
@@ -124,12 +126,16 @@ func (h handler) audience(ctx context.Context, userID string, head chat.Conversa
 	if err != nil {
 		return nil, err
 	}
-	users := make([]string, len(members))
-	for i, m := range members {
-		users[i] = m.UserID
-	}
-	if len(users) > chat.InboxGroupMax || !slices.Contains(users, userID) {
+	is := func(m chat.Member) bool { return m.UserID == userID }
+	if len(members) > chat.InboxGroupMax || !slices.ContainsFunc(members, is) {
 		return alone, nil // too many by now, or the user is a former member
+	}
+	users := alone
+	after, through := acked.Raised()
+	for _, m := range members {
+		if !is(m) && (head.Kind == chat.Single || head.Runs.Concern(m.UserID, after, through)) {
+			users = append(users, m.UserID)
+		}
 	}
 	return users, nil
 }
@@ -184,7 +190,6 @@ func (h handler) post(ctx context.Context, log *slog.Logger, c route.Caller, use
 		}
 	}
 	for _, o := range h.pusher.Deliver(ctx, deliveries) {
-		metric.Note(ctx, metric.Count(metric.Pushes, o.Sent))
 		if o.Err != nil && !o.Gone() && !o.Expired() { // $disconnect, or the fan-out, forgets those; it counts what is gone
 			metric.Note(ctx, metric.Count(metric.PushFailures, 1))
 			log.WarnContext(ctx, "pushing", "err", o.Err)

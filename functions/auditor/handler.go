@@ -15,13 +15,13 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/metric"
-	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 type storage interface {
-	AuditSample(ctx context.Context, messages int) (store.AuditReport, error)
-	AuditConversation(ctx context.Context, conversationID string) (store.AuditReport, error)
-	AuditAll(ctx context.Context, after store.AuditCursor) (store.AuditReport, error)
+	AuditSample(ctx context.Context, messages int) (operate.AuditReport, error)
+	AuditConversation(ctx context.Context, conversationID string) (operate.AuditReport, error)
+	AuditAll(ctx context.Context, after operate.AuditCursor) (operate.AuditReport, error)
 }
 
 type handler struct {
@@ -33,32 +33,32 @@ type handler struct {
 // request is the event of a direct invocation. An empty one, and the event of a
 // schedule, asks for a sample.
 type request struct {
-	Messages       int                `json:"messages"`       // of the sample, instead of the configured number
-	ConversationID string             `json:"conversationId"` // the whole of one conversation instead
-	All            bool               `json:"all"`            // everything instead
-	After          *store.AuditCursor `json:"after"`          // with all: next of the report before
+	Messages       int                  `json:"messages"`       // of the sample, instead of the configured number
+	ConversationID string               `json:"conversationId"` // the whole of one conversation instead
+	All            bool                 `json:"all"`            // everything instead
+	After          *operate.AuditCursor `json:"after"`          // with all: next of the report before
 }
 
 // handle answers with the report: what was looked at, and each violation with what
 // to do about it. Violations are no error of the function; a refused request, or
 // tables that cannot be read, are.
-func (h handler) handle(ctx context.Context, event json.RawMessage) (store.AuditReport, error) {
+func (h handler) handle(ctx context.Context, event json.RawMessage) (operate.AuditReport, error) {
 	start := time.Now()
 	r, err := h.audit(ctx, event)
 	h.record(ctx, r, err, time.Since(start))
 	return r, err
 }
 
-func (h handler) audit(ctx context.Context, event json.RawMessage) (store.AuditReport, error) {
+func (h handler) audit(ctx context.Context, event json.RawMessage) (operate.AuditReport, error) {
 	req, err := read(event)
 	if err != nil {
-		return store.AuditReport{}, err
+		return operate.AuditReport{}, err
 	}
 	switch {
 	case req.ConversationID != "":
 		return h.store.AuditConversation(ctx, req.ConversationID)
 	case req.All:
-		var after store.AuditCursor
+		var after operate.AuditCursor
 		if req.After != nil {
 			after = *req.After
 		}
@@ -103,30 +103,30 @@ func read(event json.RawMessage) (request, error) {
 }
 
 // invariants are the metrics that the kinds of violations count in.
-var invariants = map[store.ViolationKind]metric.Name{
-	store.HeadMissing:      metric.InvariantHead,
-	store.HeadBehind:       metric.InvariantHead,
-	store.MemberCountWrong: metric.InvariantHead,
-	store.RosterWrong:      metric.InvariantHead,
-	store.LineMissing:      metric.InvariantHead,
-	store.LargeNotListed:   metric.InvariantHead,
-	store.SyncHeadWrong:    metric.InvariantHead,
-	store.LineFormer:       metric.InvariantHead,
-	store.LineOrphaned:     metric.InvariantHead,
-	store.HeadAhead:        metric.InvariantHole,
-	store.Hole:             metric.InvariantHole,
-	store.DuplicateMessage: metric.InvariantIdempotency,
-	store.DuplicateKey:     metric.InvariantIdempotency,
-	store.RecordMissing:    metric.InvariantIdempotency,
-	store.RecordMismatch:   metric.InvariantIdempotency,
-	store.PositionAhead:    metric.InvariantPosition,
-	store.EventTarget:      metric.InvariantRevision,
-	store.NotBlank:         metric.InvariantRevision,
+var invariants = map[operate.ViolationKind]metric.Name{
+	operate.HeadMissing:      metric.InvariantHead,
+	operate.HeadBehind:       metric.InvariantHead,
+	operate.MemberCountWrong: metric.InvariantHead,
+	operate.RosterWrong:      metric.InvariantHead,
+	operate.LineMissing:      metric.InvariantHead,
+	operate.LargeNotListed:   metric.InvariantHead,
+	operate.SyncHeadWrong:    metric.InvariantHead,
+	operate.LineFormer:       metric.InvariantHead,
+	operate.LineOrphaned:     metric.InvariantHead,
+	operate.HeadAhead:        metric.InvariantHole,
+	operate.Hole:             metric.InvariantHole,
+	operate.DuplicateMessage: metric.InvariantIdempotency,
+	operate.DuplicateKey:     metric.InvariantIdempotency,
+	operate.RecordMissing:    metric.InvariantIdempotency,
+	operate.RecordMismatch:   metric.InvariantIdempotency,
+	operate.PositionAhead:    metric.InvariantPosition,
+	operate.EventTarget:      metric.InvariantRevision,
+	operate.NotBlank:         metric.InvariantRevision,
 }
 
 // record writes the report's log line, and one for each violation. They have
 // nothing of what messages say.
-func (h handler) record(ctx context.Context, r store.AuditReport, err error, took time.Duration) {
+func (h handler) record(ctx context.Context, r operate.AuditReport, err error, took time.Duration) {
 	log := h.log
 	if invocation, ok := lambdacontext.FromContext(ctx); ok {
 		log = log.With("requestId", invocation.AwsRequestID)

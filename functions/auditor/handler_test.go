@@ -17,33 +17,33 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/metric"
 	"inorder/shared/metric/metrictest"
-	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // fakeStore notes what it is asked for, and gives one report.
 type fakeStore struct {
 	calls  []string
-	report store.AuditReport
+	report operate.AuditReport
 	err    error
 }
 
-func (f *fakeStore) AuditSample(_ context.Context, messages int) (store.AuditReport, error) {
+func (f *fakeStore) AuditSample(_ context.Context, messages int) (operate.AuditReport, error) {
 	f.calls = append(f.calls, fmt.Sprintf("sample of %d", messages))
 	return f.report, f.err
 }
 
-func (f *fakeStore) AuditConversation(_ context.Context, id string) (store.AuditReport, error) {
+func (f *fakeStore) AuditConversation(_ context.Context, id string) (operate.AuditReport, error) {
 	f.calls = append(f.calls, "audit of "+id)
 	return f.report, f.err
 }
 
-func (f *fakeStore) AuditAll(_ context.Context, after store.AuditCursor) (store.AuditReport, error) {
+func (f *fakeStore) AuditAll(_ context.Context, after operate.AuditCursor) (operate.AuditReport, error) {
 	f.calls = append(f.calls, fmt.Sprintf("all after %q %q", after.ConversationID, after.UserID))
 	return f.report, f.err
 }
 
 // invoke gives the answer to an event and the log's lines.
-func invoke(t *testing.T, f *fakeStore, event string) (store.AuditReport, []map[string]any, error) {
+func invoke(t *testing.T, f *fakeStore, event string) (operate.AuditReport, []map[string]any, error) {
 	t.Helper()
 	var log bytes.Buffer
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "req-1"})
@@ -117,12 +117,12 @@ func TestAuditor_Refuses(t *testing.T) {
 
 func TestAuditor_Reports(t *testing.T) {
 	t.Parallel()
-	violation := store.Violation{
-		ConversationID: "group:1", Kind: store.Hole, Seq: 4, ToSeq: 5, Expected: "2 messages", Found: "nothing", Remedy: "restore them",
+	violation := operate.Violation{
+		ConversationID: "group:1", Kind: operate.Hole, Seq: 4, ToSeq: 5, Expected: "2 messages", Found: "nothing", Remedy: "restore them",
 	}
-	f := &fakeStore{report: store.AuditReport{
-		Conversations: 2, Messages: 30, Lines: 4, Violations: []store.Violation{violation},
-		Counts: map[store.ViolationKind]int{store.Hole: 1, store.HeadBehind: 2}, Next: &store.AuditCursor{ConversationID: "group:1"},
+	f := &fakeStore{report: operate.AuditReport{
+		Conversations: 2, Messages: 30, Lines: 4, Violations: []operate.Violation{violation},
+		Counts: map[operate.ViolationKind]int{operate.Hole: 1, operate.HeadBehind: 2}, Next: &operate.AuditCursor{ConversationID: "group:1"},
 	}}
 	r, lines, err := invoke(t, f, `{"all": true}`)
 	require.NoError(t, err, "violations are no failure of the audit: it would be repeated")
@@ -146,19 +146,19 @@ func TestAuditor_Reports(t *testing.T) {
 // Each violation counts in the metric of the guarantee that it breaks.
 func TestAuditor_Counts(t *testing.T) {
 	t.Parallel()
-	want := map[metric.Name][]store.ViolationKind{
+	want := map[metric.Name][]operate.ViolationKind{
 		metric.InvariantHead: {
-			store.HeadMissing, store.HeadBehind, store.MemberCountWrong, store.RosterWrong, store.LineMissing, store.LineFormer, store.LineOrphaned,
+			operate.HeadMissing, operate.HeadBehind, operate.MemberCountWrong, operate.RosterWrong, operate.LineMissing, operate.LineFormer, operate.LineOrphaned,
 		},
-		metric.InvariantHole:        {store.HeadAhead, store.Hole},
-		metric.InvariantIdempotency: {store.DuplicateMessage, store.DuplicateKey, store.RecordMissing, store.RecordMismatch},
-		metric.InvariantPosition:    {store.PositionAhead},
-		metric.InvariantRevision:    {store.EventTarget, store.NotBlank},
+		metric.InvariantHole:        {operate.HeadAhead, operate.Hole},
+		metric.InvariantIdempotency: {operate.DuplicateMessage, operate.DuplicateKey, operate.RecordMissing, operate.RecordMismatch},
+		metric.InvariantPosition:    {operate.PositionAhead},
+		metric.InvariantRevision:    {operate.EventTarget, operate.NotBlank},
 	}
 	f := &fakeStore{}
 	for _, kinds := range want {
 		for _, kind := range kinds {
-			f.report.Violations = append(f.report.Violations, store.Violation{ConversationID: "group:1", Kind: kind})
+			f.report.Violations = append(f.report.Violations, operate.Violation{ConversationID: "group:1", Kind: kind})
 		}
 	}
 	var log bytes.Buffer

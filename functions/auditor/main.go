@@ -11,6 +11,7 @@ import (
 
 	"inorder/shared/start"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func main() {
@@ -21,7 +22,10 @@ func main() {
 			return nil, fmt.Errorf("AUDIT_MESSAGES is %q; it has to be how many messages a sample has, at least 1", os.Getenv("AUDIT_MESSAGES"))
 		}
 		s, err := store.Open(ctx, log)
-		h.store = s
-		return h.handle, err
+		if err != nil {
+			return nil, err
+		}
+		h.store = operate.New(s)
+		return h.handle, nil
 	})
 }

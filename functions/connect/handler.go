@@ -102,7 +102,7 @@ func failed(requestID string) wire.Error {
 func tooMany(rate limit.Rate, wait time.Duration) (events.APIGatewayProxyResponse, error) {
 	ms := limit.Millis(wait)
 	response, err := answer(429, wire.Error{
-		Code: chat.Busy, Retryable: true, Details: map[string]any{wire.DetailRetryAfter: ms},
+		Code: chat.Busy, Retryable: true, Details: map[string]any{chat.DetailRetryAfter: ms},
 		Message: fmt.Sprintf("one user may connect %s; come again in %d ms", rate, ms),
 	})
 	if err == nil {

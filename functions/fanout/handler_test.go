@@ -525,6 +525,42 @@ func TestFramesAreCoalesced(t *testing.T) {
 	require.Equal(t, w.frames["alice-phone"], w.frames["bob-phone"])
 }
 
+// The connection that has a message by the answer to its send is not pushed it; all
+// others of its user are, one under the same device name too: its device came back, and
+// has no answer.
+func TestG5_OnlyTheAnsweredConnectionIsLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "alice", 1, "phone", "laptop")
+	w.member("group:a", "bob", 1, "phone")
+	w.online("alice", "phone-again")
+	w.write("group:a", 7)
+	via := func(seq int64, connectionID string) { w.ledgers["group:a"][seq-1].Via = connectionID }
+	via(2, "alice-phone")
+	via(3, "bob-phone")
+	via(4, "alice-laptop")
+	via(5, "alice-phone")
+	w.ledgers["group:a"][4].Version = 2 // edited since: it is not what was sent
+	via(6, "alice-phone")
+	w.ledgers["group:a"][5].Status = chat.Recalled
+	via(7, "alice-phone")
+	failed, _ := w.handle(t, batchOf(record("1", "group:a", 1, 7)))
+	require.Empty(t, failed)
+	require.Equal(t, "3:hi, 4:hi, 5:hi, 6:hi", w.read(t, "alice-phone"))
+	require.Equal(t, "2:hi, 3:hi, 5:hi, 6:hi, 7:hi", w.read(t, "alice-laptop"))
+	require.Equal(t, "2:hi, 3:hi, 4:hi, 5:hi, 6:hi, 7:hi", w.read(t, "alice-phone-again"))
+	require.Equal(t, "2:hi, 4:hi, 5:hi, 6:hi, 7:hi", w.read(t, "bob-phone"))
+	require.Contains(t, w.frames["alice-phone"][0], `"committedMaxSeq":7`, "had the answer got lost, this tells of it")
+
+	w = newWorld()
+	w.member("group:a", "alice", 1, "phone")
+	w.write("group:a", 1)
+	w.ledgers["group:a"][0].Via = "alice-phone"
+	w.handle(t, batchOf(record("1", "group:a", 0, 1)))
+	require.Empty(t, w.frames, "there is nothing else to tell")
+	require.Equal(t, []string{"group:a"}, w.raised["alice"], "her other devices hear of it when they ask")
+}
+
 func TestGoneConnectionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

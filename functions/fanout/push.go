@@ -44,8 +44,8 @@ func (t tally) plus(other tally) tally {
 	}
 }
 
-// push sends each user's news to all of the user's devices, the sending one
-// included: that one way is right for all of them. Small audiences come first, so
+// push sends each user's news to all of the user's devices, but no message to the
+// connection that has it by the answer to its send. Small audiences come first, so
 // that they do not wait for a large one: each conversation of more than
 // chat.InboxGroupMax members has its posts, and their time, to itself.
 func (h handler) push(ctx context.Context, b *batch, all []news) tally {
@@ -135,20 +135,39 @@ func (h handler) prepare(ctx context.Context, mails map[string]*mail, connection
 	var deliveries []push.Delivery
 	encoder := push.NewEncoder()
 	for userID, conns := range connections {
-		frames, err := framesOf(encoder, mails[userID])
-		if err != nil {
-			h.log.ErrorContext(ctx, "encoding a push", "userId", userID, "err", err)
-			continue
-		}
-		if len(frames) == 0 {
-			continue
-		}
 		for _, c := range conns {
+			frames, err := framesOf(encoder, mails[userID].without(c.ID))
+			if err != nil {
+				h.log.ErrorContext(ctx, "encoding a push", "userId", userID, "err", err)
+				break
+			}
+			if len(frames) == 0 {
+				continue
+			}
 			recipients = append(recipients, recipient{userID: userID, conn: c})
 			deliveries = append(deliveries, push.Delivery{ConnectionID: c.ID, ExpiresAt: c.ExpiresAt, Frames: frames})
 		}
 	}
 	return recipients, deliveries
+}
+
+// without leaves out the messages that this connection has by an answer. If that was
+// lost the device sends again, and learns the seq by the answer to that; of what is
+// pushed, committedMaxSeq tells of it. A message that is not as it was sent any more
+// is pushed.
+func (m *mail) without(connectionID string) *mail {
+	answered := func(e chat.Message) bool { return e.Via == connectionID && e.Version == 1 && e.Status == chat.Normal }
+	if !slices.ContainsFunc(m.updates, func(u wire.Update) bool { return slices.ContainsFunc(u.Messages, answered) }) {
+		return m
+	}
+	rest := &mail{heads: m.heads, smallest: m.smallest}
+	for _, u := range m.updates {
+		u.Messages = slices.DeleteFunc(slices.Clone(u.Messages), answered)
+		if len(u.Messages) > 0 {
+			rest.updates = append(rest.updates, u)
+		}
+	}
+	return rest
 }
 
 func framesOf(encoder *push.Encoder, m *mail) ([][]byte, error) {

@@ -47,6 +47,7 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 		ClientMsgID:    r.ClientMsgID,
 		SenderID:       c.UserID,
 		SenderDeviceID: c.DeviceID,
+		Via:            c.ConnectionID,
 		MessageType:    r.MessageType,
 		Text:           r.Text,
 		Data:           r.Data,

@@ -70,7 +70,7 @@ func TestSendCommits(t *testing.T) {
 			serve(t, l, ""))
 		require.Equal(t, "bob", l.to)
 		require.Equal(t, chat.Message{
-			ClientMsgID: "phone-7f3a", SenderID: "alice", SenderDeviceID: "phone", MessageType: chat.TypeText,
+			ClientMsgID: "phone-7f3a", SenderID: "alice", SenderDeviceID: "phone", Via: "TWegAcC4EowCHnA=", MessageType: chat.TypeText,
 			Text: "Grüße, 你好 👋", ClientTime: 1795950300001,
 		}, l.message)
 	})
@@ -81,7 +81,7 @@ func TestSendCommits(t *testing.T) {
 		require.Contains(t, serve(t, l, `{"action":"send","id":"r","conversationId":"group:1","to":null,"clientMsgId":"c","messageType":"image","text":"look",
 			"data":{"key":"k"},"replyTo":{"seq":3,"messageId":"m"},"clientTime":0,"senderId":"mallory","serverTime":1}`), `"type":"reply"`)
 		require.Equal(t, chat.Message{
-			ConversationID: "group:1", ClientMsgID: "c", SenderID: "alice", SenderDeviceID: "phone", MessageType: chat.TypeImage,
+			ConversationID: "group:1", ClientMsgID: "c", SenderID: "alice", SenderDeviceID: "phone", Via: "TWegAcC4EowCHnA=", MessageType: chat.TypeImage,
 			Text: "look", Data: json.RawMessage(`{"key":"k"}`), ReplyTo: &chat.ReplyTo{Seq: 3, MessageID: "m"},
 		}, l.message)
 		require.Empty(t, l.to)

@@ -67,7 +67,7 @@ func (s *session) wouldOpen(ctx context.Context, userID, otherID string) error {
 		}
 	}
 	conversationID := chat.SingleID(userID, otherID)
-	_, err := s.store.Head(ctx, conversationID)
+	_, err := s.operator.Head(ctx, conversationID)
 	if err != nil && chat.CodeOf(err) != chat.NotFound {
 		return err
 	}

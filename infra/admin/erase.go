@@ -5,7 +5,7 @@ import (
 	"flag"
 
 	"inorder/shared/chat"
-	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func eraseCommand() command {
@@ -41,7 +41,7 @@ func (s *session) erase(ctx context.Context, userID, after string, yes bool) err
 		return err
 	}
 	progress := s.progress()
-	done, err := s.store.EraseUser(ctx, userID, after, yes, func(e store.Erasure) {
+	done, err := s.operator.EraseUser(ctx, userID, after, yes, func(e operate.Erasure) {
 		progress("%d conversations, %d messages looked at, %d with content of %s", e.Conversations, e.Scanned, e.Messages+e.Edits, quote(userID))
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *session) erase(ctx context.Context, userID, after string, yes bool) err
 		return s.emit(struct {
 			UserID string `json:"userId"`
 			DryRun bool   `json:"dryRun"`
-			store.Erasure
+			operate.Erasure
 		}{userID, !yes, done})
 	}
 	verb := "blanked"

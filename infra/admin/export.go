@@ -30,7 +30,7 @@ func exportCommand() command {
 
 // export writes a conversation page by page.
 func (s *session) export(ctx context.Context, id string, w io.Writer) error {
-	head, err := s.store.Head(ctx, id)
+	head, err := s.operator.Head(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *session) export(ctx context.Context, id string, w io.Writer) error {
 	progress := s.progress()
 	count := 0
 	for r := (chat.Range{From: 1, To: head.LastSeq}); r.From <= r.To; {
-		messages, rest, err := s.store.LedgerPage(ctx, id, r, pageSize)
+		messages, rest, err := s.operator.LedgerPage(ctx, id, r, pageSize)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func fillCommand() command {
@@ -50,12 +51,12 @@ Without -yes it only counts.`,
 
 func (s *session) fill(ctx context.Context, from store.Tables, yes, again bool) error {
 	progress := s.progress()
-	done, err := s.store.Fill(ctx, from, yes, again, func(f store.Filled) {
+	done, err := s.operator.Fill(ctx, from, yes, again, func(f operate.Filled) {
 		progress("%d roster items, %d inbox lines, %d idempotency records, %d heads, %d messages",
 			f.Members, f.Inboxes, f.Idempotency, f.Conversations, f.Messages)
 	})
 	if err != nil {
-		if yes && done != (store.Filled{}) {
+		if yes && done != (operate.Filled{}) {
 			return fmt.Errorf("%w\nsome of it is copied; copy all of it again with -again", err)
 		}
 		return err
@@ -63,7 +64,7 @@ func (s *session) fill(ctx context.Context, from store.Tables, yes, again bool) 
 	if s.asJSON {
 		return s.emit(struct {
 			DryRun bool `json:"dryRun"`
-			store.Filled
+			operate.Filled
 		}{!yes, done})
 	}
 	verb := "copied"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -10,7 +11,7 @@ import (
 	"time"
 
 	"inorder/shared/chat"
-	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // pageSize is how much is read at a time.
@@ -37,7 +38,7 @@ func (s *session) list(ctx context.Context, limit int) error {
 	t := s.table("conversation", "kind", "state", "lastSeq", "members", "updated", "title")
 	count := 0
 	for cursor := ""; ; {
-		heads, next, err := s.store.Heads(ctx, cursor, pageSize)
+		heads, next, err := s.operator.Heads(ctx, cursor, pageSize)
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func (s *session) listOf(ctx context.Context, userID string, limit int) error {
 	t := s.positions("conversation")
 	count := 0
 	for cursor := ""; ; {
-		positions, next, err := s.store.PositionsOf(ctx, userID, cursor, pageSize)
+		positions, next, err := s.operator.PositionsOf(ctx, userID, cursor, pageSize)
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func showCommand() command {
 		help: "The head as it is in the table.",
 		prepare: func(*flag.FlagSet) func(context.Context, *session, []string) error {
 			return func(ctx context.Context, s *session, args []string) error {
-				head, err := s.store.Head(ctx, args[0])
+				head, err := s.operator.Head(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -124,7 +125,7 @@ func ledgerCommand() command {
 			limit := flags.Int("limit", 50, "how many seqs at most")
 			content := flags.Bool("content", false, "show the texts, too")
 			return func(ctx context.Context, s *session, args []string) error {
-				head, err := s.store.Head(ctx, args[0])
+				head, err := s.operator.Head(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -156,7 +157,7 @@ func (s *session) ledger(ctx context.Context, id string, r chat.Range, content b
 	}
 	to := r.To
 	for r.From <= r.To {
-		messages, rest, err := s.store.LedgerPage(ctx, id, r, pageSize)
+		messages, rest, err := s.operator.LedgerPage(ctx, id, r, pageSize)
 		if err != nil {
 			return err
 		}
@@ -207,7 +208,7 @@ func rosterCommand() command {
 		help: "With each member's watermarks, as the inbox line says.",
 		prepare: func(*flag.FlagSet) func(context.Context, *session, []string) error {
 			return func(ctx context.Context, s *session, args []string) error {
-				if _, err := s.store.Head(ctx, args[0]); err != nil {
+				if _, err := s.operator.Head(ctx, args[0]); err != nil {
 					return err
 				}
 				members, err := s.store.Roster(ctx, args[0])
@@ -218,7 +219,7 @@ func rosterCommand() command {
 				for i, m := range members {
 					ids[i] = m.UserID
 				}
-				positions, err := s.store.Positions(ctx, args[0], ids)
+				positions, err := s.operator.Positions(ctx, args[0], ids)
 				if err != nil {
 					return err
 				}
@@ -227,7 +228,7 @@ func rosterCommand() command {
 					p, ok := positions[m.UserID]
 					line := struct {
 						chat.Member
-						Position *store.Position `json:"position"`
+						Position *operate.Position `json:"position"`
 					}{m, &p}
 					cells := []any{quote(m.UserID), m.Role, clock(m.JoinedAt), p.JoinSeq, p.ReadSeq, p.DeliveredSeq, p.ClearedSeq}
 					if !ok {
@@ -246,11 +247,19 @@ func rosterCommand() command {
 func findCommand() command {
 	return command{
 		name: "find", args: []string{"messageId"}, about: "finds a message by its messageId",
-		help: "The index that is asked lags a little: a message of this second may not be found.",
+		help: "The index that is asked lags a little: a message of this second may not be found. A\nstack has it with MessageIndex=on; -scan reads all messages instead, at a read unit for\nsome 20 of them.",
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
 			content := flags.Bool("content", false, "show the text, too")
+			scan := flags.Bool("scan", false, "read all messages of the stack, without the index")
 			return func(ctx context.Context, s *session, args []string) error {
-				messages, err := s.store.FindMessage(ctx, args[0])
+				find := s.operator.FindMessage
+				if *scan {
+					find = s.operator.ScanMessage
+				}
+				messages, err := find(ctx, args[0])
+				if errors.Is(err, operate.ErrNoIndex) {
+					return fmt.Errorf("%w: deploy the stack with MessageIndex=on, or find it by -scan, which reads all messages, or in the log, whose line of the send has its messageId", err)
+				}
 				if err != nil {
 					return err
 				}
@@ -288,7 +297,7 @@ func (s *session) positions(first any) *table {
 	return s.table(first, "readSeq", "deliveredSeq", "clearedSeq", "joinSeq", "leftSeq")
 }
 
-func (t *table) position(p store.Position, first any) error {
+func (t *table) position(p operate.Position, first any) error {
 	left := "-"
 	if p.LeftSeq != 0 {
 		left = strconv.FormatInt(p.LeftSeq, 10)

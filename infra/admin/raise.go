@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func raiseCommand() command {
@@ -29,8 +29,8 @@ Without -yes it only counts.`,
 				switch {
 				case *all == (*one != ""):
 					return errors.New("say -all, or which -conversation")
-				case *margin < 1 || *margin > store.MaxRepairMargin:
-					return fmt.Errorf("-margin says how many seqs to leave out, from 1 to %d", store.MaxRepairMargin)
+				case *margin < 1 || *margin > operate.MaxRepairMargin:
+					return fmt.Errorf("-margin says how many seqs to leave out, from 1 to %d", operate.MaxRepairMargin)
 				case *all:
 					return s.raiseAll(ctx, *after, *margin, *yes)
 				}
@@ -42,7 +42,7 @@ Without -yes it only counts.`,
 
 func (s *session) raise(ctx context.Context, conversationID string, margin int64, yes bool) error {
 	if !yes {
-		head, err := s.store.Head(ctx, conversationID)
+		head, err := s.operator.Head(ctx, conversationID)
 		if err != nil {
 			return err
 		}
@@ -58,14 +58,14 @@ func (s *session) raise(ctx context.Context, conversationID string, margin int64
 		s.note("nothing was changed; do it with -yes")
 		return nil
 	}
-	r, err := s.store.RaiseHead(ctx, conversationID, margin)
+	r, err := s.operator.RaiseHead(ctx, conversationID, margin)
 	if err != nil {
 		return err
 	}
 	if s.asJSON {
 		return s.emit(struct {
 			DryRun bool `json:"dryRun"`
-			store.Repair
+			operate.Repair
 		}{false, r})
 	}
 	say(s.out, "raised the head of %s from %d to %d\n", r.ConversationID, r.Before, r.After)
@@ -83,13 +83,13 @@ func (s *session) raiseAll(ctx context.Context, cursor string, margin int64, yes
 		return s.goOn(err, "raise", "-all", "-margin", strconv.FormatInt(margin, 10), "-yes", "-after", last)
 	}
 	for more := true; more; more = cursor != "" {
-		heads, next, err := s.store.Heads(ctx, cursor, pageSize)
+		heads, next, err := s.operator.Heads(ctx, cursor, pageSize)
 		if err != nil {
 			return brokeOff(err)
 		}
 		for _, h := range heads {
 			if yes {
-				if _, err := s.store.RaiseHead(ctx, h.ConversationID, margin); err != nil {
+				if _, err := s.operator.RaiseHead(ctx, h.ConversationID, margin); err != nil {
 					return brokeOff(err)
 				}
 			}

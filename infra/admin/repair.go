@@ -5,7 +5,7 @@ import (
 	"errors"
 	"flag"
 
-	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func repairCommand() command {
@@ -35,28 +35,28 @@ Without -yes it only says what it would do.`,
 
 // repaired is what became of a repair.
 type repaired struct {
-	DryRun     bool              `json:"dryRun"`
-	Repair     *store.Repair     `json:"repair,omitempty"`
-	Relisted   int               `json:"relisted,omitempty"` // members for whom a large conversation was not listed
-	Violations []store.Violation `json:"violations"`         // what is wrong now
+	DryRun     bool                `json:"dryRun"`
+	Repair     *operate.Repair     `json:"repair,omitempty"`
+	Relisted   int                 `json:"relisted,omitempty"` // members for whom a large conversation was not listed
+	Violations []operate.Violation `json:"violations"`         // what is wrong now
 }
 
 func (s *session) repair(ctx context.Context, conversationID string, margin int64, yes bool) error {
-	if _, err := s.store.Head(ctx, conversationID); err != nil {
+	if _, err := s.operator.Head(ctx, conversationID); err != nil {
 		return err
 	}
 	r := repaired{DryRun: !yes}
 	if yes {
-		head, err := s.store.RepairHead(ctx, conversationID, margin)
+		head, err := s.operator.RepairHead(ctx, conversationID, margin)
 		if err != nil {
 			return err
 		}
 		r.Repair = &head
-		if r.Relisted, err = s.store.Relist(ctx, conversationID); err != nil {
+		if r.Relisted, err = s.operator.Relist(ctx, conversationID); err != nil {
 			return err
 		}
 	}
-	report, err := s.store.AuditConversation(ctx, conversationID)
+	report, err := s.operator.AuditConversation(ctx, conversationID)
 	if err != nil {
 		return err
 	}
@@ -68,9 +68,9 @@ func (s *session) repair(ctx context.Context, conversationID string, margin int6
 }
 
 // mended are the kinds of violations that a repair ends.
-var mended = map[store.ViolationKind]string{
-	store.HeadBehind:     "raise the head",
-	store.LargeNotListed: "list the conversation for the member",
+var mended = map[operate.ViolationKind]string{
+	operate.HeadBehind:     "raise the head",
+	operate.LargeNotListed: "list the conversation for the member",
 }
 
 func (s *session) tellRepair(conversationID string, r repaired) error {

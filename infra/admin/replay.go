@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"inorder/infra/local/stream"
 	"inorder/shared/chat"
 	"inorder/shared/letter"
 )
@@ -233,11 +232,14 @@ func (r *replay) deal(ctx context.Context, l letter.Letter) (is, detail string, 
 
 // push gives changes to the fan-out.
 func (r *replay) push(ctx context.Context, streamARN string, records []streamtypes.Record) error {
-	event, err := stream.Event(streamARN, records)
-	if err != nil {
-		return err
+	changes := make([]json.RawMessage, len(records))
+	for i, record := range records {
+		var err error
+		if changes[i], err = letter.Change(streamARN, record); err != nil {
+			return err
+		}
 	}
-	answer, err := r.invoke(ctx, "FanoutFunction", event)
+	answer, err := r.invoke(ctx, "FanoutFunction", letter.Event(changes...))
 	if err != nil {
 		return err
 	}
@@ -258,7 +260,7 @@ func (r *replay) push(ctx context.Context, streamARN string, records []streamtyp
 // head whenever they ask.
 func (r *replay) raiseHeads(ctx context.Context, l letter.Letter) (string, error) {
 	conversations, users := 0, 0
-	err := r.store.ChangedBetween(ctx, l.Batch.First.Add(-clockSkew).UnixMilli(), l.Batch.Last.Add(clockSkew).UnixMilli(), func(head chat.Conversation) error {
+	err := r.operator.ChangedBetween(ctx, l.Batch.First.Add(-clockSkew).UnixMilli(), l.Batch.Last.Add(clockSkew).UnixMilli(), func(head chat.Conversation) error {
 		if head.MemberCount > chat.InboxGroupMax {
 			return nil
 		}

@@ -22,6 +22,7 @@ import (
 
 	"inorder/infra/local/address"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 // defaultLocal is where a local cloud is, unless it was told otherwise.
@@ -60,6 +61,7 @@ type target struct {
 	name      string
 	resources map[string]string // physical ids by logical ids
 	store     *store.Store
+	operator  *operate.Operator
 	streams   *dynamodbstreams.Client
 	functions *lambda.Client
 	queues    *sqs.Client
@@ -162,6 +164,7 @@ func newTarget(name string, resources map[string]string, data, rest aws.Config) 
 		}
 	}
 	t.store = store.New(dynamodb.NewFromConfig(data), tables)
+	t.operator = operate.New(t.store)
 	t.streams = dynamodbstreams.NewFromConfig(data)
 	t.functions = lambda.NewFromConfig(rest)
 	t.queues = sqs.NewFromConfig(rest)

@@ -27,12 +27,12 @@ import (
 
 	"inorder/infra/local/address"
 	"inorder/infra/local/build"
-	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
 	"inorder/infra/local/gateway"
 	"inorder/infra/local/issuer"
 	"inorder/infra/local/lambda"
 	"inorder/infra/local/loopback"
+	"inorder/infra/local/process"
 	"inorder/infra/local/queue"
 	"inorder/infra/local/schedule"
 	"inorder/infra/local/stream"
@@ -94,7 +94,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	for _, note := range c.stack.Ignored {
 		out.step("not run locally: %s", note)
 	}
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +140,7 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 	c.startTimeToLive(ctx, out)
 	c.startQueues(ctx, functions, out)
 	c.startSchedules(ctx, functions, out)
-	if err := c.serve(listener, functions, tokens, folder, cfg, out); err != nil {
-		return nil, err
-	}
+	c.serve(listener, functions, tokens, folder, cfg, out)
 	tellOthers(listener.Addr(), out)
 	if cfg.watch {
 		return c, c.startWatch(ctx, functions, executables, built, began, out)
@@ -293,7 +291,7 @@ func (c *cloud) buildOnly(ctx context.Context, only []string, o build.Options, w
 }
 
 // startDynamoDB starts the engine, or uses the one named, and makes the tables.
-func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *child.Reaper, out *console) error {
+func (c *cloud) startDynamoDB(ctx context.Context, cfg config, dir string, reaper *process.Reaper, out *console) error {
 	c.dynamoDB, c.database, c.elsewhere = cfg.dynamoDB.URL(), cfg.dynamoDB.URL(), !cfg.dynamoDB.IsZero()
 	if c.elsewhere {
 		if err := checkEndpoint(ctx, c.dynamoDB); err != nil {
@@ -427,18 +425,8 @@ func (c *cloud) functions(executables map[string]string) []lambda.Function {
 	for _, f := range c.stack.Functions {
 		env := c.awsEnv()
 		env["AWS_SDK_UA_APP_ID"] = f.LogicalID // so that a proxy can tell whose request it sees
-		maps.Copy(env, f.Environment)
 		functions = append(functions, lambda.Function{
-			Name:         f.LogicalID,
-			FunctionName: f.Name,
-			ARN:          f.ARN,
-			Dir:          executables[f.LogicalID],
-			Env:          env,
-			Timeout:      f.Timeout,
-			MemoryMB:     f.MemoryMB,
-			MaxProcesses: f.ReservedConcurrency,
-			Handler:      f.Handler,
-			Debug:        slices.Contains(c.debug, f.LogicalID),
+			Function: *f, Dir: executables[f.LogicalID], Env: env, Debug: slices.Contains(c.debug, f.LogicalID),
 		})
 	}
 	return functions
@@ -474,7 +462,7 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 				DeadLetter:    c.deadLetters(m, out),
 				CheckpointDir: filepath.Join(dir, "stream-positions"),
 				Log:           out.logger("stream"),
-			}, mapping(c.stack, f, m))
+			}, stream.Mapping{StreamMapping: m, Function: f.LogicalID, FunctionARN: f.ARN, Table: c.stack.Table(m.TableID).Name})
 			if err != nil {
 				return err
 			}
@@ -511,9 +499,7 @@ func (c *cloud) startQueues(ctx context.Context, functions *lambda.Service, out 
 		for _, m := range f.Queues {
 			feeds.Go(func() {
 				c.queues[m.QueueID].Feed(running, queue.Source{
-					Name: m.LogicalID, Function: f.LogicalID, Region: c.stack.Region,
-					BatchSize: m.BatchSize, Window: m.BatchingWindow,
-					ReportBatchItemFailures: m.ReportBatchItemFailures, MaxConcurrency: m.MaxConcurrency,
+					QueueMapping: m, Function: f.LogicalID, Region: c.stack.Region,
 					Invoker: functions, Log: out.logger("queue"),
 				})
 			})
@@ -526,14 +512,7 @@ func (c *cloud) startSchedules(ctx context.Context, functions *lambda.Service, o
 	var schedules []schedule.Schedule
 	for _, f := range c.stack.Functions {
 		for _, s := range f.Schedules {
-			var input []byte
-			if s.Input != "" {
-				input = []byte(s.Input)
-			}
-			schedules = append(schedules, schedule.Schedule{
-				Name: s.LogicalID, Function: f.LogicalID, ARN: s.ARN,
-				Every: s.Every, Cron: s.Cron, Input: input, Scheduler: s.Scheduler,
-			})
+			schedules = append(schedules, schedule.Schedule{Schedule: s, Function: f.LogicalID})
 		}
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
@@ -550,37 +529,16 @@ func (c *cloud) startSchedules(ctx context.Context, functions *lambda.Service, o
 	})
 }
 
-func mapping(stack *template.Stack, f *template.Function, m template.StreamMapping) stream.Mapping {
-	return stream.Mapping{
-		Name:                    m.LogicalID,
-		Function:                f.LogicalID,
-		FunctionARN:             f.ARN,
-		Table:                   stack.Table(m.TableID).Name,
-		StartingPosition:        m.StartingPosition,
-		BatchSize:               m.BatchSize,
-		BatchingWindow:          m.BatchingWindow,
-		MaxRetries:              m.MaxRetries,
-		MaxRecordAge:            m.MaxRecordAge,
-		BisectOnError:           m.BisectOnError,
-		ReportBatchItemFailures: m.ReportBatchItemFailures,
-		ParallelizationFactor:   m.ParallelizationFactor,
-		Filters:                 m.Filters,
-	}
-}
-
 // openQueues makes the template's queues, in a folder that is called after what most
 // often comes into them.
 func (c *cloud) openQueues(dir string) {
 	c.queues = map[string]*queue.Queue{}
 	for _, q := range c.stack.Queues {
-		c.queues[q.LogicalID] = queue.Open(queue.Config{
-			Name: q.Name, ARN: q.ARN, URL: q.URL, Path: filepath.Join(dir, "dead-letters", q.Name+".jsonl"),
-			Visibility: q.Visibility, Delay: q.Delay, Retention: q.Retention,
-		})
+		c.queues[q.LogicalID] = queue.Open(queue.Config{Queue: *q, Path: filepath.Join(dir, "dead-letters", q.Name+".jsonl")})
 	}
 	for _, q := range c.stack.Queues {
 		if q.DeadLetters != "" {
-			c.queues[q.LogicalID].RedriveTo(c.queues[q.DeadLetters], q.MaxReceives)
+			c.queues[q.LogicalID].RedriveTo(c.queues[q.DeadLetters])
 		}
 	}
 }
@@ -599,35 +557,16 @@ func (c *cloud) deadLetters(m template.StreamMapping, out *console) func(context
 
 // serve answers on the listener: the socket, @connections, tokens and the page.
 // The folder is what it shows instead of the page, nil for the page.
-func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, folder *os.Root, flags config, out *console) error {
-	api := c.stack.API
-	cfg := gateway.Config{
-		APIID:                    api.ID,
-		Stage:                    api.Stage,
-		Region:                   c.stack.Region,
-		AccountID:                c.stack.AccountID,
-		DomainName:               strings.TrimPrefix(c.base, "http://"),
-		RouteSelectionExpression: api.RouteSelectionExpression,
-		Routes:                   map[string]gateway.Route{},
-		StageVariables:           api.StageVariables,
-		Serial:                   flags.serial,
-		Invoker:                  functions,
-		Log:                      out.logger("gateway"),
-	}
-	for _, r := range api.Routes {
-		route := gateway.Route{Function: r.FunctionID, Reply: r.Reply, Timeout: r.Timeout, Authorize: r.Authorize}
-		if r.Throttle != nil && r.Key != "$disconnect" {
-			route.Throttle = &gateway.Throttle{PerSecond: r.Throttle.PerSecond, Burst: r.Throttle.Burst}
-		}
-		cfg.Routes[r.Key] = route
-	}
-	if api.Authorizer != nil {
-		cfg.Authorizer = &gateway.Authorizer{Function: api.Authorizer.FunctionID, IdentitySources: api.Authorizer.IdentitySources}
-	}
-	g, err := gateway.New(cfg)
-	if err != nil {
-		return err
-	}
+func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *issuer.Issuer, folder *os.Root, flags config, out *console) {
+	g := gateway.New(gateway.Config{
+		API:        c.stack.API,
+		Region:     c.stack.Region,
+		AccountID:  c.stack.AccountID,
+		DomainName: strings.TrimPrefix(c.base, "http://"),
+		Serial:     flags.serial,
+		Invoker:    functions,
+		Log:        out.logger("gateway"),
+	})
 	guard := loopback.NewGuard(loopback.Config{Addr: flags.addr.Listen(), Origins: flags.origins, Hosts: flags.hosts})
 	server := &http.Server{
 		Handler:           c.routes(g, functions, tokens, folder, guard, out),
@@ -643,7 +582,6 @@ func (c *cloud) serve(listener net.Listener, functions *lambda.Service, tokens *
 			c.fail(fmt.Errorf("serving on %s: %w", c.base, err))
 		}
 	}()
-	return nil
 }
 
 // routes tells apart what is asked. The socket is for everybody who has a token, as

@@ -4,11 +4,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // lockCheck is how often a lock that is waited for is tried.
@@ -17,51 +16,33 @@ const lockCheck = 50 * time.Millisecond
 // tryLock takes the file at path for this process, or tells that another one has
 // it. The lock ends with the process, however it ends.
 func tryLock(path string) (unlock func(), free bool, err error) {
-	return flock(path, syscall.LOCK_EX)
+	return outcome(flock.New(path), (*flock.Flock).TryLock)
 }
 
 // shareLock takes the file at path together with others that share it. It fails
 // where one process has it alone.
 func shareLock(path string) (unlock func(), err error) {
-	unlock, free, err := flock(path, syscall.LOCK_SH)
+	unlock, free, err := outcome(flock.New(path), (*flock.Flock).TryRLock)
 	if err == nil && !free {
 		err = fmt.Errorf("%s is locked by another process", path)
 	}
 	return unlock, err
 }
 
-func flock(path string, how int) (unlock func(), free bool, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, false, fmt.Errorf("opening a lock: %w", err)
-	}
-	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
-	if err == nil {
-		return func() { _ = f.Close() }, true, nil
-	}
-	_ = f.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, false, nil
-	}
-	return nil, false, fmt.Errorf("locking %s: %w", path, err)
-}
-
 // awaitLock takes the file at path, after a wait if it must, which it announces.
 func awaitLock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
-	tick := time.NewTicker(lockCheck)
-	defer tick.Stop()
-	for first := true; ; first = false {
-		unlock, free, err := tryLock(path)
-		if err != nil || free {
-			return unlock, err
-		}
-		if first {
-			waiting()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for %s: %w", path, ctx.Err())
-		}
+	unlock, free, err := tryLock(path)
+	if err != nil || free {
+		return unlock, err
 	}
+	waiting()
+	unlock, _, err = outcome(flock.New(path), func(lock *flock.Flock) (bool, error) { return lock.TryLockContext(ctx, lockCheck) })
+	return unlock, err
+}
+
+func outcome(lock *flock.Flock, take func(*flock.Flock) (bool, error)) (unlock func(), free bool, err error) {
+	if free, err = take(lock); err != nil {
+		return nil, false, fmt.Errorf("locking %s: %w", lock.Path(), err)
+	}
+	return func() { _ = lock.Unlock() }, free, nil
 }

@@ -36,7 +36,6 @@ import (
 	"time"
 
 	"inorder/infra/local/address"
-	"inorder/infra/local/child"
 	"inorder/infra/local/loopback"
 )
 
@@ -52,7 +51,6 @@ const (
 )
 
 func main() {
-	child.RunReaper() // does not return in the reaper's process
 	if len(os.Args) > 1 && os.Args[1] == "invoke" {
 		os.Exit(runInvoke(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}

@@ -10,7 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // program is the local cloud, built.
@@ -39,4 +43,29 @@ func run(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// The README has every flag, and no other.
+func TestFlagsAreDocumented(t *testing.T) {
+	t.Parallel()
+	flag := regexp.MustCompile(`(?m)^  -([a-z-]+)`)
+	cell := regexp.MustCompile("`-([a-z-]+)")
+	help, err := exec.CommandContext(t.Context(), program, "-h").CombinedOutput()
+	require.NoError(t, err)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var have, documented []string
+	for _, m := range flag.FindAllStringSubmatch(string(help), -1) {
+		have = append(have, m[1])
+	}
+	_, table, found := strings.Cut(string(readme), "| flag | |\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.Lines(table) {
+		for _, m := range cell.FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
+			documented = append(documented, m[1])
+		}
+	}
+	require.NotEmpty(t, have)
+	require.ElementsMatch(t, have, documented)
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"inorder/infra/local/loopback"
-	"inorder/infra/local/web"
+	"inorder/infra/local/page"
 )
 
 // openFolder opens the folder of a page of the developer's own, and gives nil if there
@@ -26,8 +26,8 @@ func (c *cloud) openFolder(path string, out *console) (*os.Root, error) {
 		return nil, fmt.Errorf("-web %s: there is no folder to serve: %w", path, err)
 	}
 	c.onClose(func(context.Context) { _ = folder.Close() })
-	if _, err := folder.Stat(web.Index); err != nil {
-		out.step("warning: the folder %s has no %s, so there is no page at / yet", path, web.Index)
+	if _, err := folder.Stat(page.Index); err != nil {
+		out.step("warning: the folder %s has no %s, so there is no page at / yet", path, page.Index)
 	}
 	return folder, nil
 }
@@ -37,7 +37,7 @@ func (c *cloud) openFolder(path string, out *console) (*os.Root, error) {
 // 127.0.0.1.
 func (c *cloud) page(guard loopback.Guard, folder *os.Root) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		web.Handler(web.Config{WebSocketURL: c.socketFor(guard, r), Folder: folder}).ServeHTTP(w, r)
+		page.Handler(page.Config{WebSocketURL: c.socketFor(guard, r), Folder: folder}).ServeHTTP(w, r)
 	})
 }
 

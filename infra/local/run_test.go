@@ -29,7 +29,7 @@ const (
 
 	// smallApp is a template with functions that echo, crash and hang. It takes a
 	// parameter Mark, which its functions get as an environment variable.
-	smallApp = "testdata/app/template.yaml"
+	smallApp = "example/template.yaml"
 	// product is the template of this repository.
 	product = "../../template.yaml"
 )

@@ -123,7 +123,7 @@ func TestInvoke(t *testing.T) {
 		{"no JSON", []string{"-addr", addr, "echo", file("text.json", "hello")}, 1, "", "text.json is not JSON"},
 		{"nobody there", []string{"-addr", "127.0.0.1:1", "echo", event}, 1, "", "no local cloud answers at http://127.0.0.1:1"},
 		{"no local cloud there", []string{"-addr", other, "echo", event}, 1, "", "what answers at http://" + other + " is no local cloud"},
-		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "testdata/app/template.yaml, at http://" + addr},
+		{"which one", []string{"-addr", addr, "echo", event}, 0, `"body":"by hand"`, "example/template.yaml, at http://" + addr},
 		{"no function", []string{"-addr", addr}, 2, "", "usage: go run ./infra/local invoke"},
 		{"help", []string{"-h"}, 0, "", "usage: go run ./infra/local invoke"},
 	}
@@ -281,22 +281,19 @@ func TestExpiredItemsAreDeleted(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	c := startApp(t, "-data", data)
-	before := c.stderr
-	expired := thing("expired")
-	expired["expires"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().Unix()-3600, 10)}
+	expired, expires := thing("expired"), time.Now().Unix()+2 // not before the sweep of this start
+	expired["expires"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(expires, 10)}
 	_, err := dynamotest.Client(t, c.dynamoDB).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(thingsTable), Item: expired})
 	require.NoError(t, err)
 	putThing(t, dynamotest.Client(t, c.dynamoDB), "fresh")
 	c.stop()
+	require.Eventually(t, func() bool { return time.Now().Unix() > expires }, patience, often)
 
 	c = startApp(t, "-data", data)
 	db, streams := dynamotest.Client(t, c.dynamoDB), dynamotest.Streams(t, c.dynamoDB)
 	require.Eventually(t, func() bool { return !hasThing(t, db, "expired") }, patience, often)
 	require.True(t, hasThing(t, db, "fresh"))
-	const told = "dynamodb   | items have expired and are deleted items=1\n"
-	require.Eventually(t, func() bool {
-		return strings.Contains(before.String()+c.stderr.String(), told) // the first may just have started, too
-	}, patience, often)
+	c.awaitLog(`^dynamodb   \| items have expired and are deleted items=1$`)
 	list, err := streams.ListStreams(t.Context(), &dynamodbstreams.ListStreamsInput{TableName: aws.String(thingsTable)})
 	require.NoError(t, err)
 	d, err := streams.DescribeStream(t.Context(), &dynamodbstreams.DescribeStreamInput{StreamArn: list.Streams[0].StreamArn})

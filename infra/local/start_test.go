@@ -37,7 +37,8 @@ func TestStart_Product(t *testing.T) {
 	alice.send(`{"action":"ping","id":"1"}`)
 	require.Contains(t, alice.receive(), `"id":"1"`)
 	c.awaitLog(`^connect    \| .*alice`)
-	c.awaitLog(`^default    \| .*ping`)
+	alice.send(`{"action":"sing","id":"2"}`)
+	c.awaitLog(`^default    \| .*UNKNOWN_ACTION`)
 
 	c.stop()
 	require.Len(t, c.stdout.lines(), 1, "stdout has the ready line only")

@@ -28,7 +28,7 @@ func busy(t *testing.T, o options) *local {
 func (c *local) requireAllThere() {
 	c.t.Helper()
 	all := strings.Join(c.running(), "\n")
-	for _, part := range []string{program + " -watch=false -addr", program + " child-process-reaper", "serve --host", "/EchoFunction/bootstrap", "/StuckFunction/bootstrap"} {
+	for _, part := range []string{program + " -watch=false -addr", "/bin/sh -c # The reaper", "serve --host", "/EchoFunction/bootstrap", "/StuckFunction/bootstrap"} {
 		require.Contains(c.t, all, part)
 	}
 }

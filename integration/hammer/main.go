@@ -30,7 +30,6 @@ import (
 	"time"
 
 	"inorder/infra/local/address"
-	"inorder/infra/local/child"
 	"inorder/integration/stack"
 	"inorder/shared/chat"
 )
@@ -41,7 +40,6 @@ const (
 )
 
 func main() {
-	child.RunReaper() // does not return in the reaper's process
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/build/buildtest"
-	"inorder/infra/local/child"
 	"inorder/integration/fault"
 )
 
@@ -31,7 +30,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asHammer) != "" {
 		main() // exits
 	}
-	child.RunReaper()
 	os.Exit(m.Run())
 }
 

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"inorder/infra/local/child"
+	"inorder/infra/local/process"
 )
 
 const (
@@ -30,8 +30,8 @@ const (
 // Launcher starts local clouds, all of one build. They end with this program, however
 // that ends.
 type Launcher struct {
-	Reaper  *child.Reaper // for what has to end likewise
-	Program string        // in a folder that Close removes
+	Reaper  *process.Reaper // for what has to end likewise
+	Program string          // in a folder that Close removes
 
 	root string // the folder of the module
 	dir  string
@@ -62,7 +62,7 @@ func NewLauncher(ctx context.Context) (_ *Launcher, err error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the local cloud: %w\n%s", err, out)
 	}
-	l.Reaper, err = child.StartReaper()
+	l.Reaper, err = process.StartReaper()
 	return l, err
 }
 
@@ -83,7 +83,7 @@ type Local struct {
 	Stack
 	DynamoDB string // its endpoint
 
-	process *child.Process
+	process *process.Process
 	said    *tail
 }
 

@@ -6,7 +6,7 @@
 // The flag is for Node 20; newer ones have WebSocket anyway.
 
 import { createInterface } from "node:readline";
-import { MemoryStore, open } from "../../infra/local/web/client/index.js";
+import { MemoryStore, open } from "../../shared/client/web/index.js";
 
 const [url, tokens, userId, deviceId] = process.argv.slice(2);
 const store = new MemoryStore();

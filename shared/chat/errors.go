@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code says what went wrong in terms a client program can act on. The same
@@ -43,6 +44,17 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%s: %s: %s", e.Code, e.Field, e.Message)
 	}
 	return fmt.Sprintf("%s: %s", e.Code, e.Message)
+}
+
+// DetailRetryAfter is the field of an Error's Details that says for how many
+// milliseconds the same request would be refused again.
+const DetailRetryAfter = "retryAfterMs"
+
+// BusyFor makes a Busy that asks to wait, in whole milliseconds.
+func BusyFor(wait time.Duration, format string, args ...any) *Error {
+	e := Errorf(Busy, format, args...)
+	e.Details = map[string]any{DetailRetryAfter: wait.Milliseconds()}
+	return e
 }
 
 // Errorf makes an Error without a field.

@@ -82,6 +82,10 @@ type Message struct {
 	ServerTime     int64           `json:"serverTime"`         // when the server received it: for display, never for order
 	ClientTime     int64           `json:"clientTime,omitempty"`
 	Event          *Event          `json:"event,omitempty"`
+
+	// Via is the connection whose request wrote it, where its answer tells all of the
+	// message. Nobody is shown it.
+	Via string `json:"-"`
 }
 
 // ReplyTo points at the message of the same conversation that is answered.
@@ -109,8 +113,11 @@ type Event struct {
 // Erases reports whether the message is the event of an erasure, and the other one
 // is among those that it takes the content out of.
 func (m Message) Erases(other Message) bool {
-	return m.Event != nil && m.Event.Kind == EventErase && other.SenderID == m.Event.Erased && other.Seq < m.Seq
+	return m.IsErasure() && other.SenderID == m.Event.Erased && other.Seq < m.Seq
 }
+
+// IsErasure reports whether the message is the event of an erasure.
+func (m Message) IsErasure() bool { return m.Event != nil && m.Event.Kind == EventErase }
 
 // Erased gives the message as an erasure leaves it: without text and data, and
 // without the device and the time that it came from. What had content is recalled,
@@ -120,7 +127,7 @@ func (m Message) Erased() (erased Message, ok bool) {
 	if m.Text == "" && len(m.Data) == 0 && m.SenderDeviceID == "" && m.ClientTime == 0 {
 		return m, false
 	}
-	m.Text, m.Data, m.Withheld, m.SenderDeviceID, m.ClientTime = "", nil, false, "", 0
+	m.Text, m.Data, m.Withheld, m.SenderDeviceID, m.ClientTime, m.Via = "", nil, false, "", 0, ""
 	if m.Event == nil || m.Event.Kind == EventEdit {
 		m.Status = Recalled
 		m.Version++

@@ -108,6 +108,18 @@ func (r Runs) Written(userID string, after, through int64) int64 {
 	return n
 }
 
+// Concern reports whether the user wrote any of the seqs above after, up to through,
+// or may have: who wrote some of them is not known.
+func (r Runs) Concern(userID string, after, through int64) bool {
+	writer, runs := writerOf(userID), r.list()
+	for _, one := range runs {
+		if (one.writer == writer || one.writer == byUnknown) && one.From <= through && one.To > after {
+			return true
+		}
+	}
+	return len(runs) == 0 || runs[len(runs)-1].From > after+1 || runs[0].To < through
+}
+
 // Unread counts the seqs above after, up to through, that the user has not written
 // and no repair skipped. Where the head does not say who wrote, a seq counts.
 func (c Conversation) Unread(userID string, after, through int64) int64 {

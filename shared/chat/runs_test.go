@@ -170,3 +170,36 @@ func TestRunsAreShort(t *testing.T) {
 		require.NotEqual(t, chat.Runs("").With(entryOf(chat.SystemSender, 1)), chat.Runs("").With(entryOf(id, 1)))
 	}
 }
+
+func TestWhomAReceiptConcerns(t *testing.T) {
+	t.Parallel()
+	var runs chat.Runs
+	for seq, sender := range []string{"alice", "bob", "bob", "cy", "alice", "bob"} {
+		runs = runs.With(entryOf(sender, int64(seq+11))) // alice 11, bob 12 and 13, cy 14, alice 15, bob 16
+	}
+	for name, tc := range map[string]struct {
+		runs           chat.Runs
+		after, through int64
+		want           string
+	}{
+		"one":                            {runs, 11, 13, "bob"},
+		"two":                            {runs, 13, 15, "alice cy"},
+		"all that is known":              {runs, 10, 16, "alice bob cy"},
+		"none, as nothing rose":          {runs, 15, 15, ""},
+		"anyone, from before what is":    {runs, 9, 11, "alice bob cy dan"},
+		"anyone, beyond the head":        {runs, 15, 17, "alice bob cy dan"},
+		"anyone, of a head without runs": {"", 3, 4, "alice bob cy dan"},
+		"anyone, over seqs left out":     {runs.With(entryOf("cy", 20)), 16, 20, "alice bob cy dan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var concerned []string
+			for _, userID := range []string{"alice", "bob", "cy", "dan"} {
+				if tc.runs.Concern(userID, tc.after, tc.through) {
+					concerned = append(concerned, userID)
+				}
+			}
+			require.Equal(t, tc.want, strings.Join(concerned, " "))
+		})
+	}
+}

@@ -66,7 +66,7 @@ type Config struct {
 	// 15 s for each.
 	DialTimeout, RequestTimeout time.Duration
 	// HeartbeatEvery is for how long the client is content before it asks what changed,
-	// which also tells whether anyone is there; 0 is 9 minutes. API Gateway closes a
+	// which also tells whether anyone is there; 0 is 9 and a half minutes. API Gateway closes a
 	// connection that was idle for 10.
 	HeartbeatEvery time.Duration
 	// MaxLife is the longest that a connection lives; 0 is 115 minutes. Up to a
@@ -129,7 +129,7 @@ func (c Config) complete() (Config, error) {
 	c.BackoffCap = cmp.Or(c.BackoffCap, 30*time.Second)
 	c.DialTimeout = cmp.Or(c.DialTimeout, 15*time.Second)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 15*time.Second)
-	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 9*time.Minute)
+	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 9*time.Minute+30*time.Second)
 	c.MaxLife = cmp.Or(c.MaxLife, 115*time.Minute)
 	c.GapWait = cmp.Or(c.GapWait, 200*time.Millisecond)
 	return c, nil

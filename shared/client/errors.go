@@ -112,7 +112,7 @@ func retryAfter(err error) time.Duration {
 	if !ok {
 		return 0
 	}
-	ms, _ := e.Details[wire.DetailRetryAfter].(float64)
+	ms, _ := e.Details[chat.DetailRetryAfter].(float64)
 	if !(ms > 0) {
 		return 0
 	}

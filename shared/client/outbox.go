@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -290,6 +291,9 @@ func (c *Client) answered(e *entry, a answer, err error) error {
 		e.obstacle = err
 		return err
 	}
+	if send, ok := e.request.(wire.Send); ok && err == nil && !a.Duplicate {
+		return c.takeOwn(send, a.Sent)
+	}
 	if err == nil {
 		if failed := c.learnFrom(e, a); failed != nil {
 			return again(failed)
@@ -338,6 +342,34 @@ func (c *Client) keepRefused(e *entry, err error) error {
 	}
 	c.refused[e.ClientMsgID] = refused
 	c.settle(e, answer{}, err)
+	return nil
+}
+
+// takeOwn takes in a message by the first answer to it, which tells all of it: it is
+// not pushed to this connection. The caller holds the mutex.
+func (c *Client) takeOwn(send wire.Send, sent wire.Sent) error {
+	m := messageOf(send, c.cfg.UserID, c.cfg.DeviceID)
+	cv := c.conversation(sent.ConversationID)
+	m.Seq, m.MessageID, m.ServerTime = sent.Seq, sent.MessageID, sent.ServerTime
+	if compact := new(bytes.Buffer); json.Compact(compact, m.Data) == nil { // as it travels
+		m.Data = compact.Bytes()
+	}
+	other, err := c.contradicts(cv, []chat.Message{m})
+	if err != nil {
+		return again(err)
+	}
+	step := step{next: cv.ledger}
+	if cv.doubted = cv.doubted || other; cv.doubted {
+		step.next.see(m.Seq) // sync brings it
+	} else {
+		step = cv.ledger.push([]chat.Message{m}, m.Seq, c.cfg.MaxBuffered-c.buffered)
+	}
+	step.next.wrote(m.Seq)
+	c.stats.Overflowed += int64(step.overflow)
+	if err := c.take(cv, step, []chat.Message{m}); err != nil {
+		return again(err)
+	}
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
 	return nil
 }
 

@@ -135,11 +135,18 @@ func TestAnArrivingMessageIsItsOwnAnswer(t *testing.T) {
 		alice := online(t, config(s, "alice", "phone"))
 		s.Interfere(first(1, wire.ActionSend, fakeserver.LoseReply))
 		start := time.Now()
-		sent, err := alice.Send(within(t, time.Minute), text(group, "hi"))
-		require.NoError(t, err)
+		var all errgroup.Group
+		var sent wire.Sent
+		all.Go(func() (err error) {
+			sent, err = alice.Send(within(t, time.Minute), text(group, "hi"))
+			return err
+		})
+		synctest.Wait()
+		require.NoError(t, alice.Refresh(t.Context()), "sync brings it")
+		require.NoError(t, all.Wait())
 		require.Equal(t, int64(1), sent.Seq)
 		require.Less(t, time.Since(start), time.Second, "it need not wait for the answer")
-		_, err = alice.Send(within(t, time.Minute), text(group, "next"))
+		_, err := alice.Send(within(t, time.Minute), text(group, "next"))
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), time.Second, "nor does the next one")
 		require.Zero(t, alice.Stats().Resent)

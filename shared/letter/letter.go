@@ -1,6 +1,7 @@
-// Package letter reads what Lambda sends to the on-failure destination of a
-// stream: where the changes are that it gave up, and not the changes (Lambda
-// developer guide, "Retaining discarded batches").
+// Package letter has the forms that Lambda gives to a stream's changes: the event of a
+// function, and the letter to the on-failure destination, which says where the changes
+// are that were given up, and not the changes (Lambda developer guide, "Using Lambda
+// with DynamoDB", "Retaining discarded batches").
 package letter
 
 import (
@@ -19,19 +20,37 @@ import (
 
 // Letter says which changes were given up.
 type Letter struct {
-	RequestContext struct {
-		Condition              string `json:"condition"`
-		ApproximateInvokeCount int    `json:"approximateInvokeCount"`
-	} `json:"requestContext"`
-	Batch struct {
-		ShardID   string    `json:"shardId"`
-		Start     string    `json:"startSequenceNumber"`
-		End       string    `json:"endSequenceNumber"`
-		First     time.Time `json:"approximateArrivalOfFirstRecord"`
-		Last      time.Time `json:"approximateArrivalOfLastRecord"`
-		Size      int       `json:"batchSize"`
-		StreamARN string    `json:"streamArn"`
-	} `json:"DDBStreamBatchInfo"`
+	RequestContext  RequestContext   `json:"requestContext"`
+	ResponseContext *ResponseContext `json:"responseContext,omitempty"` // nil: never invoked
+	Version         string           `json:"version"`
+	Timestamp       string           `json:"timestamp"`
+	Batch           Batch            `json:"DDBStreamBatchInfo"`
+}
+
+// RequestContext says why they were.
+type RequestContext struct {
+	RequestID              string `json:"requestId"`
+	FunctionARN            string `json:"functionArn"`
+	Condition              string `json:"condition"`
+	ApproximateInvokeCount int    `json:"approximateInvokeCount"`
+}
+
+// ResponseContext is what the function answered last.
+type ResponseContext struct {
+	StatusCode      int    `json:"statusCode"`
+	ExecutedVersion string `json:"executedVersion"`
+	FunctionError   string `json:"functionError,omitempty"`
+}
+
+// Batch is where they are in the stream.
+type Batch struct {
+	ShardID   string    `json:"shardId"`
+	Start     string    `json:"startSequenceNumber"`
+	End       string    `json:"endSequenceNumber"`
+	First     time.Time `json:"approximateArrivalOfFirstRecord"`
+	Last      time.Time `json:"approximateArrivalOfLastRecord"`
+	Size      int       `json:"batchSize"`
+	StreamARN string    `json:"streamArn"`
 }
 
 // Parse reads a letter. It errs for what is none.

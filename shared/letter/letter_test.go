@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
@@ -78,5 +80,57 @@ func TestWhatIsNoLetter(t *testing.T) {
 	for _, body := range []string{"", "x", "[]", "{}", `{"DDBStreamBatchInfo":{}}`} {
 		_, err := letter.Parse(body)
 		require.Error(t, err, body)
+	}
+}
+
+func TestEvent(t *testing.T) {
+	t.Parallel()
+	item := map[string]types.AttributeValue{
+		"s":    &types.AttributeValueMemberS{Value: "<é>"},
+		"n":    &types.AttributeValueMemberN{Value: "9007199254740993"},
+		"b":    &types.AttributeValueMemberB{Value: []byte{0xff}},
+		"bool": &types.AttributeValueMemberBOOL{Value: true},
+		"null": &types.AttributeValueMemberNULL{Value: true},
+		"ss":   &types.AttributeValueMemberSS{Value: []string{"x"}},
+		"ns":   &types.AttributeValueMemberNS{Value: []string{"1"}},
+		"bs":   &types.AttributeValueMemberBS{Value: [][]byte{{1}}},
+		"l":    &types.AttributeValueMemberL{Value: []types.AttributeValue{&types.AttributeValueMemberL{Value: []types.AttributeValue{}}}},
+		"m":    &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{}},
+	}
+	put, err := letter.Change("arn", types.Record{
+		EventID: aws.String("1"), EventName: types.OperationTypeModify, EventVersion: aws.String("1.1"), EventSource: aws.String("aws:dynamodb"), AwsRegion: aws.String("eu-north-1"),
+		Dynamodb: &types.StreamRecord{
+			ApproximateCreationDateTime: aws.Time(time.UnixMilli(1500)), SequenceNumber: aws.String("100"), SizeBytes: aws.Int64(26),
+			StreamViewType: types.StreamViewTypeNewAndOldImages, NewImage: item, OldImage: map[string]types.AttributeValue{},
+		},
+	})
+	require.NoError(t, err)
+	expired, err := letter.Change("arn", types.Record{
+		UserIdentity: &types.Identity{Type: aws.String("Service"), PrincipalId: aws.String("dynamodb.amazonaws.com")}, Dynamodb: &types.StreamRecord{},
+	})
+	require.NoError(t, err)
+	event := letter.Event(put, expired)
+	require.Len(t, event, letter.Size(put, expired))
+	require.Len(t, letter.Event(), letter.Size())
+	require.JSONEq(t, `{"Records": []}`, string(letter.Event()))
+	require.JSONEq(t, `{"Records": [
+		{"eventID": "1", "eventName": "MODIFY", "eventVersion": "1.1", "eventSource": "aws:dynamodb", "awsRegion": "eu-north-1", "eventSourceARN": "arn",
+			"dynamodb": {"ApproximateCreationDateTime": 1.5, "SequenceNumber": "100", "SizeBytes": 26, "StreamViewType": "NEW_AND_OLD_IMAGES", "OldImage": {},
+				"NewImage": {"s": {"S": "<é>"}, "n": {"N": "9007199254740993"}, "b": {"B": "/w=="}, "bool": {"BOOL": true}, "null": {"NULL": true},
+					"ss": {"SS": ["x"]}, "ns": {"NS": ["1"]}, "bs": {"BS": ["AQ=="]}, "l": {"L": [{"L": []}]}, "m": {"M": {}}}}},
+		{"eventID": "", "eventName": "", "eventVersion": "", "eventSource": "", "awsRegion": "", "eventSourceARN": "arn",
+			"userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"},
+			"dynamodb": {"SequenceNumber": "", "SizeBytes": 0, "StreamViewType": ""}}]}`, string(event))
+	require.Contains(t, string(put), `"n":{"N":"9007199254740993"}`, "numbers are not rounded")
+}
+
+func TestWhatIsNoChange(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]types.Record{
+		"no change":       {EventID: aws.String("e1")},
+		"an unknown kind": {EventID: aws.String("e1"), Dynamodb: &types.StreamRecord{Keys: map[string]types.AttributeValue{"k": &types.UnknownUnionMember{Tag: "X"}}}},
+	} {
+		_, err := letter.Change("arn", r)
+		require.ErrorContains(t, err, "stream record e1", name)
 	}
 }

@@ -53,7 +53,9 @@ func RateFromEnv(getenv func(string) string, perSecond, burst string) (Rate, err
 // maxKeys bounds a Limiter's memory to a few megabytes.
 const maxKeys = 10_000
 
-// Limiter has a token bucket for each key. It is safe for concurrent use.
+// Limiter has a token bucket for each key. It is safe for concurrent use. The buckets are
+// not those of golang.org/x/time/rate, which note no time when they refuse: after a clock
+// was set back, a caller would be refused until it is again what it was.
 type Limiter struct {
 	rate Rate
 	now  func() time.Time

@@ -48,7 +48,7 @@ const (
 	ConnectionsOpened   Name = "ConnectionsOpened"
 	ConnectionsClosed   Name = "ConnectionsClosed"   // those that $disconnect told of
 	ConnectionsReplaced Name = "ConnectionsReplaced" // closed because a newer one came
-	Pushes              Name = "Pushes"              // frames posted
+	Pushes              Name = "Pushes"              // frames posted by the fan-out
 	GoneConnections     Name = "GoneConnections"     // found gone by a push, and forgotten
 	PushFailures        Name = "PushFailures"        // connections that missed frames for another reason
 	SetAside            Name = "SetAside"            // conversations whose push failed, and is tried again from the queue

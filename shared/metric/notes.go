@@ -77,6 +77,11 @@ func (n *Notes) Metrics() []slog.Attr {
 	return metrics
 }
 
+// Tell reports whether anything was noted besides what the line is about.
+func (n *Notes) Tell() bool {
+	return slices.ContainsFunc(n.Attrs(), func(a slog.Attr) bool { return a.Key != conversationField && a.Key != seqField })
+}
+
 // Outcome gives the level of a request's log line and what it says of how the
 // request ended: at error level what an operator has to look into, at warn level
 // what may become that. code and field are what the caller is told of err. What was
@@ -105,16 +110,22 @@ func (n *Notes) Outcome(err error, code chat.Code, field string, took time.Durat
 	return level, slices.Concat([]slog.Attr{slog.String("code", said), slog.Int64("ms", took.Milliseconds())}, more, noted)
 }
 
+// What a line is about.
+const (
+	conversationField = "conversationId"
+	seqField          = "seq"
+)
+
 // Conversation is the field that says which conversation a line is about.
 func Conversation(id string) slog.Attr {
 	if id == "" {
 		return slog.Attr{}
 	}
-	return slog.String("conversationId", id)
+	return slog.String(conversationField, id)
 }
 
 // Seq is the field that says up to which seq.
-func Seq(seq int64) slog.Attr { return slog.Int64("seq", seq) }
+func Seq(seq int64) slog.Attr { return slog.Int64(seqField, seq) }
 
 // Entry gives the fields of an entry's writing: what it became, if it is written,
 // and what that took. Of the attempts, some met a conflict or a throttle.

@@ -94,8 +94,8 @@ func (e *Encoder) encode(m chat.Message) ([]byte, error) {
 }
 
 // keyOf tells sets of updates apart. The messages of a conversation ascend and are
-// taken from one batch, so the first, the last and their number say which; and
-// those that are withheld are named.
+// taken from one batch, so the first and the last say which; those that are left out
+// before one, and those that are withheld, are named.
 func keyOf(updates []wire.Update) string {
 	var b strings.Builder
 	for _, u := range updates {
@@ -105,7 +105,10 @@ func keyOf(updates []wire.Update) string {
 		}
 		fmt.Fprintf(&b, "%d:%s %d-%d/%d<%d ", len(u.ConversationID), u.ConversationID,
 			u.Messages[0].Seq, u.Messages[n-1].Seq, n, u.CommittedMaxSeq)
-		for _, m := range u.Messages {
+		for i, m := range u.Messages {
+			if i > 0 && m.Seq != u.Messages[i-1].Seq+1 {
+				fmt.Fprintf(&b, "~%d ", m.Seq)
+			}
 			if m.Withheld {
 				fmt.Fprintf(&b, "!%d ", m.Seq)
 			}

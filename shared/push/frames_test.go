@@ -69,7 +69,7 @@ func TestFrames(t *testing.T) {
 	t.Run("shares frames between those who get the same, and only those", func(t *testing.T) {
 		t.Parallel()
 		e := push.NewEncoder()
-		entries := []chat.Message{message("group:a", 1, "one"), message("group:a", 2, "two"), message("group:a", 3, "three")}
+		entries := []chat.Message{message("group:a", 1, "one"), message("group:a", 2, "two"), message("group:a", 3, "three"), message("group:a", 4, "four")}
 		whole := []wire.Update{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[:2]}}
 		first, err := e.Frames(whole)
 		require.NoError(t, err)
@@ -84,6 +84,8 @@ func TestFrames(t *testing.T) {
 			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[:1]}},
 			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: []chat.Message{entries[0], entries[2]}}},
 			{{ConversationID: "group:a", CommittedMaxSeq: 9, Messages: entries[:2]}},
+			{{ConversationID: "group:a", CommittedMaxSeq: 4, Messages: []chat.Message{entries[0], entries[1], entries[3]}}},
+			{{ConversationID: "group:a", CommittedMaxSeq: 4, Messages: []chat.Message{entries[0], entries[2], entries[3]}}},
 		} {
 			frames, err := e.Frames(other)
 			require.NoError(t, err)

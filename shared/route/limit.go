@@ -74,7 +74,5 @@ func (l *Limits) admit(ctx context.Context, c Caller) error {
 
 func tooFast(who string, rate limit.Rate, wait time.Duration) error {
 	ms := limit.Millis(wait)
-	e := chat.Errorf(chat.Busy, "%s may do this %s; send it again in %d ms, a message with the same clientMsgId", who, rate, ms)
-	e.Details = map[string]any{wire.DetailRetryAfter: ms}
-	return e
+	return chat.BusyFor(time.Duration(ms)*time.Millisecond, "%s may do this %s; send it again in %d ms, a message with the same clientMsgId", who, rate, ms)
 }

@@ -88,8 +88,8 @@ type Sockets interface {
 //
 // Every frame gets an answer: the action's result, or an error frame. A
 // *chat.Error in an action's error is shown to the client; a deadline becomes
-// BUSY; anything else is INTERNAL, and only the log says more. Each request is
-// one log line, with what the action took down by metric.Note; it has none of the
+// BUSY; anything else is INTERNAL, and only the log says more. A request is
+// one log line, see record, with what the action took down by metric.Note; it has none of the
 // request's content.
 //
 // Every frame counts for the limits, those too that are no requests; nil is none.
@@ -222,7 +222,12 @@ func clip(s string) string {
 	return s[:cut] + "…"
 }
 
-// record writes a request's log line.
+// slow is from when on a request is told of, though nothing else is to be told.
+const slow = time.Second
+
+// record writes a request's log line. One of what went well, and has nothing to tell,
+// such as a heartbeat or a receipt, is of debug level: it would cost more than what it
+// tells of.
 func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *metric.Notes, err error, took time.Duration) {
 	attrs := []slog.Attr{
 		slog.String("requestId", c.RequestID),
@@ -236,5 +241,8 @@ func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *m
 		told = refusal(err, "")
 	}
 	level, outcome := notes.Outcome(err, told.Code, told.Field, took)
+	if err == nil && took < slow && !notes.Tell() {
+		level = slog.LevelDebug
+	}
 	log.LogAttrs(ctx, level, "request", append(attrs, outcome...)...)
 }

@@ -56,7 +56,8 @@ type frame struct {
 func serve(t testing.TB, action route.Action, e events.APIGatewayWebsocketProxyRequest) (frame, string) {
 	t.Helper()
 	var log bytes.Buffer
-	handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, nil, map[string]route.Action{"echo": action})
+	all := &slog.HandlerOptions{Level: slog.LevelDebug}
+	handler := route.Serve(slog.New(slog.NewJSONHandler(&log, all)), nil, nil, map[string]route.Action{"echo": action})
 	response, err := handler(t.Context(), e)
 	require.NoError(t, err)
 	require.Equal(t, 200, response.StatusCode)
@@ -96,7 +97,7 @@ func TestServeReplies(t *testing.T) {
 			t.Parallel()
 			f, log := serve(t, route.To(echo), event(`{"action":"echo","id":"r-1"`+tc.fields+`}`))
 			require.Equal(t, frame{Type: wire.TypeReply, ID: "r-1", Action: "echo", Result: json.RawMessage(tc.result)}, f)
-			require.Contains(t, log, `"level":"INFO","msg":"request","requestId":"req-1","connectionId":"conn-1","userId":"alice","deviceId":"phone","action":"echo","code":"OK","ms":`)
+			require.Contains(t, log, `"level":"DEBUG","msg":"request","requestId":"req-1","connectionId":"conn-1","userId":"alice","deviceId":"phone","action":"echo","code":"OK","ms":`)
 		})
 	}
 }
@@ -383,7 +384,7 @@ func TestServeDismissesWhoseTokenHasExpired(t *testing.T) {
 			var log bytes.Buffer
 			ran := false
 			sockets := &dismissals{err: tc.err}
-			handler := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), sockets, nil, map[string]route.Action{
+			handler := route.Serve(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), sockets, nil, map[string]route.Action{
 				"echo": route.To(func(context.Context, route.Caller, struct{}) (struct{}, error) {
 					ran = true
 					return struct{}{}, nil
@@ -406,6 +407,42 @@ func TestServeDismissesWhoseTokenHasExpired(t *testing.T) {
 			require.Equal(t, []string{"conn-1 expired"}, sockets.calls)
 			require.Equal(t, `{"type":"goodbye","reason":"expired"}`, response.Body)
 			require.Equal(t, tc.err != nil, strings.Contains(log.String(), "429"))
+		})
+	}
+}
+
+// What went well and counts for nothing has no line: of most requests there would be
+// more to pay for it than for the request's own reads.
+func TestALineThatSaysNothingIsOfDebugLevel(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		action route.Action
+		want   string
+	}{
+		"nothing to tell": {func(context.Context, route.Caller, map[string]json.RawMessage) (any, error) { return nil, nil }, "DEBUG"},
+		"a metric": {func(ctx context.Context, _ route.Caller, _ map[string]json.RawMessage) (any, error) {
+			metric.Note(ctx, metric.Count(metric.SyncCalls, 1))
+			return nil, nil
+		}, "INFO"},
+		"what it is about alone": {func(ctx context.Context, _ route.Caller, _ map[string]json.RawMessage) (any, error) {
+			metric.Note(ctx, metric.Conversation("group:1"), metric.Seq(3))
+			return nil, nil
+		}, "DEBUG"},
+		"a trouble that stopped nobody": {func(ctx context.Context, _ route.Caller, _ map[string]json.RawMessage) (any, error) {
+			metric.Note(ctx, slog.String("uncharged", "no table"))
+			return nil, nil
+		}, "INFO"},
+		"a refusal": {func(context.Context, route.Caller, map[string]json.RawMessage) (any, error) {
+			return nil, chat.Errorf(chat.NotFound, "no such thing")
+		}, "INFO"},
+		"a failure": {func(context.Context, route.Caller, map[string]json.RawMessage) (any, error) {
+			return nil, errors.New("no table")
+		}, "ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, log := serve(t, tc.action, event(`{"action":"echo","id":"1"}`))
+			require.Contains(t, log, `"level":"`+tc.want+`"`)
 		})
 	}
 }

@@ -22,7 +22,7 @@ func BenchmarkAppend(b *testing.B) {
 				b.ResetTimer()
 				start := time.Now()
 				err := parallel(writers, func(i int) error {
-					s := c.store(nil)
+					s := c.Store(nil)
 					to := "bob"
 					if !shared {
 						to = fmt.Sprint("bob", i)

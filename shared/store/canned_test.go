@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
 
 // cannedLatency is how long a canned DynamoDB takes for each request.
@@ -40,7 +41,7 @@ func (d *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 	call.end = time.Now()
 	d.calls = append(d.calls, call)
 	status, answer := d.answer(op, string(request))
-	return refusing(r, status, answer), nil
+	return storetest.Refusing(r, status, answer), nil
 }
 
 func (d *canned) store() *store.Store {

@@ -11,10 +11,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // FromStart is the cursor of a list's first page, where "" is no cursor.
-const FromStart = syncHeadKey
+const FromStart = table.SyncHeadKey
 
 // Changed is what a user's device missed.
 type Changed struct {
@@ -73,11 +74,11 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 
 // readSyncHead reads the sync head and what lies beside it, in one request. A user
 // who was told of nothing yet has neither.
-func (s *Store) readSyncHead(ctx context.Context, userID string) (head syncHead, large largeList, err error) {
+func (s *Store) readSyncHead(ctx context.Context, userID string) (head table.SyncHead, large table.LargeList, err error) {
 	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:                 &s.tables.Inboxes,
+		TableName:                 &s.db.Inboxes,
 		KeyConditionExpression:    aws.String("userId = :u AND conversationId BETWEEN :head AND :large"),
-		ExpressionAttributeValues: item{":u": str(userID), ":head": str(syncHeadKey), ":large": str(largeKey)},
+		ExpressionAttributeValues: table.Item{":u": table.Str(userID), ":head": table.Str(table.SyncHeadKey), ":large": table.Str(table.LargeKey)},
 		ConsistentRead:            aws.Bool(true),
 	})
 	if err != nil {
@@ -85,12 +86,12 @@ func (s *Store) readSyncHead(ctx context.Context, userID string) (head syncHead,
 	}
 	for _, in := range out.Items {
 		var into any = &large
-		if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok && id.Value == syncHeadKey {
+		if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok && id.Value == table.SyncHeadKey {
 			into = &head
 		}
-		if damage := unmarshal(in, into); damage != nil { // it tells nothing: the whole list does
-			s.damaged(ctx, s.tables.Inboxes, in, damage)
-			return syncHead{}, largeList{}, nil
+		if damage := table.Unmarshal(in, into); damage != nil { // it tells nothing: the whole list does
+			s.db.Damaged(ctx, s.db.Inboxes, in, damage)
+			return table.SyncHead{}, table.LargeList{}, nil
 		}
 	}
 	return head, large, nil
@@ -119,12 +120,12 @@ func (s *Store) changedLines(ctx context.Context, userID string, v int64, change
 
 // linesOf reads the user's lines of these conversations, in this order.
 func (s *Store) linesOf(ctx context.Context, userID string, ids []string, changed map[string]int64) ([]Line, error) {
-	keys := make([]item, len(ids))
+	keys := make([]table.Item, len(ids))
 	at := make(map[string]int, len(ids))
 	for i, id := range ids {
-		keys[i], at[id] = inboxKey(userID, id), i
+		keys[i], at[id] = table.LineKey(userID, id), i
 	}
-	inboxes, err := s.batchGet(ctx, s.tables.Inboxes, keys, true)
+	inboxes, err := s.db.BatchGet(ctx, s.db.Inboxes, keys, true)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), userID, err)
 	}
@@ -142,7 +143,7 @@ func (s *Store) linesOf(ctx context.Context, userID string, ids []string, change
 // any are known, and then from the start, where those come again.
 func (s *Store) everything(ctx context.Context, userID string, v int64, recent map[string]int64, pageSize int) (Changed, error) {
 	out := Changed{Cursor: v, Full: true}
-	items, next, err := s.inboxPage(ctx, userID, "", pageSize)
+	items, next, err := s.db.LinePage(ctx, userID, "", pageSize)
 	if err != nil {
 		return Changed{}, err
 	}

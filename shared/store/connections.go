@@ -13,7 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/store/internal/table"
 )
 
 const (
@@ -23,8 +24,6 @@ const (
 	// maxConnectionAge is when a connection is certainly over: API Gateway ends
 	// each after 2 hours, and $disconnect is best effort.
 	maxConnectionAge = 2*time.Hour + 10*time.Minute
-
-	maxBatchGet = 100 // DynamoDB's limit of keys in one BatchGetItem
 )
 
 // Connection is one socket of a user.
@@ -76,11 +75,6 @@ func parseConnection(element string) (c Connection, ok bool) {
 	return c, err == nil
 }
 
-type connectionsItem struct {
-	UserID string   `json:"userId"`
-	Conns  []string `json:"conns"`
-}
-
 // Displaced are the connections that a new one ends.
 type Displaced struct {
 	Replaced []Connection // of the same device
@@ -97,12 +91,12 @@ var ErrSuperseded = errors.New("a newer connection of this device is there")
 // for which it gives ErrSuperseded.
 func (s *Store) Connect(ctx context.Context, userID string, c Connection) (Displaced, error) {
 	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:        &s.tables.Connections,
-		Key:              item{"userId": str(userID)},
+		TableName:        &s.db.Connections,
+		Key:              table.Item{"userId": table.Str(userID)},
 		UpdateExpression: aws.String("ADD conns :c SET expiresAt = :e"),
-		ExpressionAttributeValues: item{
-			":c": set(c.element()),
-			":e": num(s.now().Add(maxConnectionAge).Unix()),
+		ExpressionAttributeValues: table.Item{
+			":c": table.Set(c.element()),
+			":e": table.Num(s.db.Now().Add(maxConnectionAge).Unix()),
 		},
 		ReturnValues: types.ReturnValueAllNew,
 	})
@@ -133,7 +127,7 @@ var ErrTooManyDevices = errors.New("the user has connected as many other devices
 // late, may have taken it out. It errs with ErrSuperseded or ErrTooManyDevices
 // where it has to end. It costs half a read unit, and a write where it is missing.
 func (s *Store) Attend(ctx context.Context, userID string, c Connection) error {
-	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.tables.Connections, Key: item{"userId": str(userID)}})
+	out, err := s.db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &s.db.Connections, Key: table.Item{"userId": table.Str(userID)}})
 	if err != nil {
 		return fmt.Errorf("looking up a connection of %s: %w", userID, err)
 	}
@@ -185,13 +179,13 @@ func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connecti
 		elements = append(elements, c.elements()...)
 	}
 	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &s.tables.Connections,
-		Key:                       item{"userId": str(userID)},
+		TableName:                 &s.db.Connections,
+		Key:                       table.Item{"userId": table.Str(userID)},
 		UpdateExpression:          aws.String("DELETE conns :c"),
 		ConditionExpression:       aws.String("attribute_exists(userId)"), // do not make an empty item
-		ExpressionAttributeValues: item{":c": set(elements...)},
+		ExpressionAttributeValues: table.Item{":c": table.Set(elements...)},
 	})
-	if err != nil && !conditionFailed(err) { // else the user has no item
+	if err != nil && !table.ConditionFailed(err) { // else the user has no item
 		return fmt.Errorf("forgetting %d connections of %s: %w", len(conns), userID, err)
 	}
 	return nil
@@ -200,11 +194,11 @@ func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connecti
 // Connections gives the live connections of users, strongly consistent. Users
 // without one are absent from the map, and those whose item is damaged.
 func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][]Connection, error) {
-	keys := make([]item, len(userIDs))
+	keys := make([]table.Item, len(userIDs))
 	for i, id := range userIDs {
-		keys[i] = item{"userId": str(id)}
+		keys[i] = table.Item{"userId": table.Str(id)}
 	}
-	items, err := s.batchGet(ctx, s.tables.Connections, keys, true)
+	items, err := s.db.BatchGet(ctx, s.db.Connections, keys, true)
 	if err != nil {
 		return nil, fmt.Errorf("looking up connections of %d users: %w", len(userIDs), err)
 	}
@@ -212,7 +206,7 @@ func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][
 	for _, in := range items {
 		all, err := s.parseConnections(in)
 		if err != nil {
-			s.damaged(ctx, s.tables.Connections, in, err)
+			s.db.Damaged(ctx, s.db.Connections, in, err)
 			continue
 		}
 		if len(all.live) > 0 {
@@ -227,13 +221,13 @@ type userConnections struct {
 	live, aged []Connection
 }
 
-func (s *Store) parseConnections(in item) (userConnections, error) {
-	var ci connectionsItem
-	if err := unmarshal(in, &ci); err != nil {
+func (s *Store) parseConnections(in table.Item) (userConnections, error) {
+	var ci table.Connections
+	if err := table.Unmarshal(in, &ci); err != nil {
 		return userConnections{}, err
 	}
 	all := userConnections{userID: ci.UserID}
-	oldest := s.now().Add(-maxConnectionAge).UnixMilli()
+	oldest := s.db.Now().Add(-maxConnectionAge).UnixMilli()
 	for _, element := range ci.Conns {
 		c, ok := parseConnection(element)
 		switch {
@@ -245,61 +239,4 @@ func (s *Store) parseConnections(in item) (userConnections, error) {
 		}
 	}
 	return all, nil
-}
-
-// batchGetsAtOnce is how many requests of one batchGet are under way at a time.
-const batchGetsAtOnce = 8
-
-// batchGet reads items by key in as few requests as DynamoDB takes, side by side,
-// and asks again for keys it left unprocessed. The items come in no order; with
-// attributes, they have no others.
-func (s *Store) batchGet(ctx context.Context, table string, keys []item, consistent bool, attributes ...string) ([]item, error) {
-	chunks := slices.Collect(slices.Chunk(keys, maxBatchGet))
-	found := make([][]item, len(chunks))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(batchGetsAtOnce)
-	for i, chunk := range chunks {
-		g.Go(func() (err error) {
-			found[i], err = s.batchGetChunk(ctx, table, chunk, consistent, attributes)
-			return err
-		})
-	}
-	err := g.Wait()
-	return slices.Concat(found...), err
-}
-
-func (s *Store) batchGetChunk(ctx context.Context, table string, keys []item, consistent bool, attributes []string) (found []item, err error) {
-	projection, names := project(attributes)
-	for attempt := 1; len(keys) > 0; attempt++ {
-		out, err := s.db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
-			RequestItems: map[string]types.KeysAndAttributes{
-				table: {
-					Keys: keys, ConsistentRead: aws.Bool(consistent),
-					ProjectionExpression: projection, ExpressionAttributeNames: names,
-				},
-			},
-		})
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, out.Responses[table]...)
-		keys = out.UnprocessedKeys[table].Keys
-		if len(keys) > 0 && s.pace.waitRead(ctx, attempt, true) != nil {
-			return nil, errUnfinished
-		}
-	}
-	return found, nil
-}
-
-// project gives a projection on attributes, none for all. Their names stand apart,
-// since many are words of DynamoDB's own.
-func project(attributes []string) (expression *string, names map[string]string) {
-	if len(attributes) == 0 {
-		return nil, nil
-	}
-	names = make(map[string]string, len(attributes))
-	for _, a := range attributes {
-		names["#"+a] = a
-	}
-	return aws.String("#" + strings.Join(attributes, ", #")), names
 }

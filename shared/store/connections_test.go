@@ -30,33 +30,33 @@ func TestConnectionsComeAndGo(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	phone, tablet := conn("A=", "phone", 0), conn("B=", "tablet", 0)
 	for _, x := range []store.Connection{phone, tablet} {
 		displaced, err := s.Connect(t.Context(), "alice", x)
 		require.NoError(t, err)
 		require.Zero(t, displaced)
 	}
-	calls, n := w.since(0)
+	calls, n := w.Since(0)
 	require.Equal(t, []string{"UpdateItem", "UpdateItem"}, calls)
 	require.ElementsMatch(t, []string{"A=", "B="}, connected(t, s, "alice"))
-	_, n = w.since(n)
+	_, n = w.Since(n)
 	require.NoError(t, s.Disconnect(t.Context(), "alice", phone))
 	require.NoError(t, s.Disconnect(t.Context(), "alice", phone), "twice is the same")
-	calls, _ = w.since(2)
+	calls, _ = w.Since(2)
 	require.Equal(t, []string{"BatchGetItem", "UpdateItem", "UpdateItem"}, calls)
 	require.Equal(t, []string{"B="}, connected(t, s, "alice"))
 	require.NoError(t, s.Disconnect(t.Context(), "alice", tablet))
 	require.Empty(t, connected(t, s, "alice"))
 	require.NoError(t, s.Disconnect(t.Context(), "nobody", tablet))
-	require.Equal(t, 1, c.count(c.tables.Connections), "no item is made for nobody")
+	require.Equal(t, 1, c.Count(c.Tables.Connections), "no item is made for nobody")
 	_ = n
 }
 
 func TestANewConnectionReplacesTheDevicesOld(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	first, second := conn("A=", "phone", time.Minute), conn("B=", "phone", 0)
 	_, err := s.Connect(t.Context(), "alice", first)
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestANewConnectionReplacesTheDevicesOld(t *testing.T) {
 func TestAHeldUpHandshakeDoesNotReplaceANewerConnection(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	live, ghost := conn("A=", "phone", 0), conn("B=", "phone", time.Second)
 	_, err := s.Connect(t.Context(), "alice", live)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestAHeldUpHandshakeDoesNotReplaceANewerConnection(t *testing.T) {
 func TestOneDeviceConnectingTwentyTimesAtOnceKeepsOne(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	require.NoError(t, parallel(20, func(i int) error {
 		_, err := s.Connect(t.Context(), "alice", conn(fmt.Sprint(i), "phone", time.Duration(i/4)*time.Second))
 		if errors.Is(err, store.ErrSuperseded) {
@@ -100,7 +100,7 @@ func TestOneDeviceConnectingTwentyTimesAtOnceKeepsOne(t *testing.T) {
 func TestTheOldestOfTooManyDevicesGoes(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	for i := range store.MaxDevices {
 		displaced, err := s.Connect(t.Context(), "alice", conn(fmt.Sprint("c", i), fmt.Sprint("d", i), time.Duration(i)*time.Minute))
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestTheOldestOfTooManyDevicesGoes(t *testing.T) {
 func TestConnectionsAgeOut(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	_, err := s.Connect(t.Context(), "alice", conn("old", "phone", 3*time.Hour))
 	require.NoError(t, err)
 	require.Empty(t, connected(t, s, "alice"))
@@ -132,7 +132,7 @@ func TestConnectionsAgeOut(t *testing.T) {
 func TestConnectionsThatWereRegisteredWithoutExpiry(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	before := conn("old", "phone", time.Minute)
 	_, err := s.Connect(t.Context(), "alice", before)
 	require.NoError(t, err)
@@ -154,9 +154,9 @@ func TestConnectionsThatWereRegisteredWithoutExpiry(t *testing.T) {
 func TestG10_AConnectionThatIsNoneHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	for _, element := range []string{"odd", "a|b|soon", "a|b|1|c"} {
-		c.update(c.tables.Connections, map[string]any{"userId": "alice"}, "ADD conns :v", element)
+		c.Update(c.Tables.Connections, map[string]any{"userId": "alice"}, "ADD conns :v", element)
 	}
 	_, err := s.Connect(t.Context(), "alice", conn("A=", "phone", 0))
 	require.NoError(t, err)
@@ -167,7 +167,7 @@ func TestConnectionsOfManyUsersAreFewRequests(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	users := make([]string, 200)
 	for i := range users {
 		users[i] = fmt.Sprint("user", i)
@@ -176,11 +176,11 @@ func TestConnectionsOfManyUsersAreFewRequests(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	found, err := s.Connections(t.Context(), users)
 	require.NoError(t, err)
 	require.Len(t, found, 100)
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"BatchGetItem", "BatchGetItem"}, calls)
 }
 
@@ -190,7 +190,7 @@ func TestG5_AttendPutsAConnectionBack(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	ctx := t.Context()
 	at := time.Now().UnixMilli()
 	conn := func(device string, ms int64) store.Connection {
@@ -207,9 +207,9 @@ func TestG5_AttendPutsAConnectionBack(t *testing.T) {
 	phone := conn("phone", 1)
 	require.NoError(t, s.Attend(ctx, "bob", phone))
 	require.Equal(t, []string{phone.ID}, live())
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	require.NoError(t, s.Attend(ctx, "bob", phone))
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"GetItem"}, calls, "one that is there costs one read")
 	require.NoError(t, s.Disconnect(ctx, "bob", phone))
 	require.NoError(t, s.Attend(ctx, "bob", phone))

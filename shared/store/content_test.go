@@ -21,7 +21,7 @@ func TestG5_DataIsRefusedByEveryWay(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	first := must(t)(s.Append(t.Context(), custom("1", `{"a":2}`), "bob"))
 	for name, data := range map[string]string{
 		"a key twice": `{"a":1,"a":2}`, "half a character": `{"a":"\ud800"}`, "beyond a double": `{"a":1e999}`,
@@ -36,24 +36,24 @@ func TestG5_DataIsRefusedByEveryWay(t *testing.T) {
 		_, err = s.Publish(t.Context(), p)
 		require.Equal(t, "data", refused(t, chat.BadRequest, err, name).Field)
 	}
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	for name, m := range map[string]chat.Message{
 		"no JSON": custom("2", `{"a":`), "no data": custom("2", ""), "no text": text("ann", "2", ""),
 	} {
 		_, err := s.Append(t.Context(), m, "bob")
 		requireCode(t, chat.BadRequest, err, name)
 	}
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Empty(t, calls, "what was never taken costs nothing")
-	require.Equal(t, 1, c.count(c.tables.Messages))
-	require.Equal(t, 1, c.count(c.tables.Idempotency))
+	require.Equal(t, 1, c.Count(c.Tables.Messages))
+	require.Equal(t, 1, c.Count(c.Tables.Idempotency))
 }
 
 // Who is there under an id that is refused now is still read, led and removed.
 func TestUsersOfOlderRulesStay(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	const odd = "System\u202e"
 	_, err := s.Append(t.Context(), text("ann", "1", "hi"), odd)
 	require.Equal(t, "to", refused(t, chat.BadRequest, err).Field)

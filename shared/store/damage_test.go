@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
@@ -18,17 +17,17 @@ import (
 
 // telling gives a Store that tells of damaged items, and what it has told since it
 // was last asked: a line for each.
-func (c *cloud) telling(w *wire) (s *store.Store, told func() []map[string]any) {
+func telling(c *cloud, w *wire) (s *store.Store, told func() []map[string]any) {
 	var out bytes.Buffer
-	s = store.New(dynamodb.New(c.options(w)), c.tables, store.WithLog(slog.New(metric.NewHandler(&out, metric.Options{}))))
+	s = c.Store(w, store.WithLog(slog.New(metric.NewHandler(&out, metric.Options{}))))
 	return s, func() (lines []map[string]any) {
-		c.t.Helper()
+		c.T.Helper()
 		for line := range strings.Lines(out.String()) {
 			var fields map[string]any
-			require.NoError(c.t, json.Unmarshal([]byte(line), &fields))
-			require.Equal(c.t, "ERROR", fields["level"])
-			require.InDelta(c.t, 1, fields[string(metric.InvariantItem)], 0)
-			require.NotEmpty(c.t, fields["err"])
+			require.NoError(c.T, json.Unmarshal([]byte(line), &fields))
+			require.Equal(c.T, "ERROR", fields["level"])
+			require.InDelta(c.T, 1, fields[string(metric.InvariantItem)], 0)
+			require.NotEmpty(c.T, fields["err"])
 			lines = append(lines, fields)
 		}
 		out.Reset()
@@ -50,21 +49,21 @@ func TestG10_ADamagedLineIsLeftOutOfTheList(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 40_000)
 	for name, damage := range map[string]func(c *cloud, id string){
-		"a text for the head's memberCount": func(c *cloud, id string) { c.set(c.tables.Conversations, convKey(id), values{"memberCount": "two"}) },
-		"a text for the head's lastSeq":     func(c *cloud, id string) { c.set(c.tables.Conversations, convKey(id), values{"lastSeq": "1"}) },
-		"a lastSeq beyond all":              func(c *cloud, id string) { c.set(c.tables.Conversations, convKey(id), values{"lastSeq": 1 << 60}) },
-		"a title that no frame takes":       func(c *cloud, id string) { c.set(c.tables.Conversations, convKey(id), values{"title": long}) },
-		"a text for the line's readSeq":     func(c *cloud, id string) { c.set(c.tables.Inboxes, lineKey("bob", id), values{"readSeq": "1"}) },
-		"a peer that no frame takes":        func(c *cloud, id string) { c.set(c.tables.Inboxes, lineKey("bob", id), values{"peer": long}) },
-		"a head of a former member's line":  func(c *cloud, id string) { c.set(c.tables.Inboxes, lineKey("bob", id), values{"leftHead": "gone"}) },
+		"a text for the head's memberCount": func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"memberCount": "two"}) },
+		"a text for the head's lastSeq":     func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": "1"}) },
+		"a lastSeq beyond all":              func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": 1 << 60}) },
+		"a title that no frame takes":       func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"title": long}) },
+		"a text for the line's readSeq":     func(c *cloud, id string) { c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"readSeq": "1"}) },
+		"a peer that no frame takes":        func(c *cloud, id string) { c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"peer": long}) },
+		"a head of a former member's line":  func(c *cloud, id string) { c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"leftHead": "gone"}) },
 		"a list for what one may read again": func(c *cloud, id string) {
-			c.set(c.tables.Inboxes, lineKey("bob", id), values{"past": []string{"all"}})
+			c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"past": []string{"all"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s, told := c.telling(nil)
+			s, told := telling(c, nil)
 			var ids []string
 			for _, sender := range []string{"alice", "carol", "dave"} {
 				ids = append(ids, send(t, s, sender, "bob", "hi").ConversationID)
@@ -108,9 +107,9 @@ func TestG10_ADamagedLastMessageIsNoPreview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s, told := c.telling(nil)
+			s, told := telling(c, nil)
 			healthy, damaged := send(t, s, "alice", "bob", "hi").ConversationID, send(t, s, "carol", "bob", "hi").ConversationID
-			c.set(c.tables.Messages, entryKey(damaged, 1), damage)
+			c.Set(c.Tables.Messages, entryKey(damaged, 1), damage)
 			lines, _, err := s.List(t.Context(), "bob", "", 50)
 			require.NoError(t, err)
 			require.Len(t, lines, 2)
@@ -118,7 +117,7 @@ func TestG10_ADamagedLastMessageIsNoPreview(t *testing.T) {
 				require.Equal(t, line.Conversation.ConversationID == healthy, line.Last != nil)
 				require.Equal(t, int64(1), line.MaxSeq)
 			}
-			requireTold(t, told(), values{"table": c.tables.Messages, "conversationId": damaged, "seq": "1"})
+			requireTold(t, told(), values{"table": c.Tables.Messages, "conversationId": damaged, "seq": "1"})
 		})
 	}
 }
@@ -138,16 +137,16 @@ func TestG6_SyncPassesADamagedEntry(t *testing.T) {
 			t.Run(fmt.Sprint(name, " at ", seq), func(t *testing.T) {
 				t.Parallel()
 				c := newCloud(t)
-				s, told := c.telling(nil)
+				s, told := telling(c, nil)
 				id := sendN(t, s, 5)
-				c.set(c.tables.Messages, entryKey(id, seq), damage)
+				c.Set(c.Tables.Messages, entryKey(id, seq), damage)
 				var rest []int64
 				for other := int64(1); other <= 5; other++ {
 					if other != seq {
 						rest = append(rest, other)
 					}
 				}
-				item := values{"table": c.tables.Messages, "conversationId": id, "seq": fmt.Sprint(seq)}
+				item := values{"table": c.Tables.Messages, "conversationId": id, "seq": fmt.Sprint(seq)}
 
 				page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
 				require.NoError(t, err)
@@ -176,7 +175,7 @@ func TestG6_SyncPassesADamagedEntry(t *testing.T) {
 func TestG6_TheLargestMessageIsNoDamage(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s, told := c.telling(nil)
+	s, told := telling(c, nil)
 	m := chatOf(func(n int) chat.Message {
 		m := text("alice", "large", "")
 		m.MessageType, m.Data = chat.TypeCustom, json.RawMessage(`{"a":"`+strings.Repeat("x", n)+`"}`)
@@ -186,7 +185,7 @@ func TestG6_TheLargestMessageIsNoDamage(t *testing.T) {
 	})
 	r, err := s.Append(t.Context(), m, "bob")
 	require.NoError(t, err)
-	c.set(c.tables.Messages, entryKey(r.ConversationID, 1), values{"version": int64(chat.MaxSeq), "status": "recalled"})
+	c.Set(c.Tables.Messages, entryKey(r.ConversationID, 1), values{"version": int64(chat.MaxSeq), "status": "recalled"})
 	page, err := s.Sync(t.Context(), "bob", r.ConversationID, 0, 100, frame)
 	require.NoError(t, err)
 	require.Len(t, page.Messages, 1)
@@ -206,10 +205,10 @@ func chatOf(of func(n int) chat.Message) chat.Message {
 func TestG6_SyncPassesWhatStandsBetweenTwoSeqs(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s, told := c.telling(nil)
+	s, told := telling(c, nil)
 	id := sendN(t, s, 5)
 	for i := range 70 { // more than a Query gives
-		c.put(c.tables.Messages, values{"conversationId": id, "seq": 2.01 + float64(i)/100, "messageId": fmt.Sprint("m", i)})
+		c.Put(c.Tables.Messages, values{"conversationId": id, "seq": 2.01 + float64(i)/100, "messageId": fmt.Sprint("m", i)})
 	}
 	want := []int64{1, 2, 3, 4, 5}
 	page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
@@ -228,15 +227,15 @@ func TestG10_ADamagedMemberDoesNotStopTheRoster(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s, told := c.telling(w)
+	s, told := telling(c, w)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
-	c.set(c.tables.Members, rosterKey(id, "bob"), values{"joinSeq": "first"})
+	c.Set(c.Tables.Members, rosterKey(id, "bob"), values{"joinSeq": "first"})
 
 	rosters := store.NewRosters(s)
-	_, before := w.since(0)
+	_, before := w.Since(0)
 	members, err := rosters.At(t.Context(), id, 1)
 	require.NoError(t, err)
-	calls, _ := w.since(before)
+	calls, _ := w.Since(before)
 	require.Equal(t, []string{"GetItem", "Query"}, calls)
 	var readers []string
 	for _, m := range members {
@@ -245,7 +244,7 @@ func TestG10_ADamagedMemberDoesNotStopTheRoster(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"ann", "cy"}, readers)
-	requireTold(t, told(), values{"table": c.tables.Members, "conversationId": id, "userId": "bob"})
+	requireTold(t, told(), values{"table": c.Tables.Members, "conversationId": id, "userId": "bob"})
 
 	page, err := s.MembersOf(t.Context(), "ann", id, "", 80)
 	require.NoError(t, err)
@@ -260,13 +259,13 @@ func TestG10_ADamagedMemberDoesNotStopTheRoster(t *testing.T) {
 func TestG10_ADamagedConnectionsItemDoesNotStopOthersPushes(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s, told := c.telling(nil)
-	c.put(c.tables.Connections, values{"userId": "alice", "conns": "one"})
+	s, told := telling(c, nil)
+	c.Put(c.Tables.Connections, values{"userId": "alice", "conns": "one"})
 	conn := store.Connection{ID: "c1", DeviceID: "phone", ConnectedAt: 4102444800000}
 	_, err := s.Connect(t.Context(), "bob", conn)
 	require.NoError(t, err)
 	found, err := s.Connections(t.Context(), []string{"alice", "bob"})
 	require.NoError(t, err)
 	require.Equal(t, map[string][]store.Connection{"bob": {conn}}, found)
-	requireTold(t, told(), values{"table": c.tables.Connections, "userId": "alice"})
+	requireTold(t, told(), values{"table": c.Tables.Connections, "userId": "alice"})
 }

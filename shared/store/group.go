@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Request is what every change of a conversation carries: who asks, and the
@@ -55,8 +56,8 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 	}
 	w.message.Seq = receipt.Seq
 	made := view{
-		head:  w.headAfter(w.create.head, effect{}),
-		inbox: inboxItem{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
+		head:  w.headAfter(w.create.head, changes{}),
+		inbox: table.Line{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
 	}
 	line := made.line()
 	line.Last = &w.message
@@ -121,7 +122,7 @@ func (s *Store) groupChange(ctx context.Context, r Request, conversationID strin
 		message: s.event(r, conversationID, e),
 		// Whoever wants to leave is never refused for what became of the group.
 		anyState: may == chat.ActLeave,
-		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 			if head.Kind != chat.Group {
 				return nil, errNoGroup()
 			}
@@ -152,7 +153,7 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 		return Receipt{}, err
 	}
 	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 		if s.closed {
 			return nil, chat.FieldErrorf(chat.Forbidden, "members", "here only the product adds members to a group")
 		}
@@ -172,7 +173,7 @@ func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs
 	return s.commit(ctx, write{
 		message: s.event(r, conversationID, chat.Event{Kind: chat.EventMembers, Added: userIDs}),
 		trusted: true,
-		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			switch {
 			case head.Kind != chat.Group:
 				return nil, errNoGroup()
@@ -186,7 +187,7 @@ func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs
 
 // adding plans that users who are no members join a group, none of whom left it
 // by itself within the time given.
-func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []string, within time.Duration) (plan, error) {
+func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []string, within time.Duration) (changesFunc, error) {
 	if head.MemberCount+len(userIDs) > s.maxMembers {
 		return nil, s.errTooLarge()
 	}
@@ -207,10 +208,10 @@ func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []st
 
 // mayRejoin refuses those of the users who left by themselves within the time
 // given: whoever wants to be out of a group is not pulled back into it.
-func (s *Store) mayRejoin(userIDs []string, former map[string]inboxItem, within time.Duration) error {
+func (s *Store) mayRejoin(userIDs []string, former map[string]table.Line, within time.Duration) error {
 	var out []string
 	for _, id := range userIDs {
-		if at := former[id].LeftAt; at != 0 && s.now().Sub(time.UnixMilli(at)) < within {
+		if at := former[id].LeftAt; at != 0 && s.db.Now().Sub(time.UnixMilli(at)) < within {
 			out = append(out, id)
 		}
 	}
@@ -237,16 +238,16 @@ func (s *Store) errTooLarge() error {
 // head: reads that are not part of a transaction can show a head from after a
 // change of the roster with a roster or an inbox from before it. Whose inbox is
 // as read is no member.
-func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string, within time.Duration) (plan, error) {
-	former, err := s.inboxesOf(ctx, conversationID, userIDs)
+func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string, within time.Duration) (changesFunc, error) {
+	former, err := s.db.LinesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.mayRejoin(userIDs, former, within); err != nil {
 		return nil, err
 	}
-	return func(head chat.Conversation, m *chat.Message) (effect, error) {
-		out := effect{roster: true}
+	return func(head chat.Conversation, m *chat.Message) (changes, error) {
+		out := changes{roster: true}
 		for _, id := range userIDs {
 			line, wasMember := former[id]
 			joinSeq := m.Seq
@@ -260,15 +261,15 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
 			}
 			out.joined = append(out.joined, joined)
-			member, err := marshal(joined)
+			member, err := table.Marshal(joined)
 			if err != nil {
-				return effect{}, err
+				return changes{}, err
 			}
 			inbox, err := s.joinInbox(line, wasMember, id, conversationID, joinSeq, m.Seq)
 			if err != nil {
-				return effect{}, err
+				return changes{}, err
 			}
-			out.items = append(out.items, types.TransactWriteItem{Put: &types.Put{TableName: &s.tables.Members, Item: member}}, inbox)
+			out.items = append(out.items, types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Members, Item: member}}, inbox)
 		}
 		return out, nil
 	}, nil
@@ -277,13 +278,13 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 // joinInbox gives the inbox item of one who joins. What was there before counts
 // as read. A former member's line is updated, not put, for its owner may be
 // raising its watermarks at this moment.
-func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID string, joinSeq, seq int64) (types.TransactWriteItem, error) {
+func (s *Store) joinInbox(line table.Line, wasMember bool, userID, conversationID string, joinSeq, seq int64) (types.TransactWriteItem, error) {
 	if !wasMember {
-		fresh, err := marshal(inboxItem{
+		fresh, err := table.Marshal(table.Line{
 			UserID: userID, ConversationID: conversationID, JoinSeq: joinSeq, ReadSeq: seq - 1, DeliveredSeq: seq - 1,
 		})
 		return types.TransactWriteItem{Put: &types.Put{
-			TableName: &s.tables.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
+			TableName: &s.db.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
 		}}, err
 	}
 	past := append([]chat.Range{}, line.Past...)
@@ -291,7 +292,7 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 		past = append(past, chat.Range{From: line.JoinSeq, To: line.LeftSeq})
 	}
 	past = past[max(0, len(past)-chat.MaxPastStretches):]
-	values, err := marshal(struct {
+	values, err := table.Marshal(struct {
 		Past []chat.Range `json:":past"`
 		Join int64        `json:":join"`
 		Left int64        `json:":left"`
@@ -300,8 +301,8 @@ func (s *Store) joinInbox(line inboxItem, wasMember bool, userID, conversationID
 		return types.TransactWriteItem{}, err
 	}
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                 &s.tables.Inboxes,
-		Key:                       inboxKey(userID, conversationID),
+		TableName:                 &s.db.Inboxes,
+		Key:                       table.LineKey(userID, conversationID),
 		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead, leftAt"),
 		ConditionExpression:       aws.String("leftSeq = :left"),
 		ExpressionAttributeValues: values,
@@ -321,7 +322,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "members", "to go yourself, use leave")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Removed: userIDs}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member) (changesFunc, error) {
 		present, err := s.membersAmong(ctx, conversationID, userIDs)
 		if err != nil {
 			return nil, err
@@ -349,7 +350,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 // chat.Successor; one whose last member leaves is dissolved.
 func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 		leave := s.leaving([]chat.Member{self})
 		if self.Role != chat.Owner {
 			return leave, nil
@@ -362,7 +363,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 			return nil, errUnsettled // who is not seen yet must not be passed over
 		}
 		next, ok := chat.Successor(roster, r.UserID)
-		return func(head chat.Conversation, m *chat.Message) (effect, error) {
+		return func(head chat.Conversation, m *chat.Message) (changes, error) {
 			out, err := leave(head, m)
 			if !ok {
 				out.state = chat.StateDissolved
@@ -394,7 +395,7 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 	if role == chat.Owner {
 		e.Owner = userID
 	}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member) (plan, error) {
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member) (changesFunc, error) {
 		present, err := s.membersAmong(ctx, conversationID, []string{userID})
 		if err != nil {
 			return nil, err
@@ -403,7 +404,7 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 		if !ok {
 			return nil, membersError("no member", []string{userID})
 		}
-		out := effect{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
+		out := changes{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
 		if role == chat.Owner {
 			out.owner = userID
 			out.items = append(out.items, s.setRole(self, chat.Admin))
@@ -412,9 +413,9 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 	})
 }
 
-// always plans the same effect whatever the seq.
-func always(e effect) plan {
-	return func(chat.Conversation, *chat.Message) (effect, error) { return e, nil }
+// always plans the same changes whatever the seq.
+func always(e changes) changesFunc {
+	return func(chat.Conversation, *chat.Message) (changes, error) { return e, nil }
 }
 
 // SetTitle renames a group.
@@ -423,8 +424,8 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 		return Receipt{}, err
 	}
 	e := chat.Event{Kind: chat.EventTitle, Title: title}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member) (plan, error) {
-		return always(effect{title: title}), nil
+	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
+		return always(changes{title: title}), nil
 	})
 }
 
@@ -432,8 +433,8 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 // is written to it any more.
 func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventDissolve}
-	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (plan, error) {
-		return always(effect{state: chat.StateDissolved}), nil
+	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
+		return always(changes{state: chat.StateDissolved}), nil
 	})
 }
 
@@ -441,35 +442,35 @@ func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) 
 // head as it then is goes into each one's inbox: what becomes of the group later is
 // not for those who left. The time goes there for one who wrote the message itself;
 // see mayRejoin.
-func (s *Store) leaving(members []chat.Member) plan {
-	return func(head chat.Conversation, m *chat.Message) (effect, error) {
-		out := effect{roster: true, left: members}
+func (s *Store) leaving(members []chat.Member) changesFunc {
+	return func(head chat.Conversation, m *chat.Message) (changes, error) {
+		out := changes{roster: true, left: members}
 		head = head.WithRoster(nil, members)
 		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
 		head.Runs = head.Runs.With(*m)
 		head.RosterHash, head.HashedVersion, head.Kept = 0, 0, 0 // of use where the roster is read, which is not for them
-		last, err := marshal(head)
+		last, err := table.Marshal(head)
 		if err != nil {
-			return effect{}, err
+			return changes{}, err
 		}
 		for _, member := range members {
-			set, values := "SET leftSeq = :left, leftHead = :head", item{
-				":left": num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
+			set, values := "SET leftSeq = :left, leftHead = :head", table.Item{
+				":left": table.Num(m.Seq), ":head": &types.AttributeValueMemberM{Value: last},
 			}
 			if member.UserID == m.SenderID {
 				set += ", leftAt = :at"
-				values[":at"] = num(m.ServerTime)
+				values[":at"] = table.Num(m.ServerTime)
 			}
 			out.items = append(out.items,
 				types.TransactWriteItem{Delete: &types.Delete{
-					TableName:                 &s.tables.Members,
-					Key:                       memberKey(head.ConversationID, member.UserID),
+					TableName:                 &s.db.Members,
+					Key:                       table.MemberKey(head.ConversationID, member.UserID),
 					ConditionExpression:       aws.String("attribute_exists(userId) AND (attribute_not_exists(joinedSeq) OR joinedSeq = :joined)"),
-					ExpressionAttributeValues: item{":joined": num(member.JoinedSeq)},
+					ExpressionAttributeValues: table.Item{":joined": table.Num(member.JoinedSeq)},
 				}},
 				types.TransactWriteItem{Update: &types.Update{
-					TableName:                 &s.tables.Inboxes,
-					Key:                       inboxKey(member.UserID, head.ConversationID),
+					TableName:                 &s.db.Inboxes,
+					Key:                       table.LineKey(member.UserID, head.ConversationID),
 					UpdateExpression:          &set,
 					ExpressionAttributeValues: values,
 				}})
@@ -481,59 +482,34 @@ func (s *Store) leaving(members []chat.Member) plan {
 // setRole changes a member's role, if it is still as read.
 func (s *Store) setRole(member chat.Member, role chat.Role) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                 &s.tables.Members,
-		Key:                       memberKey(member.ConversationID, member.UserID),
+		TableName:                 &s.db.Members,
+		Key:                       table.MemberKey(member.ConversationID, member.UserID),
 		UpdateExpression:          aws.String("SET #role = :role"),
 		ConditionExpression:       aws.String("#role = :was"),
 		ExpressionAttributeNames:  map[string]string{"#role": "role"},
-		ExpressionAttributeValues: item{":role": str(string(role)), ":was": str(string(member.Role))},
+		ExpressionAttributeValues: table.Item{":role": table.Str(string(role)), ":was": table.Str(string(member.Role))},
 	}}
 }
 
 // membersAmong gives those of the users who are members, by userId.
 func (s *Store) membersAmong(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Member, error) {
-	keys := make([]item, len(userIDs))
+	keys := make([]table.Item, len(userIDs))
 	for i, id := range userIDs {
-		keys[i] = memberKey(conversationID, id)
+		keys[i] = table.MemberKey(conversationID, id)
 	}
-	items, err := s.batchGet(ctx, s.tables.Members, keys, true)
+	items, err := s.db.BatchGet(ctx, s.db.Members, keys, true)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d members of %s: %w", len(keys), conversationID, err)
 	}
 	members := make(map[string]chat.Member, len(items))
 	for _, in := range items {
 		var m chat.Member
-		if err := unmarshal(in, &m); err != nil {
+		if err := table.Unmarshal(in, &m); err != nil {
 			return nil, err
 		}
 		members[m.UserID] = m
 	}
 	return members, nil
-}
-
-// inboxesOf gives the lines that users have of a conversation, by userId.
-func (s *Store) inboxesOf(ctx context.Context, conversationID string, userIDs []string) (map[string]inboxItem, error) {
-	keys := make([]item, len(userIDs))
-	for i, id := range userIDs {
-		keys[i] = inboxKey(id, conversationID)
-	}
-	items, err := s.batchGet(ctx, s.tables.Inboxes, keys, true)
-	if err != nil {
-		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), conversationID, err)
-	}
-	return linesByUser(items)
-}
-
-func linesByUser(items []item) (map[string]inboxItem, error) {
-	lines := make(map[string]inboxItem, len(items))
-	for _, in := range items {
-		var line inboxItem
-		if err := unmarshal(in, &line); err != nil {
-			return nil, err
-		}
-		lines[line.UserID] = line
-	}
-	return lines, nil
 }
 
 func membersError(what string, userIDs []string) error {

@@ -15,26 +15,8 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
-
-func by(user, clientMsgID string) store.Request {
-	return store.Request{UserID: user, DeviceID: "phone", ClientMsgID: clientMsgID}
-}
-
-// newGroup makes a group and gives its id. Its first message is the event.
-func newGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, members ...string) string {
-	t.Helper()
-	line, _, err := s.CreateGroup(t.Context(), by(owner, "create"), "a group", members, v)
-	require.NoError(t, err)
-	return line.Conversation.ConversationID
-}
-
-func sendIn(t testing.TB, s *store.Store, sender, conversationID, clientMsgID string) store.Receipt {
-	t.Helper()
-	r, err := s.Append(t.Context(), chatIn(text(sender, clientMsgID, "text of "+clientMsgID), conversationID), "")
-	require.NoError(t, err)
-	return r
-}
 
 // must gives the receipt of a change that has to work.
 func must(t testing.TB) func(store.Receipt, error) store.Receipt {
@@ -124,7 +106,7 @@ func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 // requireWhole checks that ledger, head, roster and inboxes of a group say the
 // same, and gives what they say.
 func requireWhole(t require.TestingT, c *cloud, s *store.Store, id string) told {
-	head := c.head(id)
+	head := c.Head(id)
 	entries, err := s.Entries(context.Background(), id, chat.Range{From: 1, To: head.LastSeq})
 	require.NoError(t, err)
 	for i, m := range entries {
@@ -151,7 +133,7 @@ func requireWhole(t require.TestingT, c *cloud, s *store.Store, id string) told 
 		require.Equal(t, g.owner, head.Owner)
 	}
 	for user, windows := range g.windows {
-		in := c.inbox(user, id)
+		in := c.Inbox(user, id)
 		windows = windows[max(0, len(windows)-1-chat.MaxPastStretches):]
 		require.Equal(t, windows, append(in.Past, chat.Range{From: in.JoinSeq, To: in.LeftSeq}), user)
 		require.LessOrEqual(t, in.ReadSeq, in.DeliveredSeq, user)
@@ -166,17 +148,17 @@ func TestCreateGroup(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	line, r, err := s.CreateGroup(t.Context(), by("ann", "1"), "Café 字", []string{"bob", "cy"}, chat.VisibleSinceJoin)
 	require.NoError(t, err)
-	calls, _ := w.since(0)
+	calls, _ := w.Since(0)
 	require.Equal(t, []string{"TransactWriteItems"}, calls)
 	id := line.Conversation.ConversationID
 	kind, ok := chat.KindOf(id)
 	require.True(t, ok)
 	require.Equal(t, chat.Group, kind)
 	require.Equal(t, store.Receipt{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime, Attempts: 1}, r)
-	require.Equal(t, c.head(id), line.Conversation, "what was answered is what was written")
+	require.Equal(t, c.Head(id), line.Conversation, "what was answered is what was written")
 	again, err := s.Line(t.Context(), "ann", id)
 	require.NoError(t, err)
 	require.Equal(t, again, line)
@@ -204,7 +186,7 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 	lines, receipts := make([]store.Line, tries), make([]store.Receipt, tries)
 	require.NoError(t, parallel(tries, func(i int) error {
 		var err error
-		lines[i], receipts[i], err = c.store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
+		lines[i], receipts[i], err = c.Store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
 		return err
 	}))
 	fresh := 0
@@ -216,8 +198,8 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 		require.Equal(t, receipts[0].MessageID, receipts[i].MessageID)
 	}
 	require.Equal(t, 1, fresh)
-	require.Equal(t, 1, c.count(c.tables.Conversations))
-	s := c.store(nil)
+	require.Equal(t, 1, c.Count(c.Tables.Conversations))
+	s := c.Store(nil)
 	for name, tc := range map[string]struct {
 		title   string
 		members []string
@@ -232,11 +214,11 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
 	}
 	must(t)(s.Leave(t.Context(), by("ann", "leave"), receipts[0].ConversationID))
-	line, r, err := c.store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
+	line, r, err := c.Store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
 	require.NoError(t, err, "a retry after the owner has left")
 	require.True(t, r.Duplicate)
 	require.Equal(t, receipts[0].ConversationID, line.Conversation.ConversationID)
-	require.Equal(t, 1, c.count(c.tables.Conversations))
+	require.Equal(t, 1, c.Count(c.Tables.Conversations))
 }
 
 func users(n int) []string {
@@ -250,7 +232,7 @@ func users(n int) []string {
 func TestCreateGroupRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	for name, tc := range map[string]struct {
 		title   string
 		members []string
@@ -278,7 +260,7 @@ func TestCreateGroupRefusals(t *testing.T) {
 	}
 	_, _, err := s.CreateGroup(t.Context(), by("ann", ""), "g", nil, chat.VisibleAll)
 	require.Equal(t, "clientMsgId", refused(t, chat.BadRequest, err).Field)
-	require.Zero(t, c.count(c.tables.Conversations))
+	require.Zero(t, c.Count(c.Tables.Conversations))
 
 	line, _, err := s.CreateGroup(t.Context(), by("ann", "x"), "g", users(47), chat.VisibleAll)
 	require.NoError(t, err, "the largest that is allowed")
@@ -300,7 +282,7 @@ func TestEveryChangeIsOneTransactionAndOneMessage(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	const owner, admin, plain = chat.Owner, chat.Admin, chat.Plain
 	members := func(e chat.Event) chat.Event { e.Kind = chat.EventMembers; return e }
@@ -353,10 +335,10 @@ func TestEveryChangeIsOneTransactionAndOneMessage(t *testing.T) {
 	}
 	first := make([]store.Receipt, len(steps))
 	for i, st := range steps {
-		_, n := w.since(0)
+		_, n := w.Since(0)
 		r, err := st.do(s)
 		require.NoError(t, err, st.name)
-		calls, _ := w.since(n)
+		calls, _ := w.Since(n)
 		require.Equal(t, "TransactWriteItems", calls[len(calls)-1], st.name)
 		for _, op := range calls[:len(calls)-1] {
 			require.Contains(t, []string{"TransactGetItems", "BatchGetItem", "Query"}, op, "%s writes once", st.name)
@@ -371,21 +353,21 @@ func TestEveryChangeIsOneTransactionAndOneMessage(t *testing.T) {
 		require.Equal(t, st.after, requireWhole(t, c, s, id).roles, st.name)
 		first[i] = r
 	}
-	before := c.head(id)
+	before := c.Head(id)
 	for i, st := range steps {
-		r, err := st.do(c.store(nil))
+		r, err := st.do(c.Store(nil))
 		require.NoError(t, err, "retry: %s", st.name)
 		require.True(t, r.Duplicate, st.name)
 		r.Duplicate, r.Attempts = false, first[i].Attempts
 		require.Equal(t, first[i], r, st.name)
 	}
-	require.Equal(t, before, c.head(id), "retries change nothing")
+	require.Equal(t, before, c.Head(id), "retries change nothing")
 }
 
 func TestGroupRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "owner", "admin", "admin2", "member", "former", "member2")
 	must(t)(s.SetRole(ctx, by("owner", "a1"), id, "admin", chat.Admin))
@@ -462,22 +444,22 @@ func TestGroupRefusals(t *testing.T) {
 		cases["system: "+name] = refusal{"owner", published.ConversationID, do, chat.Forbidden, nil}
 		cases["system, stranger: "+name] = refusal{"mallory", published.ConversationID, do, chat.NotFound, nil}
 	}
-	before, records := c.head(id), c.count(c.tables.Idempotency)
+	before, records := c.Head(id), c.Count(c.Tables.Idempotency)
 	for name, tc := range cases {
 		_, err := tc.do(tc.user, tc.id, "refused")
 		e := refused(t, tc.code, err, name)
 		require.Equal(t, tc.details, e.Details, name)
 	}
-	require.Equal(t, before, c.head(id))
-	require.Equal(t, records, c.count(c.tables.Idempotency))
+	require.Equal(t, before, c.Head(id))
+	require.Equal(t, records, c.Count(c.Tables.Idempotency))
 	requireWhole(t, c, s, id)
-	require.Equal(t, int64(1), c.head(single).LastSeq)
+	require.Equal(t, int64(1), c.Head(single).LastSeq)
 }
 
 func TestAGroupHasALargestSize(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann")
 	for i, chunk := range slices.Collect(slices.Chunk(users(chat.MaxGroupMembers-1), chat.MaxRosterChange)) {
 		must(t)(s.AddMembers(t.Context(), by("ann", fmt.Sprint(i)), id, chunk))
@@ -486,17 +468,17 @@ func TestAGroupHasALargestSize(t *testing.T) {
 	require.Equal(t, chat.MaxGroupMembers, refused(t, chat.Limit, err).Details["max"])
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "less"), id, users(chat.MaxRosterChange)))
 	must(t)(s.AddMembers(t.Context(), by("ann", "more"), id, []string{"bob"}))
-	require.Equal(t, chat.MaxGroupMembers-chat.MaxRosterChange+1, c.head(id).MemberCount)
+	require.Equal(t, chat.MaxGroupMembers-chat.MaxRosterChange+1, c.Head(id).MemberCount)
 	roster, err := s.Roster(t.Context(), id)
 	require.NoError(t, err)
-	require.Len(t, roster, c.head(id).MemberCount)
+	require.Len(t, roster, c.Head(id).MemberCount)
 	page, err := s.MembersOf(t.Context(), "bob", id, "", 100)
 	require.NoError(t, err)
 	var paged []chat.Member
 	for paged = page.Members; page.Next != ""; paged = append(paged, page.Members...) {
 		page, err = s.MembersOf(t.Context(), "bob", id, page.Next, 100)
 		require.NoError(t, err)
-		require.Equal(t, c.head(id).MembersVersion, page.MembersVersion)
+		require.Equal(t, c.Head(id).MembersVersion, page.MembersVersion)
 	}
 	require.Equal(t, roster, paged)
 }
@@ -504,7 +486,7 @@ func TestAGroupHasALargestSize(t *testing.T) {
 func TestMembersAreShownToMembers(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"cy"}))
 	_, err := s.MembersOf(t.Context(), "bob", id, "", 10)
@@ -520,7 +502,7 @@ func TestMembersAreShownToMembers(t *testing.T) {
 func TestAnOwnerWhoLeavesPassesTheGroupOn(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "dan", "cy")
 	must(t)(s.AddMembers(ctx, by("ann", "1"), id, []string{"bob", "aaron"}))
@@ -532,24 +514,24 @@ func TestAnOwnerWhoLeavesPassesTheGroupOn(t *testing.T) {
 		"cy",    // no admin is left: of those who joined first the first by id
 		"dan",
 	} {
-		must(t)(s.Leave(ctx, by(c.head(id).Owner, fmt.Sprint("leave", i)), id))
-		require.Equal(t, want, c.head(id).Owner)
+		must(t)(s.Leave(ctx, by(c.Head(id).Owner, fmt.Sprint("leave", i)), id))
+		require.Equal(t, want, c.Head(id).Owner)
 		require.Equal(t, want, requireWhole(t, c, s, id).owner)
 	}
 	must(t)(s.Leave(ctx, by("dan", "last"), id))
 	g := requireWhole(t, c, s, id)
 	require.Empty(t, g.roles)
 	require.Equal(t, chat.StateDissolved, g.state)
-	require.Equal(t, chat.StateDissolved, c.head(id).State)
+	require.Equal(t, chat.StateDissolved, c.Head(id).State)
 	_, err := s.Append(ctx, chatIn(text("dan", "x", "hi"), id), "")
 	requireCode(t, chat.NotFound, err)
-	requireDense(t, ledger(t, s, "dan", id), int(c.head(id).LastSeq))
+	requireDense(t, ledger(t, s, "dan", id), int(c.Head(id).LastSeq))
 }
 
 func TestADissolvedGroupCanBeReadAndLeftAndNothingElse(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	sent := sendIn(t, s, "ann", id, "m")
@@ -575,7 +557,7 @@ func TestADissolvedGroupCanBeReadAndLeftAndNothingElse(t *testing.T) {
 		}
 	}
 	for _, user := range []string{"ann", "bob"} {
-		requireDense(t, ledger(t, c.store(nil), user, id), 3)
+		requireDense(t, ledger(t, c.Store(nil), user, id), 3)
 		acked, err := s.Ack(ctx, user, id, store.Watermarks{ReadSeq: 3})
 		require.NoError(t, err)
 		require.Equal(t, int64(3), acked.ReadSeq)
@@ -587,11 +569,11 @@ func TestADissolvedGroupCanBeReadAndLeftAndNothingElse(t *testing.T) {
 func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	removed := must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
-	was := c.head(id)
+	was := c.Head(id)
 	was.RosterHash, was.HashedVersion, was.Kept = 0, 0, 0 // they are shown no roster
 	must(t)(s.SetTitle(ctx, by("ann", "2"), id, "without bob"))
 	must(t)(s.SetRole(ctx, by("ann", "3"), id, "cy", chat.Owner))
@@ -610,11 +592,11 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 func TestG9_EveryChangeOfARosterIsInItsHash(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	check := func(id string, changes, removals int64, members ...string) {
 		t.Helper()
-		head := c.head(id)
+		head := c.Head(id)
 		roster, err := s.Roster(ctx, id)
 		require.NoError(t, err)
 		ids := make([]string, len(roster))
@@ -666,7 +648,7 @@ func TestG9_EveryChangeOfARosterIsInItsHash(t *testing.T) {
 func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	admin := c.store(nil)
+	admin := c.Store(nil)
 	id := newGroup(t, admin, chat.VisibleAll, "ann", "bob")
 	const stores, each = 5, 40
 	acked := make([][]store.Receipt, stores)
@@ -680,7 +662,7 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 			removal, err = admin.RemoveMembers(t.Context(), by("ann", "remove"), id, []string{"bob"})
 			return err
 		}
-		s := c.store(nil)
+		s := c.Store(nil)
 		refused := 0
 		for n := 0; n < each || refused == 0; n++ {
 			r, err := s.Append(t.Context(), chatIn(text("bob", fmt.Sprintf("%d-%d", i, n), "hi"), id), "")
@@ -712,17 +694,17 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 			total++
 		}
 	}
-	require.Equal(t, removal.Seq, c.head(id).LastSeq, "nothing came after it")
+	require.Equal(t, removal.Seq, c.Head(id).LastSeq, "nothing came after it")
 	require.Equal(t, int64(total)+2, removal.Seq, "all that is there was acked")
-	_, err := c.store(nil).Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
+	_, err := c.Store(nil).Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
 	requireCode(t, chat.NotFound, err)
 	requireWhole(t, c, admin, id)
 }
 
 // countOps gives how often each operation was called since the n-th call, and how
 // many calls there are now.
-func (w *wire) countOps(n int) (map[string]int, int) {
-	calls, now := w.since(n)
+func countOps(w *wire, n int) (map[string]int, int) {
+	calls, now := w.Since(n)
 	count := map[string]int{}
 	for _, op := range calls {
 		count[op]++
@@ -734,14 +716,14 @@ func (w *wire) countOps(n int) (map[string]int, int) {
 func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	admin := c.store(nil)
+	admin := c.Store(nil)
 	var senders []string
 	for i := range 40 {
 		senders = append(senders, fmt.Sprintf("u%02d", i))
 	}
 	id := newGroup(t, admin, chat.VisibleAll, "ann", senders...)
 	w := &wire{}
-	env := c.store(w)
+	env := c.Store(w)
 	calls := 0
 	all := func(key string, want map[string]int) {
 		t.Helper()
@@ -749,7 +731,7 @@ func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 			sendIn(t, env, sender, id, key)
 		}
 		var got map[string]int
-		got, calls = w.countOps(calls)
+		got, calls = countOps(w, calls)
 		require.Equal(t, want, got, key)
 	}
 	all("cold", map[string]int{"TransactGetItems": 2, "GetItem": 1, "Query": 1, "TransactWriteItems": 40})
@@ -761,13 +743,13 @@ func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 	all("after a new role", map[string]int{"TransactWriteItems": 41, "GetItem": 1})
 	sendIn(t, env, "new", id, "hello")
 	var got map[string]int
-	got, calls = w.countOps(calls)
+	got, calls = countOps(w, calls)
 	require.Equal(t, map[string]int{"TransactGetItems": 1, "TransactWriteItems": 1}, got, "who joined later is looked up alone")
 
 	must(t)(admin.RemoveMembers(t.Context(), by("ann", "remove"), id, []string{"new"}))
 	_, err := env.Append(t.Context(), chatIn(text("new", "after", "hi"), id), "")
 	requireCode(t, chat.NotFound, err)
-	_, calls = w.since(0)
+	_, calls = w.Since(0)
 	all("after a removal", map[string]int{"TransactGetItems": 2, "GetItem": 1, "Query": 1, "TransactWriteItems": 40})
 
 	// One who is no member makes nobody read rosters.
@@ -775,7 +757,7 @@ func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 		_, err := env.Append(t.Context(), chatIn(text("mallory", fmt.Sprint(n), "hi"), id), "")
 		requireCode(t, chat.NotFound, err)
 	}
-	got, _ = w.countOps(calls)
+	got, _ = countOps(w, calls)
 	require.Equal(t, map[string]int{"TransactGetItems": 10}, got, "the head with the roster item, and the idempotency record")
 	requireWhole(t, c, admin, id)
 }
@@ -785,10 +767,10 @@ func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy", "dan")
 	var before []byte
-	w := &wire{edit: func(op string, _, answer []byte) []byte {
+	w := &wire{Edit: func(op string, _, answer []byte) []byte {
 		switch {
 		case op != "Query":
 		case before == nil:
@@ -798,7 +780,7 @@ func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 		}
 		return answer
 	}}
-	env := c.store(w)
+	env := c.Store(w)
 	_, err := env.Roster(t.Context(), id)
 	require.NoError(t, err)
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
@@ -806,10 +788,10 @@ func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 	for _, sender := range []string{"ann", "cy"} {
 		sendIn(t, env, sender, id, "1")
 	}
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	_, err = env.Append(t.Context(), chatIn(text("bob", "1", "hi"), id), "")
 	requireCode(t, chat.NotFound, err)
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"GetItem", "Query", "TransactGetItems", "TransactGetItems"}, calls, "the roster was read, and not believed")
 	sendIn(t, env, "eve", id, "1")
 	requireWhole(t, c, s, id)
@@ -818,7 +800,7 @@ func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 	// the write that relies on it fails.
 	must(t)(s.AddMembers(t.Context(), by("ann", "b"), id, []string{"bob"}))
 	removed := false
-	w = &wire{rule: func(op string, _ int) fault {
+	w = &wire{Rule: func(op string, _ int) fault {
 		if op == "TransactWriteItems" && !removed {
 			removed = true
 			must(t)(s.RemoveMembers(t.Context(), by("ann", "r2"), id, []string{"bob"}))
@@ -826,17 +808,17 @@ func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 		return none
 	}}
 	removed = true
-	env = c.store(w)
+	env = c.Store(w)
 	for _, sender := range []string{"ann", "cy", "dan"} {
 		sendIn(t, env, sender, id, "2")
 	}
-	calls, _ = w.since(0)
+	calls, _ = w.Since(0)
 	require.Contains(t, calls, "Query", "bob is known")
 	removed = false
-	_, n = w.since(0)
+	_, n = w.Since(0)
 	_, err = env.Append(t.Context(), chatIn(text("bob", "2", "hi"), id), "")
 	requireCode(t, chat.NotFound, err)
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, "TransactWriteItems", calls[0], "it was tried without a read")
 	require.True(t, removed)
 	requireWhole(t, c, s, id)
@@ -847,17 +829,17 @@ func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	admin := c.store(nil)
+	admin := c.Store(nil)
 	senders := []string{"bob", "cy", "dan", "eve"}
 	id := newGroup(t, admin, chat.VisibleAll, "ann", senders...)
 	var envs [3]*store.Store
 	for i := range envs {
 		w := &wire{}
-		envs[i] = c.store(w)
+		envs[i] = c.Store(w)
 		for _, sender := range senders {
 			sendIn(t, envs[i], sender, id, fmt.Sprint("before", i))
 		}
-		calls, _ := w.since(0)
+		calls, _ := w.Since(0)
 		require.Contains(t, calls, "Query", "all are known")
 	}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -938,21 +920,21 @@ func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
 func TestG9_MessagesDoNotHoldARemovalUp(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	var sent []error
-	w := &wire{rule: func(op string, n int) fault {
+	w := &wire{Rule: func(op string, n int) fault {
 		if op == "TransactWriteItems" && n <= 5 {
 			_, err := s.Append(t.Context(), chatIn(text("bob", fmt.Sprint(n), "hi"), id), "")
 			sent = append(sent, err)
 		}
 		return none
 	}}
-	r := must(t)(c.store(w).RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
+	r := must(t)(c.Store(w).RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
 	require.NoError(t, errors.Join(sent...))
 	require.Equal(t, int64(7), r.Seq)
 	require.Equal(t, 6, r.Attempts)
-	calls, _ := w.since(0)
+	calls, _ := w.Since(0)
 	require.Equal(t, []string{"TransactGetItems", "BatchGetItem"}, calls[:2])
 	require.Equal(t, slices.Repeat([]string{"TransactWriteItems"}, 6), calls[2:])
 	requireWhole(t, c, s, id)
@@ -961,7 +943,7 @@ func TestG9_MessagesDoNotHoldARemovalUp(t *testing.T) {
 	must(t)(s.AddMembers(t.Context(), by("ann", "a"), id, []string{"bob"}))
 	must(t)(s.SetRole(t.Context(), by("ann", "b"), id, "bob", chat.Admin))
 	removed := false
-	w = &wire{rule: func(op string, _ int) fault {
+	w = &wire{Rule: func(op string, _ int) fault {
 		if op == "TransactWriteItems" && !removed {
 			removed = true
 			_, err := s.RemoveMembers(t.Context(), by("ann", "c"), id, []string{"bob"})
@@ -969,7 +951,7 @@ func TestG9_MessagesDoNotHoldARemovalUp(t *testing.T) {
 		}
 		return none
 	}}
-	_, err := c.store(w).SetTitle(t.Context(), by("bob", "t"), id, "bob was here")
+	_, err := c.Store(w).SetTitle(t.Context(), by("bob", "t"), id, "bob was here")
 	require.NoError(t, errors.Join(sent...))
 	requireCode(t, chat.NotFound, err)
 	requireWhole(t, c, s, id)
@@ -978,13 +960,13 @@ func TestG9_MessagesDoNotHoldARemovalUp(t *testing.T) {
 func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob", "cy")
 	must(t)(s.SetRole(t.Context(), by("ann", "admin"), id, "bob", chat.Admin))
 	const rounds = 12
 	var changes [4]int
 	require.NoError(t, parallel(4, func(i int) error {
-		admin, s := []string{"ann", "bob"}[i%2], c.store(nil)
+		admin, s := []string{"ann", "bob"}[i%2], c.Store(nil)
 		for n := range rounds {
 			var err error
 			key := by(admin, fmt.Sprintf("%d-%d", i, n))
@@ -1003,7 +985,7 @@ func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 		return nil
 	}))
 	total := changes[0] + changes[1] + changes[2] + changes[3]
-	require.Equal(t, int64(total)+2, c.head(id).LastSeq, "each change that was answered is there, and no other")
+	require.Equal(t, int64(total)+2, c.Head(id).LastSeq, "each change that was answered is there, and no other")
 	require.Greater(t, total, 4)
 	requireWhole(t, c, s, id)
 }
@@ -1033,20 +1015,20 @@ func stale(op, table string) func(op string, request, answer []byte) []byte {
 func TestG9_AStaleRosterItemLetsNobodySend(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	var member json.RawMessage
-	w := &wire{edit: func(op string, request, answer []byte) []byte {
-		if op == "GetItem" && strings.Contains(string(request), `"`+c.tables.Members+`"`) {
+	w := &wire{Edit: func(op string, request, answer []byte) []byte {
+		if op == "GetItem" && strings.Contains(string(request), `"`+c.Tables.Members+`"`) {
 			return member
 		}
 		return answer
 	}}
 	member = json.RawMessage(`{"Item":{"conversationId":{"S":"` + id + `"},"userId":{"S":"bob"},"role":{"S":"member"},"joinSeq":{"N":"1"},"joinedAt":{"N":"1"}}}`)
-	bob := c.store(w)
+	bob := c.Store(w)
 	sendIn(t, bob, "bob", id, "while a member")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
-	for _, sender := range []*store.Store{bob, c.store(w)} {
+	for _, sender := range []*store.Store{bob, c.Store(w)} {
 		_, err := sender.Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
 		requireCode(t, chat.NotFound, err)
 		_, err = sender.SetTitle(t.Context(), by("bob", "after"), id, "mine")
@@ -1061,9 +1043,9 @@ func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
 	t.Run("a member is not removed twice", func(t *testing.T) {
 		t.Parallel()
 		c := newCloud(t)
-		s := c.store(nil)
+		s := c.Store(nil)
 		id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
-		admin := c.store(&wire{edit: stale("BatchGetItem", c.tables.Members)})
+		admin := c.Store(&wire{Edit: stale("BatchGetItem", c.Tables.Members)})
 		must(t)(admin.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
 		_, err := admin.RemoveMembers(ctx, by("ann", "2"), id, []string{"bob"})
 		requireCode(t, chat.BadRequest, err)
@@ -1072,10 +1054,10 @@ func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
 	t.Run("a role is given to no former member", func(t *testing.T) {
 		t.Parallel()
 		c := newCloud(t)
-		s := c.store(nil)
+		s := c.Store(nil)
 		id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
-		w := &wire{edit: stale("BatchGetItem", c.tables.Members)}
-		admin := c.store(w)
+		w := &wire{Edit: stale("BatchGetItem", c.Tables.Members)}
+		admin := c.Store(w)
 		must(t)(admin.SetRole(ctx, by("ann", "1"), id, "bob", chat.Admin))
 		must(t)(s.RemoveMembers(ctx, by("ann", "2"), id, []string{"bob"}))
 		_, err := admin.SetRole(ctx, by("ann", "3"), id, "bob", chat.Plain)
@@ -1085,35 +1067,35 @@ func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
 	t.Run("the first window of one who comes back is kept", func(t *testing.T) {
 		t.Parallel()
 		c := newCloud(t)
-		s := c.store(nil)
+		s := c.Store(nil)
 		id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 		current := map[string]json.RawMessage{}
-		w := &wire{edit: func(op string, request, answer []byte) []byte {
-			if op != "BatchGetItem" || !strings.Contains(string(request), `"`+c.tables.Inboxes+`"`) || current["used"] != nil {
+		w := &wire{Edit: func(op string, request, answer []byte) []byte {
+			if op != "BatchGetItem" || !strings.Contains(string(request), `"`+c.Tables.Inboxes+`"`) || current["used"] != nil {
 				return answer
 			}
 			current["used"] = json.RawMessage(`true`)
-			return []byte(`{"Responses":{"` + c.tables.Inboxes + `":[{"userId":{"S":"bob"},"conversationId":{"S":"` + id + `"},"joinSeq":{"N":"1"}}]},"UnprocessedKeys":{}}`)
+			return []byte(`{"Responses":{"` + c.Tables.Inboxes + `":[{"userId":{"S":"bob"},"conversationId":{"S":"` + id + `"},"joinSeq":{"N":"1"}}]},"UnprocessedKeys":{}}`)
 		}}
 		must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
-		must(t)(c.store(w).AddMembers(ctx, by("ann", "2"), id, []string{"bob"}))
+		must(t)(c.Store(w).AddMembers(ctx, by("ann", "2"), id, []string{"bob"}))
 		require.NotEmpty(t, current, "the inbox was read")
 		requireWhole(t, c, s, id)
 	})
 	t.Run("a group with a newcomer is not dissolved", func(t *testing.T) {
 		t.Parallel()
 		c := newCloud(t)
-		s := c.store(nil)
+		s := c.Store(nil)
 		id := newGroup(t, s, chat.VisibleAll, "ann")
 		must(t)(s.AddMembers(ctx, by("ann", "1"), id, []string{"bob"}))
 		times := 0
-		w := &wire{edit: func(op string, _, answer []byte) []byte {
+		w := &wire{Edit: func(op string, _, answer []byte) []byte {
 			if times++; op != "Query" || times > 4 {
 				return answer
 			}
-			return editItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage { return items[:1] })
+			return storetest.EditItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage { return items[:1] })
 		}}
-		must(t)(c.store(w).Leave(ctx, by("ann", "2"), id))
+		must(t)(c.Store(w).Leave(ctx, by("ann", "2"), id))
 		require.Equal(t, map[string]chat.Role{"bob": chat.Owner}, requireWhole(t, c, s, id).roles)
 	})
 }
@@ -1126,9 +1108,9 @@ func TestG3G4_GroupChangesFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			w := &wire{}
-			s := c.store(w)
+			s := c.Store(w)
 			breakOnce := func() {
-				w.set(func(op string, n int) fault {
+				w.Set(func(op string, n int) fault {
 					if op == "TransactWriteItems" && n == 1 {
 						return f
 					}
@@ -1137,7 +1119,7 @@ func TestG3G4_GroupChangesFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 			}
 			breakOnce()
 			id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
-			require.Equal(t, 1, c.count(c.tables.Conversations))
+			require.Equal(t, 1, c.Count(c.Tables.Conversations))
 			for i, do := range []func(store.Request) (store.Receipt, error){
 				func(r store.Request) (store.Receipt, error) { return s.AddMembers(t.Context(), r, id, []string{"cy"}) },
 				func(r store.Request) (store.Receipt, error) { return s.SetRole(t.Context(), r, id, "cy", chat.Admin) },
@@ -1164,11 +1146,11 @@ func TestG3_ARefusalWaitsForTheRequestsOwnFirstAttempt(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g"}, "All", []string{"bob"}, chat.VisibleAll)
 	require.NoError(t, err)
 	applying := 0
-	w.set(func(op string, n int) fault {
+	w.Set(func(op string, n int) fault {
 		switch {
 		case op == "TransactWriteItems" && n == 1:
 			return unanswered
@@ -1183,5 +1165,5 @@ func TestG3_ARefusalWaitsForTheRequestsOwnFirstAttempt(t *testing.T) {
 	require.Equal(t, int64(2), got.Seq)
 	require.False(t, got.Duplicate, "it is this request that did it")
 	require.Equal(t, 3, applying)
-	require.Equal(t, int64(2), c.head(line.Conversation.ConversationID).LastSeq)
+	require.Equal(t, int64(2), c.Head(line.Conversation.ConversationID).LastSeq)
 }

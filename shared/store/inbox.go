@@ -8,28 +8,11 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
-
-// inboxItem is one user's view of one conversation.
-type inboxItem struct {
-	UserID         string `json:"userId"`
-	ConversationID string `json:"conversationId"`
-	Peer           string `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
-	ReadSeq        int64  `json:"readSeq"`
-	DeliveredSeq   int64  `json:"deliveredSeq"`
-	ClearedSeq     int64  `json:"clearedSeq"`
-	JoinSeq        int64  `json:"joinSeq"`           // the first seq this user may read
-	LeftSeq        int64  `json:"leftSeq,omitempty"` // the last one, for a former member
-
-	LeftHead *chat.Conversation `json:"leftHead,omitempty"` // the head as it was then
-	LeftAt   int64              `json:"leftAt,omitempty"`   // ms; of one who left by itself, and was not removed
-	Past     []chat.Range       `json:"past,omitempty"`     // what a member who came back may read from before
-}
 
 // Line is one conversation in a user's list.
 type Line struct {
@@ -48,11 +31,11 @@ type Line struct {
 // readHeads reads heads by id, strongly consistent: a device takes a head's
 // lastSeq for all there is. They come in no order; damaged ones are left out.
 func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat.Conversation, error) {
-	keys := make([]item, len(conversationIDs))
+	keys := make([]table.Item, len(conversationIDs))
 	for i, id := range conversationIDs {
-		keys[i] = headKey(id)
+		keys[i] = table.HeadKey(id)
 	}
-	items, err := s.batchGet(ctx, s.tables.Conversations, keys, true)
+	items, err := s.db.BatchGet(ctx, s.db.Conversations, keys, true)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d heads: %w", len(keys), err)
 	}
@@ -60,7 +43,7 @@ func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat
 	for _, in := range items {
 		head, err := unmarshalHead(in)
 		if err != nil {
-			s.damaged(ctx, s.tables.Conversations, in, err)
+			s.db.Damaged(ctx, s.db.Conversations, in, err)
 			continue
 		}
 		heads = append(heads, head)
@@ -70,8 +53,8 @@ func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat
 
 // unmarshalHead reads a head that is to stand in a list. It refuses what no frame,
 // or no device, takes.
-func unmarshalHead(in item) (head chat.Conversation, err error) {
-	if err := unmarshal(in, &head); err != nil {
+func unmarshalHead(in table.Item) (head chat.Conversation, err error) {
+	if err := table.Unmarshal(in, &head); err != nil {
 		return chat.Conversation{}, err
 	}
 	switch {
@@ -82,12 +65,6 @@ func unmarshalHead(in item) (head chat.Conversation, err error) {
 	}
 	return head, err
 }
-
-// notHidden is the condition on inbox lines that are on the user's list: those of
-// conversations that the user has not both left and cleared to the end. A line that
-// lacks one of the two is on it. What a hidden line holds stays, and whoever is added
-// again has it on the list again.
-const notHidden = "NOT clearedSeq >= leftSeq"
 
 // List gives the user's conversations by id, without those that are hidden: at most
 // limit from the cursor on, and the cursor of the next page, "" after the last. A
@@ -103,7 +80,7 @@ func (s *Store) ListAll(ctx context.Context, userID, cursor string, limit int) (
 }
 
 func (s *Store) list(ctx context.Context, userID, cursor string, limit int, all bool) (lines []Line, next string, err error) {
-	items, next, err := s.listPage(ctx, userID, cursor, limit, all)
+	items, next, err := s.db.ListPage(ctx, userID, cursor, limit, all)
 	if err != nil {
 		return nil, "", err
 	}
@@ -114,35 +91,8 @@ func (s *Store) list(ctx context.Context, userID, cursor string, limit int, all 
 	return lines, next, nil
 }
 
-// inboxPage reads at most limit inbox items of a user from the cursor on, without
-// what the store keeps for itself, and gives the cursor of the next page, "" after the last.
-func (s *Store) inboxPage(ctx context.Context, userID, cursor string, limit int) (items []item, next string, err error) {
-	return s.listPage(ctx, userID, cursor, limit, true)
-}
-
-// listPage is inboxPage, without hidden lines if not all are wanted.
-func (s *Store) listPage(ctx context.Context, userID, cursor string, limit int, all bool) (items []item, next string, err error) {
-	in := &dynamodb.QueryInput{
-		TableName:                 &s.tables.Inboxes,
-		KeyConditionExpression:    aws.String("userId = :u AND conversationId > :c"),
-		ExpressionAttributeValues: item{":u": str(userID), ":c": str(max(cursor, firstLine))},
-		ConsistentRead:            aws.Bool(true),
-		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the callers
-	}
-	if !all {
-		in.FilterExpression = aws.String(notHidden)
-	}
-	out, err := s.db.Query(ctx, in)
-	if err != nil {
-		return nil, "", fmt.Errorf("reading the inbox of %s: %w", userID, err)
-	}
-	var last inboxItem
-	err = unmarshal(out.LastEvaluatedKey, &last)
-	return out.Items, last.ConversationID, err
-}
-
 // lines completes inbox items to lines, ordered by conversation id.
-func (s *Store) lines(ctx context.Context, inboxes []item) ([]Line, error) {
+func (s *Store) lines(ctx context.Context, inboxes []table.Item) ([]Line, error) {
 	views, err := s.views(ctx, inboxes)
 	if err != nil {
 		return nil, err
@@ -182,20 +132,20 @@ func (v view) line() Line {
 // For the reason that view gives, the head has to be read before the inbox, whose
 // ids alone are known before the heads are. So a group's line is read once more;
 // nobody leaves a conversation of another kind.
-func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
-	byID := make(map[string]inboxItem, len(inboxes))
+func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]view, error) {
+	byID := make(map[string]table.Line, len(inboxes))
 	s.addInboxes(ctx, byID, inboxes)
 	heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(byID)))
 	if err != nil {
 		return nil, err
 	}
-	var again []item
+	var again []table.Item
 	for _, head := range heads {
 		if line := byID[head.ConversationID]; head.Kind == chat.Group && line.LeftSeq == 0 {
-			again = append(again, inboxKey(line.UserID, line.ConversationID))
+			again = append(again, table.LineKey(line.UserID, line.ConversationID))
 		}
 	}
-	later, err := s.batchGet(ctx, s.tables.Inboxes, again, true)
+	later, err := s.db.BatchGet(ctx, s.db.Inboxes, again, true)
 	if err != nil {
 		return nil, fmt.Errorf("reading %d inbox lines again: %w", len(again), err)
 	}
@@ -215,15 +165,15 @@ func (s *Store) views(ctx context.Context, inboxes []item) ([]view, error) {
 // addInboxes takes in inbox items, those that were read later instead of earlier
 // ones. Damaged ones are left out, also where one was readable before: it may say
 // that the user has left.
-func (s *Store) addInboxes(ctx context.Context, byID map[string]inboxItem, items []item) {
+func (s *Store) addInboxes(ctx context.Context, byID map[string]table.Line, items []table.Item) {
 	for _, in := range items {
-		var line inboxItem
-		err := unmarshal(in, &line)
+		var line table.Line
+		err := table.Unmarshal(in, &line)
 		if err == nil && len(line.Peer) > chat.MaxUserIDBytes {
 			err = fmt.Errorf("the peer takes %d bytes", len(line.Peer))
 		}
 		if err != nil {
-			s.damaged(ctx, s.tables.Inboxes, in, err)
+			s.db.Damaged(ctx, s.db.Inboxes, in, err)
 			if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok {
 				delete(byID, id.Value)
 			}
@@ -242,17 +192,17 @@ func (s *Store) addInboxes(ctx context.Context, byID map[string]inboxItem, items
 // 1 KB, and each message of the conversation takes two write units more, which is
 // the price of 20 such reads of a small message.
 func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat.Message, error) {
-	var keys []item
+	var keys []table.Item
 	windows := map[string]window{}
 	for _, v := range views {
 		seq := v.committedMax()
 		if w, ok := v.windowAt(seq); ok {
-			keys = append(keys, messageKey(v.head.ConversationID, seq))
+			keys = append(keys, table.MessageKey(v.head.ConversationID, seq))
 			windows[v.head.ConversationID] = w
 		}
 	}
 	// All but the data, which no preview shows: that of a hundred may be 2.4 MB.
-	found, err := s.batchGet(ctx, s.tables.Messages, keys, false,
+	found, err := s.db.BatchGet(ctx, s.db.Messages, keys, false,
 		"conversationId", "seq", "messageId", "clientMsgId", "senderId", "senderDeviceId", "messageType", "text", "replyTo",
 		"version", "status", "serverTime", "clientTime", "event", "expiresAt", "recalledBy", "edits")
 	if err != nil {
@@ -260,15 +210,15 @@ func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat
 	}
 	last := make(map[string]chat.Message, len(found))
 	for _, in := range found {
-		mi, err := unmarshalMessage(in)
+		mi, err := table.UnmarshalMessage(in)
 		if n := len(mi.SenderID) + len(mi.MessageType) + len(mi.Status); err == nil && n > 2*chat.MaxUserIDBytes {
 			err = fmt.Errorf("sender, type and status take %d bytes", n)
 		}
 		during := windows[mi.ConversationID].during
 		switch {
 		case err != nil:
-			s.damaged(ctx, s.tables.Messages, in, err)
-		case !s.expired(mi) && !mi.editedAfter(during.To): // else it was edited since the head was read
+			s.db.Damaged(ctx, s.db.Messages, in, err)
+		case !s.db.Expired(mi) && !editedAfter(mi, during.To): // else it was edited since the head was read
 			last[mi.ConversationID] = mi.In(during)
 		}
 	}

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"testing"
 
@@ -12,20 +11,6 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/store"
 )
-
-// lines makes conversations in which the user has an inbox line.
-func (c *cloud) lines(user string, n int) []string {
-	c.t.Helper()
-	ids := make([]string, n)
-	for i := range n {
-		ids[i] = fmt.Sprintf("group:%03d", i)
-		c.put(c.tables.Conversations, map[string]any{
-			"conversationId": ids[i], "kind": "group", "lastSeq": i + 1, "membersVersion": 1, "state": "active",
-		})
-		c.put(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": ids[i], "joinSeq": 1})
-	}
-	return ids
-}
 
 func conversationIDs(lines []store.Line) map[string]bool {
 	ids := map[string]bool{}
@@ -39,19 +24,19 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
-	ids := c.lines("bob", 5)
+	s := c.Store(w)
+	ids := c.Lines("bob", 5)
 	start, err := s.Changes(t.Context(), "bob", 0, "", 50)
 	require.NoError(t, err)
 	require.True(t, start.Full, "a device without a cursor gets the list")
 	require.Len(t, start.Lines, 5)
-	_, n := w.since(0)
+	_, n := w.Since(0)
 
 	cursor := raise(t, s, "bob", ids[:1])
-	calls, n := w.since(n)
+	calls, n := w.Since(n)
 	require.Equal(t, []string{"UpdateItem", "UpdateItem", "UpdateItem"}, calls, "the first raise makes the item")
 	raise(t, s, "bob", ids[1:3])
-	calls, n = w.since(n)
+	calls, n = w.Since(n)
 	require.Equal(t, []string{"UpdateItem"}, calls)
 	raise(t, s, "bob", ids[:2])
 
@@ -62,7 +47,7 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, second.Lines)
 	require.Equal(t, first.Cursor, second.Cursor)
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, "Query", calls[len(calls)-1], "nothing changed: one read")
 
 	raise(t, s, "bob", ids[:1])
@@ -84,8 +69,8 @@ func raise(t require.TestingT, s *store.Store, user string, ids []string) int64 
 func TestChangesFallBackToTheWholeList(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
-	ids := c.lines("bob", 230)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 230)
 	for _, id := range ids {
 		raise(t, s, "bob", []string{id})
 	}
@@ -118,8 +103,8 @@ func TestChangesFallBackToTheWholeList(t *testing.T) {
 func TestG5_ConcurrentRaisesLoseNoChange(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
-	ids := c.lines("bob", 40)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 40)
 	before := raise(t, s, "bob", ids[:1])
 	require.NoError(t, parallel(8, func(i int) error {
 		for n := i; n < len(ids); n += 8 {
@@ -142,8 +127,8 @@ func TestG5_ConcurrentRaisesLoseNoChange(t *testing.T) {
 func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
-	ids := c.lines("bob", 24)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 24)
 	rapid.Check(t, func(rt *rapid.T) {
 		cursor, unheard := int64(0), map[string]bool{} // a new device
 		if rapid.Bool().Draw(rt, "known") {
@@ -178,7 +163,7 @@ func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
 func TestListPages(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	sendN(t, s, 3)
 	send(t, s, "carol", "bob", "c1")
 	lines, next, err := s.List(t.Context(), "bob", "", 1)

@@ -15,14 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
-)
-
-// maxLarge is how many large conversations of a user are listed. It is above the
-// largest quota that users meet when they are added, which several additions at a
-// time may pass. Whoever has more reads the whole list whenever a device asks.
-const (
-	maxLarge   = 250
-	largeSlack = 50
+	"inorder/shared/store/internal/table"
 )
 
 // ErrLargeFull says that a user's large conversations are too many to be listed.
@@ -30,28 +23,19 @@ const (
 // devices get the whole list instead.
 var ErrLargeFull = errors.New("the user is in too many large conversations")
 
-// largeList is what lists a user's conversations above chat.InboxGroupMax
-// members. Their messages raise nothing; their heads are read whenever a device
-// asks.
-type largeList struct {
-	UserID string   `json:"userId"`
-	IDs    []string `json:"ids"`
-	Over   bool     `json:"over,omitempty"` // there were more than fit
-}
-
 // Enlist notes that a conversation of the user has become a large one. It returns
 // ErrLargeFull where there is no room.
 func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error {
 	in := s.updateLarge(userID, "ADD ids :c", conversationID)
 	in.ConditionExpression = aws.String("attribute_not_exists(ids) OR size(ids) < :max OR contains(ids, :id)")
-	in.ExpressionAttributeValues[":max"], in.ExpressionAttributeValues[":id"] = num(maxLarge), str(conversationID)
+	in.ExpressionAttributeValues[":max"], in.ExpressionAttributeValues[":id"] = table.Num(table.MaxLarge), table.Str(conversationID)
 	_, err := s.db.UpdateItem(ctx, in)
-	if conditionFailed(err) {
+	if table.ConditionFailed(err) {
 		over := s.updateLarge(userID, "SET #over = :true", conversationID)
 		over.ConditionExpression = aws.String("attribute_not_exists(#over)") // once is enough
 		over.ExpressionAttributeNames = map[string]string{"#over": "over"}
-		over.ExpressionAttributeValues = item{":true": &types.AttributeValueMemberBOOL{Value: true}}
-		if _, err = s.db.UpdateItem(ctx, over); err == nil || conditionFailed(err) {
+		over.ExpressionAttributeValues = table.Item{":true": &types.AttributeValueMemberBOOL{Value: true}}
+		if _, err = s.db.UpdateItem(ctx, over); err == nil || table.ConditionFailed(err) {
 			return fmt.Errorf("listing %s for %s: %w", conversationID, userID, ErrLargeFull)
 		}
 	}
@@ -72,33 +56,11 @@ func (s *Store) Delist(ctx context.Context, userID, conversationID string) error
 
 func (s *Store) updateLarge(userID, update, conversationID string) *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
-		TableName:                 &s.tables.Inboxes,
-		Key:                       inboxKey(userID, largeKey),
+		TableName:                 &s.db.Inboxes,
+		Key:                       table.LineKey(userID, table.LargeKey),
 		UpdateExpression:          &update,
-		ExpressionAttributeValues: item{":c": set(conversationID)},
+		ExpressionAttributeValues: table.Item{":c": table.Set(conversationID)},
 	}
-}
-
-// largeLists reads the lists of large conversations of users, by userId.
-func (s *Store) largeLists(ctx context.Context, userIDs []string, consistent bool) (map[string]largeList, error) {
-	keys := make([]item, len(userIDs))
-	for i, id := range userIDs {
-		keys[i] = inboxKey(id, largeKey)
-	}
-	items, err := s.batchGet(ctx, s.tables.Inboxes, keys, consistent)
-	if err != nil {
-		return nil, fmt.Errorf("reading the large conversations of %d users: %w", len(keys), err)
-	}
-	lists := make(map[string]largeList, len(items))
-	for _, in := range items {
-		var list largeList
-		if err := unmarshal(in, &list); err != nil {
-			s.damaged(ctx, s.tables.Inboxes, in, err)
-			continue
-		}
-		lists[list.UserID] = list
-	}
-	return lists, nil
 }
 
 // unseenHeads returns those of the heads that are not as the cursor has them, and

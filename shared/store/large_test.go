@@ -9,6 +9,8 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 func headsOf(conversations []chat.Conversation) map[string]int64 {
@@ -24,9 +26,9 @@ func headsOf(conversations []chat.Conversation) map[string]int64 {
 func TestChangesGiveTheHeadsOfLargeConversations(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
-	ids := c.lines("bob", 4)
+	ids := c.Lines("bob", 4)
 	known := ""
 	changes := func(cursor int64) map[string]int64 {
 		t.Helper()
@@ -76,8 +78,8 @@ func TestChangesGiveTheHeadsOfLargeConversations(t *testing.T) {
 func TestG5_ALargeListThatIsFullLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
-	cursor := raise(t, s, "bob", c.lines("bob", 1))
+	s := c.Store(nil)
+	cursor := raise(t, s, "bob", c.Lines("bob", 1))
 	for i := range 250 {
 		require.NoError(t, s.Enlist(t.Context(), "bob", fmt.Sprint("group:large", i)))
 	}
@@ -95,7 +97,7 @@ func TestG5_ALargeListThatIsFullLosesNothing(t *testing.T) {
 
 // setLastSeq sets a head's last seq.
 func setLastSeq(c *cloud, id string, lastSeq int64) {
-	c.put(c.tables.Conversations, map[string]any{
+	c.Put(c.Tables.Conversations, map[string]any{
 		"conversationId": id, "kind": "group", "lastSeq": lastSeq, "membersVersion": 1, "state": "active",
 	})
 }
@@ -105,17 +107,17 @@ func TestChangesGiveManyHeads(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
-	ids := c.lines("bob", 120)
+	s := c.Store(w)
+	ids := c.Lines("bob", 120)
 	for _, id := range ids {
 		require.NoError(t, s.Enlist(t.Context(), "bob", id))
 	}
 	cursor := raise(t, s, "bob", []string{"group:any"})
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
 	require.NoError(t, err)
 	require.Len(t, headsOf(changed.Heads), 120)
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"Query", "BatchGetItem", "BatchGetItem"}, calls)
 }
 
@@ -124,7 +126,7 @@ func TestChangesGiveManyHeads(t *testing.T) {
 func TestChangesAfterAChangeOfTheRoster(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	cursor := raise(t, s, "bob", []string{"group:before"})
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "cy")
@@ -171,42 +173,42 @@ func TestChangesAfterAChangeOfTheRoster(t *testing.T) {
 func TestRostersAreAsNewAsTheirHead(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	must(t)(s.AddMembers(ctx, by("ann", "2"), id, []string{"cy"}))
 	hidden := 2
-	w := &wire{edit: func(op string, _, answer []byte) []byte {
+	w := &wire{Edit: func(op string, _, answer []byte) []byte {
 		if op != "Query" || hidden == 0 {
 			return answer
 		}
 		hidden--
-		return editItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage { return items[:2] })
+		return storetest.EditItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage { return items[:2] })
 	}}
-	rosters := store.NewRosters(c.store(w))
+	rosters := store.NewRosters(c.Store(w))
 	members, err := rosters.At(ctx, id, 2)
 	require.NoError(t, err)
 	require.Len(t, members, 3)
 	require.Zero(t, hidden)
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	members, err = rosters.At(ctx, id, 2)
 	require.NoError(t, err)
 	require.Len(t, members, 3)
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Empty(t, calls, "it is remembered")
 	must(t)(s.RemoveMembers(ctx, by("ann", "3"), id, []string{"bob"}))
 	members, err = rosters.At(ctx, id, 3)
 	require.NoError(t, err)
 	require.Len(t, members, 2)
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, []string{"GetItem", "Query"}, calls)
 	older, err := rosters.At(ctx, id, 1)
 	require.NoError(t, err)
 	require.Equal(t, members, older, "a later one will do")
 
 	// A head that is wrong stops nothing.
-	head := c.head(id)
-	c.put(c.tables.Conversations, map[string]any{
+	head := c.Head(id)
+	c.Put(c.Tables.Conversations, map[string]any{
 		"conversationId": id, "kind": "group", "lastSeq": head.LastSeq, "membersVersion": 9, "memberCount": 77, "state": "active",
 	})
 	members, err = rosters.At(ctx, id, 9)
@@ -233,13 +235,13 @@ func TestG9_ARosterIsNotBelievedByItsCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 			before, err := s.Roster(ctx, id)
 			require.NoError(t, err)
 			old := 0
 			var applied []byte
-			w := &wire{edit: func(op string, _, answer []byte) []byte {
+			w := &wire{Edit: func(op string, _, answer []byte) []byte {
 				switch {
 				case op != "Query":
 				case applied == nil:
@@ -250,7 +252,7 @@ func TestG9_ARosterIsNotBelievedByItsCount(t *testing.T) {
 				}
 				return answer
 			}}
-			env := c.store(w)
+			env := c.Store(w)
 			_, err = env.Roster(ctx, id)
 			require.NoError(t, err)
 			change(t, s, id)
@@ -278,7 +280,7 @@ func TestG9_ARosterIsNotBelievedByItsCount(t *testing.T) {
 			left := must(t)(env.Leave(ctx, by("ann", "l"), id))
 			require.Equal(t, int64(4), left.Seq)
 			owner := after[1].UserID
-			require.Equal(t, owner, c.head(id).Owner)
+			require.Equal(t, owner, c.Head(id).Owner)
 			requireWhole(t, c, s, id)
 		})
 	}
@@ -291,34 +293,34 @@ func TestRostersOfHeadsWithoutAHashAreCounted(t *testing.T) {
 	ctx := t.Context()
 	for name, change := range map[string]func(c *cloud, id string){
 		"from before": func(c *cloud, id string) {
-			c.set(c.tables.Conversations, convKey(id), values{"rosterHash": nil, "hashedVersion": nil, "kept": nil})
+			c.Set(c.Tables.Conversations, convKey(id), values{"rosterHash": nil, "hashedVersion": nil, "kept": nil})
 		},
 		"changed by an older version": func(c *cloud, id string) {
-			c.set(c.tables.Conversations, convKey(id), values{"membersVersion": 2, "memberCount": 1})
-			c.delete(c.tables.Members, rosterKey(id, "bob"))
-			c.set(c.tables.Inboxes, lineKey("bob", id), values{"leftSeq": 1})
+			c.Set(c.Tables.Conversations, convKey(id), values{"membersVersion": 2, "memberCount": 1})
+			c.Delete(c.Tables.Members, rosterKey(id, "bob"))
+			c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"leftSeq": 1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			w := &wire{}
-			s := c.store(w)
+			s := c.Store(w)
 			id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 			change(c, id)
-			was := c.head(id)
+			was := c.Head(id)
 			require.False(t, was.Hashed())
-			must(t)(c.store(nil).AddMembers(ctx, by("ann", "a"), id, []string{"cy"}))
-			now := c.head(id)
+			must(t)(c.Store(nil).AddMembers(ctx, by("ann", "a"), id, []string{"cy"}))
+			now := c.Head(id)
 			require.False(t, now.Hashed(), "what is not known of all is not made up")
 			require.Equal(t, was.Removals(), now.Removals())
-			_, n := w.since(0)
+			_, n := w.Since(0)
 			members, err := store.NewRosters(s).At(ctx, id, now.MembersVersion)
 			require.NoError(t, err)
 			require.Len(t, members, now.MemberCount)
-			calls, _ := w.since(n)
+			calls, _ := w.Since(n)
 			require.Equal(t, []string{"GetItem", "Query"}, calls)
-			r, err := s.AuditConversation(ctx, id)
+			r, err := operate.New(s).AuditConversation(ctx, id)
 			require.NoError(t, err)
 			require.Empty(t, r.Violations)
 			must(t)(s.Leave(ctx, by("ann", "l"), id))

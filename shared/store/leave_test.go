@@ -12,25 +12,21 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
-// with is a Store with options.
-func (c *cloud) with(options ...store.Option) *store.Store {
-	return store.New(dynamodb.New(c.options(nil)), c.tables, options...)
-}
-
-// aged makes it longer ago that a user left a group.
-func (c *cloud) aged(user, conversationID string, by time.Duration) {
-	c.t.Helper()
+// leftEarlier makes it longer ago that a user left a group.
+func leftEarlier(c *cloud, user, conversationID string, by time.Duration) {
+	c.T.Helper()
 	key, err := attributevalue.MarshalMap(map[string]any{"userId": user, "conversationId": conversationID})
-	require.NoError(c.t, err)
+	require.NoError(c.T, err)
 	values, err := attributevalue.MarshalMap(map[string]any{":by": by.Milliseconds()})
-	require.NoError(c.t, err)
-	_, err = c.db.UpdateItem(context.Background(), &dynamodb.UpdateItemInput{
-		TableName: &c.tables.Inboxes, Key: key,
-		UpdateExpression: ptr("SET leftAt = leftAt - :by"), ConditionExpression: ptr("attribute_exists(leftAt)"), ExpressionAttributeValues: values,
+	require.NoError(c.T, err)
+	_, err = c.DB.UpdateItem(context.Background(), &dynamodb.UpdateItemInput{
+		TableName: &c.Tables.Inboxes, Key: key,
+		UpdateExpression: new("SET leftAt = leftAt - :by"), ConditionExpression: new("attribute_exists(leftAt)"), ExpressionAttributeValues: values,
 	})
-	require.NoError(c.t, err)
+	require.NoError(c.T, err)
 }
 
 // Everyone gets out of a dissolved group, as of any other, and the others go on
@@ -38,18 +34,18 @@ func (c *cloud) aged(user, conversationID string, by time.Duration) {
 func TestG9_LeaveWorksInADissolvedGroup(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	end := must(t)(s.Dissolve(ctx, by("ann", "d"), id))
 	left := must(t)(s.Leave(ctx, by("bob", "l"), id))
 	require.Equal(t, end.Seq+1, left.Seq)
-	again := must(t)(c.store(nil).Leave(ctx, by("bob", "l"), id))
+	again := must(t)(c.Store(nil).Leave(ctx, by("bob", "l"), id))
 	require.True(t, again.Duplicate)
 	require.Equal(t, left.MessageID, again.MessageID)
 	_, err := s.Leave(ctx, by("bob", "l2"), id)
 	requireCode(t, chat.NotFound, err)
-	require.Equal(t, left.Seq, c.inbox("bob", id).LeftSeq)
+	require.Equal(t, left.Seq, c.Inbox("bob", id).LeftSeq)
 	require.Equal(t, chat.StateDissolved, mustLine(t, s, "bob", id).Conversation.State)
 	require.Equal(t, map[string]chat.Role{"ann": chat.Owner, "cy": chat.Plain}, requireWhole(t, c, s, id).roles)
 
@@ -61,9 +57,9 @@ func TestG9_LeaveWorksInADissolvedGroup(t *testing.T) {
 	requireCode(t, chat.Dissolved, err, "nor does the product add to it")
 	must(t)(s.Leave(ctx, by("cy", "l"), id))
 	require.Empty(t, requireWhole(t, c, s, id).roles)
-	require.Equal(t, chat.StateDissolved, c.head(id).State)
+	require.Equal(t, chat.StateDissolved, c.Head(id).State)
 	requireDense(t, ledger(t, s, "cy", id), 5)
-	report, err := s.AuditConversation(ctx, id)
+	report, err := operate.New(s).AuditConversation(ctx, id)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }
@@ -73,21 +69,21 @@ func TestG9_LeaveWorksInADissolvedGroup(t *testing.T) {
 func TestG9_LeaveRacesTheEndOfTheGroup(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	members := users(6)
 	id := newGroup(t, s, chat.VisibleAll, "ann", members...)
 	dissolved := false
-	w := &wire{rule: func(op string, _ int) fault {
+	w := &wire{Rule: func(op string, _ int) fault {
 		if op == "TransactWriteItems" && !dissolved {
 			dissolved = true
 			must(t)(s.Dissolve(t.Context(), by("ann", "d"), id))
 		}
 		return none
 	}}
-	first := must(t)(c.store(w).Leave(t.Context(), by(members[0], "l"), id))
+	first := must(t)(c.Store(w).Leave(t.Context(), by(members[0], "l"), id))
 	require.Equal(t, 2, first.Attempts)
 	require.NoError(t, parallel(len(members)-1, func(i int) error {
-		_, err := c.store(nil).Leave(t.Context(), by(members[i+1], "l"), id)
+		_, err := c.Store(nil).Leave(t.Context(), by(members[i+1], "l"), id)
 		return err
 	}))
 	require.Equal(t, map[string]chat.Role{"ann": chat.Owner}, requireWhole(t, c, s, id).roles)
@@ -97,7 +93,7 @@ func TestG9_LeaveRacesTheEndOfTheGroup(t *testing.T) {
 func TestADissolvedGroupTakesNoMessageFromOneWhoRemembersIt(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s, other := c.store(nil), c.store(nil)
+	s, other := c.Store(nil), c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	sendIn(t, other, "bob", id, "1")
 	must(t)(s.Dissolve(t.Context(), by("ann", "d"), id))
@@ -105,7 +101,7 @@ func TestADissolvedGroupTakesNoMessageFromOneWhoRemembersIt(t *testing.T) {
 		_, err := other.Append(t.Context(), chatIn(text("bob", fmt.Sprint("x", i), "hi"), id), "")
 		requireCode(t, chat.Dissolved, err)
 	}
-	require.Equal(t, int64(3), c.head(id).LastSeq)
+	require.Equal(t, int64(3), c.Head(id).LastSeq)
 }
 
 // Who left by itself stays out of reach of the members for a time, and of nobody
@@ -114,7 +110,7 @@ func TestG9_WhoLeftIsAddedAgainByTheProductAlone(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	const days = 24 * time.Hour
-	s := c.with(store.WithRejoin(30 * days))
+	s := c.Store(nil, store.WithRejoin(30*days))
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	must(t)(s.Leave(ctx, by("bob", "l1"), id))
@@ -128,7 +124,7 @@ func TestG9_WhoLeftIsAddedAgainByTheProductAlone(t *testing.T) {
 	must(t)(s.AddMembers(ctx, by("ann", "a2"), id, []string{"dan", "cy"}))
 
 	admitted := must(t)(s.AdmitMembers(ctx, id, []string{"bob"}, "p1"))
-	again := must(t)(c.store(nil).AdmitMembers(ctx, id, []string{"bob"}, "p1"))
+	again := must(t)(c.Store(nil).AdmitMembers(ctx, id, []string{"bob"}, "p1"))
 	require.True(t, again.Duplicate)
 	require.Equal(t, admitted.MessageID, again.MessageID)
 	entries, err := s.Entries(ctx, id, chat.Range{From: admitted.Seq, To: admitted.Seq})
@@ -143,11 +139,11 @@ func TestG9_WhoLeftIsAddedAgainByTheProductAlone(t *testing.T) {
 	// The time is over, or there is none.
 	must(t)(s.Leave(ctx, by("bob", "l2"), id))
 	must(t)(s.Leave(ctx, by("cy", "l2"), id))
-	must(t)(c.store(nil).AddMembers(ctx, by("ann", "a4"), id, []string{"cy"}))
-	c.aged("bob", id, 30*days-time.Minute)
+	must(t)(c.Store(nil).AddMembers(ctx, by("ann", "a4"), id, []string{"cy"}))
+	leftEarlier(c, "bob", id, 30*days-time.Minute)
 	_, err = s.AddMembers(ctx, by("ann", "a5"), id, []string{"bob"})
 	requireCode(t, chat.Forbidden, err)
-	c.aged("bob", id, time.Minute)
+	leftEarlier(c, "bob", id, time.Minute)
 	must(t)(s.AddMembers(ctx, by("ann", "a5"), id, []string{"bob"}))
 	requireWhole(t, c, s, id)
 }
@@ -155,7 +151,7 @@ func TestG9_WhoLeftIsAddedAgainByTheProductAlone(t *testing.T) {
 func TestAdmitMembersRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.with(store.WithMaxGroupMembers(4))
+	s := c.Store(nil, store.WithMaxGroupMembers(4))
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	single := send(t, s, "ann", "bob", "1").ConversationID
 	must(t)(s.AdmitMembers(t.Context(), id, []string{"cy"}, "used"))
@@ -185,12 +181,12 @@ func TestAdmitMembersRefusals(t *testing.T) {
 func TestG9_AClosedStoreLetsNoUserReachAStranger(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	open, s := c.store(nil), c.with(store.WithClosed(true))
+	open, s := c.Store(nil), c.Store(nil, store.WithClosed(true))
 	ctx := t.Context()
 	id := newGroup(t, open, chat.VisibleAll, "ann", "bob", "cy")
 	added := must(t)(open.AddMembers(ctx, by("ann", "before"), id, []string{"dan"}))
 	must(t)(open.RemoveMembers(ctx, by("ann", "r"), id, []string{"dan"}))
-	lines, members := c.count(c.tables.Inboxes), c.count(c.tables.Members)
+	lines, members := c.Count(c.Tables.Inboxes), c.Count(c.Tables.Members)
 
 	for _, whom := range []string{"zoe", "dan"} { // a former member is a stranger
 		_, err := s.AddMembers(ctx, by("ann", "a"), id, []string{whom})
@@ -212,8 +208,8 @@ func TestG9_AClosedStoreLetsNoUserReachAStranger(t *testing.T) {
 	requireCode(t, chat.BadRequest, err)
 	_, err = s.RemoveMembers(ctx, by("ann", "x"), id, []string{"zoe"})
 	requireCode(t, chat.BadRequest, err)
-	require.Equal(t, lines, c.count(c.tables.Inboxes))
-	require.Equal(t, members, c.count(c.tables.Members))
+	require.Equal(t, lines, c.Count(c.Tables.Inboxes))
+	require.Equal(t, members, c.Count(c.Tables.Members))
 
 	must(t)(s.AdmitMembers(ctx, id, []string{"zoe", "dan"}, "p"))
 	must(t)(s.RemoveMembers(ctx, by("ann", "x"), id, []string{"zoe"}))
@@ -247,7 +243,7 @@ func listed(t testing.TB, list func(ctx context.Context, userID, cursor string, 
 func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob")
 	sendIn(t, s, "ann", id, "m")
@@ -266,7 +262,7 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	require.Empty(t, ids)
 	ids, _ = listed(t, s.ListAll, "bob", 10)
 	require.Equal(t, []string{id}, ids, "for a device that may not know")
-	positions, _, err := s.PositionsOf(ctx, "bob", "", 10)
+	positions, _, err := operate.New(s).PositionsOf(ctx, "bob", "", 10)
 	require.NoError(t, err)
 	require.Len(t, positions, 1, "and for an operator")
 
@@ -289,7 +285,7 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	back := must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"bob"}))
 	ids, _ = listed(t, s.List, "bob", 10)
 	require.Equal(t, []string{id}, ids, "added again, it is listed again")
-	in := c.inbox("bob", id)
+	in := c.Inbox("bob", id)
 	require.Equal(t, left.Seq, in.ClearedSeq)
 	require.Equal(t, []chat.Range{{From: 1, To: left.Seq}}, in.Past)
 	require.Equal(t, []int64{back.Seq}, seqs(synced(t, s, "bob", id, 10)))
@@ -300,7 +296,7 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 func TestAMemberHidesNothingByClearing(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	end := must(t)(s.Dissolve(t.Context(), by("ann", "d"), id))
 	_, _, err := s.Clear(t.Context(), "bob", id, end.Seq)
@@ -318,8 +314,8 @@ func TestAMemberHidesNothingByClearing(t *testing.T) {
 func TestAListGoesOnBehindHiddenLines(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
-	ids := c.lines("bob", 30)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 30)
 	for i, id := range ids {
 		line := map[string]any{"userId": "bob", "conversationId": id, "joinSeq": 1, "readSeq": 0, "deliveredSeq": 0, "clearedSeq": 0}
 		switch {
@@ -330,7 +326,7 @@ func TestAListGoesOnBehindHiddenLines(t *testing.T) {
 		case i < 25:
 			line["leftSeq"], line["clearedSeq"] = i+1, i+1
 		}
-		c.put(c.tables.Inboxes, line)
+		c.Put(c.Tables.Inboxes, line)
 	}
 	want := append([]string{ids[3], ids[17]}, ids[25:]...)
 	for _, limit := range []int{1, 4, 7, 100} {

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,7 +13,13 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
+
+func isBusy(err error) bool {
+	refusal, ok := errors.AsType[*chat.Error](err)
+	return ok && refusal.Code == chat.Busy
+}
 
 func TestG1G2_SeqsAreDenseUnderConcurrentSenders(t *testing.T) {
 	t.Parallel()
@@ -21,14 +28,18 @@ func TestG1G2_SeqsAreDenseUnderConcurrentSenders(t *testing.T) {
 	var mu sync.Mutex
 	acked := map[int64]string{}
 	err := parallel(senders, func(i int) error {
-		s := c.store(nil)
+		s := c.Store(nil)
 		sender, to := "alice", "bob"
 		if i%2 == 1 {
 			sender, to = to, sender
 		}
 		last := int64(0)
 		for n := range each {
-			r, err := s.Append(t.Context(), text(sender, fmt.Sprintf("%d-%d", i, n), "hi"), to)
+			m := text(sender, fmt.Sprintf("%d-%d", i, n), "hi")
+			r, err := s.Append(t.Context(), m, to)
+			for isBusy(err) { // who is told so sends again
+				r, err = s.Append(t.Context(), m, to)
+			}
 			if err != nil {
 				return err
 			}
@@ -43,7 +54,7 @@ func TestG1G2_SeqsAreDenseUnderConcurrentSenders(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	all := ledger(t, c.store(nil), "bob", chat.SingleID("alice", "bob"))
+	all := ledger(t, c.Store(nil), "bob", chat.SingleID("alice", "bob"))
 	requireDense(t, all, senders*each)
 	require.Len(t, acked, senders*each)
 	for _, m := range all {
@@ -58,7 +69,7 @@ func TestG3_OneClientMsgIDMakesOneMessage(t *testing.T) {
 	receipts := make([]store.Receipt, tries)
 	err := parallel(tries, func(i int) error {
 		var err error
-		receipts[i], err = c.store(nil).Append(t.Context(), text("alice", "same", "hi"), "bob")
+		receipts[i], err = c.Store(nil).Append(t.Context(), text("alice", "same", "hi"), "bob")
 		return err
 	})
 	require.NoError(t, err)
@@ -71,15 +82,15 @@ func TestG3_OneClientMsgIDMakesOneMessage(t *testing.T) {
 		require.Equal(t, receipts[0], receipts[i])
 	}
 	require.Equal(t, tries-1, duplicates)
-	requireDense(t, ledger(t, c.store(nil), "alice", chat.SingleID("alice", "bob")), 1)
-	require.Equal(t, 1, c.count(c.tables.Messages))
-	require.Equal(t, 1, c.count(c.tables.Idempotency))
+	requireDense(t, ledger(t, c.Store(nil), "alice", chat.SingleID("alice", "bob")), 1)
+	require.Equal(t, 1, c.Count(c.Tables.Messages))
+	require.Equal(t, 1, c.Count(c.Tables.Idempotency))
 }
 
 func TestG3_OtherContentUnderTheSameClientMsgIDIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	first := send(t, s, "alice", "bob", "same")
 	for name, second := range map[string]struct {
 		m  chat.Message
@@ -110,21 +121,21 @@ func TestG3G4_FailedNotAppliedAndFailedYetApplied(t *testing.T) {
 		"failed, yet applied":               {unanswered, 1},
 		"failed, not applied, three times":  {dropped, 3},
 		"failed, yet applied, then dropped": {unanswered, 3},
-		"503 from before DynamoDB":          {gateway503, 1},
-		"504 from before DynamoDB":          {gateway504, 1},
+		"503 from before DynamoDB":          {storetest.Gateway503, 1},
+		"504 from before DynamoDB":          {storetest.Gateway504, 1},
 	} {
 		for _, first := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, first message %v", name, first), func(t *testing.T) {
 				t.Parallel()
 				c := newCloud(t)
 				w := &wire{}
-				s := c.store(w)
+				s := c.Store(w)
 				want := int64(1)
 				if !first {
 					send(t, s, "alice", "bob", "before")
 					want = 2
 				}
-				w.set(func(op string, n int) fault {
+				w.Set(func(op string, n int) fault {
 					if op == "TransactWriteItems" && n <= tc.times {
 						return tc.fault
 					}
@@ -151,7 +162,7 @@ func TestG3G4_RetryAfterAFunctionDiedInMidFlight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			w := &wire{rule: func(op string, _ int) fault {
+			w := &wire{Rule: func(op string, _ int) fault {
 				if op == "TransactWriteItems" {
 					return f
 				}
@@ -159,13 +170,13 @@ func TestG3G4_RetryAfterAFunctionDiedInMidFlight(t *testing.T) {
 			}}
 			ctx, cancel := contextFor(t, 400)
 			defer cancel()
-			_, err := c.store(w).Append(ctx, text("alice", "once", "text of once"), "bob")
+			_, err := c.Store(w).Append(ctx, text("alice", "once", "text of once"), "bob")
 			require.Equal(t, chat.Busy, chat.CodeOf(err), "%v", err)
 			require.True(t, chat.CodeOf(err).Retryable())
-			r := send(t, c.store(nil), "alice", "bob", "once")
+			r := send(t, c.Store(nil), "alice", "bob", "once")
 			require.Equal(t, int64(1), r.Seq)
 			require.Equal(t, f == unanswered, r.Duplicate)
-			requireDense(t, ledger(t, c.store(nil), "bob", r.ConversationID), 1)
+			requireDense(t, ledger(t, c.Store(nil), "bob", r.ConversationID), 1)
 		})
 	}
 }
@@ -174,24 +185,24 @@ func TestUncontendedSendIsOneTransactionAndNoRead(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	send(t, s, "alice", "bob", "1")
-	calls, n := w.since(0)
+	calls, n := w.Since(0)
 	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls, "the first message looks for the head")
 	for i := range 5 {
 		r := send(t, s, "alice", "bob", fmt.Sprint("warm", i))
-		calls, n = w.since(n)
+		calls, n = w.Since(n)
 		require.Equal(t, []string{"TransactWriteItems"}, calls)
 		require.Equal(t, 1, r.Attempts)
 	}
 	r, err := s.Append(t.Context(), chatIn(text("bob", "b1", "hi"), chat.SingleID("alice", "bob")), "")
 	require.NoError(t, err)
-	calls, n = w.since(n)
+	calls, n = w.Since(n)
 	require.Equal(t, []string{"TransactGetItems", "TransactWriteItems"}, calls, "bob is not known to be a member yet")
 	require.Equal(t, int64(7), r.Seq)
 	_, err = s.Append(t.Context(), chatIn(text("bob", "b2", "hi"), chat.SingleID("alice", "bob")), "")
 	require.NoError(t, err)
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems"}, calls)
 }
 
@@ -201,23 +212,23 @@ func TestAStaleHeadIsNotedAndReadNextTime(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	mine, other := c.store(w), c.store(nil)
+	mine, other := c.Store(w), c.Store(nil)
 	send(t, mine, "alice", "bob", "1")
 	send(t, other, "bob", "alice", "2")
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	r := send(t, mine, "alice", "bob", "3")
 	require.Equal(t, int64(3), r.Seq)
-	calls, n := w.since(n)
+	calls, n := w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems", "TransactWriteItems"}, calls, "the failed condition brought the head")
 	send(t, other, "bob", "alice", "4")
 	send(t, mine, "alice", "bob", "5")
-	calls, n = w.since(n)
+	calls, n = w.Since(n)
 	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls)
 	send(t, mine, "alice", "bob", "6")
-	calls, n = w.since(n)
+	calls, n = w.Since(n)
 	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls, "the head was as remembered")
 	send(t, mine, "alice", "bob", "7")
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems"}, calls)
 }
 
@@ -239,20 +250,20 @@ func TestReceiptsTellWhatARequestTook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &wire{rule: func(op string, n int) fault {
+			w := &wire{Rule: func(op string, n int) fault {
 				if op == "TransactWriteItems" && n <= tc.times {
 					return tc.fault
 				}
 				return none
 			}}
-			require.Equal(t, tc.want, of(send(t, newCloud(t).store(w), "alice", "bob", "1")))
+			require.Equal(t, tc.want, of(send(t, newCloud(t).Store(w), "alice", "bob", "1")))
 		})
 	}
 
 	t.Run("another writer, and a retry", func(t *testing.T) {
 		t.Parallel()
 		c := newCloud(t)
-		mine, other := c.store(nil), c.store(nil)
+		mine, other := c.Store(nil), c.Store(nil)
 		send(t, mine, "alice", "bob", "1")
 		send(t, other, "bob", "alice", "2")
 		require.Equal(t, effort{2, 1, 0}, of(send(t, mine, "alice", "bob", "3")))
@@ -263,7 +274,7 @@ func TestReceiptsTellWhatARequestTook(t *testing.T) {
 
 	t.Run("in vain", func(t *testing.T) {
 		t.Parallel()
-		w := &wire{rule: func(op string, _ int) fault {
+		w := &wire{Rule: func(op string, _ int) fault {
 			if op == "TransactWriteItems" {
 				return conflicting
 			}
@@ -271,7 +282,7 @@ func TestReceiptsTellWhatARequestTook(t *testing.T) {
 		}}
 		ctx, cancel := contextFor(t, 400)
 		defer cancel()
-		r, err := newCloud(t).store(w).Append(ctx, text("alice", "1", "hi"), "bob")
+		r, err := newCloud(t).Store(w).Append(ctx, text("alice", "1", "hi"), "bob")
 		requireCode(t, chat.Busy, err)
 		require.Positive(t, r.Attempts)
 		require.InDelta(t, r.Attempts, r.Conflicts, 1, "the time may be up in the middle of the last")
@@ -283,9 +294,9 @@ func TestSendCosts(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	units := 0.0
-	options := c.db.Options()
-	options.APIOptions = append(options.APIOptions, capacityOf(&units))
-	s := store.New(dynamodb.New(options), c.tables)
+	options := c.DB.Options()
+	options.APIOptions = append(options.APIOptions, storetest.CapacityOf(&units))
+	s := store.New(dynamodb.New(options), c.Tables)
 	send(t, s, "alice", "bob", "1")
 	units = 0
 	send(t, s, "alice", "bob", "2")
@@ -295,16 +306,16 @@ func TestSendCosts(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	single := send(t, s, "alice", "bob", "1").ConversationID
-	c.put(c.tables.Conversations, map[string]any{
+	c.Put(c.Tables.Conversations, map[string]any{
 		"conversationId": "system:order:1", "kind": "system", "lastSeq": 1, "membersVersion": 1, "state": "active",
 	})
-	c.put(c.tables.Members, map[string]any{"conversationId": "system:order:1", "userId": "alice"})
-	c.put(c.tables.Conversations, map[string]any{
+	c.Put(c.Tables.Members, map[string]any{"conversationId": "system:order:1", "userId": "alice"})
+	c.Put(c.Tables.Conversations, map[string]any{
 		"conversationId": "group:1", "kind": "group", "lastSeq": 1, "membersVersion": 1, "state": "dissolved",
 	})
-	c.put(c.tables.Members, map[string]any{"conversationId": "group:1", "userId": "alice"})
+	c.Put(c.Tables.Members, map[string]any{"conversationId": "group:1", "userId": "alice"})
 	for name, tc := range map[string]struct {
 		sender, conversation string
 		code                 chat.Code
@@ -319,28 +330,28 @@ func TestRefusals(t *testing.T) {
 		_, err := s.Append(t.Context(), chatIn(text(tc.sender, "r-"+name, "hi"), tc.conversation), "")
 		require.Equal(t, tc.code, chat.CodeOf(err), "%s: %v", name, err)
 	}
-	require.Equal(t, 1, c.count(c.tables.Messages))
-	require.Equal(t, 1, c.count(c.tables.Idempotency))
+	require.Equal(t, 1, c.Count(c.Tables.Messages))
+	require.Equal(t, 1, c.Count(c.Tables.Idempotency))
 }
 
 // Who may no longer send still gets the result of what was sent.
 func TestG3_RetryAfterTheRightWasLost(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	first := send(t, s, "alice", "bob", "1")
-	_, err := c.db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
-		TableName: &c.tables.Members, Key: map[string]types.AttributeValue{
+	_, err := c.DB.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		TableName: &c.Tables.Members, Key: map[string]types.AttributeValue{
 			"conversationId": &types.AttributeValueMemberS{Value: first.ConversationID},
 			"userId":         &types.AttributeValueMemberS{Value: "alice"},
 		},
 	})
 	require.NoError(t, err)
-	retry, err := c.store(nil).Append(t.Context(), chatIn(text("alice", "1", "text of 1"), first.ConversationID), "")
+	retry, err := c.Store(nil).Append(t.Context(), chatIn(text("alice", "1", "text of 1"), first.ConversationID), "")
 	require.NoError(t, err)
 	require.True(t, retry.Duplicate)
 	require.Equal(t, first.MessageID, retry.MessageID)
-	_, err = c.store(nil).Append(t.Context(), chatIn(text("alice", "2", "hi"), first.ConversationID), "")
+	_, err = c.Store(nil).Append(t.Context(), chatIn(text("alice", "2", "hi"), first.ConversationID), "")
 	require.Equal(t, chat.NotFound, chat.CodeOf(err))
 }
 
@@ -348,17 +359,17 @@ func TestG3_RetryAfterTheRightWasLost(t *testing.T) {
 func TestAHeadBehindItsLedgerIsAFault(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := send(t, s, "alice", "bob", "1").ConversationID
 	kept := send(t, s, "alice", "bob", "2")
-	_, err := c.db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-		TableName:                 &c.tables.Conversations,
+	_, err := c.DB.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+		TableName:                 &c.Tables.Conversations,
 		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: id}},
-		UpdateExpression:          ptr("SET lastSeq = :one"),
+		UpdateExpression:          new("SET lastSeq = :one"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{":one": &types.AttributeValueMemberN{Value: "1"}},
 	})
 	require.NoError(t, err)
-	_, err = c.store(nil).Append(t.Context(), text("alice", "3", "hi"), "bob")
+	_, err = c.Store(nil).Append(t.Context(), text("alice", "3", "hi"), "bob")
 	require.ErrorContains(t, err, "behind its ledger")
 	require.Equal(t, chat.Internal, chat.CodeOf(err))
 	require.NotEmpty(t, kept.MessageID)
@@ -391,14 +402,14 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 	} {
 		require.NoError(t, parallel(len(mixtures), func(i int) error {
 			m, user := mixtures[i], fmt.Sprintf("user %d", i)
-			id := newGroup(t, c.store(nil), chat.VisibleAll, user+name)
+			id := newGroup(t, c.Store(nil), chat.VisibleAll, user+name)
 			transactions := 0
-			w := &wire{cancel: func(request []byte) string {
+			w := &wire{Cancel: func(request []byte) string {
 				if transactions++; transactions > 1 {
 					return ""
 				}
 				reasons := []string{m.head, m.message, m.record}
-				for more := 3; more < itemsOf(request); more++ {
+				for more := 3; more < storetest.ItemsOf(request); more++ {
 					reasons = append(reasons, codes[(i+more)%len(codes)])
 				}
 				if m == (mixture{"None", "None", "None"}) {
@@ -412,7 +423,7 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 				}
 				return cancelledAnswer(reasons...)
 			}}
-			r, err := write(c.store(w), user+name, id)
+			r, err := write(c.Store(w), user+name, id)
 			want, tries := chat.Code(""), 2
 			switch {
 			case m.record == failed:
@@ -438,7 +449,7 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	for name, lastSeq := range map[string]any{"0": 0, "below 0": -3, "missing": nil, "a text": "12"} {
 		ann, bob := "ann "+name, "bob "+name
 		group := newGroup(t, s, chat.VisibleAll, ann, bob)
@@ -451,17 +462,17 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 		}
 		must(t)(publish(s, "1"))
 		w := &wire{}
-		warm := c.store(w)
+		warm := c.Store(w)
 		sendIn(t, warm, ann, group, "warm")
 		must(t)(warm.Append(t.Context(), text(ann, "warm single", "hi"), bob))
 		for _, id := range []string{group, single, system} {
-			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": lastSeq})
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": lastSeq})
 		}
 		cold := &wire{}
 		for _, env := range []struct {
 			wire *wire
 			*store.Store
-		}{{w, warm}, {cold, c.store(cold)}, {cold, c.store(cold)}} {
+		}{{w, warm}, {cold, c.Store(cold)}, {cold, c.Store(cold)}} {
 			for what, write := range map[string]func() (store.Receipt, error){
 				group:        func() (store.Receipt, error) { return env.Append(t.Context(), chatIn(text(ann, "2", "hi"), group), "") },
 				single:       func() (store.Receipt, error) { return env.Append(t.Context(), text(ann, "3", "hi"), bob) },
@@ -469,14 +480,14 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 				group + " ":  func() (store.Receipt, error) { return env.AddMembers(t.Context(), by(ann, "4"), group, []string{"cy"}) },
 				single + " ": func() (store.Receipt, error) { return env.OpenSingle(t.Context(), ann, bob) },
 			} {
-				_, n := env.wire.since(0)
+				_, n := env.wire.Since(0)
 				_, err := write()
 				require.Error(t, err, "%s with lastSeq %s", what, name)
 				require.Equal(t, chat.Internal, chat.CodeOf(err), "%s with lastSeq %s: %v", what, name, err)
 				if name != "a text" {
 					require.ErrorContains(t, err, "the head of "+strings.TrimSpace(what)+" is damaged")
 				}
-				calls, _ := env.wire.since(n)
+				calls, _ := env.wire.Since(n)
 				require.LessOrEqual(t, len(calls), 3, "%s with lastSeq %s: %v", what, name, calls)
 			}
 		}
@@ -487,12 +498,12 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 func TestG2_NoSeqIsGivenOutBeyondTheLast(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
-	c.set(c.tables.Conversations, convKey(id), values{"lastSeq": int64(chat.MaxSeq) - 1})
+	c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": int64(chat.MaxSeq) - 1})
 	last := sendIn(t, s, "ann", id, "last")
 	require.Equal(t, int64(chat.MaxSeq), last.Seq)
-	for name, env := range map[string]*store.Store{"warm": s, "cold": c.store(nil)} {
+	for name, env := range map[string]*store.Store{"warm": s, "cold": c.Store(nil)} {
 		_, err := env.Append(t.Context(), chatIn(text("bob", "1", "hi"), id), "")
 		require.Equal(t, int64(chat.MaxSeq), refused(t, chat.Limit, err, name).Details["max"])
 		_, err = env.Leave(t.Context(), by("bob", "2"), id)
@@ -501,13 +512,13 @@ func TestG2_NoSeqIsGivenOutBeyondTheLast(t *testing.T) {
 		require.True(t, retry.Duplicate, name)
 		require.Equal(t, last.MessageID, retry.MessageID, name)
 	}
-	require.Equal(t, int64(chat.MaxSeq), c.head(id).LastSeq)
+	require.Equal(t, int64(chat.MaxSeq), c.Head(id).LastSeq)
 }
 
 func TestNotesAreAConversationOfOne(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	r := send(t, s, "alice", "alice", "1")
 	require.Equal(t, int64(2), send(t, s, "alice", "alice", "2").Seq)
 	requireDense(t, ledger(t, s, "alice", r.ConversationID), 2)

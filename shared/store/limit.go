@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/limit"
+	"inorder/shared/store/internal/table"
 )
 
 // Requests are the kinds of them that are limited apart.
@@ -50,7 +51,7 @@ func (s *Store) Charge(kind Requests) limit.Charge {
 		ctx, cancel := context.WithTimeout(ctx, chargeTimeout)
 		defer cancel()
 		burst := micros(rate, rate.Burst)
-		c := charge{key: inboxKey(userID, limitKey+string(kind)), now: now.UnixMicro(), cost: micros(rate, n)}
+		c := charge{key: table.LineKey(userID, limitKey+string(kind)), now: now.UnixMicro(), cost: micros(rate, n)}
 		c.latest = c.now + burst - c.cost
 		full := false // as long as nothing else is known
 		for range maxCharges {
@@ -76,7 +77,7 @@ func micros(rate limit.Rate, n int) int64 {
 
 // charge is what one attempt to charge a bucket needs. Times are in µs.
 type charge struct {
-	key               item
+	key               table.Item
 	now, cost, latest int64
 }
 
@@ -85,17 +86,17 @@ type charge struct {
 // ago.
 func (s *Store) charge(ctx context.Context, c charge, full bool) (fullAt int64, err error) {
 	in := &dynamodb.UpdateItemInput{
-		TableName:                           &s.tables.Inboxes,
+		TableName:                           &s.db.Inboxes,
 		Key:                                 c.key,
 		UpdateExpression:                    aws.String("SET fullAt = fullAt + :cost"),
 		ConditionExpression:                 aws.String("fullAt BETWEEN :now AND :latest"),
-		ExpressionAttributeValues:           item{":cost": num(c.cost), ":now": num(c.now), ":latest": num(c.latest)},
+		ExpressionAttributeValues:           table.Item{":cost": table.Num(c.cost), ":now": table.Num(c.now), ":latest": table.Num(c.latest)},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	if full {
 		in.UpdateExpression = aws.String("SET fullAt = :then")
 		in.ConditionExpression = aws.String("attribute_not_exists(fullAt) OR fullAt < :now")
-		in.ExpressionAttributeValues = item{":then": num(c.now + c.cost), ":now": num(c.now)}
+		in.ExpressionAttributeValues = table.Item{":then": table.Num(c.now + c.cost), ":now": table.Num(c.now)}
 	}
 	_, err = s.db.UpdateItem(ctx, in)
 	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)
@@ -105,6 +106,6 @@ func (s *Store) charge(ctx context.Context, c charge, full bool) (fullAt int64, 
 	var old struct {
 		FullAt int64 `json:"fullAt"`
 	}
-	err = unmarshal(failed.Item, &old)
+	err = table.Unmarshal(failed.Item, &old)
 	return max(old.FullAt, 1), err
 }

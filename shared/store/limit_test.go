@@ -12,6 +12,8 @@ import (
 	"inorder/shared/chat"
 	"inorder/shared/limit"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // environments are those of a function, each with a Shared and a Store of its own,
@@ -28,9 +30,9 @@ func newEnvironments(t *testing.T, n int, rate limit.Rate) *environments {
 	t.Helper()
 	c := newCloud(t)
 	e := &environments{t: t, rate: rate, now: time.UnixMilli(1795950300123), wire: &wire{}}
-	options := c.options(e.wire)
+	options := c.Options(e.wire)
 	for range n {
-		s := store.New(dynamodb.New(options), c.tables)
+		s := store.New(dynamodb.New(options), c.Tables)
 		e.all = append(e.all, limit.NewShared(rate, func() time.Time { return e.now }, s.Charge(store.Writes)))
 	}
 	return e
@@ -87,7 +89,7 @@ func TestG10_AUserIsLimitedAcrossEnvironments(t *testing.T) {
 	}
 	const rate = 20 * ticks / 4
 	require.Greater(t, total, 100+rate*9/10, "what one may have one gets")
-	calls, _ := e.wire.since(0)
+	calls, _ := e.wire.Since(0)
 	t.Logf("%d admitted of what %d environments were asked in %v, with %d charges; the bound is %d", total, n, ticks*tick, len(calls), e.bound(ticks*tick))
 	// A refusal lasts three eighths of the time in which a burst comes back, at least.
 	const refusals = n * (1 + ticks*250*8/(5000*3))
@@ -141,18 +143,18 @@ func TestG10_TheLimitCostsNothingFarAway(t *testing.T) {
 		require.Equal(t, 1, e.flood(1))
 		e.now = e.now.Add(2 * time.Second)
 	}
-	calls, n := e.wire.since(0)
+	calls, n := e.wire.Since(0)
 	require.Empty(t, calls)
 	require.Equal(t, 200, e.flood(200), "a device that comes back after long")
-	calls, _ = e.wire.since(n)
+	calls, _ = e.wire.Since(n)
 	require.Equal(t, slices.Repeat([]string{"UpdateItem"}, 3), calls, "two charges, the first of a bucket that was full")
 }
 
 func TestG10_AChargeThatFailsRefusesNobody(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]fault{"dropped": dropped, "throttled": throttled, "hanging": hanging} {
+	for name, f := range map[string]fault{"dropped": dropped, "throttled": throttled, "hanging": storetest.Hanging} {
 		e := newEnvironments(t, 1, limit.Rate{PerSecond: 8, Burst: 8})
-		e.wire.set(func(string, int) fault { return f })
+		e.wire.Set(func(string, int) fault { return f })
 		require.Equal(t, 1, e.flood(1), name)
 		start := time.Now()
 		wait, err := e.all[0].Take(t.Context(), "alice")
@@ -160,10 +162,10 @@ func TestG10_AChargeThatFailsRefusesNobody(t *testing.T) {
 		require.Zero(t, wait, name)
 		require.Less(t, time.Since(start), 5*time.Second, name)
 		require.Equal(t, 7, e.flood(100), "%s: the limit holds here alone", name)
-		e.wire.set(nil)
+		e.wire.Set(nil)
 		e.now = e.now.Add(5 * time.Second)
 		require.Equal(t, 1+7, e.flood(8), name)
-		calls, _ := e.wire.since(0)
+		calls, _ := e.wire.Since(0)
 		require.NotEmpty(t, calls, name)
 	}
 }
@@ -172,7 +174,7 @@ func TestG10_AChargeThatFailsRefusesNobody(t *testing.T) {
 func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := store.New(c.db, c.tables, store.WithQuotas(store.Quotas{GroupsPerDay: 5}))
+	s := store.New(c.DB, c.Tables, store.WithQuotas(store.Quotas{GroupsPerDay: 5}))
 	now := time.Now()
 	for _, kind := range []store.Requests{store.Reads, store.Writes, store.Handshakes} {
 		wait, err := s.Charge(kind)(t.Context(), "alice", limit.Rate{PerSecond: 1, Burst: 1}, 1, now)
@@ -182,12 +184,12 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Second, wait)
 	}
-	c.put(c.tables.Inboxes, map[string]any{"userId": "alice", "conversationId": "#large", "ids": []string{"group:x"}})
+	c.Put(c.Tables.Inboxes, map[string]any{"userId": "alice", "conversationId": "#large", "ids": []string{"group:x"}})
 	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g"}, "All", nil, chat.VisibleAll)
 	require.NoError(t, err)
 	_, err = s.Raise(t.Context(), "alice", []string{line.Conversation.ConversationID})
 	require.NoError(t, err)
-	require.Equal(t, 1+3+1+1+1, c.count(c.tables.Inboxes))
+	require.Equal(t, 1+3+1+1+1, c.Count(c.Tables.Inboxes))
 
 	lines, next, err := s.List(t.Context(), "alice", "", 1)
 	require.NoError(t, err)
@@ -201,7 +203,7 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	changed, err := s.Changes(t.Context(), "alice", 0, "", 10)
 	require.NoError(t, err)
 	require.Len(t, changed.Lines, 1)
-	positions, _, err := s.PositionsOf(t.Context(), "alice", "", 10)
+	positions, _, err := operate.New(s).PositionsOf(t.Context(), "alice", "", 10)
 	require.NoError(t, err)
 	require.Len(t, positions, 1)
 }

@@ -42,9 +42,9 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 		fingerprint: id,
 		create:      c,
 		trusted:     true,
-		change: func(_ context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		change: func(_ context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			if head.LastSeq != 0 {
-				return nil, &settledError{Receipt{ConversationID: id}}
+				return nil, &doneError{Receipt{ConversationID: id}}
 			}
 			return nothingElse, nil
 		},
@@ -86,7 +86,7 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 	if err != nil {
 		return write{}, err
 	}
-	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.now()).String()
+	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.db.Now()).String()
 	w := write{
 		message:     event,
 		fingerprint: fingerprint + string(v),
@@ -97,7 +97,7 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 			Owner:          r.UserID,
 			Visibility:     v,
 		}},
-		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			return nothingElse, s.mayGrow(ctx, head, all, "members")
 		},
 	}

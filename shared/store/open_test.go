@@ -4,20 +4,20 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 func TestOpenSingle(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := store.New(dynamodb.New(c.options(w)), c.tables, store.WithClosed(true))
+	s := c.Store(w, store.WithClosed(true))
 	opened := must(t)(s.OpenSingle(t.Context(), "ann", "bob"))
-	calls, n := w.since(0)
+	calls, n := w.Since(0)
 	require.Equal(t, []string{"GetItem", "TransactWriteItems"}, calls)
 	id := chat.SingleID("ann", "bob")
 	require.Equal(t, id, opened.ConversationID)
@@ -31,23 +31,23 @@ func TestOpenSingle(t *testing.T) {
 		require.Equal(t, &chat.Event{Kind: chat.EventMembers, Added: []string{"ann", "bob"}}, all[0].Event)
 		require.Equal(t, map[string]string{"ann": "bob", "bob": "ann"}[user], mustLine(t, s, user, id).Peer)
 	}
-	require.Equal(t, chat.Single, c.head(id).Kind)
-	require.Equal(t, 2, c.head(id).MemberCount)
+	require.Equal(t, chat.Single, c.Head(id).Kind)
+	require.Equal(t, 2, c.Head(id).MemberCount)
 
-	_, n = w.since(n)
+	_, n = w.Since(n)
 	for _, pair := range [][2]string{{"ann", "bob"}, {"bob", "ann"}} {
 		again := must(t)(s.OpenSingle(t.Context(), pair[0], pair[1]))
 		require.Equal(t, store.Receipt{ConversationID: id, Duplicate: true}, again)
 	}
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, []string{"GetItem", "GetItem"}, calls, "nothing is written")
-	require.Equal(t, int64(1), c.head(id).LastSeq)
+	require.Equal(t, int64(1), c.Head(id).LastSeq)
 
 	require.Equal(t, int64(2), send(t, s, "ann", "bob", "hi").Seq, "and it is as any other")
 	require.Equal(t, int64(3), send(t, s, "bob", "ann", "ho").Seq)
 
 	own := must(t)(s.OpenSingle(t.Context(), "ann", "ann"))
-	require.Equal(t, 1, c.head(own.ConversationID).MemberCount)
+	require.Equal(t, 1, c.Head(own.ConversationID).MemberCount)
 	_, err := s.OpenSingle(t.Context(), "ann", "")
 	require.Equal(t, chat.BadRequest, chat.CodeOf(err))
 }
@@ -60,7 +60,7 @@ func TestOpenSingleRacesWithItsUsers(t *testing.T) {
 	const each = 4
 	require.NoError(t, parallel(3*each, func(i int) error {
 		var err error
-		switch s := c.store(nil); i % 3 {
+		switch s := c.Store(nil); i % 3 {
 		case 0:
 			_, err = s.OpenSingle(t.Context(), "ann", "bob")
 		case 1:
@@ -70,7 +70,7 @@ func TestOpenSingleRacesWithItsUsers(t *testing.T) {
 		}
 		return err
 	}))
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := chat.SingleID("ann", "bob")
 	all := ledger(t, s, "ann", id)
 	requireDense(t, all, len(all))
@@ -83,39 +83,39 @@ func TestOpenSingleRacesWithItsUsers(t *testing.T) {
 	}
 	require.Len(t, all, 2*each+events)
 	require.LessOrEqual(t, events, 1)
-	require.Equal(t, 2, c.head(id).MemberCount)
+	require.Equal(t, 2, c.Head(id).MemberCount)
 }
 
 func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	open := c.store(nil)
+	open := c.Store(nil)
 	before := send(t, open, "ann", "old", "1")
 	group := store.Request{UserID: "ann", ClientMsgID: "g"}
 	_, made, err := open.CreateGroup(t.Context(), group, "Trip", []string{"bob"}, chat.VisibleAll)
 	require.NoError(t, err)
 
 	w := &wire{}
-	s := store.New(dynamodb.New(c.options(w)), c.tables, store.WithClosed(true))
+	s := c.Store(w, store.WithClosed(true))
 	for name, to := range map[string]string{"one who writes": "old2", "nobody": "no-such-user", "oneself": "ann"} {
 		_, err := s.Append(t.Context(), text("ann", to, "hi"), to)
 		e := refused(t, chat.Forbidden, err, name)
 		require.Equal(t, "to", e.Field, name)
 		require.Equal(t, "here only the product opens a conversation with another user, and it has not opened this one", e.Message, name)
 	}
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g2"}, "Trip", []string{"bob"}, chat.VisibleAll)
 	require.Equal(t, chat.Forbidden, chat.CodeOf(err))
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"TransactGetItems"}, calls, "it asks whether that was made before, and writes nothing")
-	require.Equal(t, 2, c.count(c.tables.Conversations))
+	require.Equal(t, 2, c.Count(c.Tables.Conversations))
 
 	// What there is goes on, and what was answered before is answered so again.
 	require.Equal(t, int64(2), send(t, s, "old", "ann", "2").Seq)
 	require.Equal(t, int64(3), send(t, s, "ann", "old", "3").Seq)
-	_, n = w.since(n)
+	_, n = w.Since(n)
 	require.Equal(t, int64(4), send(t, s, "ann", "old", "4").Seq)
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems"}, calls, "warm, it costs what it costs where all is open")
 	again := send(t, s, "ann", "old", "1")
 	require.True(t, again.Duplicate)
@@ -126,15 +126,15 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	require.Equal(t, made.ConversationID, line.Conversation.ConversationID)
 
 	byProduct := must(t)(s.OpenGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g3"}, "Trip", []string{"bob"}, chat.VisibleAll))
-	require.Equal(t, "ann", c.head(byProduct.ConversationID).Owner)
-	require.Equal(t, 2, c.head(byProduct.ConversationID).MemberCount)
+	require.Equal(t, "ann", c.Head(byProduct.ConversationID).Owner)
+	require.Equal(t, 2, c.Head(byProduct.ConversationID).MemberCount)
 }
 
 // A user who has taken the product's key does not stand in its way.
 func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	open := func(owner, key, title string) (store.Receipt, error) {
 		return s.OpenGroup(t.Context(), store.Request{UserID: owner, ClientMsgID: key}, title, []string{"bob"}, chat.VisibleAll)
 	}
@@ -148,7 +148,7 @@ func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 	requireCode(t, chat.IdempotencyConflict, err)
 	require.NotEqual(t, group.ConversationID, must(t)(open("cy", "trip-7", "Trip")).ConversationID, "each owner has keys")
 
-	head := c.head(group.ConversationID)
+	head := c.Head(group.ConversationID)
 	require.Equal(t, "ann", head.Owner)
 	m := ledger(t, s, "ann", group.ConversationID)[0]
 	require.Equal(t, chat.SystemSender, m.SenderID)
@@ -165,7 +165,7 @@ func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 		_, err := open("ann", key, "Trip")
 		require.Equal(t, "clientMsgId", refused(t, chat.BadRequest, err, name).Field)
 	}
-	report, err := s.AuditConversation(t.Context(), group.ConversationID)
+	report, err := operate.New(s).AuditConversation(t.Context(), group.ConversationID)
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,9 +14,10 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
 
-// collide makes writers of a store collide until their window is as wide as it gets.
+// collide makes writers of a store collide.
 func collide(t *testing.T, d *canned, s *store.Store) {
 	t.Helper()
 	rest := d.answer
@@ -64,8 +66,8 @@ func TestG10_ReadersDoNotWaitAsLongAsWriters(t *testing.T) {
 		read        func(t *testing.T, s *store.Store)
 	}{
 		"a message that is being committed": {"TransactGetItems", cancelledAnswer("None", "TransactionConflict"), entries},
-		"one of them is refused as a whole": {"TransactGetItems", conflictAnswer, entries},
-		"watermarks of one who is being joined": {"UpdateItem", conflictAnswer, func(t *testing.T, s *store.Store) {
+		"one of them is refused as a whole": {"TransactGetItems", storetest.ConflictAnswer, entries},
+		"watermarks of one who is being joined": {"UpdateItem", storetest.ConflictAnswer, func(t *testing.T, s *store.Store) {
 			_, err := s.Ack(t.Context(), "ann", "group:1", store.Watermarks{ReadSeq: 5})
 			require.NoError(t, err)
 		}},
@@ -141,31 +143,46 @@ func TestAReadThatIsRefusedAsWrongFailsAtOnce(t *testing.T) {
 	})
 }
 
-// The window of writers shrinks with time where nobody commits.
-func TestG10_WritersForgetACrowdThatIsGone(t *testing.T) {
+// A message that others come before again and again is given back to its sender, who
+// is told when to come again. What changes the roster is not: it has all the time that
+// there is.
+func TestG10_AMessageIsNotTriedForEver(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := cannedGroup()
-		s := d.store()
-		waitOfOne := func(n int) time.Duration {
-			rest := d.answer
-			defer func() { d.answer = rest }()
-			d.refuse("TransactWriteItems", 1, cancelledAnswer("TransactionConflict", "None", "None"))
-			before := len(d.calls)
-			_, err := s.Append(t.Context(), chatIn(text("ann", fmt.Sprint(n), "hi"), "group:1"), "")
-			require.NoError(t, err)
-			return d.waits(before, "TransactWriteItems")[0]
-		}
-		longest := time.Duration(0)
-		for n := range 10 {
-			collide(t, d, s)
-			longest = max(longest, waitOfOne(n))
-		}
-		require.Greater(t, longest, 400*time.Millisecond, "right after a crowd")
-		for n := range 10 {
-			collide(t, d, s)
-			time.Sleep(2 * time.Minute)
-			require.LessOrEqual(t, waitOfOne(10+n), 20*cannedLatency, "as if there had been none")
-		}
-	})
+	for name, tc := range map[string]struct {
+		reason string
+		change bool
+		most   int // transactions
+	}{
+		"conflicts":            {"TransactionConflict", false, 16},
+		"throttles":            {"ThrottlingError", false, 5},
+		"conflicts of a leave": {"TransactionConflict", true, 1 << 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const budget = 8 * time.Second
+				d := cannedGroup()
+				d.refuse("TransactWriteItems", 1<<30, cancelledAnswer(tc.reason, "None", "None"))
+				s := d.store()
+				start := time.Now()
+				var err error
+				var r store.Receipt
+				if tc.change {
+					_, err = s.Leave(t.Context(), store.Request{UserID: "ann", DeviceID: "phone", ClientMsgID: "1"}, "group:1")
+				} else {
+					r, err = s.Append(t.Context(), chatIn(text("ann", "1", "hi"), "group:1"), "")
+				}
+				requireCode(t, chat.Busy, err)
+				refusal, _ := errors.AsType[*chat.Error](err)
+				took := time.Since(start)
+				if tc.change {
+					require.Greater(t, took, budget/2)
+					return
+				}
+				require.LessOrEqual(t, r.Attempts, tc.most)
+				require.Less(t, took, 3*time.Second)
+				require.InDelta(t, 750, refusal.Details[chat.DetailRetryAfter], 250)
+			})
+		})
+	}
 }

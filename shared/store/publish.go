@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"inorder/shared/chat"
@@ -53,7 +55,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 		for _, id := range p.Recipients {
 			w.create.members = append(w.create.members, newMember{userID: id, role: chat.Plain})
 		}
-		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			if head.LastSeq == 0 {
 				return nothingElse, s.systemMayGrow(ctx, head, p.Recipients) // created with them
 			}
@@ -64,7 +66,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 }
 
 // newRecipients adds those who do not read the conversation yet.
-func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (plan, error) {
+func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (changesFunc, error) {
 	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
 	if err != nil {
 		return nil, err
@@ -82,4 +84,23 @@ func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userI
 		return nil, err
 	}
 	return s.joining(ctx, head.ConversationID, added, 0)
+}
+
+// TellErased writes the event that what a user has sent to a conversation, up to the
+// message upTo, has no content any more. It does so in a dissolved group too. Whoever
+// begins with the same message at the same time writes one. NotFound (*chat.Error) where
+// there is no head.
+func (s *Store) TellErased(ctx context.Context, conversationID, userID, upTo string) (Receipt, error) {
+	sum := sha256.Sum256([]byte(chat.LengthPrefixed(userID, upTo)))
+	return s.commit(ctx, write{
+		message: s.stamp(chat.Message{
+			ConversationID: conversationID,
+			SenderID:       chat.SystemSender,
+			ClientMsgID:    "erase:" + hex.EncodeToString(sum[:16]),
+			MessageType:    chat.TypeEvent,
+			Event:          &chat.Event{Kind: chat.EventErase, Erased: userID},
+		}),
+		trusted:  true,
+		anyState: true,
+	})
 }

@@ -26,17 +26,17 @@ func TestPublish(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	first := publish(t, s, publication("1", "ann", "bob"))
 	require.Equal(t, "system:order:1", first.ConversationID)
 	require.Equal(t, int64(1), first.Seq)
 	id := first.ConversationID
 	require.Equal(t, int64(2), publish(t, s, publication("2")).Seq, "without recipients it goes to those there are")
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	publish(t, s, publication("3"))
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems"}, calls, "warm")
-	added := publish(t, c.store(nil), publication("4", "cy", "ann"))
+	added := publish(t, c.Store(nil), publication("4", "cy", "ann"))
 	require.Equal(t, int64(4), added.Seq)
 
 	requireSees(t, s, "ann", id, 1, 2, 3, 4)
@@ -44,7 +44,7 @@ func TestPublish(t *testing.T) {
 	requireSees(t, s, "cy", id, 4) // from its message on
 	require.Equal(t, int64(1), mustLine(t, s, "cy", id).Unread)
 	require.Equal(t, int64(4), mustLine(t, s, "ann", id).Unread)
-	head := c.head(id)
+	head := c.Head(id)
 	require.Equal(t, chat.System, head.Kind)
 	require.Equal(t, "Order 1", head.Title)
 	require.Equal(t, 3, head.MemberCount)
@@ -71,14 +71,14 @@ func TestPublishIsIdempotent(t *testing.T) {
 			p.Recipients = []string{"bob", "ann"}
 		}
 		var err error
-		receipts[i], err = c.store(nil).Publish(t.Context(), p)
+		receipts[i], err = c.Store(nil).Publish(t.Context(), p)
 		return err
 	}))
 	for _, r := range receipts {
 		require.Equal(t, receipts[0].MessageID, r.MessageID)
 	}
-	require.Equal(t, int64(1), c.head(receipts[0].ConversationID).LastSeq)
-	s := c.store(nil)
+	require.Equal(t, int64(1), c.Head(receipts[0].ConversationID).LastSeq)
+	s := c.Store(nil)
 	for name, change := range map[string]func(*store.Publication){
 		"other text":         func(p *store.Publication) { p.Message.Text = "other" },
 		"other key":          func(p *store.Publication) { p.Key = "order:2" },
@@ -103,16 +103,16 @@ func TestConcurrentPublicationsMakeOneConversation(t *testing.T) {
 	c := newCloud(t)
 	const n = 8
 	require.NoError(t, parallel(n, func(i int) error {
-		_, err := c.store(nil).Publish(t.Context(), publication(fmt.Sprint(i), fmt.Sprint("user", i), "all"))
+		_, err := c.Store(nil).Publish(t.Context(), publication(fmt.Sprint(i), fmt.Sprint("user", i), "all"))
 		return err
 	}))
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := "system:order:1"
 	all, err := s.Entries(t.Context(), id, chat.Range{From: 1, To: n})
 	require.NoError(t, err)
 	requireDense(t, all, n)
-	require.Equal(t, n+1, c.head(id).MemberCount)
-	require.Equal(t, int64(n), c.head(id).MembersVersion)
+	require.Equal(t, n+1, c.Head(id).MemberCount)
+	require.Equal(t, int64(n), c.Head(id).MembersVersion)
 	roster, err := s.Roster(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, roster, n+1)
@@ -125,7 +125,7 @@ func TestConcurrentPublicationsMakeOneConversation(t *testing.T) {
 func TestPublishRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	for name, tc := range map[string]struct {
 		change func(*store.Publication)
 		code   chat.Code
@@ -145,26 +145,26 @@ func TestPublishRefusals(t *testing.T) {
 		_, err := s.Publish(t.Context(), p)
 		require.Equal(t, tc.field, refused(t, tc.code, err, name).Field, name)
 	}
-	require.Zero(t, c.count(c.tables.Conversations))
+	require.Zero(t, c.Count(c.Tables.Conversations))
 	p := publication("x", users(chat.MaxRosterChange)...)
 	p.Title = "" // it needs none
-	require.Equal(t, chat.MaxRosterChange, c.head(publish(t, s, p).ConversationID).MemberCount)
+	require.Equal(t, chat.MaxRosterChange, c.Head(publish(t, s, p).ConversationID).MemberCount)
 }
 
 func TestNobodyWritesToASystemConversation(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := publish(t, s, publication("1", "ann")).ConversationID
 	for user, code := range map[string]chat.Code{"ann": chat.Forbidden, "mallory": chat.NotFound} {
-		for _, from := range []*store.Store{s, c.store(nil)} {
+		for _, from := range []*store.Store{s, c.Store(nil)} {
 			_, err := from.Append(t.Context(), chatIn(text(user, "x", "hi"), id), "")
 			requireCode(t, code, err, user)
 		}
 	}
 	_, err := s.Sync(t.Context(), "mallory", id, 0, 10, frame)
 	requireCode(t, chat.NotFound, err)
-	require.Equal(t, int64(1), c.head(id).LastSeq)
+	require.Equal(t, int64(1), c.Head(id).LastSeq)
 }
 
 func TestG3G4_PublishFailedNotAppliedAndFailedYetApplied(t *testing.T) {
@@ -174,9 +174,9 @@ func TestG3G4_PublishFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			w := &wire{}
-			s := c.store(w)
+			s := c.Store(w)
 			for i, recipients := range [][]string{{"ann"}, {"ann", "bob"}, nil} {
-				w.set(func(op string, n int) fault {
+				w.Set(func(op string, n int) fault {
 					if op == "TransactWriteItems" && n == 1 {
 						return f
 					}
@@ -186,8 +186,8 @@ func TestG3G4_PublishFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 				require.Equal(t, int64(i+1), r.Seq)
 				require.False(t, r.Duplicate)
 			}
-			require.Equal(t, 2, c.head("system:order:1").MemberCount)
-			require.Equal(t, 3, c.count(c.tables.Messages))
+			require.Equal(t, 2, c.Head("system:order:1").MemberCount)
+			require.Equal(t, 3, c.Count(c.Tables.Messages))
 		})
 	}
 }
@@ -195,7 +195,7 @@ func TestG3G4_PublishFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 func TestReadersOfASystemConversationAreNotToldOfEachOther(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := publish(t, s, publication("1", "ann", "bob")).ConversationID
 	_, members := s.MembersOf(t.Context(), "ann", id, "", 10)
 	requireCode(t, chat.Forbidden, members, "members")

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Quotas bound what requests leave behind, however slowly they come. 0 is none.
@@ -30,7 +31,7 @@ func quotasFrom(getenv func(string) string) (q Quotas, err error) {
 	}{
 		{"GROUPS_PER_DAY", &q.GroupsPerDay, maxQuota},
 		{"MAX_SYSTEM_MEMBERS", &q.SystemMembers, maxQuota},
-		{"MAX_LARGE_CONVERSATIONS", &q.LargeConversations, maxLarge - largeSlack},
+		{"MAX_LARGE_CONVERSATIONS", &q.LargeConversations, table.MaxLarge - largeSlack},
 	} {
 		if *v.quota, err = numberFrom(getenv, v.name, 0, 0, v.most); err != nil {
 			return Quotas{}, err
@@ -48,13 +49,13 @@ const groupsKey = "#quota:groups:"
 func (s *Store) countGroup(m chat.Message) types.TransactWriteItem {
 	at := time.UnixMilli(m.ServerTime).UTC()
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                &s.tables.Inboxes,
-		Key:                      inboxKey(m.SenderID, groupsKey+at.Format(time.DateOnly)),
+		TableName:                &s.db.Inboxes,
+		Key:                      table.LineKey(m.SenderID, groupsKey+at.Format(time.DateOnly)),
 		UpdateExpression:         aws.String("ADD #groups :one SET expiresAt = :end"),
 		ConditionExpression:      aws.String("attribute_not_exists(#groups) OR #groups < :max"),
 		ExpressionAttributeNames: map[string]string{"#groups": "groups"},
-		ExpressionAttributeValues: item{
-			":one": num(1), ":end": num(at.Add(2 * day).Unix()), ":max": num(int64(s.quotas.GroupsPerDay)),
+		ExpressionAttributeValues: table.Item{
+			":one": table.Num(1), ":end": table.Num(at.Add(2 * day).Unix()), ":max": table.Num(int64(s.quotas.GroupsPerDay)),
 		},
 	}}
 }
@@ -99,7 +100,7 @@ func (s *Store) mayGrow(ctx context.Context, head chat.Conversation, added []str
 			users = append(users, m.UserID)
 		}
 	}
-	lists, err := s.largeLists(ctx, users, false)
+	lists, err := s.db.LargeLists(ctx, users, false)
 	if err != nil {
 		return err
 	}
@@ -118,3 +119,6 @@ func (s *Store) mayGrow(ctx context.Context, head chat.Conversation, added []str
 			len(full), chat.InboxGroupMax, most),
 	}
 }
+
+// largeSlack is by how much several additions at a time may pass the quota.
+const largeSlack = 50

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
@@ -33,20 +32,20 @@ func TestG10_GroupsOfADayAreCounted(t *testing.T) {
 	const most = 3
 	c := newCloud(t)
 	w := &wire{}
-	s := store.New(dynamodb.New(c.options(w)), c.tables, store.WithQuotas(store.Quotas{GroupsPerDay: most}))
+	s := c.Store(w, store.WithQuotas(store.Quotas{GroupsPerDay: most}))
 	first := must(t)(create(t, s, "0", names("m", chat.MaxRosterChange-1)...))
-	calls, n := w.since(0)
+	calls, n := w.Since(0)
 	require.Equal(t, []string{"TransactWriteItems"}, calls, "the largest group and its count are one transaction")
 	for i := 1; i < most; i++ {
 		must(t)(create(t, s, fmt.Sprint(i)))
 	}
-	_, n = w.since(n)
+	_, n = w.Since(n)
 	_, err := create(t, s, "one more")
 	e := refused(t, chat.Limit, err)
 	require.Equal(t, map[string]any{"max": most}, e.Details)
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems", "TransactGetItems"}, calls)
-	require.Equal(t, most, c.count(c.tables.Conversations))
+	require.Equal(t, most, c.Count(c.Tables.Conversations))
 
 	// A retry is neither refused nor counted.
 	for range 2 {
@@ -54,7 +53,7 @@ func TestG10_GroupsOfADayAreCounted(t *testing.T) {
 		require.True(t, again.Duplicate)
 		require.Equal(t, first.ConversationID, again.ConversationID)
 	}
-	require.Equal(t, most, c.groupsOf("ann"))
+	require.Equal(t, most, groupsOf(c, "ann"))
 
 	// The product's own are not, nor are another user's.
 	for i := range 2 {
@@ -62,14 +61,14 @@ func TestG10_GroupsOfADayAreCounted(t *testing.T) {
 	}
 	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "bob", ClientMsgID: "0"}, "All", nil, chat.VisibleAll)
 	require.NoError(t, err)
-	require.Equal(t, most, c.groupsOf("ann"))
-	require.Equal(t, 1, c.groupsOf("bob"))
+	require.Equal(t, most, groupsOf(c, "ann"))
+	require.Equal(t, 1, groupsOf(c, "bob"))
 }
 
 // groupsOf is how many groups of a user are counted today, or were yesterday, if a
 // test runs at midnight.
-func (c *cloud) groupsOf(user string) int {
-	c.t.Helper()
+func groupsOf(c *cloud, user string) int {
+	c.T.Helper()
 	groups := 0
 	for _, day := range []time.Time{time.Now().UTC(), time.Now().UTC().Add(-time.Hour)} {
 		var count struct {
@@ -77,10 +76,10 @@ func (c *cloud) groupsOf(user string) int {
 			ExpiresAt int64 `json:"expiresAt"`
 		}
 		key := map[string]any{"userId": user, "conversationId": "#quota:groups:" + day.Format(time.DateOnly)}
-		if !c.get(c.tables.Inboxes, key, &count) {
+		if !c.Get(c.Tables.Inboxes, key, &count) {
 			continue
 		}
-		require.InDelta(c.t, time.Now().Add(48*time.Hour).Unix(), count.ExpiresAt, 3600)
+		require.InDelta(c.T, time.Now().Add(48*time.Hour).Unix(), count.ExpiresAt, 3600)
 		groups = max(groups, count.Groups)
 	}
 	return groups
@@ -92,7 +91,7 @@ func TestG10_GroupsThatAreMadeAtOnceAreCounted(t *testing.T) {
 	c := newCloud(t)
 	made := make([]bool, asked)
 	require.NoError(t, parallel(2*asked, func(i int) error { // each is asked for twice
-		s := store.New(c.db, c.tables, store.WithQuotas(store.Quotas{GroupsPerDay: most}))
+		s := store.New(c.DB, c.Tables, store.WithQuotas(store.Quotas{GroupsPerDay: most}))
 		_, err := create(t, s, fmt.Sprint(i/2))
 		if chat.CodeOf(err) == chat.Limit {
 			return nil
@@ -102,9 +101,9 @@ func TestG10_GroupsThatAreMadeAtOnceAreCounted(t *testing.T) {
 		}
 		return err
 	}))
-	require.Equal(t, most, c.count(c.tables.Conversations))
-	require.Equal(t, most, c.groupsOf("ann"))
-	s := store.New(c.db, c.tables, store.WithQuotas(store.Quotas{GroupsPerDay: most}))
+	require.Equal(t, most, c.Count(c.Tables.Conversations))
+	require.Equal(t, most, groupsOf(c, "ann"))
+	s := store.New(c.DB, c.Tables, store.WithQuotas(store.Quotas{GroupsPerDay: most}))
 	for i, ok := range made {
 		if ok {
 			require.True(t, must(t)(create(t, s, fmt.Sprint(i))).Duplicate)
@@ -117,16 +116,16 @@ func TestG10_ARetryOfTheLastGroupIsNotRefused(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := store.New(dynamodb.New(c.options(w)), c.tables, store.WithQuotas(store.Quotas{GroupsPerDay: 1}))
-	w.set(func(op string, n int) fault {
+	s := c.Store(w, store.WithQuotas(store.Quotas{GroupsPerDay: 1}))
+	w.Set(func(op string, n int) fault {
 		if op == "TransactWriteItems" && n == 1 {
 			return unanswered
 		}
 		return none
 	})
 	r := must(t)(create(t, s, "g"))
-	require.Equal(t, 1, c.groupsOf("ann"))
-	require.Equal(t, int64(1), c.head(r.ConversationID).LastSeq)
+	require.Equal(t, 1, groupsOf(c, "ann"))
+	require.Equal(t, int64(1), c.Head(r.ConversationID).LastSeq)
 	_, err := create(t, s, "g2")
 	requireCode(t, chat.Limit, err)
 }
@@ -135,7 +134,7 @@ func TestG10_MembersOfSystemConversationsAreLimited(t *testing.T) {
 	t.Parallel()
 	const most = 5
 	c := newCloud(t)
-	s := store.New(c.db, c.tables, store.WithQuotas(store.Quotas{SystemMembers: most}))
+	s := store.New(c.DB, c.Tables, store.WithQuotas(store.Quotas{SystemMembers: most}))
 	publish := func(key, clientMsgID string, recipients ...string) (store.Receipt, error) {
 		return s.Publish(t.Context(), store.Publication{
 			Key: key, Recipients: recipients, ClientMsgID: clientMsgID, Message: chat.Message{MessageType: chat.TypeSystem, Text: "hi"},
@@ -154,7 +153,7 @@ func TestG10_MembersOfSystemConversationsAreLimited(t *testing.T) {
 	_, err = publish("k", "6", "new2")
 	requireCode(t, chat.Limit, err)
 	must(t)(publish("k", "7"))
-	require.Equal(t, most, c.head(first.ConversationID).MemberCount)
+	require.Equal(t, most, c.Head(first.ConversationID).MemberCount)
 	require.True(t, must(t)(publish("k", "4", "new1")).Duplicate)
 }
 
@@ -163,11 +162,11 @@ func TestG10_LargeConversationsOfAUserAreLimited(t *testing.T) {
 	const most = 2
 	c := newCloud(t)
 	w := &wire{}
-	s := store.New(dynamodb.New(c.options(w)), c.tables, store.WithQuotas(store.Quotas{LargeConversations: most}))
+	s := c.Store(w, store.WithQuotas(store.Quotas{LargeConversations: most}))
 	in := func(user string, ids ...string) {
-		c.put(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": "#large"})
+		c.Put(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": "#large"})
 		for _, id := range ids {
-			c.update(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": "#large"}, "ADD ids :v", id)
+			c.Update(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": "#large"}, "ADD ids :v", id)
 		}
 	}
 	requireFull := func(err error, field string, users ...string) {
@@ -187,12 +186,12 @@ func TestG10_LargeConversationsOfAUserAreLimited(t *testing.T) {
 	// To create one.
 	_, err := create(t, s, "1", append(names("m", 19), "busy")...)
 	requireFull(err, "members", "busy")
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	small := must(t)(create(t, s, "2", append(names("m", 18), "busy")...))
-	calls, n := w.since(n)
+	calls, n := w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems"}, calls, "one of 20 asks nothing")
 	large := must(t)(create(t, s, "3", append(names("m", 19), "near")...))
-	calls, n = w.since(n)
+	calls, n = w.Since(n)
 	require.Equal(t, []string{"BatchGetItem", "TransactWriteItems"}, calls)
 	_, err = s.OpenGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "4"}, "All", append(names("m", 19), "busy"), chat.VisibleAll)
 	requireFull(err, "members", "busy")
@@ -207,9 +206,9 @@ func TestG10_LargeConversationsOfAUserAreLimited(t *testing.T) {
 	// To add to a large one, for those who are added.
 	in("ann", "group:1", "group:2")
 	requireFull(add("8", large.ConversationID, "new"), "members", "new")
-	_, n = w.since(n)
+	_, n = w.Since(n)
 	require.NoError(t, add("9", large.ConversationID, "newer"))
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, 1, slices.Index(calls, "BatchGetItem"), "%v", calls)
 	require.NotContains(t, calls, "Query")
 

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -11,22 +10,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // queryPage is how many messages one Query asks for at most. DynamoDB cannot stop
 // at a number of bytes, so a larger page would read, and bill, messages that do
 // not fit the frame. quota says when it asks for fewer.
 const queryPage = 50
-
-// maxTransactGet is DynamoDB's limit of items in one TransactGetItems.
-const maxTransactGet = 100
 
 // probe is how many missing seqs are looked for at first; see resolve.
 const probe = 16
@@ -71,7 +65,7 @@ func (s *Store) Sync(ctx context.Context, userID, conversationID string, afterSe
 	if window.From > afterSeq+1 {
 		page.FirstSeq = window.From
 	}
-	found, err := s.read(ctx, conversationID, window, ascending, quota{limit, maxBytes, v.head.LargestEntry})
+	found, err := s.read(ctx, conversationID, window, table.Ascending, quota{limit, maxBytes, v.head.LargestEntry})
 	if err != nil {
 		return Page{}, err
 	}
@@ -110,7 +104,7 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 	if !ok {
 		return page, nil
 	}
-	found, err := s.read(ctx, conversationID, window, descending, quota{limit, maxBytes, v.head.LargestEntry})
+	found, err := s.read(ctx, conversationID, window, table.Descending, quota{limit, maxBytes, v.head.LargestEntry})
 	if err != nil {
 		return HistoryPage{}, err
 	}
@@ -130,7 +124,7 @@ func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range
 	var all []chat.Message
 	w := window{Range: r, during: chat.Range{From: 1, To: r.To}}
 	for w.From <= w.To {
-		found, err := s.read(ctx, conversationID, w, ascending, quota{messages: math.MaxInt, bytes: math.MaxInt})
+		found, err := s.read(ctx, conversationID, w, table.Ascending, quota{messages: math.MaxInt, bytes: math.MaxInt})
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +137,7 @@ func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range
 // view is what a user may see of a conversation.
 type view struct {
 	head  chat.Conversation
-	inbox inboxItem
+	inbox table.Line
 }
 
 // view reads head and inbox line, the head first: who is a member after the head
@@ -155,11 +149,11 @@ type view struct {
 // whether there is one.
 func (s *Store) view(ctx context.Context, userID, conversationID string) (view, error) {
 	var v view
-	exists, err := s.get(ctx, s.tables.Conversations, headKey(conversationID), &v.head)
+	exists, err := s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &v.head)
 	if err != nil {
 		return view{}, err
 	}
-	known, err := s.get(ctx, s.tables.Inboxes, inboxKey(userID, conversationID), &v.inbox)
+	known, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, conversationID), &v.inbox)
 	if err != nil {
 		return view{}, err
 	}
@@ -172,7 +166,7 @@ func (s *Store) view(ctx context.Context, userID, conversationID string) (view, 
 // viewOf is what the user of this inbox line sees: the head, or if the user has
 // left the head as it was then. A line that an operator made a former member's has
 // none; what the group is called by now is not for that user then.
-func viewOf(head chat.Conversation, inbox inboxItem) view {
+func viewOf(head chat.Conversation, inbox table.Line) view {
 	switch {
 	case inbox.LeftSeq == 0:
 	case inbox.LeftHead != nil:
@@ -248,21 +242,6 @@ func (v view) windowBefore(seq int64) (window, bool) {
 	return window{}, false
 }
 
-// direction is the order in which a range is read.
-type direction bool
-
-const (
-	ascending  direction = true
-	descending direction = false
-)
-
-func (d direction) step() int64 {
-	if d == ascending {
-		return 1
-	}
-	return -1
-}
-
 // stretch is what read found, in reading order. Every seq from the range's
 // start through the last one is in messages, in skipped, or before first.
 type stretch struct {
@@ -328,10 +307,10 @@ func (q quota) next(s stretch, first bool) int {
 // read reads a window in one direction until it is through, or the quota is used up,
 // or a long run of seqs that are gone would have to be listed. It gives at least one
 // seq.
-func (s *Store) read(ctx context.Context, conversationID string, w window, d direction, q quota) (stretch, error) {
+func (s *Store) read(ctx context.Context, conversationID string, w window, d table.Direction, q quota) (stretch, error) {
 	r := w.Range
 	out := stretch{messages: []chat.Message{}, through: r.From - 1}
-	if d == descending {
+	if d == table.Descending {
 		out.through = r.To + 1
 	}
 	for queries := 0; r.From <= r.To && q.more(out) && queries < maxQueries; queries++ {
@@ -353,14 +332,14 @@ func (s *Store) read(ctx context.Context, conversationID string, w window, d dir
 // take takes what a Query found in the part of a range that it covered, as much of
 // it as fits. It goes from message to message, never from seq to seq: what retention
 // or an operator took may be any number of seqs.
-func (s *stretch) take(known map[int64]messageItem, covered chat.Range, d direction, q quota) (all bool) {
+func (s *stretch) take(known map[int64]table.Message, covered chat.Range, d table.Direction, q quota) (all bool) {
 	found, end := slices.Sorted(maps.Keys(known)), covered.To
-	if d == descending {
+	if d == table.Descending {
 		slices.Reverse(found)
 		end = covered.From
 	}
 	for _, seq := range found {
-		if !s.pass(seq-d.step(), d, q.bytes) || !s.add(known[seq], q) {
+		if !s.pass(seq-d.Step(), d, q.bytes) || !s.add(known[seq], q) {
 			return false
 		}
 	}
@@ -368,16 +347,16 @@ func (s *stretch) take(known map[int64]messageItem, covered chat.Range, d direct
 }
 
 // add takes the next message, if it fits. The first one does.
-func (s *stretch) add(m messageItem, q quota) (fits bool) {
-	if len(s.messages) == q.messages || s.bytes+m.size > q.bytes && !s.empty() {
+func (s *stretch) add(m table.Message, q quota) (fits bool) {
+	if len(s.messages) == q.messages || s.bytes+m.Bytes > q.bytes && !s.empty() {
 		return false
 	}
-	if len(s.messages) == 0 || m.size < s.smallest {
-		s.smallest = m.size
+	if len(s.messages) == 0 || m.Bytes < s.smallest {
+		s.smallest = m.Bytes
 	}
-	s.bytes += m.size
+	s.bytes += m.Bytes
 	s.messages = append(s.messages, m.Message)
-	if m.late {
+	if m.Late {
 		s.resolved++
 	}
 	s.through = m.Seq
@@ -387,12 +366,12 @@ func (s *stretch) add(m messageItem, q quota) (fits bool) {
 // pass takes the run of seqs without a message that ends with seq last, if there is
 // one: as many as fit. Only at the start of a page can that be a long one, or become
 // one.
-func (s *stretch) pass(last int64, d direction, maxBytes int) (fits bool) {
+func (s *stretch) pass(last int64, d table.Direction, maxBytes int) (fits bool) {
 	run := last - s.through
 	switch {
 	case run == 0:
 		return true
-	case d == descending: // nobody waits for them
+	case d == table.Descending: // nobody waits for them
 		s.through = last
 		return true
 	case len(s.messages) == 0 && (s.first != 0 && len(s.skipped) == 0 || int64(len(s.skipped))+run > maxListed):
@@ -413,8 +392,8 @@ func (s *stretch) pass(last int64, d direction, maxBytes int) (fits bool) {
 }
 
 // rest gives what comes after seq in a range, in reading order.
-func rest(r chat.Range, seq int64, d direction) chat.Range {
-	if d == ascending {
+func rest(r chat.Range, seq int64, d table.Direction) chat.Range {
+	if d == table.Ascending {
 		r.From = seq + 1
 	} else {
 		r.To = seq - 1
@@ -429,12 +408,12 @@ func rest(r chat.Range, seq int64, d direction) chat.Range {
 // with transactions: while one is being applied, the head may be visible and the
 // message not yet (DynamoDB Developer Guide, "Isolation levels"). So what the
 // Query lacked is looked up by TransactGetItems, which is serialisable.
-func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, d direction, limit int) (map[int64]messageItem, chat.Range, error) {
-	out, err := s.queryRange(ctx, conversationID, r, d, limit)
+func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, d table.Direction, limit int) (map[int64]table.Message, chat.Range, error) {
+	out, err := s.db.QueryRange(ctx, conversationID, r, d, limit)
 	if err != nil {
 		return nil, chat.Range{}, err
 	}
-	known := make(map[int64]messageItem, len(out.Items))
+	known := make(map[int64]table.Message, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
 	for _, in := range out.Items {
 		if seq, whole := seqOf(in); whole {
@@ -457,43 +436,24 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 
 // entry reads a message. ok is false if it expired, and for one that is damaged,
 // which is then as good as gone: it must not hold up those after it.
-func (s *Store) entry(ctx context.Context, in item) (mi messageItem, ok bool) {
-	mi, err := unmarshalMessage(in)
-	if err == nil && s.expired(mi) {
-		return messageItem{}, false
+func (s *Store) entry(ctx context.Context, in table.Item) (mi table.Message, ok bool) {
+	mi, err := table.UnmarshalMessage(in)
+	if err == nil && s.db.Expired(mi) {
+		return table.Message{}, false
 	}
 	if err == nil {
-		err = mi.measure()
+		err = mi.Measure()
 	}
 	if err != nil {
-		s.damaged(ctx, s.tables.Messages, in, err)
-		return messageItem{}, false
+		s.db.Damaged(ctx, s.db.Messages, in, err)
+		return table.Message{}, false
 	}
 	return mi, true
 }
 
-// maxEntry is the most bytes that a message of ours takes as JSON: later versions
-// have a longer number. What is larger might not fit a frame.
-const maxEntry = chat.MaxMessageBytes + 64
-
-// measure takes the message's size, or says why no frame can carry it.
-func (mi *messageItem) measure() error {
-	size, err := mi.Size()
-	switch {
-	case err != nil:
-		return err
-	case size > maxEntry:
-		return fmt.Errorf("the message takes %d bytes, at most %d can be", size, maxEntry)
-	case mi.MessageID == "":
-		return errors.New("the message has no messageId")
-	}
-	mi.size = size + len(",")
-	return nil
-}
-
 // seqOf reads the seq off a message's key, 0 if there is none. What an operator put
 // there may have a fraction; the seq is then the whole number below.
-func seqOf(key item) (seq int64, whole bool) {
+func seqOf(key table.Item) (seq int64, whole bool) {
 	n, ok := key["seq"].(*types.AttributeValueMemberN)
 	if !ok {
 		return 0, false
@@ -501,25 +461,6 @@ func seqOf(key item) (seq int64, whole bool) {
 	digits, _, fraction := strings.Cut(n.Value, ".")
 	seq, err := strconv.ParseInt(digits, 10, 64)
 	return seq, err == nil && !fraction
-}
-
-// queryRange reads at most limit messages of a range, expired ones too, as one page
-// of a Query has them: strongly consistent, and no proof of what it lacks.
-func (s *Store) queryRange(ctx context.Context, conversationID string, r chat.Range, d direction, limit int) (*dynamodb.QueryOutput, error) {
-	out, err := s.db.Query(ctx, &dynamodb.QueryInput{
-		TableName:              &s.tables.Messages,
-		KeyConditionExpression: aws.String("conversationId = :c AND seq BETWEEN :from AND :to"),
-		ExpressionAttributeValues: item{
-			":c": str(conversationID), ":from": num(r.From), ":to": num(r.To),
-		},
-		ConsistentRead:   aws.Bool(true),
-		ScanIndexForward: aws.Bool(bool(d)),
-		Limit:            aws.Int32(int32(limit)), //nolint:gosec // bounded by the callers
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading messages %d to %d of %s: %w", r.From, r.To, conversationID, err)
-	}
-	return out, nil
 }
 
 // missingIn gives the seqs of r that were not seen, descending.
@@ -534,8 +475,8 @@ func missingIn(r chat.Range, seen map[int64]bool) iter.Seq[int64] {
 }
 
 // cut ends a range at seq, in reading order.
-func cut(r chat.Range, seq int64, d direction) chat.Range {
-	if d == ascending {
+func cut(r chat.Range, seq int64, d table.Direction) chat.Range {
+	if d == table.Ascending {
 		r.To = seq
 	} else {
 		r.From = seq
@@ -552,89 +493,28 @@ func cut(r chat.Range, seq int64, d direction) chat.Range {
 // that. So it was applied long before the Query, which is proof then. A device
 // that was away for longer than the retention would otherwise pay for every
 // number that was ever given out.
-func (s *Store) resolve(ctx context.Context, conversationID string, missing iter.Seq[int64], known map[int64]messageItem) error {
-	batch := make([]int64, 0, maxTransactGet)
+func (s *Store) resolve(ctx context.Context, conversationID string, missing iter.Seq[int64], known map[int64]table.Message) error {
+	batch := make([]int64, 0, table.MaxTransactGet)
 	size := probe
 	for seq := range missing {
 		if batch = append(batch, seq); len(batch) < size {
 			continue
 		}
-		found, err := s.lookUp(ctx, conversationID, batch, known)
+		found, err := s.db.LookUp(ctx, conversationID, batch, known)
 		if err != nil || !found {
 			return err
 		}
-		batch, size = batch[:0], maxTransactGet
+		batch, size = batch[:0], table.MaxTransactGet
 	}
-	_, err := s.lookUp(ctx, conversationID, batch, known)
+	_, err := s.db.LookUp(ctx, conversationID, batch, known)
 	return err
 }
 
-// lookUp adds those of the messages that exist, at most maxTransactGet of them,
-// and reports whether any does, expired or not.
-func (s *Store) lookUp(ctx context.Context, conversationID string, seqs []int64, known map[int64]messageItem) (found bool, err error) {
-	if len(seqs) == 0 {
-		return false, nil
+// head reads a conversation's head.
+func (s *Store) head(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error) {
+	found, err = s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &head)
+	if found {
+		s.heads.learn(head)
 	}
-	gets := make([]types.TransactGetItem, len(seqs))
-	for i, seq := range seqs {
-		gets[i] = types.TransactGetItem{Get: &types.Get{
-			TableName: &s.tables.Messages, Key: messageKey(conversationID, seq),
-		}}
-	}
-	out, err := s.transactGet(ctx, gets)
-	if err != nil {
-		return false, fmt.Errorf("looking for %d seqs, from %d to %d, of %s: %w",
-			len(seqs), slices.Min(seqs), slices.Max(seqs), conversationID, err)
-	}
-	for _, r := range out.Responses {
-		if r.Item == nil {
-			continue
-		}
-		found = true
-		mi, err := unmarshalMessage(r.Item)
-		if err != nil {
-			return false, err
-		}
-		if s.expired(mi) {
-			continue
-		}
-		if err := mi.measure(); err != nil {
-			return false, fmt.Errorf("message %d of %s: %w", mi.Seq, conversationID, err)
-		}
-		mi.late = true
-		known[mi.Seq] = mi
-	}
-	return found, nil
-}
-
-// transactGet reads serialisably. A conflict means that one of the items is
-// being written at this moment, so it waits for that to end.
-func (s *Store) transactGet(ctx context.Context, gets []types.TransactGetItem) (*dynamodb.TransactGetItemsOutput, error) {
-	ctx, cancel := withReserve(ctx)
-	defer cancel()
-	for attempt := 1; ; attempt++ {
-		start := time.Now()
-		out, err := s.db.TransactGetItems(ctx, &dynamodb.TransactGetItemsInput{TransactItems: gets})
-		if err == nil {
-			s.pace.observe(time.Since(start), false)
-			return out, nil
-		}
-		throttled := false
-		if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
-			if throttled, ok = mayPass(canceled.CancellationReasons); !ok {
-				return nil, err
-			}
-		} else if !isConflict(err) {
-			return nil, err
-		}
-		if s.pace.waitRead(ctx, attempt, throttled) != nil {
-			return nil, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "messages are being written right now; ask again"), err)
-		}
-	}
-}
-
-// expired reports whether the message's time is over. DynamoDB deletes expired
-// items within days, not at once, and asks readers to filter them.
-func (s *Store) expired(mi messageItem) bool {
-	return mi.ExpiresAt != 0 && mi.ExpiresAt <= s.now().Unix()
+	return head, found, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/operate"
 )
 
 const frame = 31 * 1024
@@ -28,45 +28,16 @@ func seqs(messages []chat.Message) []int64 {
 	return out
 }
 
-func sendN(t testing.TB, s *store.Store, n int) string {
-	t.Helper()
-	for i := range n {
-		send(t, s, "alice", "bob", fmt.Sprint(i+1))
-	}
-	return chat.SingleID("alice", "bob")
-}
-
-// hides drops messages from the answers of Query while hidden says so: what a
-// reader sees while a transaction is being applied.
-func hides(hidden func(seq int64) bool) func(op string, request, answer []byte) []byte {
-	return func(op string, _, answer []byte) []byte {
-		if op != "Query" {
-			return answer
-		}
-		return editItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage {
-			var left []map[string]json.RawMessage
-			for _, in := range items {
-				var n struct{ N string }
-				_ = json.Unmarshal(in["seq"], &n)
-				if seq, _ := strconv.ParseInt(n.N, 10, 64); !hidden(seq) {
-					left = append(left, in)
-				}
-			}
-			return left
-		})
-	}
-}
-
 func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 6)
+	id := sendN(t, c.Store(nil), 6)
 	for name, hidden := range map[string][]int64{
 		"the last": {6}, "the first": {1}, "in between": {3, 4}, "all": {1, 2, 3, 4, 5, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &wire{edit: hides(func(seq int64) bool {
+			w := &wire{Edit: hides(func(seq int64) bool {
 				for _, h := range hidden {
 					if h == seq {
 						return true
@@ -74,17 +45,17 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 				}
 				return false
 			})}
-			page, err := c.store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
+			page, err := c.Store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
 			require.NoError(t, err)
 			require.Equal(t, []int64{1, 2, 3, 4, 5, 6}, seqs(page.Messages))
 			require.Empty(t, page.Skipped)
 			require.Len(t, hidden, page.Resolved)
 			require.Equal(t, int64(6), page.NextSeq)
-			older, err := c.store(w).History(t.Context(), "bob", id, 0, 100, frame)
+			older, err := c.Store(w).History(t.Context(), "bob", id, 0, 100, frame)
 			require.NoError(t, err)
 			require.Equal(t, []int64{1, 2, 3, 4, 5, 6}, seqs(older.Messages))
 			require.Len(t, hidden, older.Resolved)
-			entries, err := c.store(w).Entries(t.Context(), id, chat.Range{From: 2, To: 5})
+			entries, err := c.Store(w).Entries(t.Context(), id, chat.Range{From: 2, To: 5})
 			require.NoError(t, err)
 			require.Equal(t, []int64{2, 3, 4, 5}, seqs(entries))
 		})
@@ -94,10 +65,10 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 func TestG6_SyncNamesWhatAnOperatorDeletedAndMovesOn(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 6)
 	for _, seq := range []int64{2, 3, 6} {
-		c.deleteMessage(id, seq)
+		c.DeleteMessage(id, seq)
 	}
 	page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
 	require.NoError(t, err)
@@ -117,9 +88,9 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndMovesOn(t *testing.T) {
 func TestG6_ExpiredMessagesAreSkippedBeforeDynamoDBDeletesThem(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 2)
-	c.put(c.tables.Messages, map[string]any{
+	c.Put(c.Tables.Messages, map[string]any{
 		"conversationId": id, "seq": 1, "messageId": "old", "expiresAt": time.Now().Unix() - 1,
 	})
 	page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
@@ -149,9 +120,9 @@ func walk(t *testing.T, s *store.Store, conversationID string, last int64) (got 
 func TestG6_ALongGapIsCrossedAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 1)
-	c.put(c.tables.Conversations, map[string]any{
+	c.Put(c.Tables.Conversations, map[string]any{
 		"conversationId": id, "kind": "single", "lastSeq": 3500, "membersVersion": 1, "memberCount": 2, "state": "active",
 	})
 	require.Equal(t, int64(3501), send(t, s, "alice", "bob", "after the repair").Seq)
@@ -162,7 +133,7 @@ func TestG6_ALongGapIsCrossedAtOnce(t *testing.T) {
 	require.Equal(t, int64(3501), first)
 	require.Equal(t, 2, pages)
 
-	c.deleteMessage(id, 1)
+	c.DeleteMessage(id, 1)
 	_, _, first, pages = walk(t, s, id, 3501)
 	require.Equal(t, int64(3501), first)
 	require.Equal(t, 1, pages)
@@ -178,7 +149,7 @@ func TestG6_ALongGapIsCrossedAtOnce(t *testing.T) {
 func TestSyncPages(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 120)
 	one, err := s.Sync(t.Context(), "bob", id, 0, 1, frame)
 	require.NoError(t, err)
@@ -221,7 +192,7 @@ func TestSyncPages(t *testing.T) {
 func TestHistoryPages(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 70)
 	var all []chat.Message
 	before := int64(0)
@@ -241,27 +212,27 @@ func TestHistoryPages(t *testing.T) {
 func TestSyncReadsOnlyWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 20)
+	id := sendN(t, c.Store(nil), 20)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	_, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
 	require.NoError(t, err)
-	calls, n := w.since(0)
+	calls, n := w.Since(0)
 	require.Equal(t, []string{"GetItem", "GetItem", "Query"}, calls)
 	_, err = s.Sync(t.Context(), "bob", id, 20, 100, frame)
 	require.NoError(t, err)
-	calls, _ = w.since(n)
+	calls, _ = w.Since(n)
 	require.Equal(t, []string{"GetItem", "GetItem"}, calls, "nothing is new")
 }
 
 func TestG9_WhatAUserMayRead(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 20)
 	inbox := func(user string, v map[string]any) {
 		v["userId"], v["conversationId"] = user, id
-		c.put(c.tables.Inboxes, v)
+		c.Put(c.Tables.Inboxes, v)
 	}
 	inbox("late", map[string]any{"joinSeq": 11})
 	inbox("left", map[string]any{"joinSeq": 1, "leftSeq": 5})
@@ -309,7 +280,7 @@ func TestG9_WhatAUserMayRead(t *testing.T) {
 func TestDataComesBackAsItWasSent(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	m := text("alice", "1", "")
 	m.MessageType, m.Text = chat.TypeCustom, ""
 	m.Data = json.RawMessage(`{"big":12345678901234567890,"nested":{"a":[1,null,"é"]},"empty":""}`)
@@ -327,9 +298,9 @@ func TestDataComesBackAsItWasSent(t *testing.T) {
 }
 
 // plant puts a message where it was never sent.
-func (c *cloud) plant(conversationID string, seq int64) {
-	c.t.Helper()
-	c.put(c.tables.Messages, values{
+func plant(c *cloud, conversationID string, seq int64) {
+	c.T.Helper()
+	c.Put(c.Tables.Messages, values{
 		"conversationId": conversationID, "seq": seq, "messageId": fmt.Sprint("m", seq), "clientMsgId": fmt.Sprint("c", seq),
 		"senderId": "alice", "messageType": "text", "text": "x", "version": 1, "status": "normal", "serverTime": time.Now().UnixMilli(),
 	})
@@ -352,23 +323,23 @@ func TestG6_AGapOfAnyLengthIsCrossedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			id := sendN(t, c.store(nil), 3)
+			id := sendN(t, c.Store(nil), 3)
 			last := 3 + gap + tc.after
 			want := []int64{}
 			for seq := int64(1); seq <= 3; seq++ {
 				if tc.before == 0 {
-					c.deleteMessage(id, seq)
+					c.DeleteMessage(id, seq)
 				} else {
 					want = append(want, seq)
 				}
 			}
 			for seq := last - tc.after + 1; seq <= last; seq++ {
-				c.plant(id, seq)
+				plant(c, id, seq)
 				want = append(want, seq)
 			}
-			c.set(c.tables.Conversations, convKey(id), values{"lastSeq": last})
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": last})
 			w := &wire{}
-			s := c.store(w)
+			s := c.Store(w)
 
 			var got []int64
 			pages, after := 0, int64(0)
@@ -382,7 +353,7 @@ func TestG6_AGapOfAnyLengthIsCrossedAtOnce(t *testing.T) {
 			require.ElementsMatch(t, want, got)
 			require.Equal(t, last, after)
 			require.Equal(t, tc.pages, pages)
-			calls, n := w.since(0)
+			calls, n := w.Since(0)
 			require.LessOrEqual(t, len(calls), 6*pages, calls)
 
 			got, pages = nil, 0
@@ -395,18 +366,18 @@ func TestG6_AGapOfAnyLengthIsCrossedAtOnce(t *testing.T) {
 				}
 			}
 			require.ElementsMatch(t, want, got)
-			calls, n2 := w.since(n)
+			calls, n2 := w.Since(n)
 			require.LessOrEqual(t, len(calls), 6*(pages+1), calls)
 
 			entries, err := s.Entries(t.Context(), id, chat.Range{From: 1, To: last})
 			require.NoError(t, err)
 			require.ElementsMatch(t, want, seqs(entries))
-			calls, n3 := w.since(n2)
+			calls, n3 := w.Since(n2)
 			require.LessOrEqual(t, len(calls), 8, calls)
 
-			_, err = s.AuditConversation(t.Context(), id)
+			_, err = operate.New(s).AuditConversation(t.Context(), id)
 			require.NoError(t, err)
-			calls, _ = w.since(n3)
+			calls, _ = w.Since(n3)
 			require.LessOrEqual(t, len(calls), 100, "an audit looks at the newest seqs of a gap")
 		})
 	}
@@ -437,7 +408,7 @@ func TestAPageReadsAboutWhatItHasRoomFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			writer := c.store(nil)
+			writer := c.Store(nil)
 			id := ""
 			for i := range most {
 				m := text("alice", fmt.Sprint(i), "")
@@ -448,13 +419,13 @@ func TestAPageReadsAboutWhatItHasRoomFor(t *testing.T) {
 				id = r.ConversationID
 			}
 			if tc.unknown {
-				c.set(c.tables.Conversations, convKey(id), values{"largestEntry": nil})
+				c.Set(c.Tables.Conversations, convKey(id), values{"largestEntry": nil})
 			}
 			var queries int
 			var units float64
-			options := c.options(nil)
+			options := c.Options(nil)
 			options.APIOptions = append(options.APIOptions, readUnitsOf(&queries, &units))
-			page, err := store.New(dynamodb.New(options), c.tables).History(t.Context(), "bob", id, 0, tc.limit, frame)
+			page, err := store.New(dynamodb.New(options), c.Tables).History(t.Context(), "bob", id, 0, tc.limit, frame)
 			require.NoError(t, err)
 			require.Equal(t, tc.found, len(page.Messages)) //nolint:testifylint // Len prints 24 KB messages
 			require.Equal(t, int64(most), page.Messages[len(page.Messages)-1].Seq)

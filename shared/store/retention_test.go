@@ -6,38 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
 )
 
-const days = 24 * time.Hour
-
-// retaining is a store whose messages expire.
-func (c *cloud) retaining(wire *wire, age time.Duration) *store.Store {
-	return store.New(dynamodb.New(c.options(wire)), c.tables, store.WithRetention(age))
-}
-
-// lifetime is when an item expires, in seconds, and when it was written, in
-// milliseconds.
-type lifetime struct {
-	ExpiresAt  int64 `json:"expiresAt"`
-	ServerTime int64 `json:"serverTime"`
-}
-
-func (c *cloud) lifetimes(r store.Receipt, sender, clientMsgID string) (message, record lifetime) {
-	c.t.Helper()
-	require.True(c.t, c.get(c.tables.Messages, map[string]any{"conversationId": r.ConversationID, "seq": r.Seq}, &message))
-	require.True(c.t, c.get(c.tables.Idempotency, map[string]any{"dedupeKey": chat.DedupeKey(sender, clientMsgID)}, &record))
-	return message, record
-}
-
 func TestRetention_EveryEntryExpiresAndItsIdempotencyRecordLater(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.retaining(nil, 7*days)
+	s := c.Store(nil, store.WithRetention(7*days))
 	request := func(id string) store.Request {
 		return store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: id}
 	}
@@ -49,14 +27,14 @@ func TestRetention_EveryEntryExpiresAndItsIdempotencyRecordLater(t *testing.T) {
 	receipts["recall"], err = s.Recall(t.Context(), request("recall"), target, store.NoWindow)
 	require.NoError(t, err)
 	for name, r := range receipts {
-		message, record := c.lifetimes(r, "alice", name)
+		message, record := c.Lifetimes(r, "alice", name)
 		written := time.UnixMilli(message.ServerTime)
 		require.Equal(t, written.Add(7*days).Unix(), message.ExpiresAt, name)
 		require.Equal(t, written.Add(37*days).Unix(), record.ExpiresAt, name)
 	}
 
-	kept := send(t, c.store(nil), "alice", "bob", "kept")
-	message, record := c.lifetimes(kept, "alice", "kept")
+	kept := send(t, c.Store(nil), "alice", "bob", "kept")
+	message, record := c.Lifetimes(kept, "alice", "kept")
 	require.Zero(t, message.ExpiresAt, "without retention nothing expires")
 	require.Zero(t, record.ExpiresAt)
 }
@@ -66,7 +44,7 @@ func TestOptionsFromEnv(t *testing.T) {
 	c := newCloud(t)
 	open := func(env map[string]string) (*store.Store, error) {
 		options, err := store.OptionsFromEnv(func(name string) string { return env[name] })
-		return store.New(c.db, c.tables, options...), err
+		return store.New(c.DB, c.Tables, options...), err
 	}
 	for i, tc := range []struct {
 		days string
@@ -75,7 +53,7 @@ func TestOptionsFromEnv(t *testing.T) {
 		s, err := open(map[string]string{"RETENTION_DAYS": tc.days})
 		require.NoError(t, err, tc.days)
 		id := fmt.Sprint("days-", i)
-		message, _ := c.lifetimes(send(t, s, "alice", "bob", id), "alice", id)
+		message, _ := c.Lifetimes(send(t, s, "alice", "bob", id), "alice", id)
 		if tc.want == 0 {
 			require.Zero(t, message.ExpiresAt)
 			continue
@@ -133,23 +111,23 @@ func TestOptionsFromEnv(t *testing.T) {
 func TestRetention_ADeviceThatWasAwayIsToldWhatIsGone(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 300)
 	for seq := int64(1); seq <= 290; seq++ {
-		c.deleteMessage(id, seq)
+		c.DeleteMessage(id, seq)
 	}
 	w := &wire{}
-	page, err := c.store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
+	page, err := c.Store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
 	require.NoError(t, err)
 	require.Equal(t, int64(291), page.FirstSeq)
 	require.Equal(t, []int64{291, 292, 293, 294, 295, 296, 297, 298, 299, 300}, seqs(page.Messages))
 	require.Empty(t, page.Skipped)
 	require.False(t, page.HasMore)
-	calls, _ := w.since(0)
+	calls, _ := w.Since(0)
 	require.Equal(t, []string{"GetItem", "GetItem", "Query", "TransactGetItems"}, calls)
 
 	for seq := int64(291); seq <= 300; seq++ {
-		c.deleteMessage(id, seq)
+		c.DeleteMessage(id, seq)
 	}
 	page, err = s.Sync(t.Context(), "bob", id, 0, 100, frame)
 	require.NoError(t, err)
@@ -169,18 +147,18 @@ func TestRetention_ADeviceThatWasAwayIsToldWhatIsGone(t *testing.T) {
 func TestRetention_WhatExpiredIsHiddenBeforeItIsDeleted(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	const old, all = 1200, 1203
-	c.put(c.tables.Conversations, map[string]any{
+	c.Put(c.Tables.Conversations, map[string]any{
 		"conversationId": chat.SingleID("alice", "bob"), "kind": "single", "lastSeq": old, "membersVersion": 1, "memberCount": 2, "state": "active",
 	})
 	id := chat.SingleID("alice", "bob")
 	for _, user := range []string{"alice", "bob"} {
-		c.put(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": id, "joinSeq": 1})
+		c.Put(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": id, "joinSeq": 1})
 	}
 	require.NoError(t, parallel(8, func(worker int) error {
 		for seq := worker + 1; seq <= old; seq += 8 {
-			c.put(c.tables.Messages, map[string]any{
+			c.Put(c.Tables.Messages, map[string]any{
 				"conversationId": id, "seq": seq, "messageId": fmt.Sprint("old-", seq), "expiresAt": time.Now().Unix() - 1,
 			})
 		}
@@ -190,23 +168,23 @@ func TestRetention_WhatExpiredIsHiddenBeforeItIsDeleted(t *testing.T) {
 		send(t, s, "alice", "bob", fmt.Sprint("new-", i))
 	}
 	w := &wire{}
-	got, skipped, first, pages := walk(t, c.store(w), id, all)
+	got, skipped, first, pages := walk(t, c.Store(w), id, all)
 	require.Equal(t, []int64{1201, 1202, 1203}, seqs(got))
 	require.Empty(t, skipped)
 	require.Equal(t, int64(1201), first)
 	require.Equal(t, 2, pages, "a page reads at most 1,000 of them")
-	calls, _ := w.since(0)
+	calls, _ := w.Since(0)
 	require.NotContains(t, calls, "TransactGetItems", "nothing is missing")
 
 	// A small page costs no more than a large one.
 	w = &wire{}
-	page, err := c.store(w).Sync(t.Context(), "bob", id, 300, 1, frame)
+	page, err := c.Store(w).Sync(t.Context(), "bob", id, 300, 1, frame)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1201}, seqs(page.Messages))
 	require.Equal(t, int64(1201), page.NextSeq)
-	calls, _ = w.since(0)
+	calls, _ = w.Since(0)
 	require.LessOrEqual(t, len(calls), 2+20)
-	history, err := c.store(nil).History(t.Context(), "bob", id, 1201, 1, frame)
+	history, err := c.Store(nil).History(t.Context(), "bob", id, 1201, 1, frame)
 	require.NoError(t, err)
 	require.Empty(t, history.Messages)
 	require.Less(t, history.NextBeforeSeq, int64(300))
@@ -216,15 +194,15 @@ func TestRetention_WhatExpiredIsHiddenBeforeItIsDeleted(t *testing.T) {
 func TestG6_SyncFindsWhatIsBeingCommittedBehindALongGap(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 260)
+	id := sendN(t, c.Store(nil), 260)
 	for seq := int64(1); seq <= 255; seq++ {
-		c.deleteMessage(id, seq)
+		c.DeleteMessage(id, seq)
 	}
 	for name, hidden := range map[string][]int64{"the last": {260}, "the first": {256}, "two": {257, 259}, "all": {256, 257, 258, 259, 260}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &wire{edit: hides(func(seq int64) bool { return slices.Contains(hidden, seq) })}
-			page, err := c.store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
+			w := &wire{Edit: hides(func(seq int64) bool { return slices.Contains(hidden, seq) })}
+			page, err := c.Store(w).Sync(t.Context(), "bob", id, 0, 100, frame)
 			require.NoError(t, err)
 			require.Equal(t, []int64{256, 257, 258, 259, 260}, seqs(page.Messages))
 			require.Equal(t, int64(256), page.FirstSeq)

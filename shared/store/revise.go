@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Target names the message that is recalled or edited.
@@ -33,13 +34,13 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 	e := chat.Event{Kind: chat.EventRecall, TargetSeq: t.Seq, TargetMessageID: t.MessageID}
 	return s.commit(ctx, write{
 		message: s.event(r, t.ConversationID, e),
-		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
 			if err != nil {
 				return nil, err
 			}
 			if by := target.RecalledBy; by != nil {
-				return nil, &settledError{Receipt{
+				return nil, &doneError{Receipt{
 					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime,
 				}}
 			}
@@ -50,15 +51,15 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 				return nil, errUnsettled // edited since the head was read
 			}
 			edits, err := s.recallEdits(ctx, target)
-			return func(_ chat.Conversation, m *chat.Message) (effect, error) {
+			return func(_ chat.Conversation, m *chat.Message) (changes, error) {
 				version := target.Version + 1
 				m.Event = withVersion(m.Event, version)
-				by, err := marshal(recalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
-				return effect{items: append(slices.Clip(edits), s.reviseTarget(target,
+				by, err := table.Marshal(table.RecalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
+				return changes{items: append(slices.Clip(edits), s.reviseTarget(target,
 					"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
-					item{
-						":status": str(string(chat.Recalled)),
-						":next":   num(version),
+					table.Item{
+						":status": table.Str(string(chat.Recalled)),
+						":next":   table.Num(version),
 						":by":     &types.AttributeValueMemberM{Value: by},
 					}))}, err
 			}, err
@@ -68,20 +69,20 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 
 // recallEdits takes the content out of the events that edited a message. Those
 // that expired are gone already.
-func (s *Store) recallEdits(ctx context.Context, target messageItem) ([]types.TransactWriteItem, error) {
-	edits := map[int64]messageItem{}
-	if _, err := s.lookUp(ctx, target.ConversationID, target.Edits, edits); err != nil {
+func (s *Store) recallEdits(ctx context.Context, target table.Message) ([]types.TransactWriteItem, error) {
+	edits := map[int64]table.Message{}
+	if _, err := s.db.LookUp(ctx, target.ConversationID, target.Edits, edits); err != nil {
 		return nil, err
 	}
 	var items []types.TransactWriteItem
 	for _, seq := range slices.Sorted(maps.Keys(edits)) {
 		items = append(items, s.reviseTarget(edits[seq], "SET #status = :status REMOVE #text, #data, original",
-			item{":status": str(string(chat.Recalled))}))
+			table.Item{":status": table.Str(string(chat.Recalled))}))
 	}
 	return items, nil
 }
 
-func (s *Store) mayRecall(ctx context.Context, r Request, head chat.Conversation, self chat.Member, target messageItem, window time.Duration) error {
+func (s *Store) mayRecall(ctx context.Context, r Request, head chat.Conversation, self chat.Member, target table.Message, window time.Duration) error {
 	if err := revisable(target); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 	event.Text, event.Data = edited.Text, edited.Data
 	return s.commit(ctx, write{
 		message: event,
-		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (plan, error) {
+		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			target, err := s.target(ctx, r.UserID, head, t.Seq, t.MessageID, "messageId")
 			if err != nil {
 				return nil, err
@@ -140,10 +141,10 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 			if err := s.mayEdit(r, target, edited, window); err != nil {
 				return nil, err
 			}
-			return func(_ chat.Conversation, m *chat.Message) (effect, error) {
-				e := effect{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}
+			return func(_ chat.Conversation, m *chat.Message) (changes, error) {
+				e := changes{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}
 				if head.Kind == chat.Group && len(target.Edits) == 0 {
-					e.original = &content{Text: target.Text, Data: target.Data}
+					e.original = &table.Content{Text: target.Text, Data: target.Data}
 				}
 				return e, nil
 			}, nil
@@ -152,12 +153,12 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 }
 
 // editTarget changes a message's content and notes the event that did.
-func (s *Store) editTarget(target messageItem, edited Edited, eventSeq int64) types.TransactWriteItem {
+func (s *Store) editTarget(target table.Message, edited Edited, eventSeq int64) types.TransactWriteItem {
 	set, remove := "SET #version = :next, edits = list_append(if_not_exists(edits, :none), :event)", ""
-	values := item{
-		":next":  num(target.Version + 1),
+	values := table.Item{
+		":next":  table.Num(target.Version + 1),
 		":none":  &types.AttributeValueMemberL{Value: []types.AttributeValue{}},
-		":event": &types.AttributeValueMemberL{Value: []types.AttributeValue{num(eventSeq)}},
+		":event": &types.AttributeValueMemberL{Value: []types.AttributeValue{table.Num(eventSeq)}},
 	}
 	for name, value := range map[string]string{"text": edited.Text, "data": string(edited.Data)} {
 		if value == "" {
@@ -165,7 +166,7 @@ func (s *Store) editTarget(target messageItem, edited Edited, eventSeq int64) ty
 			continue
 		}
 		set += ", #" + name + " = :" + name
-		values[":"+name] = str(value)
+		values[":"+name] = table.Str(value)
 	}
 	if remove != "" {
 		set += " REMOVE " + remove[len(", "):]
@@ -173,14 +174,14 @@ func (s *Store) editTarget(target messageItem, edited Edited, eventSeq int64) ty
 	return s.reviseTarget(target, set, values)
 }
 
-func (s *Store) mayEdit(r Request, target messageItem, edited Edited, window time.Duration) error {
+func (s *Store) mayEdit(r Request, target table.Message, edited Edited, window time.Duration) error {
 	if err := revisable(target); err != nil {
 		return err
 	}
 	if target.SenderID != r.UserID {
 		return chat.Errorf(chat.Forbidden, "this message is not yours to edit")
 	}
-	if target.earlier { // the edit would be withheld from its own author
+	if target.Earlier { // the edit would be withheld from its own author
 		return chat.Errorf(chat.Forbidden, "you were away since you sent this message; it can be recalled, not edited")
 	}
 	if target.Version != edited.Version || target.Status != chat.Normal {
@@ -204,7 +205,7 @@ func (s *Store) mayEdit(r Request, target messageItem, edited Edited, window tim
 }
 
 // revisable refuses what was not sent by a person.
-func revisable(target messageItem) error {
+func revisable(target table.Message) error {
 	if !target.MessageType.Sendable() {
 		return chat.Errorf(chat.Forbidden, "a message of type %s stays as it is", target.MessageType)
 	}
@@ -212,8 +213,8 @@ func revisable(target messageItem) error {
 }
 
 // within refuses a message whose window is over.
-func (s *Store) within(window time.Duration, target messageItem, what string) error {
-	switch age := s.now().Sub(time.UnixMilli(target.ServerTime)); {
+func (s *Store) within(window time.Duration, target table.Message, what string) error {
+	switch age := s.db.Now().Sub(time.UnixMilli(target.ServerTime)); {
 	case window < 0 || age < window:
 		return nil
 	case window == 0:
@@ -224,39 +225,39 @@ func (s *Store) within(window time.Duration, target messageItem, what string) er
 }
 
 // target reads the message with this seq and id, if the user may read it.
-func (s *Store) target(ctx context.Context, userID string, head chat.Conversation, seq int64, messageID, field string) (messageItem, error) {
+func (s *Store) target(ctx context.Context, userID string, head chat.Conversation, seq int64, messageID, field string) (table.Message, error) {
 	v := view{head: head}
-	found, err := s.get(ctx, s.tables.Inboxes, inboxKey(userID, head.ConversationID), &v.inbox)
+	found, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, head.ConversationID), &v.inbox)
 	if err != nil {
-		return messageItem{}, err
+		return table.Message{}, err
 	}
 	w, visible := v.windowAt(seq)
 	if !found || !visible {
-		return messageItem{}, errNoMessage(field)
+		return table.Message{}, errNoMessage(field)
 	}
-	known, _, err := s.query(ctx, head.ConversationID, chat.Range{From: seq, To: seq}, ascending, 1)
+	known, _, err := s.query(ctx, head.ConversationID, chat.Range{From: seq, To: seq}, table.Ascending, 1)
 	if err != nil {
-		return messageItem{}, err
+		return table.Message{}, err
 	}
 	m, ok := known[seq]
 	if !ok || m.MessageID != messageID {
-		return messageItem{}, errNoMessage(field)
+		return table.Message{}, errNoMessage(field)
 	}
-	m.earlier = w.during.To < v.committedMax()
+	m.Earlier = w.during.To < v.committedMax()
 	return m, nil
 }
 
 // reviseTarget changes a message if it is still as read.
-func (s *Store) reviseTarget(target messageItem, update string, values item) types.TransactWriteItem {
+func (s *Store) reviseTarget(target table.Message, update string, values table.Item) types.TransactWriteItem {
 	names := map[string]string{"#version": "version", "#status": "status", "#text": "text", "#data": "data"}
 	maps.DeleteFunc(names, func(name, _ string) bool { // unused ones are an error
 		return name != "#version" && !strings.Contains(update, name)
 	})
-	values[":id"] = str(target.MessageID)
-	values[":version"] = num(target.Version)
+	values[":id"] = table.Str(target.MessageID)
+	values[":version"] = table.Num(target.Version)
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName:                 &s.tables.Messages,
-		Key:                       messageKey(target.ConversationID, target.Seq),
+		TableName:                 &s.db.Messages,
+		Key:                       table.MessageKey(target.ConversationID, target.Seq),
 		UpdateExpression:          &update,
 		ConditionExpression:       aws.String("messageId = :id AND #version = :version"),
 		ExpressionAttributeNames:  names,

@@ -13,6 +13,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
 
 const hour = time.Hour
@@ -34,15 +35,15 @@ func TestRecallTakesTheContentAway(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	m := text("alice", "1", "a secret")
 	m.Data = json.RawMessage(`{"k":"v"}`)
 	sent, err := s.Append(t.Context(), m, "bob")
 	require.NoError(t, err)
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	r, err := s.Recall(t.Context(), by("alice", "recall"), targetOf(sent), hour)
 	require.NoError(t, err)
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"TransactGetItems", "GetItem", "Query", "TransactWriteItems"}, calls)
 	require.Equal(t, int64(2), r.Seq)
 	require.False(t, r.Duplicate)
@@ -55,19 +56,19 @@ func TestRecallTakesTheContentAway(t *testing.T) {
 	require.Equal(t, sent.MessageID, target.MessageID)
 	require.Equal(t, "alice", target.SenderID)
 	require.Equal(t, &chat.Event{Kind: chat.EventRecall, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 2}, event.Event)
-	requireDense(t, ledger(t, c.store(nil), "bob", sent.ConversationID), 2)
+	requireDense(t, ledger(t, c.Store(nil), "bob", sent.ConversationID), 2)
 
 	// Again, by a retry and by another device: the one recall, and no new entry.
 	for _, key := range []string{"recall", "recall again"} {
-		again, err := c.store(nil).Recall(t.Context(), by("alice", key), targetOf(sent), 0)
+		again, err := c.Store(nil).Recall(t.Context(), by("alice", key), targetOf(sent), 0)
 		require.NoError(t, err)
 		require.True(t, again.Duplicate)
 		again.Duplicate, again.Attempts = false, r.Attempts
 		require.Equal(t, r, again)
 	}
-	require.Equal(t, int64(2), c.head(sent.ConversationID).LastSeq)
+	require.Equal(t, int64(2), c.Head(sent.ConversationID).LastSeq)
 	// A retry of the send finds what it made.
-	retry, err := c.store(nil).Append(t.Context(), m, "bob")
+	retry, err := c.Store(nil).Append(t.Context(), m, "bob")
 	require.NoError(t, err)
 	require.Equal(t, sent.MessageID, retry.MessageID)
 	line := mustLine(t, s, "bob", sent.ConversationID)
@@ -78,12 +79,12 @@ func TestEditReplacesTheContent(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	sent := send(t, s, "alice", "bob", "1")
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	r, err := s.Edit(t.Context(), by("alice", "e1"), targetOf(sent), store.Edited{Version: 1, Text: "second", Data: json.RawMessage(`{"n":2}`)}, hour)
 	require.NoError(t, err)
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"TransactGetItems", "GetItem", "Query", "TransactWriteItems"}, calls)
 	third, err := s.Edit(t.Context(), by("alice", "e2"), targetOf(sent), store.Edited{Version: 2, Text: "third"}, hour)
 	require.NoError(t, err)
@@ -103,7 +104,7 @@ func TestEditReplacesTheContent(t *testing.T) {
 	}
 
 	// A late retry of the first edit gets its result and changes nothing.
-	retry, err := c.store(nil).Edit(t.Context(), by("alice", "e1"), targetOf(sent), store.Edited{Version: 1, Text: "second", Data: json.RawMessage(`{ "n": 2 }`)}, 0)
+	retry, err := c.Store(nil).Edit(t.Context(), by("alice", "e1"), targetOf(sent), store.Edited{Version: 1, Text: "second", Data: json.RawMessage(`{ "n": 2 }`)}, 0)
 	require.NoError(t, err)
 	require.True(t, retry.Duplicate)
 	require.Equal(t, r.Seq, retry.Seq)
@@ -139,7 +140,7 @@ func TestEditReplacesTheContent(t *testing.T) {
 func TestReviseRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	sent := send(t, s, "alice", "bob", "1")
 	other := send(t, s, "alice", "carol", "2")
@@ -185,21 +186,21 @@ func TestReviseRefusals(t *testing.T) {
 		_, err := s.Edit(ctx, by("alice", "e"), good, edited, hour)
 		requireCode(t, chat.BadRequest, err, name)
 	}
-	require.Equal(t, int64(1), c.head(sent.ConversationID).LastSeq)
+	require.Equal(t, int64(1), c.Head(sent.ConversationID).LastSeq)
 	require.Equal(t, "text of 1", entry(t, s, sent).Text)
 }
 
 func TestTheWindowCloses(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	sent := send(t, s, "alice", "bob", "1")
 	edit := func(key string, version int64, window time.Duration) error {
 		_, err := s.Edit(t.Context(), by("alice", "edit "+key), targetOf(sent), store.Edited{Version: version, Text: "new"}, window)
 		return err
 	}
 	require.NoError(t, edit("1", 1, 2*time.Minute))
-	c.age(sent.ConversationID, sent.Seq, 3*time.Minute)
+	c.Age(sent.ConversationID, sent.Seq, 3*time.Minute)
 	requireCode(t, chat.TooLate, edit("2", 2, 2*time.Minute))
 	require.NoError(t, edit("3", 2, 4*time.Minute))
 	require.NoError(t, edit("4", 3, store.NoWindow))
@@ -212,7 +213,7 @@ func TestTheWindowCloses(t *testing.T) {
 func TestWhoRecallsWhatInAGroup(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "owner", "admin", "admin2", "member", "member2", "former")
 	for _, user := range []string{"admin", "admin2"} {
@@ -241,7 +242,7 @@ func TestWhoRecallsWhatInAGroup(t *testing.T) {
 		if tc.of == "former" {
 			must(t)(s.RemoveMembers(ctx, by("owner", fmt.Sprint("remove", n)), id, []string{"former"}))
 		}
-		c.age(id, sent.Seq, 24*hour) // long after the window
+		c.Age(id, sent.Seq, 24*hour) // long after the window
 		_, err := s.Recall(ctx, by(tc.by, fmt.Sprint("r", n)), targetOf(sent), 2*time.Minute)
 		_, editErr := s.Edit(ctx, by(tc.by, fmt.Sprint("e", n)), targetOf(sent), store.Edited{Version: 1, Text: "mine"}, store.NoWindow)
 		if tc.code == "" {
@@ -262,7 +263,7 @@ func TestWhoRecallsWhatInAGroup(t *testing.T) {
 func TestAMessageIsEditedANumberOfTimes(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	sent := send(t, s, "alice", "bob", "1")
 	edit := func(version int64) error {
 		_, err := s.Edit(t.Context(), by("alice", fmt.Sprint(version)+"e"), targetOf(sent), store.Edited{Version: version, Text: fmt.Sprint("secret ", version)}, hour)
@@ -284,11 +285,11 @@ func TestAMessageIsEditedANumberOfTimes(t *testing.T) {
 func TestRecallAfterAnEditExpired(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	sent := send(t, s, "alice", "bob", "1")
 	must(t)(s.Edit(t.Context(), by("alice", "e1"), targetOf(sent), store.Edited{Version: 1, Text: "b"}, hour))
 	must(t)(s.Edit(t.Context(), by("alice", "e2"), targetOf(sent), store.Edited{Version: 2, Text: "c"}, hour))
-	c.deleteMessage(sent.ConversationID, 2)
+	c.DeleteMessage(sent.ConversationID, 2)
 	must(t)(s.Recall(t.Context(), by("alice", "r"), targetOf(sent), hour))
 	page, err := s.Sync(t.Context(), "bob", sent.ConversationID, 0, 100, frame)
 	require.NoError(t, err)
@@ -301,14 +302,14 @@ func TestRecallAfterAnEditExpired(t *testing.T) {
 func TestG8_ARecallRacesEdits(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	sent := send(t, c.store(nil), "alice", "bob", "1")
+	sent := send(t, c.Store(nil), "alice", "bob", "1")
 	const editors = 20
 	var edits atomic.Int64
 	begun := make(chan struct{})
 	var once sync.Once
 	var recalled store.Receipt
 	require.NoError(t, parallel(editors+1, func(i int) error {
-		s := c.store(nil)
+		s := c.Store(nil)
 		if i == editors {
 			<-begun
 			var err error
@@ -342,7 +343,7 @@ func TestG8_ARecallRacesEdits(t *testing.T) {
 			version = now
 		}
 	}))
-	all := ledger(t, c.store(nil), "bob", sent.ConversationID)
+	all := ledger(t, c.Store(nil), "bob", sent.ConversationID)
 	requireDense(t, all, int(edits.Load())+2)
 	require.GreaterOrEqual(t, edits.Load(), int64(5))
 	version := int64(1)
@@ -367,18 +368,18 @@ func TestG8_ARecallRacesEdits(t *testing.T) {
 func TestG8_AnEditBetweenTheReadsOfARecall(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	other := c.store(nil)
+	other := c.Store(nil)
 	sent := send(t, other, "alice", "bob", "1")
 	edited := false
 	var editErr error
-	w := &wire{edit: func(op string, _, answer []byte) []byte {
+	w := &wire{Edit: func(op string, _, answer []byte) []byte {
 		if op == "TransactGetItems" && !edited { // head and member were read, the message was not
 			edited = true
 			_, editErr = other.Edit(t.Context(), by("alice", "e"), targetOf(sent), store.Edited{Version: 1, Text: "secret"}, hour)
 		}
 		return answer
 	}}
-	r := must(t)(c.store(w).Recall(t.Context(), by("alice", "r"), targetOf(sent), hour))
+	r := must(t)(c.Store(w).Recall(t.Context(), by("alice", "r"), targetOf(sent), hour))
 	require.NoError(t, editErr)
 	require.Equal(t, int64(3), r.Seq)
 	for _, m := range ledger(t, other, "bob", sent.ConversationID) {
@@ -389,12 +390,12 @@ func TestG8_AnEditBetweenTheReadsOfARecall(t *testing.T) {
 func TestAReadThatHangsIsBusy(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	sent := send(t, c.store(nil), "alice", "bob", "1")
+	sent := send(t, c.Store(nil), "alice", "bob", "1")
 	for _, hangs := range []string{"TransactGetItems", "Query"} {
 		ctx, cancel := contextFor(t, 200)
-		_, err := c.store(&wire{rule: func(op string, _ int) fault {
+		_, err := c.Store(&wire{Rule: func(op string, _ int) fault {
 			if op == hangs {
-				return hanging
+				return storetest.Hanging
 			}
 			return none
 		}}).Recall(ctx, by("alice", "r"), targetOf(sent), hour)
@@ -407,10 +408,10 @@ func TestAReadThatHangsIsBusy(t *testing.T) {
 func TestG8_OfTwoEditsOfOneVersionOneWins(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	sent := send(t, c.store(nil), "alice", "bob", "1")
+	sent := send(t, c.Store(nil), "alice", "bob", "1")
 	var won [2]bool
 	require.NoError(t, parallel(2, func(i int) error {
-		_, err := c.store(nil).Edit(t.Context(), by("alice", fmt.Sprint("e", i)), targetOf(sent), store.Edited{Version: 1, Text: fmt.Sprint(i)}, hour)
+		_, err := c.Store(nil).Edit(t.Context(), by("alice", fmt.Sprint("e", i)), targetOf(sent), store.Edited{Version: 1, Text: fmt.Sprint(i)}, hour)
 		won[i] = err == nil
 		if err != nil && chat.CodeOf(err) == chat.VersionConflict {
 			return nil
@@ -422,8 +423,8 @@ func TestG8_OfTwoEditsOfOneVersionOneWins(t *testing.T) {
 	if won[1] {
 		want = "1"
 	}
-	require.Equal(t, want, entry(t, c.store(nil), sent).Text)
-	requireDense(t, ledger(t, c.store(nil), "bob", sent.ConversationID), 2)
+	require.Equal(t, want, entry(t, c.Store(nil), sent).Text)
+	requireDense(t, ledger(t, c.Store(nil), "bob", sent.ConversationID), 2)
 }
 
 // Each pair: the same fault, once before the transaction and once after it.
@@ -434,7 +435,7 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			w := &wire{}
-			s := c.store(w)
+			s := c.Store(w)
 			sent := send(t, s, "alice", "bob", "1")
 			once := func(op string, n int) fault {
 				if op == "TransactWriteItems" && n == 1 {
@@ -442,13 +443,13 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 				}
 				return none
 			}
-			w.set(once)
+			w.Set(once)
 			edited, err := s.Edit(t.Context(), by("alice", "e"), targetOf(sent), store.Edited{Version: 1, Text: "new"}, hour)
 			require.NoError(t, err)
 			require.False(t, edited.Duplicate, "it is this request's own edit")
 			require.Equal(t, "new", entry(t, s, sent).Text)
 			require.Equal(t, int64(2), entry(t, s, sent).Version)
-			w.set(once)
+			w.Set(once)
 			recalled, err := s.Recall(t.Context(), by("alice", "r"), targetOf(sent), hour)
 			require.NoError(t, err)
 			require.False(t, recalled.Duplicate, "it is this request's own recall")
@@ -461,8 +462,8 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 		t.Run(name+", and the function died", func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			sent := send(t, c.store(nil), "alice", "bob", "1")
-			w := &wire{rule: func(op string, _ int) fault {
+			sent := send(t, c.Store(nil), "alice", "bob", "1")
+			w := &wire{Rule: func(op string, _ int) fault {
 				if op == "TransactWriteItems" {
 					return f
 				}
@@ -479,11 +480,11 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 				return s.Recall(ctx, by("alice", "r"), targetOf(sent), hour)
 			}
 			for i, do := range []func(*store.Store, int) (store.Receipt, error){edit, recall} {
-				died, err := do(c.store(w), 300)
+				died, err := do(c.Store(w), 300)
 				if f == dropped {
 					requireCode(t, chat.Busy, err)
 				}
-				r, err := do(c.store(nil), 10_000)
+				r, err := do(c.Store(nil), 10_000)
 				require.NoError(t, err)
 				require.Equal(t, int64(i+2), r.Seq)
 				require.Equal(t, f == unanswered, r.Duplicate)
@@ -491,8 +492,8 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 					require.Equal(t, died.MessageID, r.MessageID)
 				}
 			}
-			requireDense(t, ledger(t, c.store(nil), "bob", sent.ConversationID), 3)
-			require.Equal(t, chat.Recalled, entry(t, c.store(nil), sent).Status)
+			requireDense(t, ledger(t, c.Store(nil), "bob", sent.ConversationID), 3)
+			require.Equal(t, chat.Recalled, entry(t, c.Store(nil), sent).Status)
 		})
 	}
 }

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"inorder/shared/chat"
 )
 
@@ -17,7 +13,7 @@ import (
 func (s *Store) Roster(ctx context.Context, conversationID string) ([]chat.Member, error) {
 	var members []chat.Member
 	for cursor := ""; ; {
-		page, next, err := s.rosterPage(ctx, conversationID, cursor, chat.MaxGroupMembers)
+		page, next, err := s.db.RosterPage(ctx, conversationID, cursor, chat.MaxGroupMembers)
 		if err != nil {
 			return nil, err
 		}
@@ -26,14 +22,6 @@ func (s *Store) Roster(ctx context.Context, conversationID string) ([]chat.Membe
 			return members, nil
 		}
 	}
-}
-
-func userIDsOf(members []chat.Member) []string {
-	ids := make([]string, len(members))
-	for i, m := range members {
-		ids[i] = m.UserID
-	}
-	return ids
 }
 
 // MemberPage is a page of a conversation's roster.
@@ -57,7 +45,7 @@ func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor st
 	if v.inbox.LeftSeq != 0 {
 		return MemberPage{}, errFormer()
 	}
-	members, next, err := s.rosterPage(ctx, conversationID, cursor, limit)
+	members, next, err := s.db.RosterPage(ctx, conversationID, cursor, limit)
 	return MemberPage{Members: members, MembersVersion: v.head.MembersVersion, Next: next}, err
 }
 
@@ -68,42 +56,6 @@ func errFormer() error {
 // errReaders refuses to tell the readers of a system conversation of each other.
 func errReaders() error {
 	return chat.Errorf(chat.Forbidden, "the readers of a system conversation are not told of each other")
-}
-
-// rosterPage reads a page of a roster, strongly consistent. Who has a damaged item
-// stands in it too, as a plain member who may read nothing: without that, a roster
-// would never have as many members as its head counts.
-func (s *Store) rosterPage(ctx context.Context, conversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
-	in := &dynamodb.QueryInput{
-		TableName:                 &s.tables.Members,
-		KeyConditionExpression:    aws.String("conversationId = :c"),
-		ExpressionAttributeValues: item{":c": str(conversationID)},
-		ConsistentRead:            aws.Bool(true),
-		Limit:                     aws.Int32(int32(limit)), //nolint:gosec // bounded by the caller
-	}
-	if cursor != "" {
-		in.KeyConditionExpression = aws.String("conversationId = :c AND userId > :u")
-		in.ExpressionAttributeValues[":u"] = str(cursor)
-	}
-	out, err := s.db.Query(ctx, in)
-	if err != nil {
-		return nil, "", fmt.Errorf("reading the roster of %s: %w", conversationID, err)
-	}
-	members = make([]chat.Member, len(out.Items))
-	for i, in := range out.Items {
-		if err := unmarshal(in, &members[i]); err != nil {
-			s.damaged(ctx, s.tables.Members, in, err)
-			userID, _ := in["userId"].(*types.AttributeValueMemberS) // of the key, so it is there
-			members[i] = chat.Member{
-				ConversationID: conversationID, UserID: userID.Value, Role: chat.Plain, JoinSeq: chat.MaxSeq, JoinedSeq: chat.MaxSeq,
-			}
-			// With what else is in the head's hash, if that can be read.
-			_ = unmarshal(item{"joinedSeq": in["joinedSeq"]}, &members[i])
-		}
-	}
-	var last chat.Member
-	err = unmarshal(out.LastEvaluatedKey, &last)
-	return members, last.UserID, err
 }
 
 // Rosters remembers rosters by conversation and version. A roster of a version
@@ -160,7 +112,7 @@ func (r *Rosters) At(ctx context.Context, conversationID string, version int64) 
 		if attempt == maxRosterReads {
 			return members, nil // a head that is wrong must not stop the conversation
 		}
-		if err := r.store.pace.waitRead(ctx, attempt, false); err != nil {
+		if err := r.store.db.Pace.WaitRead(ctx, attempt, false); err != nil {
 			return nil, fmt.Errorf("waiting for the roster of %s: %w", conversationID, err)
 		}
 	}

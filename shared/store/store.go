@@ -1,6 +1,6 @@
 // Package store is the only place that speaks DynamoDB: the ledgers, the
 // idempotency records, the rosters, the inboxes and the connections, each in a
-// table of its own.
+// table of its own. README.md beside this file has every attribute of them.
 //
 // # The life of one message
 //
@@ -18,7 +18,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -31,17 +30,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Tables are the names of the six tables.
-type Tables struct {
-	Conversations string
-	Messages      string
-	Idempotency   string
-	Members       string
-	Inboxes       string
-	Connections   string
-}
+type Tables = table.Names
 
 // TablesFromEnv reads the table names from the variables that template.yaml
 // gives every function. The error names the first one missing.
@@ -64,14 +57,9 @@ func TablesFromEnv(getenv func(string) string) (Tables, error) {
 
 // Store reads and writes the tables. It is safe for concurrent use.
 type Store struct {
-	db     *dynamodb.Client
-	tables Tables
-	now    func() time.Time
-	heads  *headCache
-	pace   *pace
-	log    *slog.Logger // of damaged items
+	db    *table.DB
+	heads *headCache
 
-	retention  time.Duration // 0: messages are kept
 	maxMembers int           // of a group
 	closed     bool          // users create no conversations, and add no one to them
 	rejoin     time.Duration // for how long members add no one who left by itself
@@ -84,7 +72,7 @@ type Option func(*Store)
 // WithRetention makes messages expire once they are this old. They are hidden
 // from then on and deleted by the table's TTL, within days. 0 keeps them.
 func WithRetention(age time.Duration) Option {
-	return func(s *Store) { s.retention = age }
+	return func(s *Store) { s.db.Retention = age }
 }
 
 // WithMaxGroupMembers makes groups smaller than chat.MaxGroupMembers. Those that
@@ -115,14 +103,20 @@ func WithRejoin(age time.Duration) Option {
 // New makes a Store on a client.
 func New(db *dynamodb.Client, tables Tables, options ...Option) *Store {
 	s := &Store{
-		db: db, tables: tables, now: time.Now, heads: newHeadCache(), pace: newPace(),
-		log: slog.New(slog.DiscardHandler), maxMembers: chat.MaxGroupMembers,
+		db: &table.DB{
+			Client: db, Names: tables, Now: time.Now, Pace: table.NewPace(), Log: slog.New(slog.DiscardHandler),
+		},
+		heads: newHeadCache(), maxMembers: chat.MaxGroupMembers,
 	}
 	for _, o := range options {
 		o(s)
 	}
 	return s
 }
+
+// DB is what the operators' part works on. Its type cannot be named outside the store:
+// everyone else asks the Store.
+func (s *Store) DB() *table.DB { return s.db }
 
 // Open makes a Store from the environment: the SDK's own variables say which
 // endpoint and credentials, TablesFromEnv which tables, and OptionsFromEnv the
@@ -144,7 +138,7 @@ func Open(ctx context.Context, log *slog.Logger) (*Store, error) {
 	return New(dynamodb.NewFromConfig(cfg, func(o *dynamodb.Options) {
 		// The SDK by itself waits for an answer as long as the function may run, and
 		// keeps 10 idle connections: a batch of the fan-out would open new ones.
-		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
+		o.HTTPClient = awshttp.NewBuildableClient().WithTimeout(table.RequestTimeout).WithTransportOptions(func(t *http.Transport) {
 			t.MaxIdleConnsPerHost = maxIdleConns
 		})
 	}), tables, append(options, WithLog(log))...), nil
@@ -219,6 +213,8 @@ func closedFrom(getenv func(string) string) (bool, error) {
 	}
 }
 
-// errUnfinished is what BatchGetItem's callers report when keys stayed
-// unprocessed: DynamoDB was throttling.
-var errUnfinished = errors.New("DynamoDB did not process all keys of a batch in time")
+// WithLog makes the Store tell, with a line for each, of items that it cannot read
+// and leaves out. Without it they are left out in silence.
+func WithLog(log *slog.Logger) Option {
+	return func(s *Store) { s.db.Log = log }
+}

@@ -20,7 +20,7 @@ func TestG9_AStrangerCausesTheSameWorkWhetherTheConversationExistsOrNot(t *testi
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	shared := c.store(w) // where the members are active, so that it remembers
+	shared := c.Store(w) // where the members are active, so that it remembers
 	ctx := t.Context()
 	group := newGroup(t, shared, chat.VisibleAll, "ann", "bob")
 	dissolved := must(t)(shared.OpenGroup(ctx, by("ann", "g2"), "over", []string{"bob"}, chat.VisibleAll)).ConversationID
@@ -78,15 +78,15 @@ func TestG9_AStrangerCausesTheSameWorkWhetherTheConversationExistsOrNot(t *testi
 	}
 	for action, do := range actions {
 		work := func(s *store.Store, w *wire, id string) []string {
-			_, n := w.since(0)
+			_, n := w.Since(0)
 			err := do(s, id)
 			require.Equal(t, refusedAs(t, c, do, absent[0]), refused(t, chat.NotFound, err, action), action)
-			calls, _ := w.since(n)
+			calls, _ := w.Since(n)
 			return slices.Sorted(slices.Values(calls)) // an ack of what is remembered reads last
 		}
 		cold := func(id string) (first, second []string) {
 			w := &wire{}
-			s := c.store(w)
+			s := c.Store(w)
 			return work(s, w, id), work(s, w, id)
 		}
 		want, again := cold(absent[0])
@@ -105,7 +105,7 @@ func TestG9_AStrangerCausesTheSameWorkWhetherTheConversationExistsOrNot(t *testi
 // refusedAs is how an action is refused, by a Store that remembers nothing.
 func refusedAs(t testing.TB, c *cloud, do func(*store.Store, string) error, id string) *chat.Error {
 	t.Helper()
-	return refused(t, chat.NotFound, do(c.store(nil), id))
+	return refused(t, chat.NotFound, do(c.Store(nil), id))
 }
 
 // What the above costs is paid by strangers: for members a warm ack is one write.
@@ -113,18 +113,18 @@ func TestAWarmAckIsOneWriteAndAViewTwoReads(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	sendIn(t, s, "ann", id, "m")
 	for _, user := range []string{"bob", "cy"} {
-		_, n := w.since(0)
+		_, n := w.Since(0)
 		_, err := s.Ack(t.Context(), user, id, store.Watermarks{ReadSeq: 2})
 		require.NoError(t, err)
 		_, _, err = s.Clear(t.Context(), user, id, 1)
 		require.NoError(t, err)
 		_, err = s.MembersOf(t.Context(), user, id, "", 10)
 		require.NoError(t, err)
-		calls, _ := w.since(n)
+		calls, _ := w.Since(n)
 		require.Equal(t, []string{"UpdateItem", "UpdateItem", "GetItem", "GetItem", "Query"}, calls)
 	}
 }

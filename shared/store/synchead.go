@@ -17,15 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
-)
 
-// The sort keys of what the store keeps for itself among a user's inbox lines.
-// All begin with "#", which no conversation id does.
-const (
-	syncHeadKey = "#"       // what changed last
-	largeKey    = "#large"  // the conversations that raise nothing
-	secondKey   = "#second" // what changed before that; sorts behind the two above, which are read together
-	firstLine   = "$"       // sorts after all of them and before every conversation id
+	"inorder/shared/store/internal/table"
 )
 
 // The bounds of a sync head. Each raise pays for the whole item by the kilobyte,
@@ -42,12 +35,6 @@ const (
 	maxLong = 1
 )
 
-// The bounds of the second page of a sync head.
-const (
-	maxSecond      = 200
-	maxSecondBytes = 12 << 10
-)
-
 // overgrown is more than any raise leaves behind.
 const overgrown = 2 * maxRecent
 
@@ -55,43 +42,14 @@ const overgrown = 2 * maxRecent
 // sync head lists.
 const maxRaiseRounds = 6
 
-// syncHead is the number a user's devices follow to learn which conversations
-// changed. V goes up with each change; At and Long hold V as of each recent
-// conversation's last change, by the length of its id. What is in neither
-// changed at Floor or before and is on the second page, unless it changed at Base
-// or before.
-type syncHead struct {
-	V     int64            `json:"v"`
-	Floor int64            `json:"floor"`
-	Base  int64            `json:"base"`
-	At    map[string]int64 `json:"at"`
-	Long  map[string]int64 `json:"long"`
-}
-
-// secondPage takes what is evicted from a sync head. What it does not list either
-// changed at Floor or before.
-type secondPage struct {
-	UserID         string           `json:"userId"`
-	ConversationID string           `json:"conversationId"`
-	Version        int64            `json:"version"` // one more with each write
-	Floor          int64            `json:"floor"`
-	At             map[string]int64 `json:"at"`
-}
-
-// The names of the two maps.
-const (
-	atField   = "at"
-	longField = "long"
-)
-
-// crowded reports whether it is time to make room. Of several who raise at a time one
+// needsRoom reports whether it is time to make room. Of several who raise at a time one
 // sees this number; if that one fails, those who find no room make some.
-func (h syncHead) crowded() bool { return len(h.At) == maxRecent-1 }
+func needsRoom(h table.SyncHead) bool { return len(h.At) == maxRecent-1 }
 
-// oldest returns the entries of a map to evict: so many of those that changed
+// oldestOf returns the entries of a map to evict: so many of those that changed
 // longest ago that the next raise has room, and never more than one write takes.
-func (h syncHead) oldest(field string) map[string]int64 {
-	if field == longField {
+func oldestOf(h table.SyncHead, field string) map[string]int64 {
+	if field == table.LongField {
 		return firstOf(h.Long, maxRaise)
 	}
 	return firstOf(h.At, min(len(h.At)-keepRecent, maxRaise))
@@ -127,12 +85,12 @@ func (s *Store) Raise(ctx context.Context, userID string, conversationIDs []stri
 		}
 	}
 	for chunk := range slices.Chunk(short, maxRaise) {
-		if cursor, err = s.raiseChunk(ctx, userID, atField, chunk); err != nil {
+		if cursor, err = s.raiseChunk(ctx, userID, table.AtField, chunk); err != nil {
 			return 0, err
 		}
 	}
 	for chunk := range slices.Chunk(long, maxLong) {
-		if cursor, err = s.raiseChunk(ctx, userID, longField, chunk); err != nil {
+		if cursor, err = s.raiseChunk(ctx, userID, table.LongField, chunk); err != nil {
 			return 0, err
 		}
 	}
@@ -146,7 +104,7 @@ func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversati
 	for round := range maxRaiseRounds {
 		head, err := s.raise(ctx, userID, field, conversationIDs)
 		switch {
-		case err == nil && head.crowded():
+		case err == nil && needsRoom(head):
 			_ = s.evict(ctx, userID, field, head) // else the next raise will
 			return head.V, nil
 		case err == nil:
@@ -156,8 +114,8 @@ func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversati
 		case errors.Is(err, errNoRoom) && len(head.At)+len(head.Long) > overgrown:
 			return s.clearSyncHead(ctx, userID) // of an earlier version; to move all that would take as long as it took to grow
 		case errors.Is(err, errNoRoom):
-			_ = s.evict(ctx, userID, field, head)                                // what fails here is tried again, and in the end not needed
-			err = sleep(ctx, rand.N(time.Duration(round)*10*time.Millisecond+1)) //nolint:gosec // jitter is no secret
+			_ = s.evict(ctx, userID, field, head)                                      // what fails here is tried again, and in the end not needed
+			err = table.Sleep(ctx, rand.N(time.Duration(round)*10*time.Millisecond+1)) //nolint:gosec // jitter is no secret
 		}
 		if err != nil {
 			return 0, err
@@ -183,9 +141,9 @@ var (
 
 // raise writes the conversations to one of the two maps of the sync head. With
 // errNoRoom the head comes back as it is.
-func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs []string) (syncHead, error) {
+func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs []string) (table.SyncHead, error) {
 	room := maxRecent - len(conversationIDs)
-	if field == longField {
+	if field == table.LongField {
 		room = maxLong - len(conversationIDs)
 	}
 	sets, listed := []string{"v = v + :one"}, []string{}
@@ -196,19 +154,19 @@ func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs
 		sets = append(sets, entry+" = v + :one") // v is the old value on every right-hand side
 		listed = append(listed, "attribute_exists("+entry+")")
 	}
-	var head syncHead
+	var head table.SyncHead
 	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                           &s.tables.Inboxes,
-		Key:                                 inboxKey(userID, syncHeadKey),
+		TableName:                           &s.db.Inboxes,
+		Key:                                 table.LineKey(userID, table.SyncHeadKey),
 		UpdateExpression:                    aws.String("SET " + strings.Join(sets, ", ")),
 		ConditionExpression:                 aws.String("attribute_exists(#in) AND (size(#in) <= :room OR " + strings.Join(listed, " AND ") + ")"),
 		ExpressionAttributeNames:            names,
-		ExpressionAttributeValues:           item{":one": num(1), ":room": num(int64(room))},
+		ExpressionAttributeValues:           table.Item{":one": table.Num(1), ":room": table.Num(int64(room))},
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		if err := unmarshal(failed.Item, &head); err != nil {
+		if err := table.Unmarshal(failed.Item, &head); err != nil {
 			return head, err
 		}
 		if failed.Item["v"] == nil {
@@ -219,20 +177,20 @@ func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs
 	if err != nil {
 		return head, fmt.Errorf("raising the sync head of %s: %w", userID, err)
 	}
-	return head, unmarshal(out.Attributes, &head)
+	return head, table.Unmarshal(out.Attributes, &head)
 }
 
 func (s *Store) createSyncHead(ctx context.Context, userID string) error {
-	none := &types.AttributeValueMemberM{Value: item{}}
+	none := &types.AttributeValueMemberM{Value: table.Item{}}
 	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &s.tables.Inboxes,
-		Key:                       inboxKey(userID, syncHeadKey),
+		TableName:                 &s.db.Inboxes,
+		Key:                       table.LineKey(userID, table.SyncHeadKey),
 		UpdateExpression:          aws.String("SET v = :zero, #floor = :zero, #at = :none, #long = :none"),
 		ConditionExpression:       aws.String("attribute_not_exists(v)"),
 		ExpressionAttributeNames:  map[string]string{"#floor": "floor", "#at": "at", "#long": "long"},
-		ExpressionAttributeValues: item{":zero": num(0), ":none": none},
+		ExpressionAttributeValues: table.Item{":zero": table.Num(0), ":none": none},
 	})
-	if err != nil && !conditionFailed(err) { // else another has created it
+	if err != nil && !table.ConditionFailed(err) { // else another has created it
 		return fmt.Errorf("creating the sync head of %s: %w", userID, err)
 	}
 	return nil
@@ -241,20 +199,20 @@ func (s *Store) createSyncHead(ctx context.Context, userID string) error {
 // clearSyncHead raises the sync head and forgets what it lists.
 func (s *Store) clearSyncHead(ctx context.Context, userID string) (cursor int64, err error) {
 	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:        &s.tables.Inboxes,
-		Key:              inboxKey(userID, syncHeadKey),
+		TableName:        &s.db.Inboxes,
+		Key:              table.LineKey(userID, table.SyncHeadKey),
 		UpdateExpression: aws.String("SET v = v + :one, #floor = v + :one, #base = v + :one, #at = :none, #long = :none"),
 		ExpressionAttributeNames: map[string]string{
 			"#floor": "floor", "#base": "base", "#at": "at", "#long": "long",
 		},
-		ExpressionAttributeValues: item{":one": num(1), ":none": &types.AttributeValueMemberM{Value: item{}}},
+		ExpressionAttributeValues: table.Item{":one": table.Num(1), ":none": &types.AttributeValueMemberM{Value: table.Item{}}},
 		ReturnValues:              types.ReturnValueUpdatedNew,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("clearing the sync head of %s: %w", userID, err)
 	}
-	var head syncHead
-	err = unmarshal(out.Attributes, &head)
+	var head table.SyncHead
+	err = table.Unmarshal(out.Attributes, &head)
 	return head.V, err
 }
 
@@ -262,8 +220,8 @@ func (s *Store) clearSyncHead(ctx context.Context, userID string) (cursor int64,
 // written there, then taken out here, so that a reader who reads the sync head
 // first finds them in one of the two. Where another evicts at this moment, or one
 // of them changes, it leaves things as they are.
-func (s *Store) evict(ctx context.Context, userID, field string, head syncHead) error {
-	oldest := head.oldest(field)
+func (s *Store) evict(ctx context.Context, userID, field string, head table.SyncHead) error {
+	oldest := oldestOf(head, field)
 	if len(oldest) == 0 {
 		return nil
 	}
@@ -272,24 +230,24 @@ func (s *Store) evict(ctx context.Context, userID, field string, head syncHead) 
 	}
 	floor := max(head.Floor, slices.Max(slices.Collect(maps.Values(oldest))))
 	names := map[string]string{"#floor": "floor", "#in": field}
-	values := item{":was": num(head.Floor), ":floor": num(floor)}
+	values := table.Item{":was": table.Num(head.Floor), ":floor": table.Num(floor)}
 	var removes []string
 	conditions := []string{"#floor = :was"}
 	for i, id := range byChange(oldest) {
 		n := strconv.Itoa(i)
-		names["#c"+n], values[":v"+n] = id, num(oldest[id])
+		names["#c"+n], values[":v"+n] = id, table.Num(oldest[id])
 		removes = append(removes, "#in.#c"+n)
 		conditions = append(conditions, "#in.#c"+n+" = :v"+n)
 	}
 	_, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 &s.tables.Inboxes,
-		Key:                       inboxKey(userID, syncHeadKey),
+		TableName:                 &s.db.Inboxes,
+		Key:                       table.LineKey(userID, table.SyncHeadKey),
 		UpdateExpression:          aws.String("SET #floor = :floor REMOVE " + strings.Join(removes, ", ")),
 		ConditionExpression:       aws.String(strings.Join(conditions, " AND ")),
 		ExpressionAttributeNames:  names,
 		ExpressionAttributeValues: values,
 	})
-	if err != nil && !conditionFailed(err) {
+	if err != nil && !table.ConditionFailed(err) {
 		return fmt.Errorf("evicting from the sync head of %s: %w", userID, err)
 	}
 	return nil
@@ -304,21 +262,21 @@ func (s *Store) addToSecond(ctx context.Context, userID string, evicted map[stri
 		return false, err
 	}
 	was := page.Version
-	page.UserID, page.ConversationID, page.Version = userID, secondKey, was+1
-	page.take(evicted)
-	in, err := marshal(page)
+	page.UserID, page.ConversationID, page.Version = userID, table.SecondKey, was+1
+	addEntries(&page, evicted)
+	in, err := table.Marshal(page)
 	if err != nil {
 		return false, err
 	}
 	put := &dynamodb.PutItemInput{
-		TableName: &s.tables.Inboxes, Item: in, ConditionExpression: aws.String("attribute_not_exists(userId)"),
+		TableName: &s.db.Inboxes, Item: in, ConditionExpression: aws.String("attribute_not_exists(userId)"),
 	}
 	if was > 0 {
 		put.ConditionExpression = aws.String("#version = :was")
 		put.ExpressionAttributeNames = map[string]string{"#version": "version"}
-		put.ExpressionAttributeValues = item{":was": num(was)}
+		put.ExpressionAttributeValues = table.Item{":was": table.Num(was)}
 	}
-	if _, err = s.db.PutItem(ctx, put); conditionFailed(err) {
+	if _, err = s.db.PutItem(ctx, put); table.ConditionFailed(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -327,13 +285,13 @@ func (s *Store) addToSecond(ctx context.Context, userID string, evicted map[stri
 	return true, nil
 }
 
-func (s *Store) readSecond(ctx context.Context, userID string) (page secondPage, err error) {
-	_, err = s.get(ctx, s.tables.Inboxes, inboxKey(userID, secondKey), &page)
+func (s *Store) readSecond(ctx context.Context, userID string) (page table.SecondPage, err error) {
+	_, err = s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, table.SecondKey), &page)
 	return page, err
 }
 
-// take adds entries and drops those that there is no room for.
-func (p *secondPage) take(entries map[string]int64) {
+// addEntries adds entries and drops those that there is no room for.
+func addEntries(p *table.SecondPage, entries map[string]int64) {
 	if p.At == nil {
 		p.At = map[string]int64{}
 	}
@@ -345,7 +303,7 @@ func (p *secondPage) take(entries map[string]int64) {
 		bytes += len(id)
 	}
 	for _, id := range byChange(p.At) {
-		if len(p.At) <= maxSecond && bytes <= maxSecondBytes {
+		if len(p.At) <= table.MaxSecond && bytes <= table.MaxSecondBytes {
 			return
 		}
 		p.Floor = max(p.Floor, p.At[id])

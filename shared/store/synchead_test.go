@@ -13,17 +13,18 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
 
-// own gives an item that the store keeps for itself among a user's lines, and its
+// ownItem gives an item that the store keeps for itself among a user's lines, and its
 // size.
-func (c *cloud) own(user, key string) (in map[string]types.AttributeValue, size int) {
-	c.t.Helper()
+func ownItem(c *cloud, user, key string) (in map[string]types.AttributeValue, size int) {
+	c.T.Helper()
 	k, err := attributevalue.MarshalMap(map[string]string{"userId": user, "conversationId": key})
-	require.NoError(c.t, err)
-	out, err := c.db.GetItem(c.t.Context(), &dynamodb.GetItemInput{TableName: &c.tables.Inboxes, Key: k, ConsistentRead: ptr(true)})
-	require.NoError(c.t, err)
-	return out.Item, sizeOf(&types.AttributeValueMemberM{Value: out.Item})
+	require.NoError(c.T, err)
+	out, err := c.DB.GetItem(c.T.Context(), &dynamodb.GetItemInput{TableName: &c.Tables.Inboxes, Key: k, ConsistentRead: new(true)})
+	require.NoError(c.T, err)
+	return out.Item, storetest.SizeOf(&types.AttributeValueMemberM{Value: out.Item})
 }
 
 // One user whose conversations change in many lanes at a time, with the longest
@@ -33,7 +34,7 @@ func TestG10_ASyncHeadStaysBelowAKilobyte(t *testing.T) {
 	t.Parallel()
 	const lanes, each = 16, 30
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	user := strings.Repeat("u", chat.MaxUserIDBytes)
 	cursor := raise(t, s, user, []string{"group:first"})
 	var ids []string
@@ -49,7 +50,7 @@ func TestG10_ASyncHeadStaysBelowAKilobyte(t *testing.T) {
 	go func() {
 		most := 0
 		for !done.Load() {
-			_, size := c.own(user, "#")
+			_, size := ownItem(c, user, "#")
 			most = max(most, size)
 		}
 		largest <- most
@@ -69,7 +70,7 @@ func TestG10_ASyncHeadStaysBelowAKilobyte(t *testing.T) {
 	most := <-largest
 	require.NoError(t, err)
 	require.Less(t, most, 1024)
-	_, second := c.own(user, "#second")
+	_, second := ownItem(c, user, "#second")
 	require.Less(t, second, 16<<10)
 	changed, err := s.Changes(t.Context(), user, cursor, "", 50)
 	require.NoError(t, err)
@@ -81,21 +82,21 @@ func TestG10_ASyncHeadStaysBelowAKilobyte(t *testing.T) {
 func TestG10_AnOvergrownSyncHeadStopsNoRaise(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	for _, n := range []int{15, 30, 100, 200, 1000} {
 		user := fmt.Sprint("bot", n)
 		at := map[string]any{}
 		for k := range n {
 			at[chat.SingleID(user, fmt.Sprint("user-", k))] = k + 1
 		}
-		c.put(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": "#", "v": n, "floor": 0, "at": at})
+		c.Put(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": "#", "v": n, "floor": 0, "at": at})
 		cursor := raise(t, s, user, []string{"single:x"})
 		require.Greater(t, cursor, int64(n))
 		raise(t, s, user, []string{"system:" + strings.Repeat("x", 100)})
 		for range 10 {
 			raise(t, s, user, []string{"single:y"})
 		}
-		_, size := c.own(user, "#")
+		_, size := ownItem(c, user, "#")
 		require.Less(t, size, 1024, "of %d", n)
 		changed, err := s.Changes(t.Context(), user, 1, "", 50)
 		require.NoError(t, err)
@@ -111,8 +112,8 @@ func TestG5_TwoHundredChangesAreToldWithoutTheWholeList(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
-	ids := c.lines("bob", 240)
+	s := c.Store(w)
+	ids := c.Lines("bob", 240)
 	cursor := raise(t, s, "bob", ids[239:])
 	for i := range 200 {
 		raise(t, s, "bob", ids[i:i+1])
@@ -120,7 +121,7 @@ func TestG5_TwoHundredChangesAreToldWithoutTheWholeList(t *testing.T) {
 	}
 	got, pages := map[string]bool{}, 0
 	for more := true; more; pages++ {
-		_, n := w.since(0)
+		_, n := w.Since(0)
 		changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
 		require.NoError(t, err)
 		require.False(t, changed.Full)
@@ -131,7 +132,7 @@ func TestG5_TwoHundredChangesAreToldWithoutTheWholeList(t *testing.T) {
 			got[l.Conversation.ConversationID] = true
 		}
 		cursor, more = changed.Cursor, changed.More
-		calls, _ := w.since(n)
+		calls, _ := w.Since(n)
 		require.Equal(t, []string{"Query", "GetItem"}, calls[:2])
 	}
 	require.Len(t, got, 200)
@@ -152,19 +153,19 @@ func TestG5_AnEvictionThatFailsLosesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			ids := c.lines("bob", 60)
+			ids := c.Lines("bob", 60)
 			w := &wire{}
-			broken := c.store(w)
+			broken := c.Store(w)
 			cursor := raise(t, broken, "bob", ids[:1])
-			w.set(rule)
+			w.Set(rule)
 			for i, id := range ids {
 				raise(t, broken, "bob", []string{id})
 				if i%10 == 9 {
-					_, size := c.own("bob", "#")
+					_, size := ownItem(c, "bob", "#")
 					require.Less(t, size, 1024)
 				}
 			}
-			changed, err := c.store(nil).Changes(t.Context(), "bob", cursor, "", 100)
+			changed, err := c.Store(nil).Changes(t.Context(), "bob", cursor, "", 100)
 			require.NoError(t, err)
 			got := conversationIDs(changed.Lines)
 			require.Len(t, got, 60, "full: %t", changed.Full)
@@ -190,10 +191,10 @@ func TestG10_ADamagedSyncHead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
-			ids := c.lines("bob", 3)
+			s := c.Store(nil)
+			ids := c.Lines("bob", 3)
 			damaged["userId"], damaged["conversationId"] = "bob", "#"
-			c.put(c.tables.Inboxes, damaged)
+			c.Put(c.Tables.Inboxes, damaged)
 			changed, err := s.Changes(t.Context(), "bob", 5, "", 50)
 			require.NoError(t, err)
 			require.True(t, changed.Full)

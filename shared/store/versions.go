@@ -2,26 +2,28 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // show makes of messages what one sees of them who reads them as of a time of
 // membership: the content of then, and none that is about another time.
-func (s *Store) show(ctx context.Context, conversationID string, known map[int64]messageItem, during chat.Range) error {
+func (s *Store) show(ctx context.Context, conversationID string, known map[int64]table.Message, during chat.Range) error {
 	if err := s.asOf(ctx, conversationID, known, during.To); err != nil {
 		return err
 	}
 	for seq, m := range known {
 		m.Message = m.In(during)
-		if m.earlier || m.Withheld { // what is shown is not what was measured
+		if m.Earlier || m.Withheld { // what is shown is not what was measured
 			size, err := m.Size()
 			if err != nil {
 				return err
 			}
-			m.size = size + len(",")
+			m.Bytes = size + len(",")
 		}
 		known[seq] = m
 	}
@@ -35,13 +37,13 @@ func (s *Store) show(ctx context.Context, conversationID string, known map[int64
 // gone from the ledger the content is withheld. A recall is for everyone.
 //
 // Nobody leaves a conversation of another kind.
-func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64]messageItem, end int64) error {
+func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64]table.Message, end int64) error {
 	if kind, _ := chat.KindOf(conversationID); kind != chat.Group {
 		return nil
 	}
-	var later []messageItem
+	var later []table.Message
 	for _, m := range known {
-		if m.editedAfter(end) {
+		if editedAfter(m, end) {
 			later = append(later, m)
 		}
 	}
@@ -50,21 +52,21 @@ func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64
 		return err
 	}
 	for _, m := range later {
-		edits := m.editsUntil(end)
-		event, found := events[m.sourceAt(end)]
+		edits := editsUntil(m, end)
+		event, found := events[sourceAt(m, end)]
 		switch {
 		case found && edits > 0:
-			m.show(content{Text: event.Text, Data: event.Data})
+			setContent(&m, table.Content{Text: event.Text, Data: event.Data})
 		case found && event.Original != nil:
-			m.show(*event.Original)
+			setContent(&m, *event.Original)
 		default:
-			m.show(content{})
+			setContent(&m, table.Content{})
 			m.Withheld = event.Status != chat.Recalled
 		}
 		if found {
 			m.Status = event.Status // recalled since the message was read
 		}
-		m.Version, m.earlier = int64(edits)+1, true
+		m.Version, m.Earlier = int64(edits)+1, true
 		known[m.Seq] = m
 	}
 	return nil
@@ -72,19 +74,19 @@ func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64
 
 // editsOf gives the events that the content of messages as of end comes from, by
 // seq; known are those at hand.
-func (s *Store) editsOf(ctx context.Context, conversationID string, messages []messageItem, known map[int64]messageItem, end int64) (map[int64]messageItem, error) {
+func (s *Store) editsOf(ctx context.Context, conversationID string, messages []table.Message, known map[int64]table.Message, end int64) (map[int64]table.Message, error) {
 	if len(messages) == 0 {
 		return nil, nil
 	}
 	events := maps.Clone(known)
 	var missing []int64
 	for _, m := range messages {
-		if _, ok := known[m.sourceAt(end)]; !ok {
-			missing = append(missing, m.sourceAt(end))
+		if _, ok := known[sourceAt(m, end)]; !ok {
+			missing = append(missing, sourceAt(m, end))
 		}
 	}
-	for seqs := range slices.Chunk(missing, maxTransactGet) {
-		if _, err := s.lookUp(ctx, conversationID, seqs, events); err != nil {
+	for seqs := range slices.Chunk(missing, table.MaxTransactGet) {
+		if _, err := s.db.LookUp(ctx, conversationID, seqs, events); err != nil {
 			return nil, err
 		}
 	}
@@ -93,17 +95,25 @@ func (s *Store) editsOf(ctx context.Context, conversationID string, messages []m
 
 // editedAfter reports whether the content is from after the ledger ended with seq
 // end.
-func (mi messageItem) editedAfter(end int64) bool {
-	return mi.Status == chat.Normal && mi.editsUntil(end) < len(mi.Edits)
+func editedAfter(mi table.Message, end int64) bool {
+	return mi.Status == chat.Normal && editsUntil(mi, end) < len(mi.Edits)
 }
 
 // editsUntil is how many edits the message had when the ledger ended with seq end.
-func (mi messageItem) editsUntil(end int64) int {
+func editsUntil(mi table.Message, end int64) int {
 	n, _ := slices.BinarySearch(mi.Edits, end+1)
 	return n
 }
 
 // sourceAt is the seq of the event that has the content as of end.
-func (mi messageItem) sourceAt(end int64) int64 {
-	return mi.Edits[max(0, mi.editsUntil(end)-1)]
+func sourceAt(mi table.Message, end int64) int64 {
+	return mi.Edits[max(0, editsUntil(mi, end)-1)]
+}
+
+// setContent gives a message other content.
+func setContent(mi *table.Message, c table.Content) {
+	mi.Text, mi.Data, mi.Message.Data = c.Text, c.Data, nil
+	if c.Data != "" {
+		mi.Message.Data = json.RawMessage(c.Data)
+	}
 }

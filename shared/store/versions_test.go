@@ -11,6 +11,8 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
 )
 
 // editIn edits ann's message, whose version is the one given.
@@ -35,7 +37,7 @@ func read(t testing.TB, s *store.Store, user, id string, seq int64) chat.Message
 func TestG9_AFormerMemberReadsWhatThereWasThen(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "v1", "v2", "v3", "stays")
 	m := chatIn(text("ann", "m", "first"), id)
 	m.Data = json.RawMessage(`{"n":1}`)
@@ -67,12 +69,12 @@ func TestG9_AFormerMemberReadsWhatThereWasThen(t *testing.T) {
 		require.Empty(t, got.Text)
 		require.Empty(t, got.Data)
 	}
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		for _, gone := range []string{"first", "second", "third", "fourth", `"n":1`} {
 			require.NotContains(t, raw, gone, "it is kept nowhere")
 		}
 	}
-	report, err := s.AuditAll(t.Context(), store.AuditCursor{})
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 }
@@ -81,7 +83,7 @@ func TestG9_AFormerMemberReadsWhatThereWasThen(t *testing.T) {
 func TestG9_AnEditOfWhatOneMayNotReadIsWithheld(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob", "stays")
 	before := sendIn(t, s, "ann", id, "before")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "3"), id, []string{"bob"}))
@@ -134,7 +136,7 @@ func TestG9_AnEditOfWhatOneMayNotReadIsWithheld(t *testing.T) {
 func TestG9_WhoWasAwayEditsNothingFromBefore(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "own", "ann")
 	sent := sendIn(t, s, "ann", id, "mine")
 	edit := func(key string, version int64) error {
@@ -159,17 +161,17 @@ func TestG9_WhatThereWasThenIsReadAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s, read := c.store(nil), c.store(w)
+	s, read := c.Store(nil), c.Store(w)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	old, recent := sendIn(t, s, "ann", id, "old"), sendIn(t, s, "ann", id, "new")
 	editIn(t, s, old, 1, "old, better")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "rm"), id, []string{"bob"}))
 	calls := func(user string, want ...string) {
 		t.Helper()
-		_, n := w.since(0)
+		_, n := w.Since(0)
 		_, err := read.Sync(t.Context(), user, id, 0, 100, frame)
 		require.NoError(t, err)
-		got, _ := w.since(n)
+		got, _ := w.Since(n)
 		require.Equal(t, append([]string{"GetItem", "GetItem", "Query"}, want...), got, user)
 	}
 	calls("bob")
@@ -185,7 +187,7 @@ func TestG9_WhatThereWasThenIsReadAtOnce(t *testing.T) {
 func TestG9_AnEditBetweenTheReadsOfASync(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	sent := sendIn(t, s, "ann", id, "m")
 	do := func() {
@@ -204,14 +206,14 @@ func TestG9_AnEditBetweenTheReadsOfASync(t *testing.T) {
 			return entries[0]
 		},
 	} {
-		w := &wire{rule: func(op string, n int) fault {
+		w := &wire{Rule: func(op string, n int) fault {
 			if op == "Query" && n == 1 && do != nil {
 				do()
 				do = nil
 			}
 			return none
 		}}
-		got := of(c.store(w))
+		got := of(c.Store(w))
 		require.Equal(t, "text of m", got.Text, name)
 		require.Equal(t, int64(1), got.Version, name)
 	}
@@ -223,17 +225,17 @@ func TestG9_AnEditBetweenTheReadsOfASync(t *testing.T) {
 func TestG9_AnEditBetweenTheReadsOfAList(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	last := sendIn(t, s, "ann", id, "last")
 	w := &wire{}
-	w.set(func(op string, n int) fault {
+	w.Set(func(op string, n int) fault {
 		if op == "BatchGetItem" && n == 1 { // head and line were read
 			editIn(t, s, last, 1, "edited meanwhile")
 		}
 		return none
 	})
-	require.Nil(t, mustLine(t, c.store(w), "bob", id).Last)
+	require.Nil(t, mustLine(t, c.Store(w), "bob", id).Last)
 	require.Equal(t, "edited meanwhile", mustLine(t, s, "bob", id).Last.Text)
 }
 
@@ -241,14 +243,14 @@ func TestG9_AnEditBetweenTheReadsOfAList(t *testing.T) {
 func TestG9_WhatIsGoneIsWithheld(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "v1", "v2")
 	sent := sendIn(t, s, "ann", id, "m")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "1"), id, []string{"v1"}))
 	first := editIn(t, s, sent, 1, "second")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "2"), id, []string{"v2"}))
 	editIn(t, s, sent, 2, "third")
-	c.deleteMessage(id, first.Seq)
+	c.DeleteMessage(id, first.Seq)
 	for version, user := range []string{"v1", "v2"} {
 		page, err := s.Sync(t.Context(), user, id, 1, 1, frame)
 		require.NoError(t, err)
@@ -260,15 +262,15 @@ func TestG9_WhatIsGoneIsWithheld(t *testing.T) {
 func TestEraseUserTakesWhatAnEditReplaced(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "bob", "ann", "cy")
 	sent := sendIn(t, s, "ann", id, "secret")
 	must(t)(s.RemoveMembers(t.Context(), by("bob", "1"), id, []string{"cy"}))
 	editIn(t, s, sent, 1, "better")
 	require.Equal(t, "text of secret", read(t, s, "cy", id, sent.Seq).Text)
-	_, err := s.EraseUser(t.Context(), "ann", "", true, nothing)
+	_, err := operate.New(s).EraseUser(t.Context(), "ann", "", true, func(operate.Erasure) {})
 	require.NoError(t, err)
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "text of secret")
 	}
 	require.Equal(t, chat.Recalled, read(t, s, "cy", id, sent.Seq).Status)
@@ -279,9 +281,9 @@ func TestEditCosts(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	units := 0.0
-	options := c.db.Options()
-	options.APIOptions = append(options.APIOptions, capacityOf(&units))
-	s := store.New(dynamodb.New(options), c.tables)
+	options := c.DB.Options()
+	options.APIOptions = append(options.APIOptions, storetest.CapacityOf(&units))
+	s := store.New(dynamodb.New(options), c.Tables)
 	group := sendIn(t, s, "ann", newGroup(t, s, chat.VisibleAll, "ann", "bob"), strings.Repeat("m", 60))
 	single := send(t, s, "ann", "bob", "m")
 	for name, sent := range map[string]store.Receipt{"group": group, "single": single} {
@@ -291,7 +293,7 @@ func TestEditCosts(t *testing.T) {
 			require.InDelta(t, 9, units, 0, "%s: head 2, event 2 and its index 1, record 2, message 2", name)
 		}
 	}
-	for _, raw := range c.scan(c.tables.Messages) {
+	for _, raw := range c.Scan(c.Tables.Messages) {
 		if strings.Contains(raw, single.ConversationID) {
 			require.NotContains(t, raw, "original", "nobody leaves a single conversation")
 		}
@@ -303,26 +305,26 @@ func TestEditCosts(t *testing.T) {
 func TestG9_ComingAndGoingHasNoEnd(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	owner, user := strings.Repeat("o", 128), strings.Repeat("u", 128)
 	id := newGroup(t, s, chat.VisibleAll, owner, user)
 	must(t)(s.SetTitle(t.Context(), by(owner, "title"), id, strings.Repeat("🥾", chat.MaxTitleRunes)))
-	_, err := s.RaiseHead(t.Context(), id, store.MaxRepairMargin) // seqs as long as they get
+	_, err := operate.New(s).RaiseHead(t.Context(), id, operate.MaxRepairMargin) // seqs as long as they get
 	require.NoError(t, err)
 	var times []chat.Range
 	const rounds = 100
 	for n := range rounds {
 		removed := must(t)(s.RemoveMembers(t.Context(), by(owner, fmt.Sprint("remove", n)), id, []string{user}))
-		times = append(times, chat.Range{From: c.inbox(user, id).JoinSeq, To: removed.Seq})
+		times = append(times, chat.Range{From: c.Inbox(user, id).JoinSeq, To: removed.Seq})
 		if n == rounds-1 {
 			break
 		}
 		sendIn(t, s, owner, id, fmt.Sprint("away", n))
 		must(t)(s.AddMembers(t.Context(), by(owner, fmt.Sprint("add", n)), id, []string{user}))
 	}
-	require.Less(t, c.size(c.tables.Inboxes, map[string]any{"userId": user, "conversationId": id}), 2048, "with the longest names that there are")
+	require.Less(t, sizeInTable(c, c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": id}), 2048, "with the longest names that there are")
 	kept := times[len(times)-1-chat.MaxPastStretches:]
-	in := c.inbox(user, id)
+	in := c.Inbox(user, id)
 	require.Equal(t, kept, append(in.Past, chat.Range{From: in.JoinSeq, To: in.LeftSeq}))
 	var want []int64
 	for _, r := range kept {
@@ -338,7 +340,7 @@ func TestG9_ComingAndGoingHasNoEnd(t *testing.T) {
 		must(t)(s.AddMembers(t.Context(), by(owner, fmt.Sprint("back", n)), id, []string{user}))
 		must(t)(s.RemoveMembers(t.Context(), by(owner, fmt.Sprint("out", n)), id, []string{user}))
 	}
-	now := c.inbox(user, id)
+	now := c.Inbox(user, id)
 	require.Equal(t, in.Past, now.Past)
 	require.Equal(t, chat.Range{From: in.JoinSeq, To: in.LeftSeq + 2*atOnce}, chat.Range{From: now.JoinSeq, To: now.LeftSeq})
 }
@@ -348,9 +350,9 @@ func TestG9_ComingAndGoingHasNoEnd(t *testing.T) {
 func TestG9_AFormerMemberWithoutAHeadLearnsNoLaterTitle(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
-	c.put(c.tables.Inboxes, map[string]any{"userId": "bob", "conversationId": id, "joinSeq": 1, "leftSeq": 1, "readSeq": 1, "deliveredSeq": 1, "clearedSeq": 0})
+	c.Put(c.Tables.Inboxes, map[string]any{"userId": "bob", "conversationId": id, "joinSeq": 1, "leftSeq": 1, "readSeq": 1, "deliveredSeq": 1, "clearedSeq": 0})
 	must(t)(s.SetTitle(t.Context(), by("ann", "2"), id, "a secret title"))
 	line := mustLine(t, s, "bob", id)
 	require.Empty(t, line.Conversation.Title)
@@ -359,12 +361,12 @@ func TestG9_AFormerMemberWithoutAHeadLearnsNoLaterTitle(t *testing.T) {
 	requireSees(t, s, "bob", id, 1)
 }
 
-// size is how many bytes of an item DynamoDB counts, nearly.
-func (c *cloud) size(table string, key map[string]any) int {
-	c.t.Helper()
+// sizeInTable is how many bytes of an item DynamoDB counts, nearly.
+func sizeInTable(c *cloud, table string, key map[string]any) int {
+	c.T.Helper()
 	var in map[string]any
-	require.True(c.t, c.get(table, key, &in))
+	require.True(c.T, c.Get(table, key, &in))
 	encoded, err := json.Marshal(in)
-	require.NoError(c.t, err)
+	require.NoError(c.T, err)
 	return len(encoded)
 }

@@ -86,7 +86,7 @@ func TestVisibility(t *testing.T) {
 		t.Run(string(tc.visibility), func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			id := newGroup(t, s, tc.visibility, "ann", "bob")
 			sendIn(t, s, "ann", id, "2")
 			must(t)(s.AddMembers(t.Context(), by("ann", "3"), id, []string{"late"}))
@@ -123,7 +123,7 @@ func TestVisibility(t *testing.T) {
 func TestG9_AFormerMemberReadsUpToTheRemoval(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	sendIn(t, s, "ann", id, "2")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "3"), id, []string{"bob"}))
@@ -159,7 +159,7 @@ func TestG9_ComingBackOpensASecondWindow(t *testing.T) {
 		t.Run(string(v), func(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
-			s := c.store(nil)
+			s := c.Store(nil)
 			ctx := t.Context()
 			id := newGroup(t, s, v, "ann", "bob")
 			sendIn(t, s, "ann", id, "2")
@@ -203,7 +203,7 @@ func TestG9_ComingBackOpensASecondWindow(t *testing.T) {
 func TestG6_SyncPassesOverAHiddenEnd(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	sendIn(t, s, "ann", id, "2")
 	_, rose, err := s.Clear(t.Context(), "bob", id, 2)
@@ -219,7 +219,7 @@ func TestClearHidesForOneUserOnAllDevices(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	w := &wire{}
-	s := c.store(w)
+	s := c.Store(w)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	for n := 2; n <= 6; n++ {
@@ -236,7 +236,7 @@ func TestClearHidesForOneUserOnAllDevices(t *testing.T) {
 		require.Equal(t, step.in, in, "through %d", step.through)
 		require.Equal(t, step.rose, rose, "through %d", step.through)
 		if step.through == 3 && rose {
-			requireSees(t, c.store(nil), "bob", id, 4, 5, 6)
+			requireSees(t, c.Store(nil), "bob", id, 4, 5, 6)
 			requireSees(t, s, "ann", id, 1, 2, 3, 4, 5, 6)
 		}
 	}
@@ -252,10 +252,10 @@ func TestClearHidesForOneUserOnAllDevices(t *testing.T) {
 	must(t)(s.AddMembers(ctx, by("ann", "10"), id, []string{"bob"}))
 	requireSees(t, s, "bob", id, 10)
 
-	_, n := w.since(0)
+	_, n := w.Since(0)
 	_, _, err = s.Clear(ctx, "ann", id, 3)
 	require.NoError(t, err)
-	calls, _ := w.since(n)
+	calls, _ := w.Since(n)
 	require.Equal(t, []string{"UpdateItem"}, calls)
 	for _, who := range [][2]string{{"mallory", id}, {"ann", "group:none"}} {
 		_, _, err = s.Clear(ctx, who[0], who[1], 1)

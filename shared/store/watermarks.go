@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
 )
 
 // Watermarks are how far a user has come in a conversation. Both only go up.
@@ -29,6 +31,19 @@ type Acked struct {
 // Rose reports whether this request raised a watermark.
 func (a Acked) Rose() bool { return a.Watermarks != a.Before }
 
+// Raised gives the stretch that this request raised a watermark over: the seqs above
+// after, up to through.
+func (a Acked) Raised() (after, through int64) {
+	after = math.MaxInt64
+	if a.DeliveredSeq > a.Before.DeliveredSeq {
+		after, through = a.Before.DeliveredSeq, a.DeliveredSeq
+	}
+	if a.ReadSeq > a.Before.ReadSeq {
+		after, through = min(after, a.Before.ReadSeq), max(through, a.ReadSeq)
+	}
+	return after, through
+}
+
 // Ack raises a user's watermarks to at least these; 0 leaves one as it is. What
 // is read counts as delivered. Neither ever goes down, nor above the last seq
 // the user may read: a receipt beyond it counts up to it. It errs with NotFound
@@ -42,11 +57,11 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 	// Most receipts come in order and raise what is there: one write, no read.
 	const member = "attribute_not_exists(leftSeq) AND "
 	set, condition := "SET deliveredSeq = :d", member+"deliveredSeq < :d"
-	values := item{":d": num(want.DeliveredSeq)}
+	values := table.Item{":d": table.Num(want.DeliveredSeq)}
 	if want.ReadSeq > 0 {
 		set += ", readSeq = :r"
 		condition = member + "deliveredSeq <= :d AND readSeq < :r"
-		values[":r"] = num(want.ReadSeq)
+		values[":r"] = table.Num(want.ReadSeq)
 	}
 	next := want
 	for {
@@ -63,13 +78,13 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 			return Acked{Watermarks: before, Before: before, Head: head}, nil
 		}
 		set, condition = "SET deliveredSeq = :d, readSeq = :r", member+"deliveredSeq = :od AND readSeq = :or"
-		values = item{
-			":d": num(next.DeliveredSeq), ":r": num(next.ReadSeq),
-			":od": num(before.DeliveredSeq), ":or": num(before.ReadSeq),
+		values = table.Item{
+			":d": table.Num(next.DeliveredSeq), ":r": table.Num(next.ReadSeq),
+			":od": table.Num(before.DeliveredSeq), ":or": table.Num(before.ReadSeq),
 		}
 		if old.LeftSeq != 0 {
 			condition = "leftSeq = :left AND deliveredSeq = :od AND readSeq = :or"
-			values[":left"] = num(old.LeftSeq)
+			values[":left"] = table.Num(old.LeftSeq)
 		}
 	}
 }
@@ -98,7 +113,7 @@ func (s *Store) Clear(ctx context.Context, userID, conversationID string, throug
 	next := min(throughSeq, head.LastSeq)
 	for {
 		old, done, err := s.updateLine(ctx, userID, head, remembered, "SET clearedSeq = :c",
-			"clearedSeq < :c AND (attribute_not_exists(leftSeq) OR leftSeq >= :c)", item{":c": num(next)})
+			"clearedSeq < :c AND (attribute_not_exists(leftSeq) OR leftSeq >= :c)", table.Item{":c": table.Num(next)})
 		if err != nil {
 			return 0, false, err
 		}
@@ -137,12 +152,12 @@ func (s *Store) noLine(ctx context.Context, head chat.Conversation, remembered b
 // updateLine changes a user's line of a conversation under a condition. done is
 // false if the condition failed; old is the line as it was, in both cases. Without
 // a head or a line it errs with NotFound.
-func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update, condition string, values item) (old inboxItem, done bool, err error) {
-	ctx, cancel := withReserve(ctx)
+func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update, condition string, values table.Item) (old table.Line, done bool, err error) {
+	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	in := &dynamodb.UpdateItemInput{
-		TableName:                           &s.tables.Inboxes,
-		Key:                                 inboxKey(userID, head.ConversationID),
+		TableName:                           &s.db.Inboxes,
+		Key:                                 table.LineKey(userID, head.ConversationID),
 		UpdateExpression:                    &update,
 		ConditionExpression:                 aws.String("attribute_exists(userId) AND " + condition),
 		ExpressionAttributeValues:           values,
@@ -150,21 +165,21 @@ func (s *Store) updateLine(ctx context.Context, userID string, head chat.Convers
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
 	out, err := s.db.UpdateItem(ctx, in)
-	for attempt := 1; isConflict(err) && s.pace.waitRead(ctx, attempt, false) == nil; attempt++ {
+	for attempt := 1; table.IsConflict(err) && s.db.Pace.WaitRead(ctx, attempt, false) == nil; attempt++ {
 		out, err = s.db.UpdateItem(ctx, in) // the user is joining or leaving at this moment
 	}
-	var attributes item
+	var attributes table.Item
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		attributes = failed.Item
 	} else if err != nil {
-		return inboxItem{}, false, fmt.Errorf("updating the line of %s in %s: %w", head.ConversationID, userID, err)
+		return table.Line{}, false, fmt.Errorf("updating the line of %s in %s: %w", head.ConversationID, userID, err)
 	} else {
 		attributes, done = out.Attributes, true
 	}
 	if len(attributes) == 0 || head.LastSeq == 0 {
-		return inboxItem{}, false, s.noLine(ctx, head, remembered)
+		return table.Line{}, false, s.noLine(ctx, head, remembered)
 	}
-	return old, done, unmarshal(attributes, &old)
+	return old, done, table.Unmarshal(attributes, &old)
 }
 
 // ReceiptPage says who has received and who has read a message.
@@ -191,7 +206,7 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if v.inbox.LeftSeq != 0 {
 		return ReceiptPage{}, errFormer()
 	}
-	members, next, err := s.rosterPage(ctx, conversationID, cursor, limit)
+	members, next, err := s.db.RosterPage(ctx, conversationID, cursor, limit)
 	if err != nil {
 		return ReceiptPage{}, err
 	}
@@ -203,7 +218,7 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 			ids = append(ids, m.UserID)
 		}
 	}
-	lines, err := s.inboxesOf(ctx, conversationID, ids)
+	lines, err := s.db.LinesOf(ctx, conversationID, ids)
 	if err != nil {
 		return ReceiptPage{}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
 )
 
 // Sixteen devices of one user ack in random order, beyond the end too, while
@@ -20,8 +21,8 @@ func TestG7_WatermarksOnlyGoUp(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	const devices, last = 16, 30
-	id := sendN(t, c.store(nil), last)
-	watch := c.store(nil)
+	id := sendN(t, c.Store(nil), last)
+	watch := c.Store(nil)
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	var seen []store.Watermarks
@@ -43,7 +44,7 @@ func TestG7_WatermarksOnlyGoUp(t *testing.T) {
 	})
 	highest := make([]store.Watermarks, devices)
 	err := parallel(devices, func(i int) error {
-		s := c.store(nil)
+		s := c.Store(nil)
 		random := rand.New(rand.NewPCG(uint64(i), 7))
 		before := store.Watermarks{}
 		for range 12 {
@@ -88,9 +89,9 @@ func TestG7_WatermarksOnlyGoUp(t *testing.T) {
 			require.GreaterOrEqual(t, w.ReadSeq, seen[i-1].ReadSeq)
 		}
 	}
-	_, err = c.store(nil).Ack(t.Context(), "bob", id, store.Watermarks{DeliveredSeq: 1000, ReadSeq: 999})
+	_, err = c.Store(nil).Ack(t.Context(), "bob", id, store.Watermarks{DeliveredSeq: 1000, ReadSeq: 999})
 	require.NoError(t, err)
-	require.Equal(t, inbox{JoinSeq: 1, ReadSeq: last, DeliveredSeq: last}, c.inbox("bob", id), "never above the last seq")
+	require.Equal(t, storetest.Inbox{JoinSeq: 1, ReadSeq: last, DeliveredSeq: last}, c.Inbox("bob", id), "never above the last seq")
 }
 
 // Members ack while messages come in; nobody gets ahead of the ledger, and the
@@ -99,11 +100,11 @@ func TestG7_MembersAckWhileMessagesComeIn(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	members := users(16)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", members...)
 	reached := make([]int64, len(members)) // as answered last; less than asked while there was no more
 	require.NoError(t, parallel(len(members)+1, func(i int) error {
-		own := c.store(nil)
+		own := c.Store(nil)
 		for n := range 12 {
 			if i == len(members) {
 				if _, err := own.Append(t.Context(), chatIn(text("ann", fmt.Sprint(n), "hi"), id), ""); err != nil {
@@ -122,9 +123,9 @@ func TestG7_MembersAckWhileMessagesComeIn(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Equal(t, int64(13), c.head(id).LastSeq)
+	require.Equal(t, int64(13), c.Head(id).LastSeq)
 	for i, user := range members {
-		got, err := c.store(nil).Ack(t.Context(), user, id, store.Watermarks{DeliveredSeq: 13, ReadSeq: int64(i)})
+		got, err := c.Store(nil).Ack(t.Context(), user, id, store.Watermarks{DeliveredSeq: 13, ReadSeq: int64(i)})
 		require.NoError(t, err)
 		require.Equal(t, store.Watermarks{DeliveredSeq: 13, ReadSeq: min(13, max(reached[i], int64(i)))}, got.Watermarks)
 	}
@@ -149,7 +150,7 @@ func TestG7_MembersAckWhileMessagesComeIn(t *testing.T) {
 func TestReceiptsLeaveOutWhoJoinedLater(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	sent, err := s.Append(t.Context(), chatIn(text("ann", "1", "hi"), id), "")
 	require.NoError(t, err)
@@ -166,7 +167,7 @@ func TestReceiptsLeaveOutWhoJoinedLater(t *testing.T) {
 func TestG7_Acks(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 10)
 	for i, step := range []struct{ want, in store.Watermarks }{
 		{store.Watermarks{}, store.Watermarks{}},
@@ -180,13 +181,13 @@ func TestG7_Acks(t *testing.T) {
 		{store.Watermarks{DeliveredSeq: chat.MaxSeq}, store.Watermarks{DeliveredSeq: 10, ReadSeq: 8}},
 		{store.Watermarks{ReadSeq: chat.MaxSeq}, store.Watermarks{DeliveredSeq: 10, ReadSeq: 10}},
 	} {
-		before := c.inbox("bob", id)
+		before := c.Inbox("bob", id)
 		got, err := s.Ack(t.Context(), "bob", id, step.want)
 		require.NoError(t, err)
 		require.Equal(t, step.in, got.Watermarks, "step %d", i)
 		require.Equal(t, store.Watermarks{DeliveredSeq: before.DeliveredSeq, ReadSeq: before.ReadSeq}, got.Before, "step %d", i)
 		require.Equal(t, got.Before != step.in, got.Rose())
-		after := c.inbox("bob", id)
+		after := c.Inbox("bob", id)
 		require.Equal(t, step.in, store.Watermarks{DeliveredSeq: after.DeliveredSeq, ReadSeq: after.ReadSeq}, "step %d", i)
 	}
 	require.Equal(t, int64(0), mustLine(t, s, "bob", id).Unread)
@@ -203,10 +204,10 @@ func mustLine(t testing.TB, s *store.Store, user, id string) store.Line {
 func TestWhoMayNotAck(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := sendN(t, s, 3)
 	other := send(t, s, "carol", "dave", "1").ConversationID
-	lines := c.count(c.tables.Inboxes)
+	lines := c.Count(c.Tables.Inboxes)
 	for name, who := range map[string][2]string{
 		"a stranger":            {"mallory", id},
 		"another conversation":  {"bob", other},
@@ -217,13 +218,13 @@ func TestWhoMayNotAck(t *testing.T) {
 		_, err := s.Ack(t.Context(), who[0], who[1], store.Watermarks{ReadSeq: 1})
 		requireCode(t, chat.NotFound, err, name)
 	}
-	require.Equal(t, lines, c.count(c.tables.Inboxes), "and no line is made")
+	require.Equal(t, lines, c.Count(c.Tables.Inboxes), "and no line is made")
 }
 
 func TestG7_AFormerMemberAcksUpToTheRemoval(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	sendIn(t, s, "ann", id, "2")
@@ -251,10 +252,10 @@ func TestG7_AFormerMemberAcksUpToTheRemoval(t *testing.T) {
 func TestG7_AcksRaceARemoval(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 	require.NoError(t, parallel(5, func(i int) error {
-		own := c.store(nil)
+		own := c.Store(nil)
 		for n := range 10 {
 			var err error
 			key := by("ann", fmt.Sprintf("%d-%d", i, n))
@@ -285,10 +286,10 @@ func TestG7_AcksRaceARemoval(t *testing.T) {
 func TestG7_AckCosts(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 5)
+	id := sendN(t, c.Store(nil), 5)
 	w := &wire{}
-	s := c.store(w)
-	_, n := w.since(0)
+	s := c.Store(w)
+	_, n := w.Since(0)
 	for i, step := range []struct {
 		want  store.Watermarks
 		calls []string
@@ -305,7 +306,7 @@ func TestG7_AckCosts(t *testing.T) {
 		_, err := s.Ack(t.Context(), "bob", id, step.want)
 		require.NoError(t, err)
 		var calls []string
-		calls, n = w.since(n)
+		calls, n = w.Since(n)
 		require.Equal(t, step.calls, calls, "step %d", i)
 	}
 }
@@ -315,17 +316,17 @@ func TestG7_AckCosts(t *testing.T) {
 func TestG7_AnAckThatMeetsATransactionIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 3)
-	w := &wire{rule: func(op string, n int) fault {
+	id := sendN(t, c.Store(nil), 3)
+	w := &wire{Rule: func(op string, n int) fault {
 		if op == "UpdateItem" && n <= 2 {
 			return conflicting
 		}
 		return none
 	}}
-	got, err := c.store(w).Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 2})
+	got, err := c.Store(w).Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 2})
 	require.NoError(t, err)
 	require.Equal(t, int64(2), got.ReadSeq)
-	calls, _ := w.since(0)
+	calls, _ := w.Since(0)
 	require.Equal(t, []string{"GetItem", "UpdateItem", "UpdateItem", "UpdateItem"}, calls)
 }
 
@@ -334,7 +335,7 @@ func TestG7_AnAckThatMeetsATransactionIsTriedAgain(t *testing.T) {
 func TestOwnEntriesAreNotUnread(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s, other := c.store(nil), c.store(nil)
+	s, other := c.Store(nil), c.Store(nil)
 	unread := func(id string, alice, bob int64) {
 		t.Helper()
 		require.Equal(t, [2]int64{alice, bob}, [2]int64{mustLine(t, s, "alice", id).Unread, mustLine(t, other, "bob", id).Unread})
@@ -371,19 +372,19 @@ func TestOwnEntriesAreNotUnread(t *testing.T) {
 func TestUnreadOfAHeadFromBefore(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 3)
-	c.set(c.tables.Conversations, values{"conversationId": id}, values{"runs": nil})
-	require.Equal(t, int64(2), mustLine(t, c.store(nil), "alice", id).Unread, "but for what began the conversation")
-	send(t, c.store(nil), "alice", "bob", "new")
-	require.Equal(t, int64(2), mustLine(t, c.store(nil), "alice", id).Unread)
-	require.True(t, c.head(id).Answered(), "as it was before")
+	id := sendN(t, c.Store(nil), 3)
+	c.Set(c.Tables.Conversations, values{"conversationId": id}, values{"runs": nil})
+	require.Equal(t, int64(2), mustLine(t, c.Store(nil), "alice", id).Unread, "but for what began the conversation")
+	send(t, c.Store(nil), "alice", "bob", "new")
+	require.Equal(t, int64(2), mustLine(t, c.Store(nil), "alice", id).Unread)
+	require.True(t, c.Head(id).Answered(), "as it was before")
 }
 
 // By a single message, nobody learns when someone is online.
 func TestReceiptsOfStrangers(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	ask := func(user, id string, seq int64) store.ReceiptPage {
 		t.Helper()
 		page, err := s.Receipts(t.Context(), user, id, seq, "", 10)
@@ -392,7 +393,7 @@ func TestReceiptsOfStrangers(t *testing.T) {
 	}
 	ack := func(user, id string, seq int64) chat.Conversation {
 		t.Helper()
-		acked, err := c.store(nil).Ack(t.Context(), user, id, store.Watermarks{ReadSeq: seq})
+		acked, err := c.Store(nil).Ack(t.Context(), user, id, store.Watermarks{ReadSeq: seq})
 		require.NoError(t, err)
 		require.Equal(t, store.Watermarks{DeliveredSeq: seq, ReadSeq: seq}, acked.Watermarks)
 		return acked.Head
@@ -419,12 +420,12 @@ func TestReceiptsOfStrangers(t *testing.T) {
 func TestAnAckOfTheAnswerKnowsOfIt(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	id := sendN(t, c.store(nil), 2)
-	s := c.store(nil)
+	id := sendN(t, c.Store(nil), 2)
+	s := c.Store(nil)
 	acked, err := s.Ack(t.Context(), "bob", id, store.Watermarks{DeliveredSeq: 1})
 	require.NoError(t, err)
 	require.False(t, acked.Head.Answered())
-	send(t, c.store(nil), "bob", "alice", "3")
+	send(t, c.Store(nil), "bob", "alice", "3")
 	acked, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 2})
 	require.NoError(t, err)
 	require.False(t, acked.Head.Answered(), "remembered")
@@ -439,7 +440,7 @@ func TestAnAckOfTheAnswerKnowsOfIt(t *testing.T) {
 func TestAHeadStaysUnder1KB(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	s := c.store(nil)
+	s := c.Store(nil)
 	people := make([]string, chat.MaxRuns+1)
 	for i := range people {
 		people[i] = fmt.Sprintf("%0128d", i)
@@ -448,11 +449,11 @@ func TestAHeadStaysUnder1KB(t *testing.T) {
 	line, _, err := s.CreateGroup(t.Context(), by(people[0], "create"), title, people[1:], chat.VisibleSinceJoin)
 	require.NoError(t, err)
 	id := line.Conversation.ConversationID
-	c.set(c.tables.Conversations, values{"conversationId": id}, values{"lastSeq": 1_000_000_000})
+	c.Set(c.Tables.Conversations, values{"conversationId": id}, values{"lastSeq": 1_000_000_000})
 	for i, user := range people {
-		sendIn(t, c.store(nil), user, id, fmt.Sprint(i))
+		sendIn(t, c.Store(nil), user, id, fmt.Sprint(i))
 	}
-	head := c.raw(c.tables.Conversations, values{"conversationId": id})
+	head := c.Raw(c.Tables.Conversations, values{"conversationId": id})
 	size := 0
 	for name, value := range head {
 		size += len(name)
@@ -465,6 +466,6 @@ func TestAHeadStaysUnder1KB(t *testing.T) {
 			require.Failf(t, "an attribute of another type", "%s: %T", name, value)
 		}
 	}
-	t.Logf("%d bytes, of these %d of runs", size, len(c.head(id).Runs))
+	t.Logf("%d bytes, of these %d of runs", size, len(c.Head(id).Runs))
 	require.Less(t, size, 1024)
 }

@@ -40,6 +40,7 @@ const (
 	ActionSync          = "sync"
 	ActionHistory       = "history"
 	ActionAck           = "ack"
+	ActionTell          = "tell" // as ack, and never answered
 	ActionRecall        = "recall"
 	ActionEdit          = "edit"
 	ActionClear         = "clear"
@@ -439,10 +440,6 @@ const (
 	GoodbyeExpired  = "expired"  // the token with which it was opened has expired; come back with a new one
 	GoodbyeFlooding = "flooding" // it went on and on without heeding that it was too fast
 )
-
-// DetailRetryAfter is the field of an Error's Details that says for how many
-// milliseconds the same request would be refused again.
-const DetailRetryAfter = "retryAfterMs"
 
 // Encode gives the frame's bytes.
 func Encode(frame any) ([]byte, error) { return chat.EncodeJSON(frame) }

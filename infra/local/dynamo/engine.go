@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"inorder/infra/local/child"
+	"inorder/infra/local/process"
 )
 
 const (
@@ -38,10 +38,8 @@ type Config struct {
 	// there is no folder in memory, see scratchFile. Nothing stops two engines
 	// from opening one file, so the caller has to lock it.
 	DataFile string
-	// Reaper guards the process against outliving this one. If it is nil a
-	// watching shell does the same, which needs no support by the program, as
-	// in tests.
-	Reaper *child.Reaper
+	// Reaper sees to it that the engine does not outlive this program. Required.
+	Reaper *process.Reaper
 	// Output, if set, gets each line that the engine writes. It is called from
 	// two goroutines, but not at the same time for one stream.
 	Output func(line string)
@@ -53,17 +51,9 @@ type Config struct {
 type Engine struct {
 	endpoint string
 	sweeper  *sweeper // nil without Config.TimeToLive
-	proc     process
+	proc     *process.Process
 	log      *output
 	stopping atomic.Bool
-}
-
-// process is what an engine needs of [child.Process].
-type process interface {
-	Wait() error
-	Done() <-chan struct{}
-	Kill() error
-	Stop(grace time.Duration)
 }
 
 // ErrDamaged says that the data file is no database any more.
@@ -175,14 +165,6 @@ func startOn(ctx context.Context, cfg Config, host, port string) (*Engine, error
 // spawn starts the program; an env of nil is this program's.
 func (e *Engine) spawn(cfg Config, args, env []string) error {
 	stdout, stderr := e.log.stream(), e.log.stream()
-	if cfg.Reaper == nil {
-		p, err := startWatched(cfg.Binary, args, env, stdout, stderr)
-		if err != nil {
-			return err
-		}
-		e.proc = p
-		return nil
-	}
 	cmd := exec.Command(cfg.Binary, args...) //nolint:noctx // it outlives every context and is stopped by name
 	cmd.Stdout, cmd.Stderr, cmd.Env = stdout, stderr, env
 	p, err := cfg.Reaper.Start(cmd)
@@ -205,22 +187,33 @@ func (e *Engine) awaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("it does not listen on %s: %w", e.endpoint, ctx.Err())
 	}
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
+	err := awaitAnswer(ctx, e.endpoint, http.StatusOK, e.proc.Done())
+	if errors.Is(err, errEnded) {
+		return e.failedStart()
+	}
+	return err
+}
+
+// errEnded says that a process ended that was to answer.
+var errEnded = errors.New("the process ended")
+
+// awaitAnswer asks the URL until the answer has the status that is wanted. It errs with
+// errEnded, and if ctx ends.
+func awaitAnswer(ctx context.Context, url string, want int, ended <-chan struct{}) error {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for {
-		err := probe(ctx, client, e.endpoint, http.StatusOK)
+		err := probe(ctx, client, url, want)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-tick.C:
-		case <-e.proc.Done():
-			return e.failedStart()
+		case <-ended:
+			return fmt.Errorf("%w: %w", errEnded, err)
 		case <-ctx.Done():
-			return fmt.Errorf("it does not answer on %s: %w", e.endpoint, err)
+			return fmt.Errorf("it does not answer on %s: %w", url, err)
 		}
 	}
 }

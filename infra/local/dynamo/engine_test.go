@@ -20,9 +20,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/child"
 	"inorder/infra/local/dynamo"
 	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/infra/local/process"
 )
 
 // holdEngine makes the test binary start an engine, say its endpoint, and wait
@@ -30,9 +30,13 @@ import (
 const holdEngine = "DYNAMO_TEST_HOLD_ENGINE"
 
 func TestMain(m *testing.M) {
-	child.RunReaper()
 	if binary := os.Getenv(holdEngine); binary != "" {
-		e, err := dynamo.Start(context.Background(), dynamo.Config{Binary: binary})
+		reaper, err := process.StartReaper()
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		e, err := dynamo.Start(context.Background(), dynamo.Config{Binary: binary, Reaper: reaper})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -52,32 +56,25 @@ func find(t *testing.T) string {
 
 func TestStartServesAndStops(t *testing.T) {
 	t.Parallel()
-	reaper, err := child.StartReaper()
+	var mu sync.Mutex
+	var lines []string
+	e, err := dynamo.Start(t.Context(), dynamo.Config{
+		Binary: find(t), Reaper: dynamotest.Reaper(t),
+		Output: func(line string) { mu.Lock(); lines = append(lines, line); mu.Unlock() },
+	})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, reaper.Close()) })
+	_, err = dynamotest.Client(t, e.Endpoint()).ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	require.NoError(t, err)
+	require.NoError(t, e.Err())
 
-	for name, cfg := range map[string]dynamo.Config{"guarded by the reaper": {Reaper: reaper}, "alone": {}} {
-		t.Run(name, func(t *testing.T) {
-			var mu sync.Mutex
-			var lines []string
-			cfg.Binary = find(t)
-			cfg.Output = func(line string) { mu.Lock(); lines = append(lines, line); mu.Unlock() }
-			e, err := dynamo.Start(t.Context(), cfg)
-			require.NoError(t, err)
-			_, err = dynamotest.Client(t, e.Endpoint()).ListTables(t.Context(), &dynamodb.ListTablesInput{})
-			require.NoError(t, err)
-			require.NoError(t, e.Err())
-
-			e.Stop(t.Context())
-			e.Stop(t.Context())
-			<-e.Done()
-			require.NoError(t, e.Err(), "a stop is no failure")
-			require.Error(t, get(e.Endpoint()))
-			mu.Lock()
-			defer mu.Unlock()
-			require.Contains(t, strings.Join(lines, "\n"), "listening on "+e.Endpoint())
-		})
-	}
+	e.Stop(t.Context())
+	e.Stop(t.Context())
+	<-e.Done()
+	require.NoError(t, e.Err(), "a stop is no failure")
+	require.Error(t, get(e.Endpoint()))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, strings.Join(lines, "\n"), "listening on "+e.Endpoint())
 }
 
 func TestUnexpectedEndIsReported(t *testing.T) {
@@ -85,7 +82,7 @@ func TestUnexpectedEndIsReported(t *testing.T) {
 	// exec keeps the process id of the shell, which the script tells us.
 	dir := t.TempDir()
 	script := writeScript(t, filepath.Join(dir, "dynoxide"), fmt.Sprintf("echo $$ > %q\nexec %q \"$@\"\n", filepath.Join(dir, "pid"), find(t)))
-	e, err := dynamo.Start(t.Context(), dynamo.Config{Binary: script})
+	e, err := dynamo.Start(t.Context(), dynamo.Config{Binary: script, Reaper: dynamotest.Reaper(t)})
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, "pid"))
 	require.NoError(t, err)
@@ -115,7 +112,7 @@ func TestStartTriesAnotherPortWhenOneIsTaken(t *testing.T) {
 	script := writeScript(t, filepath.Join(dir, "dynoxide"), fmt.Sprintf(
 		"if mkdir %q 2>/dev/null; then exec %q serve --host 127.0.0.1 --port %s; fi\nexec %q \"$@\"\n",
 		filepath.Join(dir, "called"), find(t), port, find(t)))
-	e, err := dynamo.Start(t.Context(), dynamo.Config{Binary: script})
+	e, err := dynamo.Start(t.Context(), dynamo.Config{Binary: script, Reaper: dynamotest.Reaper(t)})
 	require.NoError(t, err)
 	defer e.Stop(t.Context())
 	require.NoError(t, get(e.Endpoint()))
@@ -131,7 +128,7 @@ func TestStartIsNotFooledByAnotherServer(t *testing.T) {
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := dynamo.Start(ctx, dynamo.Config{Binary: script})
+		_, err := dynamo.Start(ctx, dynamo.Config{Binary: script, Reaper: dynamotest.Reaper(t)})
 		failed <- err
 	}()
 	var address []byte
@@ -159,11 +156,11 @@ func TestStartFailsWithTheReason(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "data.db")
 	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("no database "), 1000), 0o600))
-	_, err := dynamo.Start(t.Context(), dynamo.Config{Binary: find(t), DataFile: file})
+	_, err := dynamo.Start(t.Context(), dynamo.Config{Binary: find(t), Reaper: dynamotest.Reaper(t), DataFile: file})
 	require.ErrorContains(t, err, "not a valid SQLite database")
 	require.ErrorIs(t, err, dynamo.ErrDamaged)
 
-	_, err = dynamo.Start(t.Context(), dynamo.Config{Binary: filepath.Join(t.TempDir(), "nothing")})
+	_, err = dynamo.Start(t.Context(), dynamo.Config{Binary: filepath.Join(t.TempDir(), "nothing"), Reaper: dynamotest.Reaper(t)})
 	require.ErrorContains(t, err, "starting dynoxide")
 }
 

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 const (
@@ -57,23 +59,14 @@ func (s *sweeper) url() string { return "http://" + net.JoinHostPort(s.host, s.p
 func (s *sweeper) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepStart)
 	defer cancel()
-	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Transport: transport}
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for {
-		err := probe(ctx, client, s.url(), http.StatusUnauthorized)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ended:
-			return fmt.Errorf("it ended before it could delete what has expired: %w", err)
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s does not answer: %w", errPortTaken, s.url(), err)
-		}
+	err := awaitAnswer(ctx, s.url(), http.StatusUnauthorized, ended)
+	switch {
+	case errors.Is(err, errEnded):
+		return fmt.Errorf("it ended before it could delete what has expired: %w", err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", errPortTaken, err)
 	}
+	return nil
 }
 
 // Sweep deletes the items that have expired, in all tables with a time to live, and
@@ -137,11 +130,7 @@ func (e *Engine) SweepOften(ctx context.Context, tell func(deleted int, err erro
 			return
 		}
 		tell(deleted, err)
-		timer := time.NewTimer(pauseAfter(time.Since(began)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if smithytime.SleepWithContext(ctx, pauseAfter(time.Since(began))) != nil {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+	smithytime "github.com/aws/smithy-go/time"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"inorder/infra/local/template"
@@ -193,10 +194,8 @@ func awaitActive(ctx context.Context, client *dynamodb.Client, name string) erro
 		if err == nil && active(out.Table) {
 			return nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for table %s to become ACTIVE: %w", name, ctx.Err())
+		if err := smithytime.SleepWithContext(ctx, pause); err != nil {
+			return fmt.Errorf("waiting for table %s to become ACTIVE: %w", name, err)
 		}
 	}
 }

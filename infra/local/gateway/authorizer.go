@@ -8,53 +8,35 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"inorder/infra/local/selection"
+	"inorder/infra/local/template"
 )
 
 // maxAuthorizerResult is the size of what an authorizer may return, in bytes (API Gateway, "Quotas
 // for configuring and running a WebSocket API").
 const maxAuthorizerResult = 8 << 10
 
-// identitySource is one parsed identity source.
-type identitySource struct {
-	text string // as configured
-	kind string // a prefix, see identityKinds
-	name string
-}
-
-// identityKinds are the prefixes of identity sources of a WebSocket API.
-func identityKinds() []string {
-	return []string{"route.request.header.", "route.request.querystring.", "stageVariables.", "context."}
-}
-
-func parseIdentitySource(text string) (identitySource, error) {
-	for _, kind := range identityKinds() {
-		if name, ok := strings.CutPrefix(text, kind); ok && name != "" {
-			return identitySource{text: text, kind: kind, name: name}, nil
-		}
-	}
-	return identitySource{}, fmt.Errorf("identity source %q: use %sNAME", text, strings.Join(identityKinds(), "NAME, "))
-}
-
-// value finds the source in a $connect event. It is "" when missing.
-func (s identitySource) value(connect event) string {
-	switch s.kind {
-	case "route.request.header.":
+// value finds an identity source in a $connect event. It is "" when missing.
+func value(s template.IdentitySource, connect event) string {
+	switch s.From {
+	case template.FromHeader:
 		for name, value := range connect.Headers {
-			if strings.EqualFold(name, s.name) {
+			if strings.EqualFold(name, s.Name) {
 				return value
 			}
 		}
 		return ""
-	case "route.request.querystring.":
-		return connect.QueryStringParameters[s.name]
-	case "stageVariables.":
-		return connect.StageVariables[s.name]
+	case template.FromQuery:
+		return connect.QueryStringParameters[s.Name]
+	case template.FromStage:
+		return connect.StageVariables[s.Name]
 	default:
 		context, err := json.Marshal(connect.RequestContext)
 		if err != nil {
 			return ""
 		}
-		return valueAt(context, strings.Split(s.name, "."))
+		return selection.At(context, strings.Split(s.Name, "."))
 	}
 }
 
@@ -67,23 +49,23 @@ type refusal struct {
 }
 
 func (g *Gateway) connectARN() string {
-	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s", g.cfg.Region, g.cfg.AccountID, g.cfg.APIID, g.cfg.Stage, routeConnect)
+	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s", g.cfg.Region, g.cfg.AccountID, g.cfg.API.ID, g.cfg.API.Stage, routeConnect)
 }
 
 // authorize runs the authorizer for a handshake and returns what every event of the connection will
 // carry as requestContext.authorizer. Nothing is cached: API Gateway does not cache for WebSocket APIs.
 func (g *Gateway) authorize(connect event) (map[string]any, *refusal) {
-	for _, source := range g.identitySources {
-		if source.value(connect) == "" {
-			return nil, &refusal{http.StatusUnauthorized, "Unauthorized", "identity source " + source.text + " is missing or empty"}
+	for _, source := range g.cfg.API.Authorizer.IdentitySources {
+		if value(source, connect) == "" {
+			return nil, &refusal{http.StatusUnauthorized, "Unauthorized", "identity source " + source.String() + " is missing or empty"}
 		}
 	}
 	start := time.Now()
 	arn := g.connectARN()
-	result, err := g.call(g.cfg.Authorizer.Function, newAuthorizerEvent(arn, connect), g.cfg.Authorizer.Timeout)
+	result, err := g.call(g.cfg.API.Authorizer.FunctionID, newAuthorizerEvent(arn, connect), g.limits.AuthorizerTimeout)
 	latency := time.Since(start).Milliseconds()
 	if failure := (*functionError)(nil); errors.As(err, &failure) && failure.Message == "Unauthorized" {
-		return nil, &refusal{http.StatusUnauthorized, "Unauthorized", "authorizer " + g.cfg.Authorizer.Function + ` returned the error "Unauthorized"`}
+		return nil, &refusal{http.StatusUnauthorized, "Unauthorized", "authorizer " + g.cfg.API.Authorizer.FunctionID + ` returned the error "Unauthorized"`}
 	}
 	if err != nil {
 		return nil, g.brokenAuthorizer(err)
@@ -105,7 +87,7 @@ func (g *Gateway) authorize(connect event) (map[string]any, *refusal) {
 }
 
 func (g *Gateway) brokenAuthorizer(err error) *refusal {
-	return &refusal{http.StatusInternalServerError, "Internal server error", fmt.Sprintf("authorizer %s: %v", g.cfg.Authorizer.Function, err)}
+	return &refusal{http.StatusInternalServerError, "Internal server error", fmt.Sprintf("authorizer %s: %v", g.cfg.API.Authorizer.FunctionID, err)}
 }
 
 // verdict is what an authorizer returned.

@@ -13,50 +13,49 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/gateway"
+	"inorder/infra/local/template"
 )
 
-func startAuthorized(t *testing.T, authorizer gateway.Authorizer, fn function) *api {
+func startAuthorized(t *testing.T, limits gateway.Limits, fn function, sources ...template.IdentitySource) *api {
 	t.Helper()
-	authorizer.Function = "authorizer"
-	return start(t, gateway.Config{
-		Authorizer:     &authorizer,
-		Routes:         lifecycle(map[string]gateway.Route{"$connect": {Function: "connect", Authorize: true}}),
-		StageVariables: map[string]string{"tenant": "acme", "blank": ""},
-	}, lifecycleFunctions(map[string]function{"authorizer": fn}))
+	api := app(template.Route{Key: "$connect", FunctionID: "connect", Authorize: true})
+	api.Authorizer = &template.Authorizer{FunctionID: "authorizer", IdentitySources: sources}
+	api.StageVariables = map[string]string{"tenant": "acme", "blank": ""}
+	return start(t, gateway.Config{API: api, Limits: limits}, lifecycleFunctions(map[string]function{"authorizer": fn}))
 }
 
 func TestIdentitySourcesMustBePresent(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		sources []string
+		sources []template.IdentitySource
 		query   string
 		header  http.Header
 		missing string // the source that refuses the handshake
 	}{
-		"query present":              {sources: []string{"route.request.querystring.device"}, query: "?device=phone"},
-		"query missing":              {sources: []string{"route.request.querystring.device"}, missing: "route.request.querystring.device"},
-		"query empty":                {sources: []string{"route.request.querystring.device"}, query: "?device=", missing: "route.request.querystring.device"},
-		"query names have a case":    {sources: []string{"route.request.querystring.device"}, query: "?Device=phone", missing: "route.request.querystring.device"},
-		"header present":             {sources: []string{"route.request.header.Auth"}, header: http.Header{"Auth": {"x"}}},
-		"header names have no case":  {sources: []string{"route.request.header.aUTH"}, header: http.Header{"Auth": {"x"}}},
-		"header missing":             {sources: []string{"route.request.header.Auth"}, missing: "route.request.header.Auth"},
-		"header empty":               {sources: []string{"route.request.header.Auth"}, header: http.Header{"Auth": {""}}, missing: "route.request.header.Auth"},
-		"host header":                {sources: []string{"route.request.header.Host"}},
-		"stage variable":             {sources: []string{"stageVariables.tenant"}},
-		"stage variable missing":     {sources: []string{"stageVariables.other"}, missing: "stageVariables.other"},
-		"stage variable empty":       {sources: []string{"stageVariables.blank"}, missing: "stageVariables.blank"},
-		"context":                    {sources: []string{"context.stage"}},
-		"nested context":             {sources: []string{"context.identity.sourceIp"}},
-		"context missing":            {sources: []string{"context.nothing"}, missing: "context.nothing"},
+		"query present":              {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}, query: "?device=phone"},
+		"query missing":              {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}, missing: "route.request.querystring.device"},
+		"query empty":                {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}, query: "?device=", missing: "route.request.querystring.device"},
+		"query names have a case":    {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}, query: "?Device=phone", missing: "route.request.querystring.device"},
+		"header present":             {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Auth"}}, header: http.Header{"Auth": {"x"}}},
+		"header names have no case":  {sources: []template.IdentitySource{{From: template.FromHeader, Name: "aUTH"}}, header: http.Header{"Auth": {"x"}}},
+		"header missing":             {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Auth"}}, missing: "route.request.header.Auth"},
+		"header empty":               {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Auth"}}, header: http.Header{"Auth": {""}}, missing: "route.request.header.Auth"},
+		"host header":                {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Host"}}},
+		"stage variable":             {sources: []template.IdentitySource{{From: template.FromStage, Name: "tenant"}}},
+		"stage variable missing":     {sources: []template.IdentitySource{{From: template.FromStage, Name: "other"}}, missing: "stageVariables.other"},
+		"stage variable empty":       {sources: []template.IdentitySource{{From: template.FromStage, Name: "blank"}}, missing: "stageVariables.blank"},
+		"context":                    {sources: []template.IdentitySource{{From: template.FromContext, Name: "stage"}}},
+		"nested context":             {sources: []template.IdentitySource{{From: template.FromContext, Name: "identity.sourceIp"}}},
+		"context missing":            {sources: []template.IdentitySource{{From: template.FromContext, Name: "nothing"}}, missing: "context.nothing"},
 		"no source at all":           {},
-		"one of two missing":         {sources: []string{"context.stage", "route.request.header.Auth"}, missing: "route.request.header.Auth"},
-		"both of two present":        {sources: []string{"route.request.querystring.device", "route.request.header.Auth"}, query: "?device=a", header: http.Header{"Auth": {"x"}}},
-		"missing among many queries": {sources: []string{"route.request.querystring.device"}, query: "?a=1&b=2", missing: "route.request.querystring.device"},
+		"one of two missing":         {sources: []template.IdentitySource{{From: template.FromContext, Name: "stage"}, {From: template.FromHeader, Name: "Auth"}}, missing: "route.request.header.Auth"},
+		"both of two present":        {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}, {From: template.FromHeader, Name: "Auth"}}, query: "?device=a", header: http.Header{"Auth": {"x"}}},
+		"missing among many queries": {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}, query: "?a=1&b=2", missing: "route.request.querystring.device"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := startAuthorized(t, gateway.Authorizer{IdentitySources: tt.sources}, returns(allowing(`{}`)))
+			a := startAuthorized(t, gateway.Limits{}, returns(allowing(`{}`)), tt.sources...)
 			opts := &websocket.DialOptions{HTTPHeader: tt.header}
 			if tt.missing == "" {
 				conn, _, err := a.tryDial(t, tt.query, opts)
@@ -135,7 +134,7 @@ func TestAuthorizerVerdict(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := startAuthorized(t, gateway.Authorizer{}, tt.function)
+			a := startAuthorized(t, gateway.Limits{}, tt.function)
 			if tt.want == 101 {
 				a.dial(t, nil)
 				require.Len(t, a.of("connect"), 1)
@@ -158,7 +157,7 @@ func allowingBytes(n int) string {
 
 func TestAuthorizerContextBecomesStrings(t *testing.T) {
 	t.Parallel()
-	a := startAuthorized(t, gateway.Authorizer{}, returns(allowing(`{"s":"text","n":7,"f":1.50,"big":12345678901234567890,"b":true,"principalId":"mallory"}`)))
+	a := startAuthorized(t, gateway.Limits{}, returns(allowing(`{"s":"text","n":7,"f":1.50,"big":12345678901234567890,"b":true,"principalId":"mallory"}`)))
 	a.dial(t, nil)
 	authorizer, isObject := a.await(t, "connect", 1).context(t)["authorizer"].(map[string]any)
 	require.True(t, isObject)
@@ -168,7 +167,7 @@ func TestAuthorizerContextBecomesStrings(t *testing.T) {
 
 func TestAuthorizerRunsForEveryHandshake(t *testing.T) {
 	t.Parallel()
-	a := startAuthorized(t, gateway.Authorizer{}, returns(allowing(`{}`)))
+	a := startAuthorized(t, gateway.Limits{}, returns(allowing(`{}`)))
 	a.dial(t, nil).send("x")
 	a.dial(t, nil).send("x")
 	a.await(t, "default", 2)
@@ -178,7 +177,7 @@ func TestAuthorizerRunsForEveryHandshake(t *testing.T) {
 func TestAuthorizerThatDoesNotAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	a := startAuthorized(t, gateway.Authorizer{Timeout: 50 * time.Millisecond}, func(context.Context, []byte) (string, string, error) {
+	a := startAuthorized(t, gateway.Limits{AuthorizerTimeout: 50 * time.Millisecond}, func(context.Context, []byte) (string, string, error) {
 		<-release
 		return allowing(`{}`), "", nil
 	})
@@ -189,7 +188,7 @@ func TestAuthorizerThatDoesNotAnswerIsAnError(t *testing.T) {
 
 func TestRefusalsDoNotLogTokens(t *testing.T) {
 	t.Parallel()
-	a := startAuthorized(t, gateway.Authorizer{}, raises("errorString", "bad token my-secret"))
+	a := startAuthorized(t, gateway.Limits{}, raises("errorString", "bad token my-secret"))
 	a.refusal(t, "?token=my-secret", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer my-secret"}}})
 	require.Equal(t, 1, strings.Count(a.log.String(), "\n"), "one line for each refused handshake")
 	require.NotContains(t, a.log.String(), "my-secret")

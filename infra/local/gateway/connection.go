@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/coder/websocket"
+
+	"inorder/infra/local/template"
 )
 
 // ending is how a connection ended: what $disconnect reports.
@@ -95,13 +97,13 @@ func (g *Gateway) serve(c *connection) {
 }
 
 func (g *Gateway) disconnect(c *connection) {
-	route, ok := g.cfg.Routes[routeDisconnect]
+	route, ok := g.routes[routeDisconnect]
 	if !ok {
 		return
 	}
 	event := g.disconnectEvent(c)
-	if _, err := g.call(route.Function, event, route.Timeout); err != nil {
-		g.logFailure(route.Function, event.RequestContext, err)
+	if _, err := g.call(route.FunctionID, event, route.Timeout); err != nil {
+		g.logFailure(route.FunctionID, event.RequestContext, err)
 	}
 }
 
@@ -189,10 +191,10 @@ func (c *connection) dispatch(message []byte) {
 	body, err := g.answer(route, event)
 	switch {
 	case errors.Is(err, errTimedOut):
-		g.logFailure(route.Function, event.RequestContext, err)
+		g.logFailure(route.FunctionID, event.RequestContext, err)
 		c.sendError("Endpoint request timed out", event.RequestContext)
 	case err != nil:
-		g.logFailure(route.Function, event.RequestContext, err)
+		g.logFailure(route.FunctionID, event.RequestContext, err)
 		c.sendError("Internal server error", event.RequestContext)
 	case route.Reply && len(body) > 0:
 		// Whatever the statusCode: in real APIs a body with status 500 reaches the client too.
@@ -200,8 +202,8 @@ func (c *connection) dispatch(message []byte) {
 	}
 }
 
-func (g *Gateway) answer(route Route, event event) ([]byte, error) {
-	payload, err := g.call(route.Function, event, route.Timeout)
+func (g *Gateway) answer(route template.Route, event event) ([]byte, error) {
+	payload, err := g.call(route.FunctionID, event, route.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/gateway"
+	"inorder/infra/local/template"
 )
 
 const (
@@ -221,7 +222,7 @@ func TestDisconnectDoesNotWaitForAClientThatDoesNotAnswerTheClose(t *testing.T) 
 
 func TestFailureOfDisconnectIsLogged(t *testing.T) {
 	t.Parallel()
-	a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{"disconnect": raises("Oops", "x")}))
+	a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{"disconnect": raises("Oops", "x")}))
 	c, _ := a.connect(t)
 	require.NoError(t, c.Close(1000, ""))
 	a.disconnected(t)
@@ -268,8 +269,8 @@ func TestMessagesKeepAConnectionFromBeingIdle(t *testing.T) {
 	for name, message := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			routes := lifecycle(map[string]gateway.Route{"quiet": {Function: "quiet"}})
-			a := start(t, gateway.Config{Routes: routes, Limits: gateway.Limits{IdleTimeout: idle}}, lifecycleFunctions(map[string]function{"quiet": ok()}))
+			api := app(template.Route{Key: "quiet", FunctionID: "quiet"})
+			a := start(t, gateway.Config{API: api, Limits: gateway.Limits{IdleTimeout: idle}}, lifecycleFunctions(map[string]function{"quiet": ok()}))
 			// On a busy machine the test itself can be too slow: then it tries again.
 			for slow := true; slow; {
 				c, id := a.connect(t)
@@ -302,7 +303,7 @@ func TestWriteThatIsStuckEndsTheConnection(t *testing.T) {
 	release := make(chan struct{})
 	const large = 32 << 20 // more than the socket buffers hold
 	a := start(t, gateway.Config{
-		Routes: lifecycle(nil),
+		API:    app(),
 		Limits: gateway.Limits{MessageBytes: large, WriteTimeout: 50 * time.Millisecond, InFlight: 1},
 	}, lifecycleFunctions(map[string]function{
 		"default": func(context.Context, []byte) (string, string, error) { <-release; return `{}`, "", nil },
@@ -338,7 +339,7 @@ func TestConnectionIsClosedAtTheEndOfItsLife(t *testing.T) {
 func TestCloseEndsEverything(t *testing.T) {
 	t.Parallel()
 	release, began := make(chan struct{}), make(chan struct{})
-	a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{
 		"default": func(context.Context, []byte) (string, string, error) {
 			close(began)
 			<-release
@@ -369,7 +370,7 @@ func TestCloseEndsEverything(t *testing.T) {
 func TestCloseIsBoundedByItsContext(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
-	a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{
 		"default": func(ctx context.Context, _ []byte) (string, string, error) {
 			close(began)
 			<-ctx.Done() // Close has run out of patience
@@ -392,7 +393,7 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 func TestHandshakeInProgressDuringCloseEndsAsAClosedConnection(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{
 		"connect": func(_ context.Context, payload []byte) (string, string, error) {
 			if bytes.Contains(payload, []byte(`"slow":"yes"`)) {
 				<-release

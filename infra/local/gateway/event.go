@@ -81,14 +81,14 @@ func (g *Gateway) requestContext(c *connection, kind eventType, routeKey string)
 		ExtendedRequestID: id,
 		RequestTime:       now.Format("02/Jan/2006:15:04:05 -0700"),
 		MessageDirection:  "IN",
-		Stage:             g.cfg.Stage,
+		Stage:             g.cfg.API.Stage,
 		ConnectedAt:       c.connectedAt.UnixMilli(),
 		RequestTimeEpoch:  now.UnixMilli(),
 		Identity:          c.identity,
 		RequestID:         id,
 		DomainName:        g.cfg.DomainName,
 		ConnectionID:      c.id,
-		APIID:             g.cfg.APIID,
+		APIID:             g.cfg.API.ID,
 	}
 }
 
@@ -100,7 +100,7 @@ func (g *Gateway) connectEvent(c *connection, r *http.Request) event {
 		MultiValueHeaders:               headers,
 		QueryStringParameters:           last(query),
 		MultiValueQueryStringParameters: query,
-		StageVariables:                  g.cfg.StageVariables,
+		StageVariables:                  g.cfg.API.StageVariables,
 		RequestContext:                  g.requestContext(c, eventConnect, routeConnect),
 	}
 }
@@ -108,7 +108,7 @@ func (g *Gateway) connectEvent(c *connection, r *http.Request) event {
 func (g *Gateway) messageEvent(c *connection, routeKey, body string) event {
 	context := g.requestContext(c, eventMessage, routeKey)
 	context.MessageID = newID()
-	return event{StageVariables: g.cfg.StageVariables, RequestContext: context, Body: &body}
+	return event{StageVariables: g.cfg.API.StageVariables, RequestContext: context, Body: &body}
 }
 
 func (g *Gateway) disconnectEvent(c *connection) event {
@@ -120,7 +120,7 @@ func (g *Gateway) disconnectEvent(c *connection) event {
 	return event{
 		Headers:           last(headers),
 		MultiValueHeaders: headers,
-		StageVariables:    g.cfg.StageVariables,
+		StageVariables:    g.cfg.API.StageVariables,
 		RequestContext:    context,
 	}
 }

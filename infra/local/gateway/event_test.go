@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/gateway"
+	"inorder/infra/local/template"
 )
 
 // authorized is an API with everything an event can carry.
 func authorized(t *testing.T) *api {
 	t.Helper()
-	return start(t, gateway.Config{
-		Authorizer:     &gateway.Authorizer{Function: "authorizer", IdentitySources: []string{"route.request.querystring.device"}},
-		Routes:         lifecycle(map[string]gateway.Route{"$connect": {Function: "connect", Authorize: true}}),
-		StageVariables: map[string]string{"color": "blue"},
-	}, lifecycleFunctions(map[string]function{"authorizer": returns(allowing(`{"name":"Ann"}`))}))
+	api := app(template.Route{Key: "$connect", FunctionID: "connect", Authorize: true})
+	api.Authorizer = &template.Authorizer{FunctionID: "authorizer", IdentitySources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}}
+	api.StageVariables = map[string]string{"color": "blue"}
+	return start(t, gateway.Config{API: api}, lifecycleFunctions(map[string]function{"authorizer": returns(allowing(`{"name":"Ann"}`))}))
 }
 
 func allowing(context string) string {

@@ -9,7 +9,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"inorder/infra/local/template"
 	"inorder/shared/limit"
 )
 
@@ -26,13 +26,6 @@ const (
 	routeConnect    = "$connect"
 	routeDisconnect = "$disconnect"
 	routeDefault    = "$default"
-)
-
-// The range and the default of an integration timeout (API Gateway, "Quotas for configuring and
-// running a WebSocket API").
-const (
-	minTimeout = 50 * time.Millisecond
-	maxTimeout = 29 * time.Second
 )
 
 // maxURLLength is how many characters the URL of a WebSocket API may have (same page).
@@ -51,62 +44,20 @@ type Invoker interface {
 	Invoke(ctx context.Context, function string, payload []byte) (payloadOut []byte, functionError string, err error)
 }
 
-// Config describes one API and its one stage.
+// Config says which API is served, and how.
 type Config struct {
-	APIID     string // required
-	Stage     string // required; the first segment of every path
-	Region    string // default "us-east-1"
-	AccountID string // default "000000000000"
+	API       *template.WebSocketAPI // required
+	Region    string                 // default "us-east-1"
+	AccountID string                 // default "000000000000"
 	// DomainName is what events carry as requestContext.domainName; the default is the service's own
-	// <APIID>.execute-api.<Region>.amazonaws.com.
+	// <API id>.execute-api.<Region>.amazonaws.com.
 	DomainName string
-	// RouteSelectionExpression chooses the route of a message, such as "$request.body.action" or
-	// "${request.body.area}/${request.body.verb}". Required.
-	RouteSelectionExpression string
-	Routes                   map[string]Route // by route key
-	Authorizer               *Authorizer      // used by $connect if that route has Authorize
-	StageVariables           map[string]string
-	Limits                   Limits
+	Limits     Limits
 	// Serial hands the frames of one client to the functions one after the other, and $disconnect
 	// after all of them. API Gateway does not do that: it promises no order between two frames.
 	Serial  bool
 	Invoker Invoker      // required
 	Log     *slog.Logger // default slog.Default()
-}
-
-// Route is a route with its Lambda proxy integration.
-type Route struct {
-	Function string
-	// Reply says that the route has a $default route response. Without one the client never sees
-	// what the function returns.
-	Reply bool
-	// Timeout is how long the gateway waits for the function: 50 ms to 29 s, 29 s if zero.
-	Timeout time.Duration
-	// Authorize puts the API's authorizer before the route. Only $connect can have it.
-	Authorize bool
-	// Throttle bounds how often the route is used, by all clients together. A
-	// message beyond it gets the service's error frame, a handshake 429. $disconnect
-	// cannot have one: no source says what became of a connection that could not end.
-	Throttle *Throttle
-}
-
-// Throttle admits PerSecond requests on the average and Burst at once: "API Gateway
-// throttles requests to your API using the token bucket algorithm" (API Gateway,
-// "Protect your WebSocket APIs"). Each route has a bucket of its own.
-type Throttle struct {
-	PerSecond float64
-	Burst     int
-}
-
-// Authorizer is a Lambda authorizer of type REQUEST.
-type Authorizer struct {
-	Function string
-	// IdentitySources must all be present and not empty in a handshake, or it is refused without
-	// asking the function: route.request.header.NAME, route.request.querystring.NAME,
-	// stageVariables.NAME or context.NAME.
-	IdentitySources []string
-	// Timeout is how long the gateway waits for the function: 50 ms to 29 s, 29 s if zero.
-	Timeout time.Duration
 }
 
 // Limits are the quotas of the service. Zero means the service's own value; there is no "unlimited".
@@ -117,6 +68,7 @@ type Limits struct {
 	FrameBytes        int           // of one frame, in either direction; 32 KiB
 	PerSecond         int           // new connections; 500
 	RequestsPerSecond int           // to the @connections API; 10,000, the account's request rate
+	AuthorizerTimeout time.Duration // how long the authorizer is waited for; 29 seconds
 
 	// The next three are not documented by the service; they bound what one client can cost.
 	WriteTimeout time.Duration // for one message to a client, and for a place in its queue; 5 seconds
@@ -132,6 +84,7 @@ func (l Limits) withDefaults() Limits {
 		FrameBytes:        orDefault(l.FrameBytes, 32<<10),
 		PerSecond:         orDefault(l.PerSecond, 500),
 		RequestsPerSecond: orDefault(l.RequestsPerSecond, 10_000),
+		AuthorizerTimeout: orDefault(l.AuthorizerTimeout, 29*time.Second),
 		WriteTimeout:      orDefault(l.WriteTimeout, 5*time.Second),
 		Queue:             orDefault(l.Queue, 64),
 		InFlight:          orDefault(l.InFlight, 64),
@@ -148,14 +101,13 @@ func orDefault[T comparable](value, otherwise T) T {
 
 // Gateway serves one WebSocket API. Make it with New; end it with Close.
 type Gateway struct {
-	cfg             Config
-	limits          Limits
-	log             *slog.Logger
-	selection       selection
-	identitySources []identitySource
-	throttles       map[string]*limit.Limiter // by route key
-	handshakes      *rate
-	requests        *rate
+	cfg        Config
+	limits     Limits
+	log        *slog.Logger
+	routes     map[string]template.Route // by key
+	throttles  map[string]*limit.Limiter // by route key
+	handshakes *limit.Limiter
+	requests   *limit.Limiter
 
 	ctx     context.Context // ends when Close gives up waiting
 	cancel  context.CancelFunc
@@ -166,132 +118,45 @@ type Gateway struct {
 	open    map[string]*connection // those that @connections reaches, by id
 }
 
-// New checks cfg and returns a gateway for it. The error names everything that is wrong.
-func New(cfg Config) (*Gateway, error) {
+// New returns a gateway.
+func New(cfg Config) *Gateway {
 	cfg.Region = orDefault(cfg.Region, "us-east-1")
 	cfg.AccountID = orDefault(cfg.AccountID, "000000000000")
-	cfg.DomainName = orDefault(cfg.DomainName, cfg.APIID+".execute-api."+cfg.Region+".amazonaws.com")
+	cfg.DomainName = orDefault(cfg.DomainName, cfg.API.ID+".execute-api."+cfg.Region+".amazonaws.com")
 	cfg.Log = orDefault(cfg.Log, slog.Default())
-
-	var problems []error
-	complain := func(err error) { problems = append(problems, err) }
-	if cfg.APIID == "" {
-		complain(errors.New("APIID is empty"))
-	}
-	if cfg.Stage == "" || strings.Contains(cfg.Stage, "/") {
-		complain(fmt.Errorf("stage %q: a stage is one path segment, such as \"dev\"", cfg.Stage))
-	}
-	if cfg.Invoker == nil {
-		complain(errors.New("no Invoker"))
-	}
-	selection, err := parseSelection(cfg.RouteSelectionExpression)
-	if err != nil {
-		complain(err)
-	}
-	routes, err := checkRoutes(cfg)
-	if err != nil {
-		complain(err)
-	}
-	cfg.Routes = routes
-	var sources []identitySource
-	if cfg.Authorizer != nil {
-		authorizer := *cfg.Authorizer
-		if sources, err = checkAuthorizer(&authorizer); err != nil {
-			complain(err)
-		}
-		cfg.Authorizer = &authorizer
-	}
-	if len(problems) > 0 {
-		return nil, fmt.Errorf("gateway configuration: %w", errors.Join(problems...))
-	}
-
 	ctx, cancel := context.WithCancel(context.Background())
 	limits := cfg.Limits.withDefaults()
-	return &Gateway{
-		cfg:             cfg,
-		limits:          limits,
-		log:             cfg.Log,
-		selection:       selection,
-		identitySources: sources,
-		throttles:       throttlesOf(routes),
-		handshakes:      &rate{limit: limits.PerSecond},
-		requests:        &rate{limit: limits.RequestsPerSecond},
-		ctx:             ctx,
-		cancel:          cancel,
-		open:            map[string]*connection{},
-	}, nil
-}
-
-// checkRoutes returns a copy of the routes with their defaults filled in.
-func checkRoutes(cfg Config) (map[string]Route, error) {
-	routes := make(map[string]Route, len(cfg.Routes))
-	var problems []error
-	for key, route := range cfg.Routes {
-		if key == "" || route.Function == "" {
-			problems = append(problems, fmt.Errorf("route %q: a route needs a key and a function", key))
-		}
-		if route.Authorize && key != routeConnect {
-			problems = append(problems, fmt.Errorf("route %q: only $connect can have an authorizer", key))
-		}
-		if t := route.Throttle; t != nil && (!(t.PerSecond > 0) || t.Burst < 1 || key == routeDisconnect) {
-			problems = append(problems, fmt.Errorf("route %q: throttled to %v a second and %d at once; both have to be positive, and $disconnect has none", key, t.PerSecond, t.Burst))
-		}
-		if route.Authorize && cfg.Authorizer == nil {
-			problems = append(problems, fmt.Errorf("route %q wants an authorizer and the API has none", key))
-		}
-		timeout, err := checkTimeout(route.Timeout)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("route %q: %w", key, err))
-		}
-		route.Timeout = timeout
-		routes[key] = route
+	g := &Gateway{
+		cfg:        cfg,
+		limits:     limits,
+		log:        cfg.Log,
+		routes:     map[string]template.Route{},
+		throttles:  map[string]*limit.Limiter{},
+		handshakes: newLimiter(float64(limits.PerSecond), limits.PerSecond),
+		requests:   newLimiter(float64(limits.RequestsPerSecond), limits.RequestsPerSecond),
+		ctx:        ctx,
+		cancel:     cancel,
+		open:       map[string]*connection{},
 	}
-	return routes, errors.Join(problems...)
-}
-
-func throttlesOf(routes map[string]Route) map[string]*limit.Limiter {
-	throttles := map[string]*limit.Limiter{}
-	for key, route := range routes {
-		if t := route.Throttle; t != nil {
-			throttles[key] = limit.New(limit.Rate{PerSecond: t.PerSecond, Burst: t.Burst}, time.Now)
+	for _, r := range cfg.API.Routes {
+		g.routes[r.Key] = r
+		// "API Gateway throttles requests to your API using the token bucket algorithm" (API
+		// Gateway, "Protect your WebSocket APIs"). Each route has a bucket of its own.
+		if t := r.Throttle; t != nil {
+			g.throttles[r.Key] = newLimiter(t.PerSecond, t.Burst)
 		}
 	}
-	return throttles
+	return g
+}
+
+func newLimiter(perSecond float64, burst int) *limit.Limiter {
+	return limit.New(limit.Rate{PerSecond: perSecond, Burst: burst}, time.Now)
 }
 
 // throttled counts a request of a route and reports whether it is one too many.
 func (g *Gateway) throttled(key string) bool {
 	throttle, ok := g.throttles[key]
 	return ok && throttle.Take(key) > 0
-}
-
-func checkAuthorizer(a *Authorizer) ([]identitySource, error) {
-	var problems []error
-	if a.Function == "" {
-		problems = append(problems, errors.New("the authorizer has no function"))
-	}
-	timeout, err := checkTimeout(a.Timeout)
-	if err != nil {
-		problems = append(problems, fmt.Errorf("authorizer: %w", err))
-	}
-	a.Timeout = timeout
-	sources := make([]identitySource, 0, len(a.IdentitySources))
-	for _, text := range a.IdentitySources {
-		source, err := parseIdentitySource(text)
-		if err != nil {
-			problems = append(problems, err)
-		}
-		sources = append(sources, source)
-	}
-	return sources, errors.Join(problems...)
-}
-
-func checkTimeout(timeout time.Duration) (time.Duration, error) {
-	timeout = orDefault(timeout, maxTimeout)
-	if timeout < minTimeout || timeout > maxTimeout {
-		return 0, fmt.Errorf("timeout %v: an integration timeout is between %v and %v", timeout, minTimeout, maxTimeout)
-	}
-	return timeout, nil
 }
 
 // ServeHTTP serves GET /{stage} and /{stage}/ as a WebSocket handshake and
@@ -301,9 +166,9 @@ func checkTimeout(timeout time.Duration) (time.Duration, error) {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	segments, ok := pathSegments(r.URL)
 	switch {
-	case ok && segments[0] == g.cfg.Stage && (len(segments) == 1 || len(segments) == 2 && segments[1] == ""):
+	case ok && segments[0] == g.cfg.API.Stage && (len(segments) == 1 || len(segments) == 2 && segments[1] == ""):
 		g.handshake(w, r)
-	case ok && len(segments) == 3 && segments[0] == g.cfg.Stage && segments[1] == "@connections":
+	case ok && len(segments) == 3 && segments[0] == g.cfg.API.Stage && segments[1] == "@connections":
 		g.manage(w, r, segments[2])
 	default:
 		writeJSON(w, http.StatusForbidden, map[string]string{"message": "Forbidden"})
@@ -387,25 +252,6 @@ func (g *Gateway) lookup(id string) (*connection, bool) {
 	defer g.mu.Unlock()
 	c, ok := g.open[id]
 	return c, ok
-}
-
-// rate admits limit events in each second, counted from the first event of that second.
-type rate struct {
-	limit int
-
-	mu    sync.Mutex
-	start time.Time
-	count int
-}
-
-func (r *rate) allow() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := time.Now(); now.Sub(r.start) >= time.Second {
-		r.start, r.count = now, 0
-	}
-	r.count++
-	return r.count <= r.limit
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

@@ -23,7 +23,7 @@ func (g *Gateway) handshake(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.running.Done()
-	if !g.handshakes.allow() {
+	if g.handshakes.Take("") > 0 {
 		g.refuse(w, c, newID(), &refusal{http.StatusTooManyRequests, "Too Many Requests", "too many new connections in this second"})
 		return
 	}
@@ -83,7 +83,7 @@ func tokens(h http.Header, name string) []string {
 // connect runs the authorizer and the $connect function, as far as the API has them, and returns
 // the subprotocol that the function selected.
 func (g *Gateway) connect(c *connection, connect event) (subprotocol string, refused *refusal) {
-	route, ok := g.cfg.Routes[routeConnect]
+	route, ok := g.routes[routeConnect]
 	if !ok {
 		return "", nil
 	}
@@ -95,24 +95,24 @@ func (g *Gateway) connect(c *connection, connect event) (subprotocol string, ref
 		c.authorizer = authorizer
 		connect.RequestContext.Authorizer = authorizer
 	}
-	payload, err := g.call(route.Function, connect, route.Timeout)
+	payload, err := g.call(route.FunctionID, connect, route.Timeout)
 	if failure := (*functionError)(nil); errors.As(err, &failure) {
-		return "", &refusal{http.StatusBadGateway, "Internal server error", route.Function + ": " + err.Error()}
+		return "", &refusal{http.StatusBadGateway, "Internal server error", route.FunctionID + ": " + err.Error()}
 	}
 	if errors.Is(err, errTimedOut) {
-		return "", &refusal{http.StatusGatewayTimeout, "Endpoint request timed out", route.Function + ": " + err.Error()}
+		return "", &refusal{http.StatusGatewayTimeout, "Endpoint request timed out", route.FunctionID + ": " + err.Error()}
 	}
 	if err != nil {
-		return "", &refusal{http.StatusInternalServerError, "Internal server error", route.Function + ": " + err.Error()}
+		return "", &refusal{http.StatusInternalServerError, "Internal server error", route.FunctionID + ": " + err.Error()}
 	}
 	response, err := parseProxyResponse(payload)
 	if err != nil {
-		return "", &refusal{http.StatusBadGateway, "Internal server error", route.Function + ": " + err.Error()}
+		return "", &refusal{http.StatusBadGateway, "Internal server error", route.FunctionID + ": " + err.Error()}
 	}
 	if response.status >= 300 {
 		// Real handshakes show the function's status; whether its body reaches the client is
 		// documented nowhere, so no client should need it.
-		return "", &refusal{response.status, http.StatusText(response.status), route.Function + " refused it"}
+		return "", &refusal{response.status, http.StatusText(response.status), route.FunctionID + " refused it"}
 	}
 	return response.headers["sec-websocket-protocol"], nil
 }

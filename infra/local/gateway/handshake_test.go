@@ -15,12 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/gateway"
+	"inorder/infra/local/template"
 )
 
 func TestHandshakeIsPendingUntilConnectReturns(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{
 		"connect": func(context.Context, []byte) (string, string, error) {
 			<-release
 			return `{"statusCode":200}`, "", nil
@@ -77,9 +78,7 @@ func TestConnectResultIsTheStatusOfTheHandshake(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := start(t, gateway.Config{Routes: lifecycle(map[string]gateway.Route{
-				"$connect": {Function: "connect", Timeout: timeoutFor(tt.want)},
-			})}, lifecycleFunctions(map[string]function{"connect": tt.function}))
+			a := start(t, gateway.Config{API: app(template.Route{Key: "$connect", FunctionID: "connect", Timeout: timeoutFor(tt.want)})}, lifecycleFunctions(map[string]function{"connect": tt.function}))
 			if tt.want == 504 {
 				// That function runs on; let it see the gateway give up, before the clean-up waits for it.
 				defer func() {
@@ -112,7 +111,7 @@ func timeoutFor(status int) time.Duration {
 
 func TestConnectAndDisconnectRoutesAreOptional(t *testing.T) {
 	t.Parallel()
-	a := start(t, gateway.Config{Routes: map[string]gateway.Route{"$default": {Function: "default", Reply: true}}}, lifecycleFunctions(nil))
+	a := start(t, gateway.Config{API: &template.WebSocketAPI{Routes: []template.Route{{Key: "$default", FunctionID: "default", Reply: true}}}}, lifecycleFunctions(nil))
 	c := a.dial(t, nil)
 	c.send("hello")
 	require.Equal(t, "hello", c.receive())
@@ -138,7 +137,7 @@ func TestConnectSelectsTheSubprotocol(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{"connect": returns(tt.result)}))
+			a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{"connect": returns(tt.result)}))
 			c := a.dial(t, &websocket.DialOptions{Subprotocols: tt.offered})
 			require.Equal(t, tt.want, c.Subprotocol())
 			require.Empty(t, c.response.Header.Get("X-Other"))

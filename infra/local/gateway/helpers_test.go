@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -25,6 +26,8 @@ import (
 	"go.uber.org/goleak"
 
 	"inorder/infra/local/gateway"
+	"inorder/infra/local/selection"
+	"inorder/infra/local/template"
 )
 
 // patience is how long a test waits for what must happen.
@@ -151,14 +154,15 @@ type api struct {
 func start(t *testing.T, cfg gateway.Config, byName map[string]function) *api {
 	t.Helper()
 	a := &api{functions: &functions{byName: byName}, log: &buffer{}}
-	cfg.APIID, cfg.Stage, cfg.Invoker = "api123", "dev", a.functions
+	cfg.API.ID, cfg.API.Stage, cfg.Invoker = "api123", "dev", a.functions
 	cfg.Log = slog.New(slog.NewTextHandler(a.log, nil))
-	if cfg.RouteSelectionExpression == "" {
-		cfg.RouteSelectionExpression = "$request.body.action"
+	if cfg.API.RouteSelection == nil {
+		cfg.API.RouteSelection = parsed(t, "$request.body.action")
 	}
-	var err error
-	a.gateway, err = gateway.New(cfg)
-	require.NoError(t, err)
+	for i := range cfg.API.Routes {
+		cfg.API.Routes[i].Timeout = cmp.Or(cfg.API.Routes[i].Timeout, 29*time.Second)
+	}
+	a.gateway = gateway.New(cfg)
 	a.server = httptest.NewServer(a.gateway)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -386,17 +390,21 @@ func (c *rawClient) closing() int {
 	}
 }
 
-// lifecycle are the routes that most tests need; each function has its route's name without the $.
-func lifecycle(more map[string]gateway.Route) map[string]gateway.Route {
-	routes := map[string]gateway.Route{
-		"$connect":    {Function: "connect"},
-		"$disconnect": {Function: "disconnect"},
-		"$default":    {Function: "default", Reply: true},
-	}
-	for key, route := range more {
-		routes[key] = route
-	}
-	return routes
+func parsed(t *testing.T, expression string) selection.Expression {
+	t.Helper()
+	parsed, err := selection.Parse(expression)
+	require.NoError(t, err)
+	return parsed
+}
+
+// app is an API with the routes that most tests need, each function called like its route without
+// the $, and more, which take the place of those with the same key.
+func app(more ...template.Route) *template.WebSocketAPI {
+	return &template.WebSocketAPI{Routes: append([]template.Route{
+		{Key: "$connect", FunctionID: "connect"},
+		{Key: "$disconnect", FunctionID: "disconnect"},
+		{Key: "$default", FunctionID: "default", Reply: true},
+	}, more...)}
 }
 
 func lifecycleFunctions(more map[string]function) map[string]function {
@@ -410,7 +418,7 @@ func lifecycleFunctions(more map[string]function) map[string]function {
 // startLifecycle runs an API whose $default route echoes.
 func startLifecycle(t *testing.T, limits gateway.Limits) *api {
 	t.Helper()
-	return start(t, gateway.Config{Routes: lifecycle(nil), Limits: limits}, lifecycleFunctions(nil))
+	return start(t, gateway.Config{API: app(), Limits: limits}, lifecycleFunctions(nil))
 }
 
 // disconnected waits for the $disconnect event and returns its code and reason, having made sure

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"inorder/infra/local/template"
 )
 
 var errTimedOut = errors.New("the function did not answer within the integration timeout")
@@ -119,4 +121,17 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 		response.body = decoded
 	}
 	return response, nil
+}
+
+// route finds the route of a message: the one whose key the expression yields, else $default. A
+// message cannot name $connect or $disconnect: those belong to the connection's life.
+func (g *Gateway) route(message []byte) (key string, route template.Route, ok bool) {
+	if json.Valid(message) {
+		key = g.cfg.API.RouteSelection.Key(message)
+		if route, ok = g.routes[key]; ok && key != routeConnect && key != routeDisconnect {
+			return key, route, true
+		}
+	}
+	route, ok = g.routes[routeDefault]
+	return routeDefault, route, ok
 }

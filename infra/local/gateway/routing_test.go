@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/gateway"
+	"inorder/infra/local/template"
 )
 
 func TestRouteIsSelectedByExpression(t *testing.T) {
@@ -44,11 +45,12 @@ func TestRouteIsSelectedByExpression(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			routes := lifecycle(nil)
+			api := app()
+			api.RouteSelection = parsed(t, tt.expression)
 			for _, key := range []string{"send", "chat/send", "2-beta", "7", "true", "chat/"} {
-				routes[key] = gateway.Route{Function: "route"}
+				api.Routes = append(api.Routes, template.Route{Key: key, FunctionID: "route"})
 			}
-			a := start(t, gateway.Config{Routes: routes, RouteSelectionExpression: tt.expression}, lifecycleFunctions(map[string]function{"route": ok()}))
+			a := start(t, gateway.Config{API: api}, lifecycleFunctions(map[string]function{"route": ok()}))
 			a.dial(t, nil).send(tt.message)
 			name := "route"
 			if tt.want == "$default" {
@@ -62,7 +64,7 @@ func TestRouteIsSelectedByExpression(t *testing.T) {
 
 func TestMessageWithoutRouteIsForbidden(t *testing.T) {
 	t.Parallel()
-	a := start(t, gateway.Config{Routes: map[string]gateway.Route{"$connect": {Function: "connect"}}}, lifecycleFunctions(nil))
+	a := start(t, gateway.Config{API: &template.WebSocketAPI{Routes: []template.Route{{Key: "$connect", FunctionID: "connect"}}}}, lifecycleFunctions(nil))
 	c, id := a.connect(t)
 	c.send(`{"action":"send"}`)
 	frame := c.receive()
@@ -71,55 +73,10 @@ func TestMessageWithoutRouteIsForbidden(t *testing.T) {
 	require.Equal(t, fmt.Sprintf(`{"message": "Forbidden", "connectionId":"%s", "requestId":"%s"}`, id, fields["requestId"]), frame)
 }
 
-func TestNewNamesEveryMistake(t *testing.T) {
-	t.Parallel()
-	good := func() gateway.Config {
-		return gateway.Config{
-			APIID: "api", Stage: "dev", RouteSelectionExpression: "$request.body.action", Invoker: &functions{},
-			Authorizer: &gateway.Authorizer{Function: "authorizer"},
-			Routes:     map[string]gateway.Route{"$connect": {Function: "connect", Authorize: true}},
-		}
-	}
-	_, err := gateway.New(good())
-	require.NoError(t, err)
-	tests := map[string]struct {
-		spoil func(*gateway.Config)
-		want  string
-	}{
-		"no API id":           {func(c *gateway.Config) { c.APIID = "" }, "APIID is empty"},
-		"no stage":            {func(c *gateway.Config) { c.Stage = "" }, `stage ""`},
-		"stage with a slash":  {func(c *gateway.Config) { c.Stage = "a/b" }, `stage "a/b"`},
-		"no invoker":          {func(c *gateway.Config) { c.Invoker = nil }, "no Invoker"},
-		"no expression":       {func(c *gateway.Config) { c.RouteSelectionExpression = "" }, "it is empty"},
-		"open brace":          {func(c *gateway.Config) { c.RouteSelectionExpression = "${request.body.a" }, "not closed"},
-		"not the body":        {func(c *gateway.Config) { c.RouteSelectionExpression = "$request.header.a" }, `"request.header.a"`},
-		"empty path":          {func(c *gateway.Config) { c.RouteSelectionExpression = "$request.body." }, "object keys joined by dots"},
-		"array index":         {func(c *gateway.Config) { c.RouteSelectionExpression = "${request.body.a[0]}" }, "object keys joined by dots"},
-		"unclear end of name": {func(c *gateway.Config) { c.RouteSelectionExpression = "$request.body.a-b" }, "write ${...}"},
-		"route no function":   {func(c *gateway.Config) { c.Routes["send"] = gateway.Route{} }, `route "send": a route needs`},
-		"timeout too long":    {func(c *gateway.Config) { c.Routes["send"] = gateway.Route{Function: "f", Timeout: 30 * time.Second} }, `route "send": timeout 30s`},
-		"timeout too short":   {func(c *gateway.Config) { c.Routes["send"] = gateway.Route{Function: "f", Timeout: time.Millisecond} }, `route "send": timeout 1ms`},
-		"authorizer missing":  {func(c *gateway.Config) { c.Authorizer = nil }, "the API has none"},
-		"authorizer elsewhere": {func(c *gateway.Config) { c.Routes["send"] = gateway.Route{Function: "f", Authorize: true} },
-			"only $connect can have an authorizer"},
-		"authorizer no function":  {func(c *gateway.Config) { c.Authorizer.Function = "" }, "the authorizer has no function"},
-		"unknown identity source": {func(c *gateway.Config) { c.Authorizer.IdentitySources = []string{"request.header.X"} }, `identity source "request.header.X"`},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := good()
-			tt.spoil(&cfg)
-			_, err := gateway.New(cfg)
-			require.ErrorContains(t, err, tt.want)
-		})
-	}
-}
-
 func TestFramesOfOneClientRunConcurrently(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{
 		"default": func(context.Context, []byte) (string, string, error) {
 			<-release
 			return `{"statusCode":200,"body":"done"}`, "", nil
@@ -139,7 +96,7 @@ func TestSerialRunsFramesOfOneClientOneByOne(t *testing.T) {
 	const messages = 50
 	var running atomic.Int32
 	var order []string // no lock: the race detector checks the claim too
-	a := start(t, gateway.Config{Routes: lifecycle(nil), Serial: true}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app(), Serial: true}, lifecycleFunctions(map[string]function{
 		"default": func(_ context.Context, payload []byte) (string, string, error) {
 			if running.Add(1) > 1 {
 				return "", "", fmt.Errorf("two at a time")
@@ -172,7 +129,7 @@ func TestSerialRunsFramesOfOneClientOneByOne(t *testing.T) {
 func TestSerialRunsDisconnectAfterTheLastFrame(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	a := start(t, gateway.Config{Routes: lifecycle(nil), Serial: true}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app(), Serial: true}, lifecycleFunctions(map[string]function{
 		"default": func(context.Context, []byte) (string, string, error) { <-release; return `{}`, "", nil },
 	}))
 	c, id := a.connect(t)
@@ -190,7 +147,7 @@ func TestFloodingClientIsNotReadBeyondItsShare(t *testing.T) {
 	const share, messages = 3, 20
 	release := make(chan struct{})
 	var running, most atomic.Int32
-	a := start(t, gateway.Config{Routes: lifecycle(nil), Limits: gateway.Limits{InFlight: share}}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app(), Limits: gateway.Limits{InFlight: share}}, lifecycleFunctions(map[string]function{
 		"default": func(context.Context, []byte) (string, string, error) {
 			n := running.Add(1)
 			defer running.Add(-1)
@@ -249,9 +206,9 @@ func TestRepliesAndErrorFrames(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			routes := lifecycle(map[string]gateway.Route{"go": {Function: "go", Reply: !tt.noReply, Timeout: tt.timeout}})
+			api := app(template.Route{Key: "go", FunctionID: "go", Reply: !tt.noReply, Timeout: tt.timeout})
 			// Serial, so that the echo after it shows that nothing was sent.
-			a := start(t, gateway.Config{Routes: routes, Serial: true}, lifecycleFunctions(map[string]function{"go": tt.function}))
+			a := start(t, gateway.Config{API: api, Serial: true}, lifecycleFunctions(map[string]function{"go": tt.function}))
 			c := a.dial(t, nil)
 			c.send(`{"action":"go"}`)
 			if tt.wantError != "" {
@@ -269,7 +226,7 @@ func TestIntegrationTimeoutAnswersWhileTheFunctionRunsOn(t *testing.T) {
 	t.Parallel()
 	release, finished := make(chan struct{}), make(chan error, 1)
 	a := start(t, gateway.Config{
-		Routes: lifecycle(map[string]gateway.Route{"slow": {Function: "slow", Reply: true, Timeout: 50 * time.Millisecond}}),
+		API: app(template.Route{Key: "slow", FunctionID: "slow", Reply: true, Timeout: 50 * time.Millisecond}),
 	}, lifecycleFunctions(map[string]function{
 		"slow": func(ctx context.Context, _ []byte) (string, string, error) {
 			<-release
@@ -288,7 +245,7 @@ func TestIntegrationTimeoutAnswersWhileTheFunctionRunsOn(t *testing.T) {
 
 func TestFunctionErrorIsLoggedWithoutWhatTheClientSent(t *testing.T) {
 	t.Parallel()
-	a := start(t, gateway.Config{Routes: lifecycle(nil)}, lifecycleFunctions(map[string]function{
+	a := start(t, gateway.Config{API: app()}, lifecycleFunctions(map[string]function{
 		"default": raises("ParseError", "cannot parse my-secret"),
 	}))
 	c := a.dial(t, nil)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/gateway"
+	"inorder/infra/local/template"
 )
 
 // slow is a rate that gives no second token while a test runs.
@@ -16,10 +17,10 @@ const slow = 1e-6
 func TestARouteIsThrottledForAllClientsTogether(t *testing.T) {
 	t.Parallel()
 	const burst = 3
-	a := start(t, gateway.Config{Routes: lifecycle(map[string]gateway.Route{
-		"send": {Function: "send", Reply: true, Throttle: &gateway.Throttle{PerSecond: slow, Burst: burst}},
-		"sync": {Function: "sync", Reply: true, Throttle: &gateway.Throttle{PerSecond: slow, Burst: burst}},
-	})}, lifecycleFunctions(map[string]function{"send": echo(), "sync": echo()}))
+	a := start(t, gateway.Config{API: app(
+		template.Route{Key: "send", FunctionID: "send", Reply: true, Throttle: &template.Throttle{PerSecond: slow, Burst: burst}},
+		template.Route{Key: "sync", FunctionID: "sync", Reply: true, Throttle: &template.Throttle{PerSecond: slow, Burst: burst}},
+	)}, lifecycleFunctions(map[string]function{"send": echo(), "sync": echo()}))
 	one, other := a.dial(t, nil), a.dial(t, nil)
 	const send = `{"action":"send"}`
 	for range burst {
@@ -45,9 +46,9 @@ func TestARouteIsThrottledForAllClientsTogether(t *testing.T) {
 
 func TestAThrottledRouteAdmitsAgain(t *testing.T) {
 	t.Parallel()
-	a := start(t, gateway.Config{Routes: lifecycle(map[string]gateway.Route{
-		"send": {Function: "send", Reply: true, Throttle: &gateway.Throttle{PerSecond: 20, Burst: 1}},
-	})}, lifecycleFunctions(map[string]function{"send": echo()}))
+	a := start(t, gateway.Config{API: app(
+		template.Route{Key: "send", FunctionID: "send", Reply: true, Throttle: &template.Throttle{PerSecond: 20, Burst: 1}},
+	)}, lifecycleFunctions(map[string]function{"send": echo()}))
 	c := a.dial(t, nil)
 	c.send(`{"action":"send"}`)
 	require.JSONEq(t, `{"action":"send"}`, c.receive())
@@ -59,12 +60,9 @@ func TestAThrottledRouteAdmitsAgain(t *testing.T) {
 
 func TestAThrottledHandshakeIs429(t *testing.T) {
 	t.Parallel()
-	a := start(t, gateway.Config{
-		Authorizer: &gateway.Authorizer{Function: "authorizer"},
-		Routes: lifecycle(map[string]gateway.Route{
-			"$connect": {Function: "connect", Authorize: true, Throttle: &gateway.Throttle{PerSecond: slow, Burst: 1}},
-		}),
-	}, lifecycleFunctions(map[string]function{"authorizer": returns(`{}`)}))
+	api := app(template.Route{Key: "$connect", FunctionID: "connect", Authorize: true, Throttle: &template.Throttle{PerSecond: slow, Burst: 1}})
+	api.Authorizer = &template.Authorizer{FunctionID: "authorizer"}
+	a := start(t, gateway.Config{API: api}, lifecycleFunctions(map[string]function{"authorizer": returns(`{}`)}))
 	_, _, err := a.tryDial(t, "", nil)
 	require.Error(t, err, "the authorizer of this test refuses")
 	require.Len(t, a.of("authorizer"), 1)
@@ -72,18 +70,4 @@ func TestAThrottledHandshakeIs429(t *testing.T) {
 	require.Equal(t, 429, status)
 	require.Equal(t, "Too Many Requests", body["message"])
 	require.Len(t, a.of("authorizer"), 1, "what is throttled costs no invocation")
-}
-
-func TestAThrottleThatCannotBeIsRefused(t *testing.T) {
-	t.Parallel()
-	for name, routes := range map[string]map[string]gateway.Route{
-		"no rate":     {"send": {Function: "f", Throttle: &gateway.Throttle{Burst: 1}}},
-		"no burst":    {"send": {Function: "f", Throttle: &gateway.Throttle{PerSecond: 1}}},
-		"$disconnect": {"$disconnect": {Function: "f", Throttle: &gateway.Throttle{PerSecond: 1, Burst: 1}}},
-	} {
-		_, err := gateway.New(gateway.Config{
-			APIID: "a", Stage: "s", Invoker: &functions{}, RouteSelectionExpression: "$request.body.action", Routes: routes,
-		})
-		require.ErrorContains(t, err, "throttled", name)
-	}
 }

@@ -16,14 +16,14 @@ import (
 func environ(fn Function, region, runtimeAPI string, started time.Time) []string {
 	env := map[string]string{
 		"AWS_LAMBDA_RUNTIME_API":          runtimeAPI,
-		"AWS_LAMBDA_FUNCTION_NAME":        fn.FunctionName,
+		"AWS_LAMBDA_FUNCTION_NAME":        fn.Name,
 		"AWS_LAMBDA_FUNCTION_VERSION":     "$LATEST",
 		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(fn.MemoryMB),
 		"AWS_LAMBDA_INITIALIZATION_TYPE":  "on-demand",
-		"AWS_LAMBDA_LOG_GROUP_NAME":       "/aws/lambda/" + fn.FunctionName,
+		"AWS_LAMBDA_LOG_GROUP_NAME":       "/aws/lambda/" + fn.Name,
 		"AWS_LAMBDA_LOG_STREAM_NAME":      fmt.Sprintf("%s/[$LATEST]%s", started.UTC().Format("2006/01/02"), randomHex(16)),
 		"AWS_EXECUTION_ENV":               "AWS_Lambda_provided.al2023",
-		"_HANDLER":                        fn.Handler,
+		"_HANDLER":                        orDefault(fn.Handler, "bootstrap"),
 		"LAMBDA_TASK_ROOT":                fn.Dir,
 		"LAMBDA_RUNTIME_DIR":              fn.Dir,
 		"LANG":                            "en_US.UTF-8",
@@ -38,6 +38,7 @@ func environ(fn Function, region, runtimeAPI string, started time.Time) []string
 		env["AWS_DEFAULT_REGION"] = region
 	}
 	maps.Copy(env, fn.Env)
+	maps.Copy(env, fn.Environment)
 	// A template cannot redirect the Runtime API: the name is reserved.
 	env["AWS_LAMBDA_RUNTIME_API"] = runtimeAPI
 	list := make([]string, 0, len(env))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // Asynchronous invocations, by "How Lambda handles errors and retries with
@@ -55,7 +57,7 @@ func (s *Service) InvokeEvent(function string, payload []byte) error {
 
 // deliver calls the function until it has succeeded or the event is given up.
 func (p *pool) deliver(ctx context.Context, payload []byte) {
-	log := p.cfg.Log.With("function", p.fn.Name)
+	log := p.cfg.Log.With("function", p.fn.LogicalID)
 	received, retries, backoff := time.Now(), 0, minEventWait
 	for {
 		res, err := p.invoke(ctx, payload)
@@ -79,11 +81,7 @@ func (p *pool) deliver(ctx context.Context, payload []byte) {
 			wait = time.Duration(retries) * p.cfg.EventRetry
 			log.Warn("the function failed on an event", "error", string(res.payload), "retryIn", wait)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if smithytime.SleepWithContext(ctx, wait) != nil {
 			return
 		}
 	}

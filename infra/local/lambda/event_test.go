@@ -32,7 +32,7 @@ func TestAnEventDoesNotWaitForTheFunction(t *testing.T) {
 
 func TestAnEventThatFailsIsTriedTwiceMore(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.EventRetry = time.Millisecond })
+	f := start(t, atMost(1), func(c *lambda.Config) { c.EventRetry = time.Millisecond })
 	require.NoError(t, f.event(t, command{Do: "error", Value: "no luck"}))
 	eventually(t, func() bool { return f.stats().Errors == 3 }, "three calls")
 	require.NoError(t, f.event(t, command{Do: "echo"}))
@@ -41,7 +41,7 @@ func TestAnEventThatFailsIsTriedTwiceMore(t *testing.T) {
 
 func TestEventsThatCannotBe(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1})
+	f := start(t, atMost(1))
 	var unknown *lambda.UnknownFunctionError
 	require.ErrorAs(t, f.InvokeEvent("G", nil), &unknown)
 	require.ErrorIs(t, f.InvokeEvent("F", make([]byte, 1<<20+1)), lambda.ErrRequestTooLarge)

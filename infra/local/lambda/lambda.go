@@ -22,14 +22,13 @@ import (
 	"sync"
 	"time"
 
-	"inorder/infra/local/child"
+	"inorder/infra/local/process"
+	"inorder/infra/local/template"
 )
 
 // Defaults and limits. Those of AWS are from "Lambda quotas" and "Understanding
 // the Lambda execution environment lifecycle" in its documentation.
 const (
-	defaultTimeout      = 3 * time.Second
-	defaultMemoryMB     = 128
 	defaultMaxProcesses = 10
 	defaultIdleAfter    = 5 * time.Minute
 	defaultInitTimeout  = 10 * time.Second
@@ -64,27 +63,16 @@ func (e *UnknownFunctionError) Error() string {
 	return fmt.Sprintf("there is no function %q", e.Function)
 }
 
-// Function is one Lambda function.
+// Function is a function of the template, and what it takes to run it. The memory is
+// told to the function and not enforced. Without a ReservedConcurrency, 10 processes are
+// the most.
 type Function struct {
-	// Name is the key for Invoke: the logical id in the template.
-	Name string
-	// FunctionName is the name in AWS, by default Name.
-	FunctionName string
-	// ARN is by default made of the region, account 000000000000 and FunctionName.
-	ARN string
+	template.Function
 	// Dir holds the executable file bootstrap; it is the working directory too.
 	Dir string
-	// Env is what the template sets. Together with what Lambda sets, which it
-	// overrides, it is all the environment that the function sees.
+	// Env is set as the template's Environment is, which overrides it. Together with what
+	// Lambda sets, which both override, it is all the environment that the function sees.
 	Env map[string]string
-	// Timeout of an invocation, by default 3 s. Starting is not counted.
-	Timeout time.Duration
-	// MemoryMB is told to the function but not enforced, by default 128.
-	MemoryMB int
-	// MaxProcesses is the limit of concurrency, by default 10.
-	MaxProcesses int
-	// Handler is told to the function, by default "bootstrap".
-	Handler string
 	// Debug makes it fit for a debugger: there is always one process, which
 	// sees every invocation, and nothing has a limit of time: not its start,
 	// not an invocation, not a call that waits for it. The deadline that the
@@ -108,7 +96,7 @@ type Config struct {
 	// half of what it waits for its third, by default 1 min as in Lambda.
 	EventRetry time.Duration
 	// Reaper starts the processes. It must stay open until Close has returned.
-	Reaper *child.Reaper
+	Reaper *process.Reaper
 	// Output gets each line that a function writes to stdout or stderr,
 	// without its end, and one for each time-out or exit that a call did not
 	// survive. It is called from several goroutines at once and must
@@ -162,15 +150,15 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{pools: make(map[string]*pool, len(cfg.Functions)), events: make(chan struct{}, maxEventQueue)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for _, fn := range cfg.Functions {
-		if _, twice := s.pools[fn.Name]; twice {
-			return nil, fmt.Errorf("lambda: function %q is configured twice", fn.Name)
+		if _, twice := s.pools[fn.LogicalID]; twice {
+			return nil, fmt.Errorf("lambda: function %q is configured twice", fn.LogicalID)
 		}
-		fn, err := complete(fn, cfg.Region)
+		fn, err := complete(fn)
 		if err != nil {
 			return nil, err
 		}
-		s.pools[fn.Name] = newPool(fn, cfg, &s.processes)
-		s.names = append(s.names, fn.Name)
+		s.pools[fn.LogicalID] = newPool(fn, cfg, &s.processes)
+		s.names = append(s.names, fn.LogicalID)
 	}
 	for _, p := range s.pools {
 		p.warm()
@@ -179,30 +167,22 @@ func New(cfg Config) (*Service, error) {
 }
 
 // complete fills in the defaults of fn and checks that it can run.
-func complete(fn Function, region string) (Function, error) {
-	if fn.Name == "" {
-		return fn, errors.New("lambda: a function has no name")
-	}
+func complete(fn Function) (Function, error) {
 	dir, err := filepath.Abs(fn.Dir)
 	if err != nil {
-		return fn, fmt.Errorf("lambda: function %s: %w", fn.Name, err)
+		return fn, fmt.Errorf("lambda: function %s: %w", fn.LogicalID, err)
 	}
 	fn.Dir = dir
 	info, err := os.Stat(fn.bootstrap())
 	if err != nil {
-		return fn, fmt.Errorf("lambda: function %s is not built: %w", fn.Name, err)
+		return fn, fmt.Errorf("lambda: function %s is not built: %w", fn.LogicalID, err)
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return fn, fmt.Errorf("lambda: function %s: %s is not an executable file", fn.Name, fn.bootstrap())
+		return fn, fmt.Errorf("lambda: function %s: %s is not an executable file", fn.LogicalID, fn.bootstrap())
 	}
-	fn.FunctionName = orDefault(fn.FunctionName, fn.Name)
-	fn.ARN = orDefault(fn.ARN, "arn:aws:lambda:"+region+":000000000000:function:"+fn.FunctionName)
-	fn.Timeout = orDefault(fn.Timeout, defaultTimeout)
-	fn.MemoryMB = orDefault(fn.MemoryMB, defaultMemoryMB)
-	fn.MaxProcesses = orDefault(fn.MaxProcesses, defaultMaxProcesses)
-	fn.Handler = orDefault(fn.Handler, "bootstrap")
+	fn.ReservedConcurrency = orDefault(fn.ReservedConcurrency, defaultMaxProcesses)
 	if fn.Debug {
-		fn.MaxProcesses, fn.Timeout = 1, debugTimeout
+		fn.ReservedConcurrency, fn.Timeout = 1, debugTimeout
 	}
 	return fn, nil
 }

@@ -23,8 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/child"
 	"inorder/infra/local/lambda"
+	"inorder/infra/local/process"
+	"inorder/infra/local/template"
 )
 
 const (
@@ -36,7 +37,6 @@ const (
 var buildDir string
 
 func TestMain(m *testing.M) {
-	child.RunReaper()
 	os.Exit(runTests(m))
 }
 
@@ -78,12 +78,20 @@ type fixture struct {
 	lines []string
 }
 
+// atMost is a function that has that many processes.
+func atMost(n int) lambda.Function {
+	return lambda.Function{Function: template.Function{ReservedConcurrency: n}}
+}
+
 func start(t testing.TB, fn lambda.Function, change ...func(*lambda.Config)) *fixture {
 	t.Helper()
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(t, err)
 	f := &fixture{}
-	fn.Name = "F"
+	fn.LogicalID = "F"
+	if fn.Name == "" {
+		fn.Name, fn.ARN, fn.MemoryMB = "F", "arn:aws:lambda:eu-north-1:000000000000:function:F", 128
+	}
 	if fn.Dir == "" {
 		fn.Dir = buildDir
 	}
@@ -285,7 +293,7 @@ func TestAnsweredIsToldFirst(t *testing.T) {
 
 func TestPanicFailsOneCallOnly(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1})
+	f := start(t, atMost(1))
 	for range 10 {
 		before := f.succeed(t, command{Do: "echo"}).Pid
 		require.Equal(t, failure{ErrorType: "string", ErrorMessage: "oh no"}, f.fail(t, command{Do: "panic", Value: "oh no"}))
@@ -338,7 +346,7 @@ func TestKillInFlight(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{Timeout: 500 * time.Millisecond, MaxProcesses: 1})
+	f := start(t, lambda.Function{Function: template.Function{Timeout: 500 * time.Millisecond, ReservedConcurrency: 1}})
 	before := f.succeed(t, command{Do: "echo"}).Pid
 	e := f.fail(t, command{Do: "sleep"})
 	require.Equal(t, "Sandbox.Timedout", e.ErrorType)
@@ -352,7 +360,7 @@ func TestTimeout(t *testing.T) {
 
 func TestConcurrencyIsLimited(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 3}, func(c *lambda.Config) { c.QueueWait = 20 * time.Millisecond })
+	f := start(t, atMost(3), func(c *lambda.Config) { c.QueueWait = 20 * time.Millisecond })
 	calls := make([]*call, 3)
 	pids := make(map[int]bool)
 	for i := range calls {
@@ -392,7 +400,7 @@ func TestMostRecentlyUsedProcessGoesFirst(t *testing.T) {
 
 func TestQueueIsServedInOrder(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = deadline })
+	f := start(t, atMost(1), func(c *lambda.Config) { c.QueueWait = deadline })
 	holder := f.startWaiting(context.Background(), t)
 	holder.pid(t)
 	var calls sync.WaitGroup
@@ -415,7 +423,7 @@ func TestQueueIsServedInOrder(t *testing.T) {
 // The place of a process that ends goes to the first in the queue as well.
 func TestQueueGoesOnAfterACrash(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = deadline })
+	f := start(t, atMost(1), func(c *lambda.Config) { c.QueueWait = deadline })
 	holder := f.startWaiting(context.Background(), t)
 	pid := holder.pid(t)
 	next := f.startWaiting(context.Background(), t)
@@ -429,7 +437,7 @@ func TestQueueGoesOnAfterACrash(t *testing.T) {
 
 func TestCallerThatGoesAway(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1})
+	f := start(t, atMost(1))
 	ctx, cancel := context.WithCancel(context.Background())
 	c := f.startWaiting(ctx, t)
 	pid := c.pid(t)
@@ -521,7 +529,7 @@ func TestIdleProcessesAreFrozen(t *testing.T) {
 // A call that finds no process free goes to the first that is, without a stop between.
 func TestAProcessThatIsWaitedForIsNotFrozen(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = deadline })
+	f := start(t, atMost(1), func(c *lambda.Config) { c.QueueWait = deadline })
 	first := f.startWaiting(context.Background(), t)
 	pid := first.pid(t)
 	second := f.startWaiting(context.Background(), t)
@@ -583,7 +591,7 @@ func TestProcessThatEndsLongAfterItsAnswer(t *testing.T) {
 
 func TestProcessThatIsSlowToAskForMore(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1, Env: map[string]string{"RAW": "slow-return"}})
+	f := start(t, lambda.Function{Function: template.Function{ReservedConcurrency: 1}, Env: map[string]string{"RAW": "slow-return"}})
 	pid := f.text(t)
 	require.Zero(t, f.stats().Idle, "the answer should not wait for the next request")
 	require.Equal(t, pid, f.text(t))
@@ -623,7 +631,7 @@ func TestProcessThatFailsToStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.fn.MaxProcesses = 1
+			test.fn.ReservedConcurrency = 1
 			f := start(t, test.fn, func(c *lambda.Config) { c.InitTimeout = test.initTimeout })
 			for i := 1; i <= 2; i++ {
 				e := f.fail(t, command{Do: "echo"})
@@ -642,7 +650,7 @@ func TestProcessThatFailsToStart(t *testing.T) {
 
 func TestCloseLetsCallsFinish(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 2})
+	f := start(t, atMost(2))
 	idle := f.startWaiting(context.Background(), t)
 	idlePid := idle.pid(t)
 	c := f.startWaiting(context.Background(), t)
@@ -670,7 +678,7 @@ func TestCloseLetsCallsFinish(t *testing.T) {
 
 func TestCloseKillsWhatDoesNotFinish(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 1}, func(c *lambda.Config) { c.QueueWait = time.Minute })
+	f := start(t, atMost(1), func(c *lambda.Config) { c.QueueWait = time.Minute })
 	c := f.startWaiting(context.Background(), t)
 	pid := c.pid(t)
 	queued := f.startWaiting(context.Background(), t)
@@ -724,9 +732,11 @@ func TestCloseDeliversAllOutput(t *testing.T) {
 func TestWhatAFunctionSees(t *testing.T) {
 	t.Parallel()
 	f := start(t, lambda.Function{
-		FunctionName: "stack-send", ARN: "arn:aws:lambda:eu-north-1:123456789012:function:stack-send",
-		MemoryMB: 256, Handler: "main", Timeout: 30 * time.Second,
-		Env: map[string]string{"TABLE": "Messages", "TZ": "Europe/Oslo", "AWS_ACCESS_KEY_ID": "local", "AWS_LAMBDA_RUNTIME_API": "elsewhere:1"},
+		Function: template.Function{
+			Name: "stack-send", ARN: "arn:aws:lambda:eu-north-1:123456789012:function:stack-send",
+			MemoryMB: 256, Handler: "main", Timeout: 30 * time.Second, Environment: map[string]string{"TABLE": "Messages"},
+		},
+		Env: map[string]string{"TABLE": "overridden", "TZ": "Europe/Oslo", "AWS_ACCESS_KEY_ID": "local", "AWS_LAMBDA_RUNTIME_API": "elsewhere:1"},
 	})
 	before := time.Now()
 	a := f.succeed(t, command{Do: "context"})
@@ -823,18 +833,18 @@ func TestUnknownFunction(t *testing.T) {
 
 func TestNewRefusesWhatCannotRun(t *testing.T) {
 	t.Parallel()
-	reaper, err := child.StartReaper()
+	reaper, err := process.StartReaper()
 	require.NoError(t, err)
 	defer func() { _ = reaper.Close() }()
 	plain := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(plain, "bootstrap"), nil, 0o600))
-	good := lambda.Function{Name: "F", Dir: buildDir}
+	named := template.Function{LogicalID: "F"}
+	good := lambda.Function{Function: named, Dir: buildDir}
 	for want, cfg := range map[string]lambda.Config{
 		"Reaper is missing":                {Functions: []lambda.Function{good}},
 		`function "F" is configured twice`: {Reaper: reaper, Functions: []lambda.Function{good, good}},
-		"a function has no name":           {Reaper: reaper, Functions: []lambda.Function{{Dir: buildDir}}},
-		"function F is not built":          {Reaper: reaper, Functions: []lambda.Function{{Name: "F", Dir: t.TempDir()}}},
-		"bootstrap is not an executable":   {Reaper: reaper, Functions: []lambda.Function{{Name: "F", Dir: plain}}},
+		"function F is not built":          {Reaper: reaper, Functions: []lambda.Function{{Function: named, Dir: t.TempDir()}}},
+		"bootstrap is not an executable":   {Reaper: reaper, Functions: []lambda.Function{{Function: named, Dir: plain}}},
 	} {
 		_, err := lambda.New(cfg)
 		require.ErrorContains(t, err, want)
@@ -843,7 +853,7 @@ func TestNewRefusesWhatCannotRun(t *testing.T) {
 
 func TestManyCallersAtOnce(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 4}, func(c *lambda.Config) { c.QueueWait = time.Minute })
+	f := start(t, atMost(4), func(c *lambda.Config) { c.QueueWait = time.Minute })
 	var callers sync.WaitGroup
 	for caller := range 16 {
 		callers.Go(func() {
@@ -882,7 +892,7 @@ func BenchmarkWarm(b *testing.B) {
 }
 
 func BenchmarkWarmParallel(b *testing.B) {
-	f := start(b, lambda.Function{MaxProcesses: 4 * runtime.GOMAXPROCS(0)})
+	f := start(b, atMost(4*runtime.GOMAXPROCS(0)))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if _, functionError, err := f.do(context.Background(), command{Do: "echo"}); err != nil || functionError != "" {
@@ -893,7 +903,7 @@ func BenchmarkWarmParallel(b *testing.B) {
 }
 
 func BenchmarkCold(b *testing.B) {
-	f := start(b, lambda.Function{MaxProcesses: 100})
+	f := start(b, atMost(100))
 	for b.Loop() {
 		f.fail(b, command{Do: "exit", N: 1})
 	}

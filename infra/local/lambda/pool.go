@@ -24,14 +24,14 @@ type pool struct {
 	mu         sync.Mutex
 	closed     bool
 	executable int                   // how often it was replaced
-	all        map[*process]struct{} // including those that start or end
-	idle       []*process            // the most recently used last
-	queue      []chan *process       // each of capacity 1; closed when the pool is
+	all        map[*sandbox]struct{} // including those that start or end
+	idle       []*sandbox            // the most recently used last
+	queue      []chan *sandbox       // each of capacity 1; closed when the pool is
 	stats      Stats
 }
 
 func newPool(fn Function, cfg Config, counter *sync.WaitGroup) *pool {
-	return &pool{fn: fn, cfg: cfg, counter: counter, all: make(map[*process]struct{}), stats: Stats{Name: fn.Name}}
+	return &pool{fn: fn, cfg: cfg, counter: counter, all: make(map[*sandbox]struct{}), stats: Stats{Name: fn.LogicalID}}
 }
 
 // result is how an invocation ended.
@@ -60,7 +60,7 @@ func (p *pool) invoke(ctx context.Context, payload []byte) (result, error) {
 
 // carryOut takes an invocation to its end. It needs more than one process when
 // an idle one turns out to have ended unnoticed.
-func (p *pool) carryOut(proc *process, inv *invocation) {
+func (p *pool) carryOut(proc *sandbox, inv *invocation) {
 	for !p.run(proc, inv) {
 		var err error
 		if proc, err = p.acquire(context.Background()); err != nil {
@@ -72,7 +72,7 @@ func (p *pool) carryOut(proc *process, inv *invocation) {
 
 // acquire returns an idle process, or one that is still to be started, which
 // the caller must do.
-func (p *pool) acquire(ctx context.Context) (*process, error) {
+func (p *pool) acquire(ctx context.Context) (*sandbox, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -88,18 +88,18 @@ func (p *pool) acquire(ctx context.Context) (*process, error) {
 		p.mu.Unlock()
 		return proc, nil
 	}
-	if len(p.all) < p.fn.MaxProcesses {
+	if len(p.all) < p.fn.ReservedConcurrency {
 		proc := p.add()
 		p.mu.Unlock()
 		return proc, nil
 	}
-	turn := make(chan *process, 1)
+	turn := make(chan *sandbox, 1)
 	p.queue = append(p.queue, turn)
 	p.mu.Unlock()
 	return p.wait(ctx, turn)
 }
 
-func (p *pool) wait(ctx context.Context, turn chan *process) (*process, error) {
+func (p *pool) wait(ctx context.Context, turn chan *sandbox) (*sandbox, error) {
 	limit, stop := p.limit(p.cfg.QueueWait)
 	defer stop()
 	var gaveUp error
@@ -110,9 +110,9 @@ func (p *pool) wait(ctx context.Context, turn chan *process) (*process, error) {
 		}
 		return proc, nil
 	case <-ctx.Done():
-		gaveUp = fmt.Errorf("%w: all %d processes are busy: %w", ErrTooManyRequests, p.fn.MaxProcesses, ctx.Err())
+		gaveUp = fmt.Errorf("%w: all %d processes are busy: %w", ErrTooManyRequests, p.fn.ReservedConcurrency, ctx.Err())
 	case <-limit:
-		gaveUp = fmt.Errorf("%w: all %d processes stayed busy for %v", ErrTooManyRequests, p.fn.MaxProcesses, p.cfg.QueueWait)
+		gaveUp = fmt.Errorf("%w: all %d processes stayed busy for %v", ErrTooManyRequests, p.fn.ReservedConcurrency, p.cfg.QueueWait)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +128,8 @@ func (p *pool) wait(ctx context.Context, turn chan *process) (*process, error) {
 }
 
 // add makes a process that is still to be started. p.mu is held.
-func (p *pool) add() *process {
-	proc := newProcess(p)
+func (p *pool) add() *sandbox {
+	proc := newSandbox(p)
 	proc.executable = p.executable
 	p.all[proc] = struct{}{}
 	p.counter.Add(1)
@@ -138,7 +138,7 @@ func (p *pool) add() *process {
 
 // release takes back a process that has asked for its next invocation. If there is
 // none it is frozen, as in the cloud: what it still does in the background stands still.
-func (p *pool) release(proc *process) {
+func (p *pool) release(proc *sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, here := p.all[proc]; !here {
@@ -161,7 +161,7 @@ func (p *pool) release(proc *process) {
 }
 
 // expire ends a process that has been idle for too long.
-func (p *pool) expire(proc *process) {
+func (p *pool) expire(proc *sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i := slices.Index(p.idle, proc); i >= 0 {
@@ -172,7 +172,7 @@ func (p *pool) expire(proc *process) {
 
 // remove forgets a process that has ended, or did not start, and lets the first
 // in the queue start another.
-func (p *pool) remove(proc *process) {
+func (p *pool) remove(proc *sandbox) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.all, proc)
@@ -185,7 +185,7 @@ func (p *pool) remove(proc *process) {
 	}
 }
 
-func (p *pool) nextInQueue() chan<- *process {
+func (p *pool) nextInQueue() chan<- *sandbox {
 	turn := p.queue[0]
 	p.queue = slices.Delete(p.queue, 0, 1)
 	return turn
@@ -235,7 +235,7 @@ func (p *pool) warm() {
 		case failure == nil:
 			p.release(proc)
 		case failure.logged != "":
-			p.cfg.Output(p.fn.Name, failure.logged)
+			p.cfg.Output(p.fn.LogicalID, failure.logged)
 		}
 	}()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/lambda"
+	"inorder/infra/local/template"
 )
 
 // place makes dir/bootstrap one that has VERSION in its environment, as a build does:
@@ -40,7 +41,7 @@ func TestRenew(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	place(t, dir, "one")
-	f := start(t, lambda.Function{Dir: dir, MaxProcesses: 2})
+	f := start(t, lambda.Function{Function: template.Function{ReservedConcurrency: 2}, Dir: dir})
 	require.Equal(t, "one", f.version(t))
 	busy := f.startWaiting(t.Context(), t)
 	old := busy.pid(t)
@@ -72,7 +73,7 @@ func TestRenew_CallsInTheQueue(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	place(t, dir, "one")
-	f := start(t, lambda.Function{Dir: dir, MaxProcesses: 1})
+	f := start(t, lambda.Function{Function: template.Function{ReservedConcurrency: 1}, Dir: dir})
 	busy := f.startWaiting(t.Context(), t)
 	busy.pid(t)
 	var waiting sync.WaitGroup
@@ -93,7 +94,7 @@ func TestRenew_CallsInTheQueue(t *testing.T) {
 // A storm of calls and renewals loses none.
 func TestRenew_UnderLoad(t *testing.T) {
 	t.Parallel()
-	f := start(t, lambda.Function{MaxProcesses: 3})
+	f := start(t, atMost(3))
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
@@ -144,7 +145,7 @@ func debugged(t *testing.T, fn lambda.Function) (f *fixture, pids func() []int) 
 
 func TestDebug_HasNoLimits(t *testing.T) {
 	t.Parallel()
-	f, pids := debugged(t, lambda.Function{Timeout: time.Millisecond, MaxProcesses: 5})
+	f, pids := debugged(t, lambda.Function{Function: template.Function{Timeout: time.Millisecond, ReservedConcurrency: 5}})
 	eventually(t, func() bool { return f.stats().Idle == 1 }, "it is there before a call")
 	require.Len(t, pids(), 1)
 	first := f.startWaiting(t.Context(), t)

@@ -47,7 +47,7 @@ func failed(errorType string, inv *invocation, reason string) *result {
 // runtimes" in the AWS documentation, for one process. The process is known by
 // its port: runtimes are told host and port only. Web pages, which can find the
 // port, are kept away.
-func (proc *process) runtimeAPI() *http.Server {
+func (proc *sandbox) runtimeAPI() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", proc.serveNext)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", proc.serveResponse)
@@ -62,7 +62,7 @@ func (proc *process) runtimeAPI() *http.Server {
 }
 
 // serveNext blocks until there is an invocation.
-func (proc *process) serveNext(w http.ResponseWriter, r *http.Request) {
+func (proc *sandbox) serveNext(w http.ResponseWriter, r *http.Request) {
 	if !proc.setReady() {
 		refuse(w, http.StatusForbidden, "InvalidStateTransition", "the current invocation has no answer yet")
 		return
@@ -93,7 +93,7 @@ func (proc *process) serveNext(w http.ResponseWriter, r *http.Request) {
 }
 
 // setReady notes that the process asks for work. It is false while it owes an answer.
-func (proc *process) setReady() bool {
+func (proc *sandbox) setReady() bool {
 	proc.mu.Lock()
 	defer proc.mu.Unlock()
 	switch proc.state {
@@ -110,7 +110,7 @@ func (proc *process) setReady() bool {
 	return true
 }
 
-func (proc *process) serveResponse(w http.ResponseWriter, r *http.Request) {
+func (proc *sandbox) serveResponse(w http.ResponseWriter, r *http.Request) {
 	inv, body, ok := proc.receive(w, r)
 	if !ok {
 		return
@@ -125,7 +125,7 @@ func (proc *process) serveResponse(w http.ResponseWriter, r *http.Request) {
 	accept(w)
 }
 
-func (proc *process) serveError(w http.ResponseWriter, r *http.Request) {
+func (proc *sandbox) serveError(w http.ResponseWriter, r *http.Request) {
 	inv, body, ok := proc.receive(w, r)
 	if !ok {
 		return
@@ -134,7 +134,7 @@ func (proc *process) serveError(w http.ResponseWriter, r *http.Request) {
 	accept(w)
 }
 
-func (proc *process) serveInitError(w http.ResponseWriter, r *http.Request) {
+func (proc *sandbox) serveInitError(w http.ResponseWriter, r *http.Request) {
 	proc.mu.Lock()
 	isStarting := proc.state == starting
 	proc.mu.Unlock()
@@ -156,7 +156,7 @@ func (proc *process) serveInitError(w http.ResponseWriter, r *http.Request) {
 
 // receive takes the answer to the current invocation. If it is not acceptable,
 // ok is false and the runtime has been told.
-func (proc *process) receive(w http.ResponseWriter, r *http.Request) (inv *invocation, body []byte, ok bool) {
+func (proc *sandbox) receive(w http.ResponseWriter, r *http.Request) (inv *invocation, body []byte, ok bool) {
 	proc.mu.Lock()
 	isWorking, inv := proc.state == working, proc.current
 	known := isWorking && inv.id == r.PathValue("id")

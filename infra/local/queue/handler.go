@@ -269,7 +269,7 @@ func (q *Queue) attributes(names []string) (any, error) {
 		"VisibilityTimeout":                     seconds(q.Visibility),
 	}
 	if q.dead != nil {
-		all["RedrivePolicy"] = fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, q.dead.ARN, q.maxReceives)
+		all["RedrivePolicy"] = fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":%d}`, q.dead.ARN, q.MaxReceives)
 	}
 	for _, name := range names {
 		if _, known := all[name]; !known && name != "All" && name != "RedrivePolicy" {

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"inorder/infra/local/template"
 )
 
 // Limits of SQS ("Amazon SQS message quotas" in its developer guide), and of a queue
@@ -38,18 +40,14 @@ const (
 
 // Config is what a queue is made of.
 type Config struct {
-	Name, ARN, URL string
-	Path           string        // the file, which need not exist
-	Visibility     time.Duration // how long a received message is hidden
-	Delay          time.Duration // how long a sent one is
-	Retention      time.Duration // how long a message is kept
+	template.Queue
+	Path string // the file, which need not exist
 }
 
 // Queue is a queue in a file. It is safe for concurrent use within one process.
 type Queue struct {
 	Config
-	dead        *Queue // where messages go that were received maxReceives times; nil for none
-	maxReceives int
+	dead *Queue // where messages go that were received MaxReceives times; nil for none
 
 	moving sync.Mutex // held while messages go to dead: before mu, of any queue
 
@@ -74,9 +72,10 @@ func Open(cfg Config) *Queue {
 	return &Queue{Config: cfg, file: file{path: cfg.Path}, changed: make(chan struct{})}
 }
 
-// RedriveTo makes messages that were received that often go to another queue when they
-// are asked for once more. It is called before the queue is used.
-func (q *Queue) RedriveTo(dead *Queue, maxReceives int) { q.dead, q.maxReceives = dead, maxReceives }
+// RedriveTo says which queue the configured DeadLetters are: messages that were received
+// MaxReceives times go there when they are asked for once more. It is called before the
+// queue is used.
+func (q *Queue) RedriveTo(dead *Queue) { q.dead = dead }
 
 // Send sends a message, with the queue's delay.
 func (q *Queue) Send(_ context.Context, body []byte) error {
@@ -208,7 +207,7 @@ func (q *Queue) receive(n int, hide time.Duration) ([]message, error) {
 	return found, errors.Join(moved, q.file.change(q.messages, changes))
 }
 
-func (q *Queue) isExhausted(m *message) bool { return q.dead != nil && m.received >= q.maxReceives }
+func (q *Queue) isExhausted(m *message) bool { return q.dead != nil && m.received >= q.MaxReceives }
 
 // expire takes out what is too old. The caller holds mu.
 func (q *Queue) expire() error {

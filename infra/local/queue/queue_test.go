@@ -23,15 +23,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/queue"
+	"inorder/infra/local/template"
 )
 
 // configure gives a queue's configuration, with its file in the folder.
 func configure(folder, name string) queue.Config {
 	return queue.Config{
-		Name: name, ARN: "arn:aws:sqs:us-east-1:000000000000:" + name, URL: urlOf(name),
-		Path:       filepath.Join(folder, "queues", name+".jsonl"),
-		Visibility: 30 * time.Second, Retention: 4 * 24 * time.Hour,
+		Queue: template.Queue{
+			Name: name, ARN: "arn:aws:sqs:us-east-1:000000000000:" + name, URL: urlOf(name),
+			Visibility: 30 * time.Second, Retention: 4 * 24 * time.Hour,
+		},
+		Path: filepath.Join(folder, "queues", name+".jsonl"),
 	}
+}
+
+// redriving opens a queue q, and the one to which it gives what is received too often.
+func redriving(folder string, maxReceives int) (q, dead *queue.Queue) {
+	cfg := configure(folder, "q")
+	cfg.MaxReceives = maxReceives
+	q, dead = queue.Open(cfg), queue.Open(configure(folder, "dead"))
+	q.RedriveTo(dead)
+	return q, dead
 }
 
 func urlOf(name string) string { return "http://127.0.0.1:3000/000000000000/" + name }
@@ -218,8 +230,7 @@ func TestRedrive(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	open := func() client {
-		q, dead := queue.Open(configure(folder, "q")), queue.Open(configure(folder, "dead"))
-		q.RedriveTo(dead, 2)
+		q, dead := redriving(folder, 2)
 		return serve(t, q, dead)
 	}
 	c := open()
@@ -245,9 +256,7 @@ func TestRedrive(t *testing.T) {
 // A dead-letter queue that takes no more holds nothing up, and loses nothing.
 func TestRedriveToAQueueThatIsFull(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	q, dead := queue.Open(configure(folder, "q")), queue.Open(configure(folder, "dead"))
-	q.RedriveTo(dead, 1)
+	q, dead := redriving(t.TempDir(), 1)
 	c := serve(t, q, dead)
 	c.send("bad")
 	require.NoError(t, c.hide(c.receive(1, 60)[0], 0))
@@ -396,9 +405,7 @@ func TestBatches(t *testing.T) {
 
 func TestAttributes(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	q := queue.Open(configure(folder, "q"))
-	q.RedriveTo(queue.Open(configure(folder, "dead")), 5)
+	q, _ := redriving(t.TempDir(), 5)
 	c := serve(t, q)
 	url, err := c.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String("q")})
 	require.NoError(t, err)

@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
+
 	"inorder/infra/local/batch"
+	"inorder/infra/local/template"
 )
 
 const (
@@ -24,17 +27,11 @@ const (
 // It does what "Using Lambda with Amazon SQS" in the Lambda developer guide says. What
 // differs: nothing is polled, and batches that fail do not slow it down.
 type Source struct {
-	Name      string // for the log
-	Function  string // given to the [Invoker]
-	Region    string
-	BatchSize int           // messages per invocation, 1 to 10
-	Window    time.Duration // how long to wait for a full batch
-	// ReportBatchItemFailures makes the answer {"batchItemFailures":
-	// [{"itemIdentifier": message id}]} count.
-	ReportBatchItemFailures bool
-	MaxConcurrency          int // batches at a time; 0 means 5
-	Invoker                 Invoker
-	Log                     *slog.Logger // nil: no log
+	template.QueueMapping
+	Function string // given to the [Invoker]
+	Region   string
+	Invoker  Invoker
+	Log      *slog.Logger // nil: no log
 }
 
 // Invoker runs a function. functionError is "" if the function succeeded, err
@@ -58,7 +55,7 @@ func (q *Queue) Feed(ctx context.Context, s Source) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	s.Log = s.Log.With("mapping", s.Name, "function", s.Function)
+	s.Log = s.Log.With("mapping", s.LogicalID, "function", s.Function)
 	f := &feeder{q, s}
 	places := make(chan struct{}, s.MaxConcurrency)
 	var running sync.WaitGroup
@@ -89,11 +86,11 @@ func (f *feeder) collect(ctx context.Context) []message {
 		more, err := f.receive(f.BatchSize-len(messages), f.Visibility)
 		if err != nil {
 			f.Log.Error("cannot read the queue", "error", err, "retryIn", again)
-			pause(ctx, again)
+			_ = smithytime.SleepWithContext(ctx, again) // the loop sees that ctx has ended
 		}
 		if len(more) > 0 && len(messages) == 0 {
 			var cancel context.CancelFunc
-			closes, cancel = context.WithTimeout(ctx, f.Window)
+			closes, cancel = context.WithTimeout(ctx, f.BatchingWindow)
 			defer cancel()
 		}
 		messages = append(messages, more...)
@@ -125,7 +122,7 @@ func (f *feeder) deliver(ctx context.Context, messages []message) {
 			return
 		}
 		f.Log.Warn("the function cannot be run", "error", err, "messages", len(messages), "retryIn", again)
-		if !pause(ctx, again) || !time.Now().Before(messages[0].visible) {
+		if smithytime.SleepWithContext(ctx, again) != nil || !time.Now().Before(messages[0].visible) {
 			return // they are visible again
 		}
 	}
@@ -195,16 +192,4 @@ func (f *feeder) event(messages []message) ([]byte, error) {
 		return nil, fmt.Errorf("encoding an event: %w", err)
 	}
 	return payload, nil
-}
-
-// pause waits, and is false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

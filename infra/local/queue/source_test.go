@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/queue"
+	"inorder/infra/local/template"
 )
 
 // function is an Invoker that runs a Go function and notes what it was given.
@@ -75,11 +76,11 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	folder := t.TempDir()
-	s := &scene{q: queue.Open(configure(folder, "q")), dead: queue.Open(configure(folder, "dead")), function: &function{}}
-	s.q.RedriveTo(s.dead, 3)
+	s := &scene{function: &function{}}
+	s.q, s.dead = redriving(t.TempDir(), 3)
 	s.source = queue.Source{
-		Name: "RetryQueue", Function: "retry", Region: "us-east-1", BatchSize: 10, ReportBatchItemFailures: true, Invoker: s.function,
+		QueueMapping: template.QueueMapping{LogicalID: "RetryQueue", BatchSize: 10, ReportBatchItemFailures: true},
+		Function:     "retry", Region: "us-east-1", Invoker: s.function,
 	}
 	return s
 }
@@ -271,7 +272,7 @@ func TestFeed_Window(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.source.Window, s.source.BatchSize = 5*time.Second, 3
+		s.source.BatchingWindow, s.source.BatchSize = 5*time.Second, 3
 		stop := s.start(t)
 		s.send(t, "a")
 		elapse(4 * time.Second)

@@ -16,20 +16,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"inorder/infra/local/cron"
+	"inorder/infra/local/template"
 )
 
 // Schedule says which function is invoked when.
 type Schedule struct {
-	Name     string        // for the log
-	Function string        // given to the [Invoker]
-	ARN      string        // of the rule or schedule
-	Every    time.Duration // the interval of a rate; without meaning if there is a Cron
-	Cron     *cron.Expression
-	// Input is what the function gets; nil for the event.
-	Input []byte
-	// Scheduler tells the event of EventBridge Scheduler from that of a rule.
-	Scheduler bool
+	template.Schedule
+	Function string // given to the [Invoker]
 }
 
 // Invoker runs a function. functionError is "" if the function succeeded, err
@@ -122,16 +115,16 @@ func (cfg Config) keep(ctx context.Context, s Schedule) {
 			}
 		}
 	}
-	cfg.Log.Warn("the schedule has no time that is yet to come", "schedule", s.Name, "function", s.Function)
+	cfg.Log.Warn("the schedule has no time that is yet to come", "schedule", s.LogicalID, "function", s.Function)
 }
 
 // now is by the wall clock: the monotonic one stands still while the machine sleeps.
 func (cfg Config) now() time.Time { return cfg.Clock.Now().Round(0) }
 
 func (cfg Config) invoke(ctx context.Context, s Schedule, at time.Time) {
-	log := cfg.Log.With("schedule", s.Name, "function", s.Function)
-	payload := s.Input
-	if payload == nil {
+	log := cfg.Log.With("schedule", s.LogicalID, "function", s.Function)
+	payload := []byte(s.Input)
+	if s.Input == "" {
 		var err error
 		if payload, err = cfg.event(s, at); err != nil {
 			log.Error("no event", "err", err)

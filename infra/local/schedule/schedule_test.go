@@ -15,6 +15,7 @@ import (
 
 	"inorder/infra/local/cron"
 	"inorder/infra/local/schedule"
+	"inorder/infra/local/template"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,7 +115,7 @@ func run(t *testing.T, log *slog.Logger, schedules ...schedule.Schedule) (*clock
 func TestRun_ARule(t *testing.T) {
 	t.Parallel()
 	arn := "arn:aws:events:eu-west-1:123456789012:rule/inorder-Daily"
-	c, i, _ := run(t, nil, schedule.Schedule{Name: "Daily", Function: "F", ARN: arn, Every: 24 * time.Hour})
+	c, i, _ := run(t, nil, schedule.Schedule{Schedule: template.Schedule{LogicalID: "Daily", ARN: arn, Every: 24 * time.Hour}, Function: "F"})
 	ids := map[string]bool{}
 	for day := 30; day <= 32; day++ {
 		c.advance(t, 24*time.Hour-time.Minute)
@@ -139,7 +140,7 @@ func TestRun_ARule(t *testing.T) {
 
 func TestRun_Scheduler(t *testing.T) {
 	t.Parallel()
-	c, i, _ := run(t, nil, schedule.Schedule{Function: "F", ARN: "arn", Every: time.Minute, Scheduler: true})
+	c, i, _ := run(t, nil, schedule.Schedule{Schedule: template.Schedule{ARN: "arn", Every: time.Minute, Scheduler: true}, Function: "F"})
 	c.pass(0, <-c.waits)
 	var e struct{ Source, Detail string }
 	require.NoError(t, json.Unmarshal([]byte((<-i.calls).payload), &e))
@@ -151,7 +152,7 @@ func TestRun_Scheduler(t *testing.T) {
 // missed is not made up for.
 func TestRun_KeepsItsTimes(t *testing.T) {
 	t.Parallel()
-	c, i, stop := run(t, nil, schedule.Schedule{Function: "F", Every: time.Minute, Input: []byte(`{"all": true}`)})
+	c, i, stop := run(t, nil, schedule.Schedule{Schedule: template.Schedule{Every: time.Minute, Input: `{"all": true}`}, Function: "F"})
 	c.pass(10*time.Second, <-c.waits)
 	require.Equal(t, call{"F", `{"all": true}`}, <-i.calls)
 	w := <-c.waits
@@ -166,7 +167,7 @@ func TestRun_KeepsItsTimes(t *testing.T) {
 
 func TestRun_Several(t *testing.T) {
 	t.Parallel()
-	c, i, _ := run(t, nil, schedule.Schedule{Function: "F", Every: time.Minute}, schedule.Schedule{Function: "G", Every: time.Hour})
+	c, i, _ := run(t, nil, schedule.Schedule{Schedule: template.Schedule{Every: time.Minute}, Function: "F"}, schedule.Schedule{Schedule: template.Schedule{Every: time.Hour}, Function: "G"})
 	c.pass(59*time.Minute, <-c.waits, <-c.waits)
 	require.ElementsMatch(t, []string{"F", "G"}, []string{(<-i.calls).function, (<-i.calls).function})
 }
@@ -191,7 +192,7 @@ func (i invoker) at(t *testing.T) string {
 // The clock stands at 11:05:00.25.
 func TestRun_Cron(t *testing.T) {
 	t.Parallel()
-	c, i, _ := run(t, nil, schedule.Schedule{Function: "F", Cron: expression(t, "0/15 11-12 * * ? *")})
+	c, i, _ := run(t, nil, schedule.Schedule{Schedule: template.Schedule{Cron: expression(t, "0/15 11-12 * * ? *")}, Function: "F"})
 	c.advance(t, 9*time.Minute)
 	require.Empty(t, i.calls)
 	c.advance(t, 59*time.Second+750*time.Millisecond)
@@ -213,10 +214,10 @@ func TestRun_AfterSleep(t *testing.T) {
 		last, next string
 		until      time.Duration // the next
 	}{
-		"cron":            {schedule.Schedule{Cron: expression(t, "0/15 * * * ? *")}, 8 * time.Hour, "19:00:00", "19:15:00", 9*time.Minute - 250*time.Millisecond},
-		"rate":            {schedule.Schedule{Every: 15 * time.Minute}, 8 * time.Hour, "19:05:00", "19:20:00", 14 * time.Minute},
-		"cron, for years": {schedule.Schedule{Cron: expression(t, "* * * * ? *")}, years, "11:06:00", "11:07:00", time.Minute},
-		"rate, for years": {schedule.Schedule{Every: time.Minute}, years, "11:06:00", "11:07:00", time.Minute},
+		"cron":            {schedule.Schedule{Schedule: template.Schedule{Cron: expression(t, "0/15 * * * ? *")}}, 8 * time.Hour, "19:00:00", "19:15:00", 9*time.Minute - 250*time.Millisecond},
+		"rate":            {schedule.Schedule{Schedule: template.Schedule{Every: 15 * time.Minute}}, 8 * time.Hour, "19:05:00", "19:20:00", 14 * time.Minute},
+		"cron, for years": {schedule.Schedule{Schedule: template.Schedule{Cron: expression(t, "* * * * ? *")}}, years, "11:06:00", "11:07:00", time.Minute},
+		"rate, for years": {schedule.Schedule{Schedule: template.Schedule{Every: time.Minute}}, years, "11:06:00", "11:07:00", time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,10 +243,10 @@ func TestRun_ClockSetBack(t *testing.T) {
 		until    time.Duration // it runs again
 		next     string
 	}{
-		"cron":           {schedule.Schedule{Cron: expression(t, "0/2 * * * ? *")}, time.Minute - 250*time.Millisecond, 2 * time.Hour, 2 * time.Minute, "09:08:00"},
-		"rate":           {schedule.Schedule{Every: 2 * time.Minute}, 2 * time.Minute, 2 * time.Hour, 2 * time.Minute, "09:09:00"},
-		"cron, a little": {schedule.Schedule{Cron: expression(t, "0/2 * * * ? *")}, time.Minute - 250*time.Millisecond, time.Second, 2*time.Minute + time.Second, "11:08:00"},
-		"rate, a little": {schedule.Schedule{Every: 2 * time.Minute}, 2 * time.Minute, time.Second, 2*time.Minute + time.Second, "11:09:00"},
+		"cron":           {schedule.Schedule{Schedule: template.Schedule{Cron: expression(t, "0/2 * * * ? *")}}, time.Minute - 250*time.Millisecond, 2 * time.Hour, 2 * time.Minute, "09:08:00"},
+		"rate":           {schedule.Schedule{Schedule: template.Schedule{Every: 2 * time.Minute}}, 2 * time.Minute, 2 * time.Hour, 2 * time.Minute, "09:09:00"},
+		"cron, a little": {schedule.Schedule{Schedule: template.Schedule{Cron: expression(t, "0/2 * * * ? *")}}, time.Minute - 250*time.Millisecond, time.Second, 2*time.Minute + time.Second, "11:08:00"},
+		"rate, a little": {schedule.Schedule{Schedule: template.Schedule{Every: 2 * time.Minute}}, 2 * time.Minute, time.Second, 2*time.Minute + time.Second, "11:09:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,8 +268,8 @@ func TestRun_Never(t *testing.T) {
 	t.Parallel()
 	log := make(lines, 10)
 	c, i, stop := run(t, slog.New(slog.NewJSONHandler(log, nil)),
-		schedule.Schedule{Name: "Over", Function: "F", Cron: expression(t, "15 10 ? * 6L 2002-2005")},
-		schedule.Schedule{Name: "Often", Function: "G", Every: time.Minute})
+		schedule.Schedule{Schedule: template.Schedule{LogicalID: "Over", Cron: expression(t, "15 10 ? * 6L 2002-2005")}, Function: "F"},
+		schedule.Schedule{Schedule: template.Schedule{LogicalID: "Often", Every: time.Minute}, Function: "G"})
 	require.Contains(t, <-log, `"level":"WARN","msg":"the schedule has no time that is yet to come","schedule":"Over","function":"F"`)
 	c.advance(t, time.Minute)
 	require.Equal(t, "G", (<-i.calls).function)
@@ -287,7 +288,7 @@ func (l lines) Write(p []byte) (int, error) {
 func TestRun_LogsFailures(t *testing.T) {
 	t.Parallel()
 	log := make(lines, 10)
-	c, i, stop := run(t, slog.New(slog.NewJSONHandler(log, nil)), schedule.Schedule{Name: "Often", Function: "F", Every: time.Minute})
+	c, i, stop := run(t, slog.New(slog.NewJSONHandler(log, nil)), schedule.Schedule{Schedule: template.Schedule{LogicalID: "Often", Every: time.Minute}, Function: "F"})
 	fire := func(answer error) {
 		c.pass(0, <-c.waits)
 		<-i.calls

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -13,6 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/aws/smithy-go"
+	smithytime "github.com/aws/smithy-go/time"
+
+	"inorder/infra/local/filter"
+	"inorder/shared/letter"
 )
 
 // allLanes makes a cursor read the records of every lane.
@@ -40,7 +43,7 @@ func (c *cursor) page(ctx context.Context) ([]*record, bool) {
 			return records, true
 		}
 		gone := c.afterError(ctx, err, backoff(failures))
-		if !pause(ctx, backoff(failures)) || gone {
+		if smithytime.SleepWithContext(ctx, backoff(failures)) != nil || gone {
 			break
 		}
 	}
@@ -136,27 +139,26 @@ func (c *cursor) records(in []types.Record) ([]*record, error) {
 }
 
 func (c *cursor) fill(n *record, rec types.Record) (err error) {
-	if n.lane, err = c.laneOf(rec.Dynamodb.Keys); err != nil {
-		return err
-	}
+	n.lane = c.laneOf(rec.Dynamodb.Keys)
 	if c.only != allLanes && n.lane != c.only || c.sinceStart && n.created.Before(c.checkpoint.Since) {
 		return nil
 	}
-	doc, err := document(rec, c.arn)
-	if err != nil || !matchesAny(c.filters, doc) {
+	body, err := letter.Change(c.arn, rec)
+	if err != nil {
 		return err
 	}
-	if n.body, err = json.Marshal(doc); err != nil {
-		return fmt.Errorf("encoding stream record %s: %w", n.sequence, err)
+	matches, err := filter.Passes(body, c.m.Filters)
+	if matches {
+		n.body = body
 	}
-	return nil
+	return err
 }
 
 // laneOf returns the number of the lane that keeps records in order: by the partition
 // key. An engine that does not tell which of two keys that is gets no parallelism.
-func (c *cursor) laneOf(keys map[string]types.AttributeValue) (int, error) {
+func (c *cursor) laneOf(keys map[string]types.AttributeValue) int {
 	if c.m.ParallelizationFactor == 1 {
-		return 0, nil
+		return 0
 	}
 	value, ok := keys[c.partitionKey]
 	if !ok && len(keys) == 1 {
@@ -165,17 +167,9 @@ func (c *cursor) laneOf(keys map[string]types.AttributeValue) (int, error) {
 		}
 	}
 	if !ok {
-		return 0, nil
-	}
-	a, err := attribute(value)
-	if err != nil {
-		return 0, err
-	}
-	data, err := json.Marshal(a)
-	if err != nil {
-		return 0, fmt.Errorf("encoding a key: %w", err)
+		return 0
 	}
 	h := fnv.New32a()
-	_, _ = h.Write(data)
-	return int(h.Sum32() % uint32(c.m.ParallelizationFactor)), nil //nolint:gosec // at most 10
+	_, _ = fmt.Fprintf(h, "%T%v", value, value)
+	return int(h.Sum32() % uint32(c.m.ParallelizationFactor)) //nolint:gosec // at most 10
 }

@@ -43,7 +43,6 @@ func onDynoxide(t *testing.T, endpoint string) *scene {
 	s := newScene()
 	s.config.Streams = dynamotest.Streams(t, endpoint)
 	s.config.PollInterval = 0
-	s.mapping.StreamARN, s.mapping.Table = "", "Heads"
 	return s
 }
 
@@ -216,7 +215,7 @@ func TestDynoxideLatest(t *testing.T) {
 	require.NoError(t, dynamo.CreateTables(t.Context(), client, heads()))
 	put(t, client, "past", 1)
 	s := onDynoxide(t, endpoint)
-	s.mapping.StartingPosition = stream.Latest
+	s.mapping.StartingPosition = template.Latest
 	p, err := stream.Open(t.Context(), s.config, s.mapping)
 	require.NoError(t, err)
 	put(t, client, "future", 2)

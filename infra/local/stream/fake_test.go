@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/stream"
+	"inorder/infra/local/template"
 )
 
 const streamARN = "arn:aws:dynamodb:us-east-1:000000000000:table/Heads/stream/2026-11-29T00:00:00.000"
@@ -346,8 +347,10 @@ func newScene(shards ...string) *scene {
 	s := &scene{streams: newFakeStreams(shards...), function: &function{}, letters: &letters{}}
 	s.config = stream.Config{Streams: s.streams, Invoker: s.function, DeadLetter: s.letters.take, PollInterval: time.Second}
 	s.mapping = stream.Mapping{
-		Name: "FanoutHeads", Function: "fanout", FunctionARN: "arn:aws:lambda:us-east-1:000000000000:function:fanout",
-		StreamARN: s.streams.arn, StartingPosition: stream.TrimHorizon, MaxRetries: -1,
+		StreamMapping: template.StreamMapping{
+			LogicalID: "FanoutHeads", StartingPosition: template.TrimHorizon, BatchSize: 100, MaxRetries: -1, MaxRecordAge: -1, ParallelizationFactor: 1,
+		},
+		Function: "fanout", FunctionARN: "arn:aws:lambda:us-east-1:000000000000:function:fanout", Table: "Heads",
 	}
 	return s
 }

@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"inorder/infra/local/batch"
+
+	smithytime "github.com/aws/smithy-go/time"
+
+	"inorder/shared/letter"
 )
 
 // lane invokes the function with one batch after the other. A shard has as many
@@ -103,7 +107,7 @@ func (l *lane) catchUp(ctx context.Context) bool {
 		return false
 	}
 	if len(page) == 0 && l.own.iterator != "" { // as DynamoDB answers now and then
-		return pause(ctx, l.cfg.PollInterval)
+		return smithytime.SleepWithContext(ctx, l.cfg.PollInterval) == nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +160,7 @@ func (l *lane) take() []*record {
 
 // fit returns how many records go into one invocation. The caller holds mu.
 func (l *lane) fit() int {
-	size := eventOverhead - 1 // the first record has no comma
+	size := letter.Size() - 1 // the first record has no comma
 	for i, r := range l.waiting {
 		size += len(r.body) + 1
 		// One record alone is always below the limit: an item has 400 KB.
@@ -212,7 +216,7 @@ func (l *lane) attempt(ctx context.Context, j *job) []*job {
 		if ctx.Err() == nil {
 			l.log.Warn("the function cannot be run", "error", err, "records", len(j.records), "retryIn", backoff(j.throttles))
 		}
-		pause(ctx, backoff(j.throttles))
+		_ = smithytime.SleepWithContext(ctx, backoff(j.throttles)) // if ctx ends, so does the lane
 		return []*job{j}
 	}
 	j.throttles, j.invocations, j.functionError = 0, j.invocations+1, functionError
@@ -283,7 +287,7 @@ func (l *lane) retry(ctx context.Context, j *job, o outcome) []*job {
 		return nil
 	}
 	left.retries++
-	pause(ctx, backoff(left.retries))
+	_ = smithytime.SleepWithContext(ctx, backoff(left.retries)) // if ctx ends, so does the lane
 	return []*job{left}
 }
 
@@ -325,7 +329,7 @@ func (l *lane) giveUp(ctx context.Context, condition string, j *job) bool {
 		}
 		failures++
 		l.log.Error("the on-failure destination does not work", "error", err, "retryIn", backoff(failures))
-		if !pause(ctx, backoff(failures)) {
+		if smithytime.SleepWithContext(ctx, backoff(failures)) != nil {
 			return false
 		}
 	}

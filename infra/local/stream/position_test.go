@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/stream"
+	"inorder/infra/local/template"
 )
 
 // logBuffer collects what is logged.
@@ -61,7 +62,7 @@ func TestLatestDeliversWhatComesAfterOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene("one", "two")
-		s.mapping.StartingPosition = stream.Latest
+		s.mapping.StartingPosition = template.Latest
 		s.streams.put("one", time.Now(), "a")
 		p, err := stream.Open(t.Context(), s.config, s.mapping)
 		require.NoError(t, err)
@@ -83,13 +84,13 @@ func TestLatestDeliversWhatComesAfterOpen(t *testing.T) {
 // A stream of LocalStack is ENABLING for a moment after its table was made.
 func TestAStreamThatIsBeingSwitchedOnIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	for _, position := range []string{stream.TrimHorizon, stream.Latest} {
+	for _, position := range []string{template.TrimHorizon, template.Latest} {
 		t.Run(position, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene()
 				log := s.withLog()
-				s.mapping.StreamARN, s.mapping.Table, s.mapping.StartingPosition = "", "Heads", position
+				s.mapping.StartingPosition = position
 				s.streams.enabledAt = time.Now().Add(500 * time.Millisecond)
 				stop := s.start(t)
 				s.streams.put("shard", time.Now(), "a")
@@ -106,7 +107,7 @@ func TestLatestRestartedBeforeItsFirstRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
-		s.mapping.StartingPosition = stream.Latest
+		s.mapping.StartingPosition = template.Latest
 		s.config.CheckpointDir = t.TempDir()
 		s.streams.page = 1 // the rule holds beyond the first page
 		s.streams.put("shard", time.Now().Add(-time.Hour), "a", "b", "c")
@@ -140,7 +141,7 @@ func TestRestartGoesOnAfterTheLastBatchThatWasDone(t *testing.T) {
 		require.Len(t, files, 1, "one small file, and no temporary one")
 
 		other := s.mapping
-		other.Name = "Another"
+		other.LogicalID = "Another"
 		s.mapping = other
 		s.function.calls = nil
 		s.run(t, 10*time.Second)
@@ -153,7 +154,7 @@ func TestPositionMovesOverFilteredRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene()
 		s.config.CheckpointDir = t.TempDir()
-		s.mapping.Filters = filters(`{"dynamodb": {"Keys": {"id": {"S": ["b"]}}}}`)
+		s.mapping.Filters = filters(t, `{"dynamodb": {"Keys": {"id": {"S": ["b"]}}}}`)
 		s.streams.put("shard", time.Now(), "a", "b", "a", "b", "a")
 		s.run(t, 10*time.Second)
 		require.Equal(t, []string{"2 4"}, s.function.batches())
@@ -172,7 +173,7 @@ func TestDamagedPositionsStartAtTheOldestRecord(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene()
 				log := s.withLog()
-				s.mapping.StartingPosition = stream.Latest
+				s.mapping.StartingPosition = template.Latest
 				s.config.CheckpointDir = t.TempDir()
 				require.NoError(t, os.WriteFile(filepath.Join(s.config.CheckpointDir, "FanoutHeads.json"), []byte(content), 0o600))
 				s.streams.put("shard", time.Now(), "a")
@@ -195,7 +196,6 @@ func TestPositionsOfAnotherStreamAreNotUsed(t *testing.T) {
 		// The table was made anew: the same shard id, sequence numbers from 1.
 		s2 := newScene()
 		s2.streams.arn = strings.Replace(streamARN, "2026-11-29", "2026-11-30", 1)
-		s2.mapping.StreamARN = s2.streams.arn
 		s2.config.CheckpointDir = s.config.CheckpointDir
 		log := s2.withLog()
 		s2.streams.put("shard", time.Now(), "c", "d", "e")

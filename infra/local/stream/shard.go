@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // description is what DescribeStream tells.
@@ -166,7 +167,7 @@ func (r *reader) read(ctx context.Context) (ended bool) {
 		if r.iterator == "" {
 			return true
 		}
-		if len(records) == 0 && !r.idle(ctx, woken) || !pause(ctx, min(pollGap, r.cfg.PollInterval)-time.Since(start)) {
+		if len(records) == 0 && !r.idle(ctx, woken) || smithytime.SleepWithContext(ctx, min(pollGap, r.cfg.PollInterval)-time.Since(start)) != nil {
 			return false
 		}
 	}

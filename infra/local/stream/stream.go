@@ -15,8 +15,6 @@ package stream
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -25,12 +23,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
-)
+	smithytime "github.com/aws/smithy-go/time"
 
-// Starting positions of a [Mapping].
-const (
-	TrimHorizon = "TRIM_HORIZON" // the oldest record there is
-	Latest      = "LATEST"       // what is written from now on
+	"inorder/infra/local/template"
 )
 
 const (
@@ -57,33 +52,12 @@ const (
 	backoffMax = 10 * time.Second
 )
 
-// Mapping says which function gets which records, and how. The limits in
-// brackets are Lambda's (CreateEventSourceMapping in the API reference).
+// Mapping says which function gets which records, and how.
 type Mapping struct {
-	Name        string // unique among mappings; names the checkpoint file
+	template.StreamMapping
 	Function    string // given to the [Invoker]
 	FunctionARN string // only for dead-letter records
-
-	// StreamARN is the stream; if it is empty, Table names the table whose
-	// enabled stream is used.
-	StreamARN string
-	Table     string
-
-	StartingPosition string        // TrimHorizon or Latest
-	BatchSize        int           // records per invocation [1 to 10,000]; 0 means 100
-	BatchingWindow   time.Duration // how long to wait for a full batch [0 to 300 s]
-	MaxRetries       int           // after the first try [0 to 10,000]; -1 means without end
-	MaxRecordAge     time.Duration // older records are given up [up to 7 days]; not above 0 means none
-	BisectOnError    bool          // halve a batch that fails
-	// ReportBatchItemFailures makes the answer {"batchItemFailures":
-	// [{"itemIdentifier": sequence number}]} count.
-	ReportBatchItemFailures bool
-	// ParallelizationFactor is how many batches of a shard run at a time
-	// [1 to 10]; 0 means 1. Records of one partition key stay in order.
-	ParallelizationFactor int
-	// Filters are event patterns; a record is delivered if one of them matches
-	// or if there are none [up to 10]. See [Mapping.Validate] for the operators.
-	Filters []json.RawMessage
+	Table       string // whose stream is used that is enabled
 }
 
 // Streams is the part of the DynamoDB Streams API in use, which
@@ -126,7 +100,6 @@ type Config struct {
 type Poller struct {
 	cfg        Config
 	m          Mapping
-	filters    []matcher
 	arn        string
 	checkpoint *checkpoint
 	latest     map[string]string // first iterators of shards, if starting at Latest
@@ -162,70 +135,25 @@ func Run(ctx context.Context, cfg Config, m Mapping) error {
 	return nil
 }
 
-// Open checks the mapping, finds the stream, and fixes the starting position:
+// Open finds the stream, and fixes the starting position:
 // with Latest, every record written after Open returned is delivered. Call
 // [Poller.Run] to start.
 func Open(ctx context.Context, cfg Config, m Mapping) (*Poller, error) {
-	if err := m.Validate(); err != nil {
-		return nil, err
-	}
-	if m.BatchSize == 0 {
-		m.BatchSize = 100
-	}
-	if m.ParallelizationFactor == 0 {
-		m.ParallelizationFactor = 1
-	}
 	if cfg.PollInterval <= 0 {
 		cfg.PollInterval = defaultPollInterval
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	filters, err := compileFilters(m.Filters)
-	if err != nil {
-		return nil, fmt.Errorf("event source mapping %s: %w", m.Name, err)
-	}
-	p := &Poller{cfg: cfg, m: m, filters: filters, arn: m.StreamARN,
-		log: cfg.Log.With("mapping", m.Name, "function", m.Function), woken: make(chan struct{})}
-	if p.arn == "" {
-		if p.arn, err = streamOf(ctx, cfg.Streams, m.Table); err != nil {
-			return nil, fmt.Errorf("event source mapping %s: %w", m.Name, err)
-		}
+	p := &Poller{cfg: cfg, m: m, log: cfg.Log.With("mapping", m.LogicalID, "function", m.Function), woken: make(chan struct{})}
+	var err error
+	if p.arn, err = streamOf(ctx, cfg.Streams, m.Table); err != nil {
+		return nil, fmt.Errorf("event source mapping %s: %w", m.LogicalID, err)
 	}
 	if err := p.openCheckpoint(ctx); err != nil {
-		return nil, fmt.Errorf("event source mapping %s: %w", m.Name, err)
+		return nil, fmt.Errorf("event source mapping %s: %w", m.LogicalID, err)
 	}
 	return p, nil
-}
-
-// Validate checks the mapping without running it. The filter operators are the
-// ones that Lambda documents: exact values, prefix, suffix, equals-ignore-case,
-// anything-but, numeric, exists and $or. Any other is an error.
-func (m Mapping) Validate() error {
-	var errs []error
-	limit := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	limit(m.Name != "", "the mapping needs a name")
-	limit(m.Function != "", "the mapping needs a function")
-	limit(m.StreamARN != "" || m.Table != "", "the mapping needs a stream or a table")
-	limit(m.StartingPosition == TrimHorizon || m.StartingPosition == Latest,
-		"StartingPosition is %q, want %s or %s", m.StartingPosition, TrimHorizon, Latest)
-	limit(m.BatchSize >= 0 && m.BatchSize <= 10_000, "BatchSize is %d, want 1 to 10000", m.BatchSize)
-	limit(m.BatchingWindow >= 0 && m.BatchingWindow <= 300*time.Second, "the batching window is %v, want 0 to 300 seconds", m.BatchingWindow)
-	limit(m.MaxRetries >= -1 && m.MaxRetries <= 10_000, "the maximum of retries is %d, want -1 to 10000", m.MaxRetries)
-	limit(m.MaxRecordAge <= 604_800*time.Second, "the maximum record age is %v, want at most 7 days", m.MaxRecordAge)
-	limit(m.ParallelizationFactor >= 0 && m.ParallelizationFactor <= 10, "ParallelizationFactor is %d, want 1 to 10", m.ParallelizationFactor)
-	limit(len(m.Filters) <= 10, "there are %d filters, want at most 10", len(m.Filters))
-	if _, err := compileFilters(m.Filters); err != nil {
-		errs = append(errs, err)
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("event source mapping %s: %w", m.Name, errors.Join(errs...))
-	}
-	return nil
 }
 
 // streamOf finds the stream of a table that is switched on; streams of the past
@@ -266,15 +194,15 @@ func statusOf(ctx context.Context, streams Streams, arn *string) (types.StreamSt
 		if status != types.StreamStatusEnabling || time.Now().After(deadline) {
 			return status, nil
 		}
-		if !pause(ctx, enablingPoll) {
-			return "", ctx.Err()
+		if err := smithytime.SleepWithContext(ctx, enablingPoll); err != nil {
+			return "", err
 		}
 	}
 }
 
 // openCheckpoint loads the positions, or makes the first ones.
 func (p *Poller) openCheckpoint(ctx context.Context) error {
-	c, note, err := loadCheckpoint(p.cfg.CheckpointDir, p.m.Name, p.arn)
+	c, note, err := loadCheckpoint(p.cfg.CheckpointDir, p.m.LogicalID, p.arn)
 	if err != nil {
 		return err
 	}
@@ -282,7 +210,7 @@ func (p *Poller) openCheckpoint(ctx context.Context) error {
 		p.log.Warn(note)
 	}
 	p.checkpoint = c
-	if !c.fresh || p.m.StartingPosition != Latest {
+	if !c.fresh || p.m.StartingPosition != template.Latest {
 		return nil
 	}
 	c.Since = time.Now().Add(-clockSkew)
@@ -301,18 +229,6 @@ func (p *Poller) openCheckpoint(ctx context.Context) error {
 		p.latest[s.id] = aws.ToString(it.ShardIterator)
 	}
 	return c.save()
-}
-
-// pause waits, and is false if ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // backoff returns the wait after the n-th failure in a row, counted from 1.

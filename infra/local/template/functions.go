@@ -374,36 +374,15 @@ func (e *evaluation) findInMap(n, arg *yaml.Node) *yaml.Node {
 	return found
 }
 
-// mention is one name that a function uses at node.
-type mention struct {
-	node *yaml.Node
-	kind mentionKind
-	name string
-}
-
-type mentionKind int
-
-const (
-	mentionName      mentionKind = iota // of a parameter or a resource
-	mentionResource                     // of a resource, by Fn::GetAtt
-	mentionCondition                    // by Fn::If or !Condition
-)
-
-// mentions visits the names that functions in n and below it use. With taken only
-// the branches of Fn::If that are taken count. inConditions makes `Condition: x` a
-// function.
+// mentions visits the names of parameters and resources that functions in n and below it
+// use. Of Fn::If only the branch that is taken counts.
 type mentions struct {
-	e            *evaluation
-	taken        bool
-	inConditions bool
-	visit        func(mention)
+	e     *evaluation
+	visit func(n *yaml.Node, name string)
 }
 
 func (m mentions) walk(n *yaml.Node) {
 	name, arg, ok := m.e.call(n)
-	if !ok && m.inConditions && n.Kind == yaml.MappingNode && len(n.Content) == 2 && n.Content[0].Value == "Condition" {
-		name, arg, ok = "Condition", n.Content[1], true
-	}
 	if !ok {
 		m.walkPlain(n)
 		return
@@ -411,21 +390,19 @@ func (m mentions) walk(n *yaml.Node) {
 	switch name {
 	case "Ref":
 		if target, ok := m.e.scalar(n, arg, "Ref"); ok {
-			m.visit(mention{n, mentionName, target})
-		}
-	case "Condition":
-		if target, ok := m.e.scalar(n, arg, "Condition"); ok {
-			m.visit(mention{n, mentionCondition, target})
+			m.visit(n, target)
 		}
 	case "Fn::GetAtt":
 		if id, attr, ok := m.e.getAttArgs(n, arg); ok {
-			m.visit(mention{n, mentionResource, id})
+			m.visit(n, id)
 			m.walk(attr)
 		}
 	case "Fn::Sub":
 		m.walkSub(n, arg)
 	case "Fn::If":
-		m.walkIf(n, arg)
+		if branch := m.e.branch(n, arg); branch != nil {
+			m.walk(branch)
+		}
 	default:
 		if !evaluated[name] && !cloudOnly[name] {
 			m.e.unknownFunction(n, name)
@@ -459,27 +436,9 @@ func (m mentions) walkSub(n, arg *yaml.Node) {
 		if _, own := vars[name]; own || strings.HasPrefix(name, "!") {
 			continue
 		}
-		id, _, dotted := strings.Cut(name, ".")
-		if dotted && m.e.lookup(name) == nil {
-			m.visit(mention{n, mentionResource, id})
-		} else {
-			m.visit(mention{n, mentionName, name})
+		if id, _, dotted := strings.Cut(name, "."); dotted && m.e.lookup(name) == nil {
+			name = id
 		}
-	}
-}
-
-func (m mentions) walkIf(n, arg *yaml.Node) {
-	args, ok := m.e.args(n, arg, "Fn::If", 3)
-	if !ok {
-		return
-	}
-	if name, ok := m.e.scalar(n, args[0], "Fn::If's condition"); ok {
-		m.visit(mention{n, mentionCondition, name})
-	}
-	if !m.taken {
-		m.walk(args[1])
-		m.walk(args[2])
-	} else if branch := m.e.branch(n, arg); branch != nil {
-		m.walk(branch)
+		m.visit(n, name)
 	}
 }

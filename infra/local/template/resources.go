@@ -3,7 +3,6 @@ package template
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -42,7 +41,7 @@ func (e *evaluation) readResources() {
 		e.report(place{path: "Resources"}, "a template needs resources")
 		return
 	}
-	e.checkTransform(section)
+	e.checkTransform()
 	e.checkGlobals()
 	for key, n := range entries(section) {
 		if n.Kind != yaml.MappingNode {
@@ -61,15 +60,10 @@ func (e *evaluation) readResources() {
 	}
 }
 
-var logicalID = regexp.MustCompile(`^[A-Za-z0-9]+$`)
-
 func (e *evaluation) readResource(key, n *yaml.Node) {
 	o := object{e, n}
 	o.only(resourceAttributes, "a resource")
 	r := &resource{id: key.Value, node: n}
-	if !logicalID.MatchString(r.id) {
-		e.fail(key, "a logical id has letters and digits only")
-	}
 	if c := child(n, "Condition"); c != nil {
 		r.condition = e.conditionName(c)
 	}
@@ -113,29 +107,15 @@ func dependsOn(n *yaml.Node) []*yaml.Node {
 	}
 }
 
-func (e *evaluation) checkTransform(resources *yaml.Node) {
+func (e *evaluation) checkTransform() {
 	n := child(e.root, "Transform")
-	var declared bool
 	list := []*yaml.Node{n}
 	if n != nil && n.Kind == yaml.SequenceNode {
 		list = n.Content
 	}
 	for _, t := range list {
-		switch {
-		case t == nil:
-		case t.Value == samTransform:
-			declared = true
-		default:
+		if t != nil && t.Value != samTransform {
 			e.fail(t, "the local cloud does not know the transform %s", describe(t))
-		}
-	}
-	if declared {
-		return
-	}
-	for _, r := range entries(resources) {
-		if typ := child(r, "Type"); typ != nil && strings.HasPrefix(typ.Value, "AWS::Serverless::") {
-			e.fail(typ, "%s needs `Transform: %s` in the template", typ.Value, samTransform)
-			return
 		}
 	}
 }
@@ -349,10 +329,10 @@ func (e *evaluation) lookup(name string) *resource {
 
 // exists tells whether the resource's condition, if any, is true.
 func (e *evaluation) exists(r *resource) bool {
-	if e.conditions[r.condition] == nil {
-		return true // none, or an unknown one, which is reported
+	if r.condition == "" {
+		return true
 	}
-	value, _ := e.condition(r.node, r.condition)
+	value, _ := e.condition(cmp.Or(child(r.node, "Condition"), r.node), r.condition)
 	return value
 }
 
@@ -401,67 +381,6 @@ func (e *evaluation) value(r *resource, pattern string) string {
 	return s
 }
 
-// checkNames reports every name that functions use and the template does not have,
-// also where the local cloud does not read the value: the cloud will.
-func (e *evaluation) checkNames() {
-	check := mentions{e: e, visit: e.checkName}
-	for _, n := range []*yaml.Node{child(e.root, "Globals"), e.section("Outputs")} {
-		if n != nil {
-			check.walk(n)
-		}
-	}
-	for _, n := range entries(e.section("Conditions")) {
-		mentions{e: e, inConditions: true, visit: e.checkName}.walk(n)
-	}
-	for _, r := range entries(e.section("Resources")) {
-		check.walk(r)
-		if c := child(r, "Condition"); c != nil && c.Kind == yaml.ScalarNode {
-			e.checkName(mention{c, mentionCondition, c.Value})
-		}
-		for _, d := range dependsOn(r) {
-			if _, known := e.resources[d.Value]; !known {
-				e.fail(d, "there is no resource %s to depend on", d.Value)
-			}
-		}
-	}
-	constant := func(section *yaml.Node) {
-		var walk func(n *yaml.Node)
-		walk = func(n *yaml.Node) {
-			if name, _, ok := e.call(n); ok {
-				e.fail(n, "functions such as %s are not allowed here", name)
-				return
-			}
-			for _, c := range n.Content {
-				walk(c)
-			}
-		}
-		if section != nil {
-			walk(section)
-		}
-	}
-	constant(e.section("Parameters"))
-	constant(e.section("Mappings"))
-}
-
-func (e *evaluation) checkName(m mention) {
-	_, isPseudo := e.pseudo[m.name]
-	_, isParam := e.params[m.name]
-	switch m.kind {
-	case mentionCondition:
-		if e.conditions[m.name] == nil {
-			e.unknownCondition(m.node, m.name)
-		}
-	case mentionResource:
-		if e.resources[m.name] == nil {
-			e.unknownName(m.node, m.name)
-		}
-	case mentionName:
-		if !isPseudo && !isParam && m.name != "AWS::NoValue" && e.lookup(m.name) == nil {
-			e.unknownName(m.node, m.name)
-		}
-	}
-}
-
 // checkCycles reports resources that need each other, and tells whether there are any.
 func (e *evaluation) checkCycles() (found bool) {
 	const (
@@ -507,11 +426,7 @@ func (e *evaluation) needs(r *resource) []string {
 	for _, id := range r.needs {
 		add(id)
 	}
-	m := mentions{e: e, taken: true, visit: func(m mention) {
-		if m.kind != mentionCondition {
-			add(m.name)
-		}
-	}}
+	m := mentions{e, func(_ *yaml.Node, name string) { add(name) }}
 	for _, n := range r.needNodes {
 		m.walk(n)
 	}

@@ -63,9 +63,9 @@ func (e *evaluation) ruleIsReadable(n *yaml.Node) bool {
 	if len(e.errs) > before {
 		return false
 	}
-	mentions{e: e, visit: func(m mention) {
-		if _, isParam := e.params[m.name]; !isParam && e.pseudo[m.name] == "" {
-			e.fail(m.node, "a rule uses parameters, and there is none named %q", m.name)
+	mentions{e, func(n *yaml.Node, name string) {
+		if _, isParam := e.params[name]; !isParam && e.pseudo[name] == "" {
+			e.fail(n, "a rule uses parameters, and there is none named %q", name)
 		}
 	}}.walk(n)
 	return len(e.errs) == before

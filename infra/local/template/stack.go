@@ -2,7 +2,6 @@ package template
 
 import (
 	"cmp"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"inorder/infra/local/filter"
 )
 
 // stack evaluates the document. What it returns is only good if no mistake was reported.
@@ -25,7 +26,6 @@ func (e *evaluation) stack() *Stack {
 	e.checkRules()
 	e.readResources()
 	e.readConditions()
-	e.checkNames()
 	if e.checkCycles() {
 		return nil // evaluating names would not end
 	}
@@ -230,16 +230,7 @@ func (e *evaluation) reserved(o object) int {
 	return max(count, 0)
 }
 
-var (
-	variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]+$`)
-	// reservedVariables cannot be set ("Defined runtime environment variables" in
-	// the AWS Lambda developer guide).
-	reservedVariables = set(`_HANDLER _X_AMZN_TRACE_ID AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_DEFAULT_REGION
-		AWS_EXECUTION_ENV AWS_LAMBDA_FUNCTION_MEMORY_SIZE AWS_LAMBDA_FUNCTION_NAME
-		AWS_LAMBDA_FUNCTION_VERSION AWS_LAMBDA_INITIALIZATION_TYPE AWS_LAMBDA_LOG_GROUP_NAME
-		AWS_LAMBDA_LOG_STREAM_NAME AWS_LAMBDA_RUNTIME_API AWS_REGION AWS_SECRET_ACCESS_KEY
-		AWS_SESSION_TOKEN LAMBDA_RUNTIME_DIR LAMBDA_TASK_ROOT`)
-)
+var variableName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]+$`)
 
 func (e *evaluation) environment(o object) map[string]string {
 	env := map[string]string{}
@@ -253,10 +244,7 @@ func (e *evaluation) environment(o object) map[string]string {
 		return env
 	}
 	for name, n := range vars.all() {
-		switch {
-		case reservedVariables[name]:
-			e.fail(n, "Lambda reserves this variable")
-		case !variableName.MatchString(name):
+		if !variableName.MatchString(name) {
 			e.fail(n, "a variable's name is a letter, then letters, digits or _")
 		}
 		env[name] = e.text(n)
@@ -337,7 +325,7 @@ func (e *evaluation) addMapping(f *Function, id string, o object, stream *yaml.N
 	m := StreamMapping{
 		LogicalID:             id,
 		TableID:               e.tableOfStream(stream),
-		StartingPosition:      o.choice("StartingPosition", "LATEST", "TRIM_HORIZON"),
+		StartingPosition:      o.choice("StartingPosition", Latest, TrimHorizon),
 		BatchSize:             o.int("BatchSize", 100, 1, 10000),
 		BatchingWindow:        time.Duration(o.int("MaximumBatchingWindowInSeconds", 0, 0, 300)) * time.Second,
 		MaxRetries:            o.int("MaximumRetryAttempts", -1, -1, 10000),
@@ -382,29 +370,36 @@ func (e *evaluation) maxRecordAge(o object) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-func (e *evaluation) filters(o object) []json.RawMessage {
+// maxFilters is how many patterns Lambda takes ("Quotas" in its developer guide).
+const maxFilters = 10
+
+func (e *evaluation) filters(o object) []filter.Pattern {
 	criteria, ok := o.object("FilterCriteria")
 	if !ok {
 		return nil
 	}
 	criteria.only(set("Filters"), "FilterCriteria")
-	var list []json.RawMessage
-	for _, item := range criteria.items("Filters") {
-		filter, ok := e.object(item)
+	items := criteria.items("Filters")
+	if len(items) > maxFilters {
+		e.fail(criteria.get("Filters"), "there are %d patterns, and Lambda takes %d", len(items), maxFilters)
+	}
+	var list []filter.Pattern
+	for _, item := range items {
+		o, ok := e.object(item)
 		if !ok {
 			continue
 		}
-		filter.only(set("Pattern"), "a filter")
-		n := filter.need("Pattern")
-		pattern, ok := e.filled(n)
+		o.only(set("Pattern"), "a filter")
+		n := o.need("Pattern")
+		text, ok := e.filled(n)
 		if !ok {
 			continue
 		}
-		var object map[string]any
-		if err := json.Unmarshal([]byte(pattern), &object); err != nil {
-			e.fail(n, "a pattern is a JSON object: %v", err)
+		pattern, err := filter.Parse(text)
+		if err != nil {
+			e.fail(n, "%v", err)
 		}
-		list = append(list, json.RawMessage(pattern))
+		list = append(list, pattern)
 	}
 	return list
 }

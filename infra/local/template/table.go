@@ -1,11 +1,5 @@
 package template
 
-import (
-	"slices"
-
-	"go.yaml.in/yaml/v3"
-)
-
 var (
 	indexProperties = set(`IndexName KeySchema Projection
 
@@ -17,8 +11,8 @@ func (e *evaluation) table(r *resource) *Table {
 	o := e.properties(r)
 	t := &Table{LogicalID: r.id, Name: e.value(r, "{name}"), Line: e.line(r)}
 	t.Attributes = e.attributes(o)
-	t.Key = e.keySchema(o, t.Attributes)
-	t.Indexes = append(e.indexes(o, "GlobalSecondaryIndexes", t.Attributes), e.indexes(o, "LocalSecondaryIndexes", t.Attributes)...)
+	t.Key = e.keySchema(o)
+	t.Indexes = append(e.indexes(o, "GlobalSecondaryIndexes"), e.indexes(o, "LocalSecondaryIndexes")...)
 	if stream, ok := o.object("StreamSpecification"); ok {
 		stream.only(set("StreamViewType ResourcePolicy"), "StreamSpecification")
 		t.StreamView = stream.choice("StreamViewType", streamViews...)
@@ -30,7 +24,6 @@ func (e *evaluation) table(r *resource) *Table {
 			t.TTLAttribute = ttl.needText("AttributeName")
 		}
 	}
-	e.unusedAttributes(o, t)
 	return t
 }
 
@@ -45,32 +38,18 @@ func (e *evaluation) attributes(o object) []Attribute {
 	return list
 }
 
-func (e *evaluation) keySchema(o object, attributes []Attribute) []KeyElement {
-	n := o.need("KeySchema")
+func (e *evaluation) keySchema(o object) []KeyElement {
 	var list []KeyElement
-	for _, item := range e.items(n) {
+	for _, item := range e.items(o.need("KeySchema")) {
 		if k, ok := e.object(item); ok {
 			k.only(set("AttributeName KeyType"), "a key element")
-			element := KeyElement{k.needText("AttributeName"), k.choice("KeyType", "HASH", "RANGE")}
-			e.checkDefined(k.get("AttributeName"), element.Name, attributes)
-			list = append(list, element)
+			list = append(list, KeyElement{k.needText("AttributeName"), k.choice("KeyType", "HASH", "RANGE")})
 		}
-	}
-	hash := slices.IndexFunc(list, func(k KeyElement) bool { return k.Role == "HASH" })
-	if n != broken && n.Kind == yaml.SequenceNode && (hash != 0 || len(list) > 2 || len(list) == 2 && list[1].Role != "RANGE") {
-		e.fail(n, "a key is one HASH element and at most one RANGE element, in this order")
 	}
 	return list
 }
 
-func (e *evaluation) checkDefined(n *yaml.Node, name string, attributes []Attribute) {
-	defined := slices.ContainsFunc(attributes, func(a Attribute) bool { return a.Name == name })
-	if name != "" && !defined {
-		e.fail(n, "%s is not in AttributeDefinitions", name)
-	}
-}
-
-func (e *evaluation) indexes(o object, property string, attributes []Attribute) []Index {
+func (e *evaluation) indexes(o object, property string) []Index {
 	var list []Index
 	for _, item := range o.items(property) {
 		x, ok := e.object(item)
@@ -80,7 +59,7 @@ func (e *evaluation) indexes(o object, property string, attributes []Attribute) 
 		x.only(indexProperties, "an index")
 		index := Index{
 			Name:  x.needText("IndexName"),
-			Key:   e.keySchema(x, attributes),
+			Key:   e.keySchema(x),
 			Local: property == "LocalSecondaryIndexes",
 		}
 		if p, ok := e.object(x.need("Projection")); ok {
@@ -91,22 +70,4 @@ func (e *evaluation) indexes(o object, property string, attributes []Attribute) 
 		list = append(list, index)
 	}
 	return list
-}
-
-// unusedAttributes reports definitions that no key uses; DynamoDB refuses them.
-func (e *evaluation) unusedAttributes(o object, t *Table) {
-	used := map[string]bool{}
-	for _, k := range t.Key {
-		used[k.Name] = true
-	}
-	for _, x := range t.Indexes {
-		for _, k := range x.Key {
-			used[k.Name] = true
-		}
-	}
-	for i, item := range o.items("AttributeDefinitions") {
-		if i < len(t.Attributes) && t.Attributes[i].Name != "" && !used[t.Attributes[i].Name] {
-			e.fail(item, "no key uses %s; DynamoDB defines key attributes only", t.Attributes[i].Name)
-		}
-	}
 }

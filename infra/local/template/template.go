@@ -9,9 +9,11 @@
 package template
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
+
+	"inorder/infra/local/filter"
+	"inorder/infra/local/selection"
 )
 
 // Options say for which stack, account and parameters a template is evaluated.
@@ -75,22 +77,28 @@ type Build struct {
 	Line     int    // of BuildMethod, else of the function
 }
 
+// Starting positions of a [StreamMapping].
+const (
+	TrimHorizon = "TRIM_HORIZON" // the oldest record there is
+	Latest      = "LATEST"       // what is written from now on
+)
+
 // StreamMapping is an event source mapping from a table's stream to a function:
 // a DynamoDB event of the function or an AWS::Lambda::EventSourceMapping.
 // Defaults and limits are those of the Lambda API reference, CreateEventSourceMapping.
 type StreamMapping struct {
 	LogicalID               string
 	TableID                 string // logical id
-	StartingPosition        string // TRIM_HORIZON or LATEST
+	StartingPosition        string // TrimHorizon or Latest
 	BatchSize               int    // 1 to 10,000, default 100
 	BatchingWindow          time.Duration
 	MaxRetries              int           // -1: endless
 	MaxRecordAge            time.Duration // -1: no limit
 	BisectOnError           bool
 	ReportBatchItemFailures bool
-	ParallelizationFactor   int               // 1 to 10, default 1
-	Filters                 []json.RawMessage // each a JSON object; a record passes if any matches
-	OnFailureQueue          string            // logical id, "" if none
+	ParallelizationFactor   int              // 1 to 10, default 1
+	Filters                 []filter.Pattern // at most 10; a record passes if any matches
+	OnFailureQueue          string           // logical id, "" if none
 	Line                    int
 }
 
@@ -108,12 +116,12 @@ type QueueMapping struct {
 
 // WebSocketAPI is an AWS::Serverless::WebSocketApi with its one stage.
 type WebSocketAPI struct {
-	LogicalID, ID, Stage     string
-	RouteSelectionExpression string
-	Routes                   []Route // sorted by Key
-	Authorizer               *Authorizer
-	StageVariables           map[string]string
-	Line                     int
+	LogicalID, ID, Stage string
+	RouteSelection       selection.Expression
+	Routes               []Route // sorted by Key
+	Authorizer           *Authorizer
+	StageVariables       map[string]string
+	Line                 int
 }
 
 // Route is one route of a WebSocketAPI.
@@ -138,8 +146,23 @@ type Throttle struct {
 // Authorizer is the REQUEST authorizer of $connect. FunctionID is a logical id.
 type Authorizer struct {
 	FunctionID      string
-	IdentitySources []string // such as route.request.querystring.device
+	IdentitySources []IdentitySource
 }
+
+// IdentitySource is what a handshake must have, or it is refused without asking the
+// authorizer: {FromQuery, "device"} for route.request.querystring.device.
+type IdentitySource struct{ From, Name string }
+
+// Where an identity source is.
+const (
+	FromHeader  = "route.request.header."
+	FromQuery   = "route.request.querystring."
+	FromStage   = "stageVariables."
+	FromContext = "context."
+)
+
+// String is the source as a template has it.
+func (s IdentitySource) String() string { return s.From + s.Name }
 
 // Table is an AWS::DynamoDB::Table.
 type Table struct {

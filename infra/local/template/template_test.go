@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/cron"
+	"inorder/infra/local/filter"
+	"inorder/infra/local/selection"
 	"inorder/infra/local/template"
 )
 
@@ -99,6 +101,12 @@ func TestLoad_Functions(t *testing.T) {
 	require.Equal(t, "ws://127.0.0.1:3000/prod", fanout.Environment["WS"])
 	require.Equal(t, "none", fanout.Environment["TOPIC"])
 	require.Equal(t, "200", fanout.Environment["SMALL_GROUP_MAX"])
+	for event, want := range map[string]bool{"INSERT": true, "MODIFY": true, "REMOVE": false} {
+		passes, err := filter.Passes(json.RawMessage(`{"eventName": "`+event+`"}`), fanout.Streams[0].Filters)
+		require.NoError(t, err)
+		require.Equal(t, want, passes, event)
+	}
+	fanout.Streams[0].Filters = nil // a pattern cannot be compared
 	require.Equal(t, []template.StreamMapping{{
 		LogicalID:               "FanoutFunctionHeads",
 		TableID:                 "Conversations",
@@ -110,7 +118,6 @@ func TestLoad_Functions(t *testing.T) {
 		BisectOnError:           true,
 		ReportBatchItemFailures: true,
 		ParallelizationFactor:   4,
-		Filters:                 []json.RawMessage{[]byte(`{"eventName": ["INSERT", "MODIFY"]}`)},
 		OnFailureQueue:          "FanoutFailures",
 		Line:                    at(t, "          Type: DynamoDB") + 1,
 	}}, fanout.Streams)
@@ -134,12 +141,14 @@ func TestLoad_API(t *testing.T) {
 	api := load(t, template.Options{}).API
 	require.Regexp(t, `^[a-z0-9]{10}$`, api.ID)
 	const whole = 29 * time.Second
+	action, err := selection.Parse("$request.body.action")
+	require.NoError(t, err)
 	common := &template.Throttle{PerSecond: 500, Burst: 5000} // the account's burst
 	require.Equal(t, &template.WebSocketAPI{
-		LogicalID:                "Api",
-		ID:                       api.ID,
-		Stage:                    "prod",
-		RouteSelectionExpression: "$request.body.action",
+		LogicalID:      "Api",
+		ID:             api.ID,
+		Stage:          "prod",
+		RouteSelection: action,
 		Routes: []template.Route{
 			{Key: "$connect", FunctionID: "ConnectFunction", Timeout: whole, Authorize: true, Throttle: common, Line: at(t, "        $connect:")},
 			{Key: "$default", FunctionID: "DefaultFunction", Timeout: whole, Reply: true, Throttle: common, Line: at(t, "        $default:")},
@@ -148,7 +157,7 @@ func TestLoad_API(t *testing.T) {
 			{Key: "send", FunctionID: "SendFunction", Timeout: 15 * time.Second, Reply: true, Throttle: &template.Throttle{PerSecond: 500, Burst: 20}, Line: at(t, "        send:")},
 			{Key: "sync", FunctionID: "SyncFunction", Timeout: whole, Throttle: &template.Throttle{PerSecond: 0.5, Burst: 5000}, Line: at(t, "        sync:")},
 		},
-		Authorizer:     &template.Authorizer{FunctionID: "AuthorizerFunction", IdentitySources: []string{"route.request.querystring.device"}},
+		Authorizer:     &template.Authorizer{FunctionID: "AuthorizerFunction", IdentitySources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}},
 		StageVariables: map[string]string{"colour": "green"},
 		Line:           at(t, "  Api:"),
 	}, api)
@@ -568,7 +577,8 @@ func TestLoad_AnyLineMissing(t *testing.T) {
 	}
 }
 
-// The stack that this repository deploys loads, and every action has its reply.
+// The stack that this repository deploys loads, and every action has its reply but tell,
+// which is for those who want none.
 func TestLoad_ThisProject(t *testing.T) {
 	t.Parallel()
 	stack, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
@@ -578,7 +588,7 @@ func TestLoad_ThisProject(t *testing.T) {
 	require.NotNil(t, stack.API)
 	require.NotNil(t, stack.API.Authorizer)
 	for _, r := range stack.API.Routes {
-		require.Equal(t, r.Key != "$connect" && r.Key != "$disconnect", r.Reply, r.Key)
+		require.Equal(t, !slices.Contains([]string{"$connect", "$disconnect", "tell"}, r.Key), r.Reply, r.Key)
 	}
 	for _, f := range stack.Functions {
 		require.Equal(t, "makefile", f.Build.Method, f.LogicalID)

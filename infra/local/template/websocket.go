@@ -5,9 +5,12 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"inorder/infra/local/selection"
 )
 
 // Limits of an integration: "WebSocket API quotas" in the API Gateway developer guide.
@@ -19,12 +22,12 @@ const (
 func (e *evaluation) webSocketAPI(r *resource) *WebSocketAPI {
 	o := e.properties(r)
 	api := &WebSocketAPI{
-		LogicalID:                r.id,
-		ID:                       e.apiID(r),
-		Stage:                    e.stage(o),
-		RouteSelectionExpression: e.selection(o),
-		StageVariables:           map[string]string{},
-		Line:                     e.line(r),
+		LogicalID:      r.id,
+		ID:             e.apiID(r),
+		Stage:          e.stage(o),
+		RouteSelection: e.selection(o),
+		StageVariables: map[string]string{},
+		Line:           e.line(r),
 	}
 	if vars, ok := o.object("StageVariables"); ok {
 		for name, n := range vars.all() {
@@ -94,30 +97,45 @@ func throttle(o object, what string, otherwise *Throttle) *Throttle {
 	return &t
 }
 
+// stageName is what API Gateway takes, and what is one segment of a path.
+var stageName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
 func (e *evaluation) stage(o object) string {
 	n := o.get("StageName")
-	s := e.text(n)
-	if s == "$default" {
-		e.fail(n, "a WebSocket API cannot have the stage $default")
-	}
-	return cmp.Or(s, defaultStage)
-}
-
-// expression matches a route selection expression: static parts and $request.body
-// paths, bare or in ${…} ("Route selection expressions" in the API Gateway guide).
-var expression = regexp.MustCompile(`^([^$]|\$request\.body(\.[A-Za-z0-9_-]+)+|\$\{request\.body(\.[A-Za-z0-9_-]+)+\})+$`)
-
-func (e *evaluation) selection(o object) string {
-	n := o.need("RouteSelectionExpression")
-	s, ok := e.filled(n)
-	if ok && !expression.MatchString(s) {
-		e.fail(n, "%q is not understood: want $request.body and a path, such as $request.body.action", s)
+	s := cmp.Or(e.text(n), defaultStage)
+	if n != broken && !stageName.MatchString(s) {
+		e.fail(n, "a WebSocket API's stage has letters, digits, - and _, not %q", s)
 	}
 	return s
 }
 
-// source matches an identity source of a WebSocket API's authorizer.
-var source = regexp.MustCompile(`^(route\.request\.(header|querystring)|stageVariables|context)\.[^\s.]+$`)
+func (e *evaluation) selection(o object) selection.Expression {
+	n := o.need("RouteSelectionExpression")
+	s, ok := e.filled(n)
+	if !ok {
+		return nil
+	}
+	expression, err := selection.Parse(s)
+	if err != nil {
+		e.fail(n, "%v", err)
+	}
+	return expression
+}
+
+func (e *evaluation) identitySource(n *yaml.Node) (s IdentitySource) {
+	text, ok := e.filled(n)
+	if !ok {
+		return s
+	}
+	kinds := []string{FromHeader, FromQuery, FromStage, FromContext}
+	for _, kind := range kinds {
+		if name, ok := strings.CutPrefix(text, kind); ok && name != "" {
+			return IdentitySource{kind, name}
+		}
+	}
+	e.fail(n, "%q is no identity source: want %sX", text, strings.Join(kinds, "X, "))
+	return s
+}
 
 func (e *evaluation) authorizer(o object) *Authorizer {
 	auth, ok := o.object("Auth")
@@ -135,11 +153,7 @@ func (e *evaluation) authorizer(o object) *Authorizer {
 	}
 	a := &Authorizer{FunctionID: e.functionOfARN(auth.need("AuthArn"))}
 	for _, n := range auth.items("IdentitySource") {
-		s, ok := e.filled(n)
-		if ok && !source.MatchString(s) {
-			e.fail(n, "%q is no identity source: want route.request.header.X, route.request.querystring.X, stageVariables.X or context.X", s)
-		}
-		a.IdentitySources = append(a.IdentitySources, s)
+		a.IdentitySources = append(a.IdentitySources, e.identitySource(n))
 	}
 	if routes, ok := o.object("Routes"); ok && child(routes.node, "$connect") == nil {
 		e.fail(auth.node, "the authorizer runs on $connect, and there is no such route")

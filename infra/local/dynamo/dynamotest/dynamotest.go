@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
 	"inorder/infra/local/dynamo"
+	"inorder/infra/local/process"
 )
 
 // Region is the region that the clients sign for. The engine takes any.
@@ -27,7 +28,8 @@ func Start(tb testing.TB) (client *dynamodb.Client, endpoint string) {
 }
 
 // StartEngine is [Start] with a configuration, for a test that needs a data file
-// or stops the engine itself. An empty cfg.Binary is looked for.
+// or stops the engine itself. An empty cfg.Binary is looked for, and a cfg.Reaper that
+// is missing is started.
 func StartEngine(tb testing.TB, cfg dynamo.Config) *dynamo.Engine {
 	tb.Helper()
 	if cfg.Binary == "" {
@@ -36,6 +38,9 @@ func StartEngine(tb testing.TB, cfg dynamo.Config) *dynamo.Engine {
 			tb.Fatal(err)
 		}
 		cfg.Binary = binary
+	}
+	if cfg.Reaper == nil {
+		cfg.Reaper = Reaper(tb)
 	}
 	e, err := dynamo.Start(tb.Context(), cfg)
 	if err != nil {
@@ -48,6 +53,21 @@ func StartEngine(tb testing.TB, cfg dynamo.Config) *dynamo.Engine {
 		}
 	})
 	return e
+}
+
+// Reaper guards the processes that a test starts, and ends with it.
+func Reaper(tb testing.TB) *process.Reaper {
+	tb.Helper()
+	reaper, err := process.StartReaper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := reaper.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return reaper
 }
 
 // Client returns a client of an engine. Its connections are closed with the test.

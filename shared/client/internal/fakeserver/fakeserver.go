@@ -343,7 +343,7 @@ func (s *Server) receive(c *Conn, data []byte) {
 		return
 	case TooFast:
 		e := chat.Errorf(chat.Busy, "too fast")
-		e.Details = map[string]any{wire.DetailRetryAfter: RetryAfter.Milliseconds()}
+		e.Details = map[string]any{chat.DetailRetryAfter: RetryAfter.Milliseconds()}
 		c.answer(header, nil, e)
 		return
 	case Throttled:
@@ -357,7 +357,7 @@ func (s *Server) receive(c *Conn, data []byte) {
 		return
 	}
 	result, pushes, err := s.carryOut(c, header.Action, data)
-	s.send(c, pushes)
+	s.send(c, header.Action == wire.ActionSend, pushes)
 	switch fate {
 	case CutAfter:
 		c.Cut()
@@ -394,8 +394,8 @@ type push struct {
 }
 
 // send pushes frames to all devices of their users but the one whose request led
-// to receipts and hints. Messages go to the sender's device too.
-func (s *Server) send(from *Conn, pushes []push) {
+// to receipts and hints, or that has its message by the answer.
+func (s *Server) send(from *Conn, sends bool, pushes []push) {
 	for _, p := range pushes {
 		encoded, err := wire.Encode(p.frame)
 		if err != nil {
@@ -405,6 +405,10 @@ func (s *Server) send(from *Conn, pushes []push) {
 			switch p.frame.(type) {
 			case wire.Receipt, wire.ChangedHint:
 				if c == from {
+					continue
+				}
+			case wire.Push:
+				if c == from && sends {
 					continue
 				}
 			}

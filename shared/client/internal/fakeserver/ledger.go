@@ -55,7 +55,7 @@ func (s *Server) Post(senderID string, r wire.Send) wire.Sent {
 	if err != nil {
 		panic(err) // a test that posts what cannot be posted
 	}
-	s.send(nil, pushes)
+	s.send(nil, false, pushes)
 	return out.(wire.Sent)
 }
 
@@ -100,7 +100,7 @@ func (s *Server) Erase(userID string) {
 		}
 	}
 	s.mu.Unlock()
-	s.send(nil, a.pushes)
+	s.send(nil, false, a.pushes)
 }
 
 // Punch makes holes: the entries with these seqs are gone.

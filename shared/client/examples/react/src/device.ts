@@ -7,7 +7,7 @@ export function useDevice(userId: string): { client: InorderClient | null; error
   useEffect(() => {
     let shown = true;
     const opening = open({
-      url: `${location.origin.replace(/^http/, "ws")}/v1`,
+      url: "/v1",
       userId,
       deviceId: (localStorage.device ??= crypto.randomUUID()),
       token: () => fetchToken(userId),

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package child
-
-import "syscall"
-
-// dieWithParent does nothing: only Linux has a parent-death signal, elsewhere
-// the reaper is the only guard.
-func dieWithParent(*syscall.SysProcAttr) {}

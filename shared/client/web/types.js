@@ -1,0 +1,263 @@
+// The shapes that the modules share, for readers and for type checkers. No code.
+
+/**
+ * Names a conversation: its conversationId or, until the server has named it, what keyFor or createGroup
+ * gives. All of them are good for every method for ever, createGroup's until a reload.
+ * @typedef {string} ConversationKey
+ */
+
+/** @typedef {"connecting" | "online" | "offline"} ConnectionState */
+/** @typedef {"owner" | "admin" | "member"} Role */
+/** @typedef {"text" | "image" | "voice" | "file" | "custom"} ContentType */
+
+/**
+ * What a message says: a text, or more than that. type is "text" if it is left out. data is an object
+ * that JSON can hold.
+ * @typedef {{type?: ContentType, text?: string, data?: Record<string, unknown>}} Content
+ */
+
+/**
+ * What became of the ledger, as its entries tell it.
+ * @typedef {object} LedgerEvent
+ * @property {"recall" | "edit" | "members" | "title" | "dissolve" | "erase"} kind
+ * @property {number} [targetSeq]
+ * @property {string} [targetMessageId]
+ * @property {number} [version]
+ * @property {string[]} [added]
+ * @property {string[]} [removed]
+ * @property {string} [member]
+ * @property {Role} [role]
+ * @property {string} [owner]
+ * @property {string} [title]
+ * @property {string} [erased] whose messages before it have no content any more
+ */
+
+/**
+ * A message as the server gives it.
+ * @typedef {object} Message
+ * @property {string} conversationId
+ * @property {number} seq
+ * @property {string} messageId
+ * @property {string} [clientMsgId]
+ * @property {string} [senderId]
+ * @property {string} [senderDeviceId]
+ * @property {ContentType | "system" | "event"} messageType
+ * @property {string | null} [text]
+ * @property {Record<string, unknown> | null} [data]
+ * @property {{seq: number, messageId: string} | null} [replyTo]
+ * @property {LedgerEvent | null} [event]
+ * @property {number} version
+ * @property {"normal" | "recalled"} status
+ * @property {boolean} [withheld] whether it has a text or data that is not for this user
+ * @property {number} serverTime
+ * @property {number} [clientTime]
+ */
+
+/**
+ * The message that a row answers; senderId and kind are null if it is not at hand.
+ * @typedef {{seq: number, senderId: string | null, kind: Message["messageType"] | null, text: string, recalled: boolean}} Quote
+ */
+
+/**
+ * Why the server did not do something: code is one of the protocol's, message is for developers, and
+ * retryable says whether asking again can help by itself.
+ * @typedef {{code: string, message: string, retryable: boolean}} Refusal
+ */
+
+/**
+ * What the user last asked to do to a message and is not seen in it yet.
+ * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: Refusal | null}} Revision
+ */
+
+/**
+ * A message as people see it.
+ * @typedef {object} Row
+ * @property {number | null} seq null until the server has numbered it
+ * @property {string | null} messageId
+ * @property {string | undefined} clientMsgId unique per sender
+ * @property {string | undefined} senderId
+ * @property {boolean} mine
+ * @property {Message["messageType"]} kind
+ * @property {string} text
+ * @property {Record<string, unknown> | null} data
+ * @property {LedgerEvent | null} event
+ * @property {Quote | null} quote
+ * @property {boolean} recalled
+ * @property {boolean} edited
+ * @property {boolean} canEdit whether the server would take an edit by now, as far as is known here
+ * @property {boolean} canRecall likewise a recall
+ * @property {Revision | null} revision
+ * @property {number} time ms since 1970, for the eye; seq is the order
+ * @property {EntryState | null} state of an own one
+ * @property {Refusal | null} error why it failed
+ * @property {boolean} lost whether only this device still has it: the server was restored to a time before it, or begun
+ *   anew. It has no seq then
+ * @property {"delivered" | "read" | null} receipt once it holds for all others
+ * @property {string[]} readBy
+ * @property {number} audience how many the others are, 0 while unknown
+ */
+
+/**
+ * @typedef {object} Conversation
+ * @property {ConversationKey} key
+ * @property {"single" | "group" | "system"} kind
+ * @property {string | null} peer the other one of a single conversation
+ * @property {string} title
+ * @property {number} memberCount
+ * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written:
+ *   "failed" is a group that could not be made, "unknown" that there is no such conversation
+ * @property {Role | null} role ours in a group
+ * @property {boolean} earlier whether loadEarlier would bring more
+ * @property {number} readSeq up to which seq the user has read, on any device: above it, what others wrote is new
+ * @property {number} unread
+ * @property {Row | null} last
+ * @property {number} time ms since 1970
+ */
+
+/**
+ * What the event "message" tells in its detail: row is that of the message as it was then.
+ * @typedef {{key: ConversationKey, row: Row}} NewMessage
+ */
+
+/** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
+
+/**
+ * How long after its sending a message can be changed by its sender, in ms; where it is left out, always.
+ * @typedef {{editMs?: number, recallMs?: number}} Windows
+ */
+
+/**
+ * @typedef {object} Status
+ * @property {ConnectionState} state
+ * @property {string} detail
+ * @property {Windows} windows what the server told of them last
+ * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
+ */
+
+/** @typedef {{deliveredSeq: number, readSeq: number}} Positions */
+
+/**
+ * What is known of a conversation besides its messages, see facts.js.
+ * @typedef {object} Facts
+ * @property {number} asOf
+ * @property {Conversation["kind"] | null} kind
+ * @property {string | null} title
+ * @property {string | null} peer
+ * @property {"active" | "dissolved"} state
+ * @property {string | null} owner
+ * @property {number} memberCount
+ * @property {number} leftSeq
+ * @property {number} updatedAt
+ * @property {number} readSeq
+ * @property {number} deliveredSeq
+ * @property {number} clearedSeq
+ * @property {{count: number, asOf: number}} unread
+ * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
+ * @property {Map<string, Positions>} receipts
+ */
+
+/** @typedef {Facts & {conversationId: string, baseSeq: number, maxContiguousSeq: number}} ConversationRecord */
+
+/** @typedef {"sending" | "sent" | "failed"} EntryState */
+
+/**
+ * Where an entry of the outbox goes: {conversationId}, {to: userId}, {group: the clientMsgId of the
+ * createGroup that is to be answered first}, or {} for a createGroup.
+ * @typedef {{conversationId?: string, to?: string, group?: string}} Address
+ */
+
+/**
+ * What is stored of an entry of the outbox: the request is action with address, fields and text.
+ * @typedef {object} EntryRecord
+ * @property {string} clientMsgId
+ * @property {number} order
+ * @property {string} action
+ * @property {Address} address
+ * @property {Record<string, any>} fields
+ * @property {string | null} text
+ * @property {number} clientTime
+ * @property {EntryState} state
+ * @property {Refusal | null} error
+ */
+
+/**
+ * An entry as a tab shows it; what the server answered is there once it is sent.
+ * @typedef {EntryRecord & {conversationId?: string, seq?: number, messageId?: string, serverTime?: number}} ShownEntry
+ */
+
+/** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
+
+/**
+ * A message that the server has lost, or may have; peer and title are those of its conversation.
+ * @typedef {{message: Message, peer: string | null, title: string | null}} Lost
+ */
+
+/**
+ * What a store holds.
+ * @typedef {object} Saved
+ * @property {number | null} syncCursor
+ * @property {ConversationRecord[]} conversations
+ * @property {Message[]} messages
+ * @property {EntryRecord[]} outbox
+ * @property {Lost[]} [lost]
+ */
+
+/**
+ * What is written at once, whole or not at all. forget drops everything but the outbox first. lost replaces what is
+ * stored of that.
+ * @typedef {object} StoreChange
+ * @property {boolean} [forget]
+ * @property {Message[]} [messages]
+ * @property {ConversationRecord[]} [conversations]
+ * @property {number | null} [syncCursor]
+ * @property {EntryRecord[]} [outboxPut]
+ * @property {string[]} [outboxDelete]
+ * @property {Lost[]} [lost]
+ */
+
+/**
+ * What survives a reload, of one user and device.
+ * @typedef {object} Store
+ * @property {boolean} shared whether the other tabs see the same
+ * @property {(atLeast: number) => Promise<number>} claim gives a new term, above atLeast and above every earlier one
+ * @property {() => Promise<Saved>} load
+ * @property {(change: StoreChange, term?: number) => Promise<void>} commit rejects with a FencedError, and writes
+ *   nothing, if term is given and is not the last one that claim gave
+ * @property {() => void} close
+ */
+
+/**
+ * What became different in the tab that leads.
+ * @typedef {object} Delta
+ * @property {boolean} [forget]
+ * @property {Message[]} messages
+ * @property {ConversationRecord[]} conversations
+ * @property {ShownEntry[]} entriesPut
+ * @property {string[]} entriesDelete
+ * @property {[string, Member[] | null][]} rosters
+ * @property {[string, string][]} created
+ * @property {Status} status
+ * @property {readonly Lost[]} [lost] all of it, if it is another now
+ * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
+ */
+
+/**
+ * All that the tab that leads knows.
+ * @typedef {object} Picture
+ * @property {Saved} saved
+ * @property {ShownEntry[]} entries
+ * @property {[string, Member[]][]} rosters
+ * @property {[string, string][]} created
+ * @property {Status} status
+ */
+
+/**
+ * Time; tests have their own.
+ * @typedef {object} Clock
+ * @property {() => number} now ms since 1970, as the user's clock has it: it may be set back, and is no measure of time
+ * @property {() => number} monotonic ms since some moment, never set back
+ * @property {(fn: () => void, ms: number) => any} setTimeout
+ * @property {(timer: any) => void} clearTimeout
+ */
+
+export {};

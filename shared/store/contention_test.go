@@ -1,0 +1,281 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/limit"
+	"inorder/shared/store"
+	"inorder/shared/store/regiontest"
+)
+
+var printContention = flag.Bool("contention", false, "print the table of contention in a region")
+
+// sendTime is what a send function may take, see its Timeout in template.yaml.
+const sendTime = 10 * time.Second
+
+// hot is one group in a region, and the environments of the function that writes to
+// it, each with a store of its own.
+type hot struct {
+	t      *testing.T
+	region *regiontest.Region
+	group  string
+
+	mu     sync.Mutex
+	idle   []*store.Store
+	made   int
+	active int
+	most   int // environments that were busy at once
+
+	took     map[string][]time.Duration // of sends that were acked, by sender
+	busy     int
+	attempts int
+}
+
+var regionTables = store.Tables{
+	Conversations: "Conversations", Messages: "Messages", Idempotency: "Idempotency",
+	Members: "Members", Inboxes: "Inboxes", Connections: "Connections",
+}
+
+func newHot(t *testing.T, members int) *hot {
+	t.Helper()
+	h := &hot{t: t, took: map[string][]time.Duration{}, region: regiontest.New(regiontest.Usual(), map[string]regiontest.Keys{
+		"Conversations": {Partition: "conversationId"},
+		"Messages":      {Partition: "conversationId", Sort: "seq"},
+		"Idempotency":   {Partition: "dedupeKey"},
+		"Members":       {Partition: "conversationId", Sort: "userId"},
+		"Inboxes":       {Partition: "userId", Sort: "conversationId"},
+		"Connections":   {Partition: "userId"},
+	})}
+	var others []string
+	for i := range members - 1 {
+		others = append(others, who(i+1))
+	}
+	now := time.Now()
+	line, _, err := h.store().CreateGroup(t.Context(), store.Request{
+		UserID: who(0), DeviceID: "phone", ClientMsgID: ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String(),
+	}, "hot", others, chat.VisibleAll)
+	require.NoError(t, err)
+	h.group = line.Conversation.ConversationID
+	return h
+}
+
+func who(i int) string { return fmt.Sprintf("user%02d", i) }
+
+func (h *hot) store() *store.Store { return store.New(h.region.Client(), regionTables) }
+
+// take gives an environment that is idle, the one used last first as Lambda does, or a
+// new one.
+func (h *hot) take() *store.Store {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.active++
+	h.most = max(h.most, h.active)
+	if n := len(h.idle); n > 0 {
+		s := h.idle[n-1]
+		h.idle = h.idle[:n-1]
+		return s
+	}
+	h.made++
+	return h.store()
+}
+
+func (h *hot) giveBack(s *store.Store) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.active--
+	h.idle = append(h.idle, s)
+}
+
+// send is a client's send: it goes again with the same clientMsgId when it is told
+// BUSY, after the time that it is told, until it is acked.
+func (h *hot) send(sender, id string) {
+	start := time.Now()
+	for {
+		s := h.take()
+		ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+		r, err := s.Append(ctx, chatIn(text(sender, id, "hello"), h.group), "")
+		cancel()
+		h.giveBack(s)
+		h.mu.Lock()
+		h.attempts += r.Attempts
+		if err == nil {
+			h.took[sender] = append(h.took[sender], time.Since(start))
+			h.mu.Unlock()
+			return
+		}
+		h.busy++
+		h.mu.Unlock()
+		refusal, ok := errors.AsType[*chat.Error](err)
+		if !ok || refusal.Code != chat.Busy {
+			h.t.Errorf("send %s of %s: %v", id, sender, err)
+			return
+		}
+		ms, _ := refusal.Details[chat.DetailRetryAfter].(int64)
+		time.Sleep(time.Duration(ms) * time.Millisecond)
+	}
+}
+
+// open offers sends at a rate for some time, by whichever member, whether they are
+// answered or not.
+func (h *hot) open(rate float64, members int, span time.Duration) {
+	var all sync.WaitGroup
+	end := time.Now().Add(span)
+	for n := 0; time.Now().Before(end); n++ {
+		time.Sleep(time.Duration(rand.ExpFloat64() / rate * float64(time.Second)))
+		all.Go(func() { h.send(who(rand.IntN(members)), fmt.Sprint(n)) })
+	}
+	all.Wait()
+}
+
+// closed has each writer send its next as soon as the last is acked.
+func (h *hot) closed(writers int, span time.Duration) {
+	var all sync.WaitGroup
+	end := time.Now().Add(span)
+	for i := range writers {
+		all.Go(func() {
+			for n := 0; time.Now().Before(end); n++ {
+				h.send(who(i), fmt.Sprint(n))
+			}
+		})
+	}
+	all.Wait()
+}
+
+func (h *hot) all() []time.Duration {
+	var all []time.Duration
+	for _, took := range h.took {
+		all = append(all, took...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func at(sorted []time.Duration, part float64) time.Duration {
+	return sorted[int(part*float64(len(sorted)-1))]
+}
+
+func (h *hot) row(name string, span time.Duration) string {
+	all := h.all()
+	stats := h.region.Stats()
+	return fmt.Sprintf("| %s | %.0f | %d ms | %d ms | %.1f s | %.2f | %d | %d | %.1f |", name,
+		float64(len(all))/span.Seconds(), at(all, .5).Milliseconds(), at(all, .99).Milliseconds(), all[len(all)-1].Seconds(),
+		float64(h.attempts)/float64(len(all)), h.busy, h.most, float64(stats.Conflicts+stats.Failed)/float64(len(all)))
+}
+
+// In the model of a region, one conversation takes what forty people write in a lively
+// hour, and nobody holds the function for long.
+func TestG10_AHotConversation(t *testing.T) {
+	t.Parallel()
+	const span = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		h := newHot(t, 40)
+		h.open(60, 40, span)
+		all := h.all()
+		require.Less(t, at(all, .99), time.Second)
+		require.Less(t, float64(h.attempts)/float64(len(all)), 3.0)
+		require.Less(t, h.most, 50)
+		h.requireLedger()
+	})
+}
+
+// Of two who write as fast as they can, none gets less than a quarter.
+func TestG10_TwoWritersShareAConversation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHot(t, 2)
+		h.closed(2, 10*time.Second)
+		a, b := len(h.took[who(0)]), len(h.took[who(1)])
+		require.GreaterOrEqual(t, min(a, b)*4, a+b, "%d and %d", a, b)
+		h.requireLedger()
+	})
+}
+
+// One connection that sends 150 frames a second, of which the limit admits ten a second
+// and fifty at once, holds few environments, where three others write too.
+func TestG10_AFloodHoldsFewEnvironments(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const span = 10 * time.Second
+		h := newHot(t, 4)
+		limiter := limit.New(limit.Rate{PerSecond: 10, Burst: 50}, time.Now)
+		var all sync.WaitGroup
+		end := time.Now().Add(span)
+		for i := range 3 {
+			all.Go(func() {
+				for n := 0; time.Now().Before(end); n++ {
+					h.send(who(i+1), fmt.Sprint(n))
+					time.Sleep(time.Second / 2)
+				}
+			})
+		}
+		for n := 0; time.Now().Before(end); n++ {
+			time.Sleep(time.Second / 150)
+			if limiter.Take(who(0)) == 0 {
+				all.Go(func() { h.send(who(0), fmt.Sprint(n)) })
+			}
+		}
+		all.Wait()
+		require.LessOrEqual(t, h.most, 50)
+		for i := range 3 {
+			took := h.took[who(i+1)]
+			slices.Sort(took)
+			require.Less(t, at(took, .9), 2*time.Second)
+		}
+		h.requireLedger()
+	})
+}
+
+// requireLedger requires that what was acked is in the ledger, once, without a hole.
+func (h *hot) requireLedger() {
+	h.t.Helper()
+	acked := len(h.all())
+	line, err := h.store().Line(h.t.Context(), who(0), h.group)
+	require.NoError(h.t, err)
+	last := line.Conversation.LastSeq
+	require.EqualValues(h.t, acked+1, last, "the first is the group's own")
+	for from := int64(1); from <= last; from += 100 {
+		r := chat.Range{From: from, To: min(from+99, last)}
+		entries, err := h.store().Entries(h.t.Context(), h.group, r)
+		require.NoError(h.t, err)
+		for i, e := range entries {
+			require.Equal(h.t, from+int64(i), e.Seq)
+		}
+		require.Len(h.t, entries, int(r.To-r.From+1))
+	}
+}
+
+// TestContention prints what one conversation takes, in the model of a region.
+func TestContention(t *testing.T) {
+	if !*printContention {
+		t.Skip("a table for people; -contention prints it")
+	}
+	const span = 20 * time.Second
+	t.Log("| load | messages/s | p50 | p99 | slowest | transactions each | BUSY | environments | cancelled each |")
+	for _, rate := range []float64{5, 10, 20, 40, 60, 80, 100} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHot(t, 40)
+			h.open(rate, 40, span)
+			t.Log(h.row(fmt.Sprintf("open, %.0f/s of 40", rate), span))
+		})
+	}
+	for _, writers := range []int{1, 2, 4, 16, 40} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHot(t, 40)
+			h.closed(writers, span)
+			t.Log(h.row(fmt.Sprintf("closed, %d writers", writers), span))
+		})
+	}
+}

@@ -1,0 +1,148 @@
+// Package table is what the store and its operators' part both know of DynamoDB: the
+// tables, the keys and the items as they are stored, reads that ask for no one's right,
+// and how long to wait before the same is tried again.
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
+
+	"inorder/shared/chat"
+)
+
+// DB is a client of DynamoDB with the names of the tables, safe for concurrent use. Its
+// fields are set before it is used.
+type DB struct {
+	*dynamodb.Client
+	Names
+
+	Now       func() time.Time
+	Retention time.Duration // 0: messages are kept
+	Pace      *Pace
+	Log       *slog.Logger // of damaged items
+}
+
+// Names are the names of the six tables.
+type Names struct {
+	Conversations string
+	Messages      string
+	Idempotency   string
+	Members       string
+	Inboxes       string
+	Connections   string
+}
+
+// Get reads one item, strongly consistent.
+func (db *DB) Get(ctx context.Context, table string, key Item, into any) (found bool, err error) {
+	out, err := db.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return false, fmt.Errorf("reading an item of %s: %w", table, err)
+	}
+	if out.Item == nil {
+		return false, nil
+	}
+	return true, Unmarshal(out.Item, into)
+}
+
+// maxBatchGet is DynamoDB's limit of keys in one BatchGetItem.
+const maxBatchGet = 100
+
+// batchGetsAtOnce is how many requests of one BatchGet are under way at a time.
+const batchGetsAtOnce = 8
+
+// BatchGet reads items by key in as few requests as DynamoDB takes, side by side,
+// and asks again for keys it left unprocessed. The items come in no order; with
+// attributes, they have no others.
+func (db *DB) BatchGet(ctx context.Context, table string, keys []Item, consistent bool, attributes ...string) ([]Item, error) {
+	chunks := slices.Collect(slices.Chunk(keys, maxBatchGet))
+	found := make([][]Item, len(chunks))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(batchGetsAtOnce)
+	for i, chunk := range chunks {
+		g.Go(func() (err error) {
+			found[i], err = db.batchGetChunk(ctx, table, chunk, consistent, attributes)
+			return err
+		})
+	}
+	err := g.Wait()
+	return slices.Concat(found...), err
+}
+
+func (db *DB) batchGetChunk(ctx context.Context, table string, keys []Item, consistent bool, attributes []string) (found []Item, err error) {
+	projection, names := project(attributes)
+	for attempt := 1; len(keys) > 0; attempt++ {
+		out, err := db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
+			RequestItems: map[string]types.KeysAndAttributes{
+				table: {
+					Keys: keys, ConsistentRead: aws.Bool(consistent),
+					ProjectionExpression: projection, ExpressionAttributeNames: names,
+				},
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, out.Responses[table]...)
+		keys = out.UnprocessedKeys[table].Keys
+		if len(keys) > 0 && db.Pace.WaitRead(ctx, attempt, true) != nil {
+			return nil, errUnfinished
+		}
+	}
+	return found, nil
+}
+
+// project gives a projection on attributes, none for all. Their names stand apart,
+// since many are words of DynamoDB's own.
+func project(attributes []string) (expression *string, names map[string]string) {
+	if len(attributes) == 0 {
+		return nil, nil
+	}
+	names = make(map[string]string, len(attributes))
+	for _, a := range attributes {
+		names["#"+a] = a
+	}
+	return aws.String("#" + strings.Join(attributes, ", #")), names
+}
+
+// errUnfinished is what BatchGetItem's callers report when keys stayed
+// unprocessed: DynamoDB was throttling.
+var errUnfinished = errors.New("DynamoDB did not process all keys of a batch in time")
+
+// MaxTransactGet is DynamoDB's limit of items in one TransactGetItems.
+const MaxTransactGet = 100
+
+// TransactGet reads serialisably. A conflict means that one of the items is
+// being written at this moment, so it waits for that to end.
+func (db *DB) TransactGet(ctx context.Context, gets []types.TransactGetItem) (*dynamodb.TransactGetItemsOutput, error) {
+	ctx, cancel := WithReserve(ctx)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		start := time.Now()
+		out, err := db.TransactGetItems(ctx, &dynamodb.TransactGetItemsInput{TransactItems: gets})
+		if err == nil {
+			db.Pace.Observe(time.Since(start))
+			return out, nil
+		}
+		throttled := false
+		if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
+			if throttled, ok = MayPass(canceled.CancellationReasons); !ok {
+				return nil, err
+			}
+		} else if !IsConflict(err) {
+			return nil, err
+		}
+		if db.Pace.WaitRead(ctx, attempt, throttled) != nil {
+			return nil, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "messages are being written right now; ask again"), err)
+		}
+	}
+}

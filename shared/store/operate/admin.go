@@ -1,0 +1,226 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go"
+
+	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
+)
+
+// Head reads the head of a conversation. NotFound (*chat.Error) if there is none.
+func (o *Operator) Head(ctx context.Context, conversationID string) (chat.Conversation, error) {
+	var head chat.Conversation
+	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
+	if err == nil && !found {
+		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %q", conversationID)
+	}
+	return head, err
+}
+
+// Heads gives the heads of all conversations, in no order, from the cursor on: a
+// page of at most limit, and the next cursor, "" after the last.
+func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
+	in := &dynamodb.ScanInput{TableName: &o.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
+	if cursor != "" {
+		in.ExclusiveStartKey = table.HeadKey(cursor)
+	}
+	out, err := o.db.Scan(ctx, in)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing conversations: %w", err)
+	}
+	heads = make([]chat.Conversation, len(out.Items))
+	for i, in := range out.Items {
+		if err := table.Unmarshal(in, &heads[i]); err != nil {
+			return nil, "", err
+		}
+	}
+	var last chat.Conversation
+	err = table.Unmarshal(out.LastEvaluatedKey, &last)
+	return heads, last.ConversationID, err
+}
+
+// LedgerPage reads at most limit messages of a range as they are, ascending, and
+// gives the range that is left, which is empty at the end. Expired messages are
+// left out. Unlike Entries it takes what is being written at this moment for
+// missing.
+func (o *Operator) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
+	out, err := o.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
+	if err != nil {
+		return nil, chat.Range{}, err
+	}
+	var messages []chat.Message
+	left := chat.Range{From: r.To + 1, To: r.To}
+	for _, in := range out.Items {
+		m, err := table.UnmarshalMessage(in)
+		if err != nil {
+			return nil, chat.Range{}, err
+		}
+		left.From = m.Seq + 1
+		if !o.db.Expired(m) {
+			messages = append(messages, m.Message)
+		}
+	}
+	return messages, left, nil
+}
+
+// Position is how far a user has come in a conversation, as the inbox line says.
+type Position struct {
+	UserID         string       `json:"userId"`
+	ConversationID string       `json:"conversationId"`
+	ReadSeq        int64        `json:"readSeq"`
+	DeliveredSeq   int64        `json:"deliveredSeq"`
+	ClearedSeq     int64        `json:"clearedSeq"`
+	JoinSeq        int64        `json:"joinSeq"`
+	LeftSeq        int64        `json:"leftSeq,omitempty"`
+	Past           []chat.Range `json:"past,omitempty"`
+}
+
+// Positions gives the positions of users in a conversation. Users without a line
+// are absent from the map.
+func (o *Operator) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
+	lines, err := o.db.LinesOf(ctx, conversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	positions := make(map[string]Position, len(lines))
+	for userID, line := range lines {
+		positions[userID] = positionOf(line)
+	}
+	return positions, nil
+}
+
+func positionOf(in table.Line) Position {
+	return Position{
+		UserID: in.UserID, ConversationID: in.ConversationID, ReadSeq: in.ReadSeq, DeliveredSeq: in.DeliveredSeq,
+		ClearedSeq: in.ClearedSeq, JoinSeq: in.JoinSeq, LeftSeq: in.LeftSeq, Past: in.Past,
+	}
+}
+
+// PositionsOf gives a user's positions in all conversations, by conversation id: at
+// most limit after the cursor, and the next cursor, "" after the last.
+func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
+	items, next, err := o.db.LinePage(ctx, userID, cursor, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, in := range items {
+		var line table.Line
+		if err := table.Unmarshal(in, &line); err != nil {
+			return nil, "", err
+		}
+		positions = append(positions, positionOf(line))
+	}
+	return positions, next, nil
+}
+
+// byMessageID is the index of the Messages table.
+const byMessageID = "byMessageId"
+
+// ErrNoIndex says that the stack does not index messages by their id.
+var ErrNoIndex = errors.New("the table has no index " + byMessageID)
+
+// FindMessage gives the messages with this id: one, unless something is wrong. The
+// index it asks is eventually consistent, so a message that was sent this second
+// may not be found. NotFound (*chat.Error) if there is none, ErrNoIndex if there is no
+// index, which ScanMessage does without.
+func (o *Operator) FindMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+	out, err := o.db.Query(ctx, &dynamodb.QueryInput{
+		TableName:                 &o.db.Messages,
+		IndexName:                 aws.String(byMessageID),
+		KeyConditionExpression:    aws.String("messageId = :id"),
+		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
+	})
+	if isNoIndex(err) {
+		return nil, ErrNoIndex
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
+	}
+	return o.messagesAt(ctx, messageID, out.Items)
+}
+
+// ScanMessage is FindMessage without an index: it reads all messages of the stack.
+func (o *Operator) ScanMessage(ctx context.Context, messageID string) ([]chat.Message, error) {
+	in := &dynamodb.ScanInput{
+		TableName:                 &o.db.Messages,
+		FilterExpression:          aws.String("messageId = :id"),
+		ProjectionExpression:      aws.String("conversationId, seq"),
+		ExpressionAttributeValues: table.Item{":id": table.Str(messageID)},
+	}
+	var keys []table.Item
+	for {
+		out, err := o.db.Scan(ctx, in)
+		if err != nil {
+			return nil, fmt.Errorf("looking for message %s: %w", messageID, err)
+		}
+		keys = append(keys, out.Items...)
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return o.messagesAt(ctx, messageID, keys)
+		}
+	}
+}
+
+// isNoIndex reports whether a Query failed for want of its index: a
+// ValidationException that says so, which no other of these queries can.
+func isNoIndex(err error) bool {
+	e, ok := errors.AsType[smithy.APIError](err)
+	return ok && e.ErrorCode() == "ValidationException" && strings.Contains(strings.ToLower(e.ErrorMessage()), "index")
+}
+
+func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []table.Item) ([]chat.Message, error) {
+	var messages []chat.Message
+	for _, in := range keys {
+		var key table.Message
+		if err := table.Unmarshal(in, &key); err != nil {
+			return nil, err
+		}
+		var m table.Message
+		found, err := o.db.Get(ctx, o.db.Messages, table.MessageKey(key.ConversationID, key.Seq), &m)
+		if err != nil {
+			return nil, err
+		}
+		if found && !o.db.Expired(m) {
+			m.Message.Data = []byte(m.Data)
+			messages = append(messages, m.Message)
+		}
+	}
+	if len(messages) == 0 {
+		return nil, chat.FieldErrorf(chat.NotFound, "messageId", "there is no message %q", messageID)
+	}
+	return messages, nil
+}
+
+// ChangedBetween calls f for each conversation whose last change is in a stretch of
+// time, both ends in ms. It reads all heads.
+func (o *Operator) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
+	in := &dynamodb.ScanInput{
+		TableName:                 &o.db.Conversations,
+		FilterExpression:          aws.String("updatedAt BETWEEN :from AND :to"),
+		ExpressionAttributeValues: table.Item{":from": table.Num(from), ":to": table.Num(to)},
+	}
+	for {
+		out, err := o.db.Scan(ctx, in)
+		if err != nil {
+			return fmt.Errorf("looking for conversations that changed: %w", err)
+		}
+		for _, in := range out.Items {
+			var head chat.Conversation
+			if err := table.Unmarshal(in, &head); err != nil {
+				return err
+			}
+			if err := f(head); err != nil {
+				return err
+			}
+		}
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; in.ExclusiveStartKey == nil {
+			return nil
+		}
+	}
+}

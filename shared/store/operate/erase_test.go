@@ -1,0 +1,287 @@
+package operate_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+	"inorder/shared/store/operate"
+)
+
+// erasuresIn gives the events of erasures in a ledger, with all that is in it.
+func erasuresIn(t *testing.T, s *store.Store, id string) (events, all []chat.Message) {
+	t.Helper()
+	head, err := operate.New(s).Head(t.Context(), id)
+	require.NoError(t, err)
+	all, err = s.Entries(t.Context(), id, chat.Range{From: 1, To: head.LastSeq})
+	require.NoError(t, err)
+	for _, m := range all {
+		if m.Event != nil && m.Event.Kind == chat.EventErase {
+			events = append(events, m)
+		}
+	}
+	return events, all
+}
+
+func erase(t *testing.T, s *store.Store, userID string) operate.Erasure {
+	t.Helper()
+	done, err := operate.New(s).EraseUser(t.Context(), userID, "", true, nothing)
+	require.NoError(t, err)
+	return done
+}
+
+// places gives conversations in each state that one may be in where a user has
+// written, by what it is, and one where the user cannot write.
+func places(t *testing.T, s *store.Store) (written map[string]string, system string) {
+	t.Helper()
+	ctx := t.Context()
+	by := func(id string) store.Request {
+		return store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: id}
+	}
+	written = map[string]string{
+		"single": send(t, s, "alice", "bob", "s").ConversationID,
+		"notes":  send(t, s, "alice", "alice", "n").ConversationID,
+	}
+	for _, name := range []string{"group", "left", "dissolved"} {
+		line, _, err := s.CreateGroup(ctx, by(name), name, []string{"bob"}, chat.VisibleAll)
+		require.NoError(t, err)
+		id := line.Conversation.ConversationID
+		_, err = s.Append(ctx, chatIn(text("alice", "in "+name, "my secret"), id), "")
+		require.NoError(t, err)
+		switch name {
+		case "left":
+			_, err = s.Leave(ctx, by("leave"), id)
+		case "dissolved":
+			_, err = s.Dissolve(ctx, by("dissolve"), id)
+		}
+		require.NoError(t, err)
+		written[name] = id
+	}
+	receipt, err := s.Publish(ctx, store.Publication{
+		Key: "order:1", Title: "Order", Recipients: []string{"alice", "bob"}, ClientMsgID: "p",
+		Message: chat.Message{MessageType: chat.TypeSystem, Text: "shipped"},
+	})
+	require.NoError(t, err)
+	return written, receipt.ConversationID
+}
+
+// A device is told where it holds something of the user's, whatever has become of
+// the conversation, once.
+func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	written, system := places(t, s)
+	before := map[string]chat.Conversation{}
+	for _, id := range written {
+		before[id] = c.Head(id)
+	}
+	done := erase(t, s, "alice")
+	require.Equal(t, [2]int{6, 5}, [2]int{done.Conversations, done.Events})
+	for name, id := range written {
+		events, all := erasuresIn(t, s, id)
+		require.Len(t, events, 1, name)
+		m := events[0]
+		require.Equal(t, all[len(all)-1], m, name)
+		require.Equal(t, &chat.Event{Kind: chat.EventErase, Erased: "alice"}, m.Event, name)
+		require.Equal(t, [3]any{chat.SystemSender, chat.TypeEvent, chat.Normal}, [3]any{m.SenderID, m.MessageType, m.Status}, name)
+		for _, m := range all {
+			_, more := m.Erased()
+			require.False(t, more && m.SenderID == "alice", "%s: nothing is left at seq %d", name, m.Seq)
+			require.Empty(t, m.Text, name)
+		}
+		want := before[id]
+		want.LastSeq, want.UpdatedAt, want.Runs = m.Seq, m.ServerTime, want.Runs.With(m)
+		require.Equal(t, want, c.Head(id), "%s: the head is as it was", name)
+	}
+	events, _ := erasuresIn(t, s, system)
+	require.Empty(t, events, "the product wrote it")
+	report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
+	require.NoError(t, err)
+	require.Empty(t, report.Violations)
+
+	require.Zero(t, erase(t, s, "alice").Events, "once is enough")
+	_, err = s.Append(t.Context(), chatIn(text("alice", "late", "my new secret"), written["single"]), "")
+	require.NoError(t, err)
+	require.Equal(t, 1, erase(t, s, "alice").Events, "for what was sent since")
+	events, _ = erasuresIn(t, s, written["single"])
+	require.Len(t, events, 2)
+	require.Zero(t, erase(t, s, "bob").Events, "who has written nothing")
+}
+
+// What the server's blanking does to a message is what a device does by the event.
+func TestG5_ADeviceBlanksAsTheServerDoes(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	_, group := erasable(t, s)
+	held := ledger(t, s, "alice", group)
+	erase(t, s, "alice")
+	now := ledger(t, s, "alice", group)
+	event := now[len(now)-1]
+	for i, m := range held {
+		if event.Erases(m) {
+			m, _ = m.Erased()
+		}
+		require.Equal(t, now[i], m)
+	}
+}
+
+// The event is there before anything is blank: whatever breaks off is found by the
+// next run, and a transaction whose answer was lost is not made twice.
+func TestG5_AnErasureThatBreaksOffStillTells(t *testing.T) {
+	t.Parallel()
+	breaks := map[string]int{"TransactWriteItems": 1, "UpdateItem": 4} // of each: the requests of a run
+	for op, requests := range breaks {
+		for n := 1; n <= requests; n++ {
+			for name, f := range map[string]fault{"dropped": dropped, "unanswered": unanswered} {
+				t.Run(fmt.Sprintf("%s %d %s", op, n, name), func(t *testing.T) {
+					t.Parallel()
+					c := newCloud(t)
+					plain := c.Store(nil)
+					id := send(t, plain, "alice", "bob", "1").ConversationID
+					send(t, plain, "alice", "bob", "2")
+					w := &wire{}
+					w.Set(func(o string, i int) fault {
+						if o == op && i == n {
+							return f
+						}
+						return none
+					})
+					_, err := operate.New(c.Store(w)).EraseUser(t.Context(), "alice", "", true, nothing)
+					require.Equal(t, op == "UpdateItem", err != nil, "%v", err)
+					events, _ := erasuresIn(t, plain, id)
+					require.Len(t, events, 1)
+					erase(t, plain, "alice")
+					again, all := erasuresIn(t, plain, id)
+					require.Equal(t, events, again)
+					require.Len(t, all, 3)
+					require.Equal(t, [2]string{}, [2]string{all[0].Text, all[1].Text})
+				})
+			}
+		}
+	}
+}
+
+// Two runs at a time tell once of what both have found.
+func TestG5_TwoErasuresAtATimeTellOnce(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	plain := c.Store(nil)
+	id := send(t, plain, "alice", "bob", "1").ConversationID
+	w := &wire{}
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
+		if op == "TransactWriteItems" && n == 1 {
+			erase(t, plain, "alice")
+		}
+		return none
+	})
+	erase(t, s, "alice")
+	events, _ := erasuresIn(t, plain, id)
+	require.Len(t, events, 1)
+}
+
+// The event of an edit that came after the event of the erasure has one of its own.
+func TestG5_AnEditDuringAnErasureIsToldOfToo(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	other := c.Store(nil)
+	sent := send(t, other, "alice", "bob", "1")
+	w := &wire{}
+	s := c.Store(w)
+	w.Set(func(op string, n int) fault {
+		if op == "UpdateItem" && n == 2 { // the message, after its record
+			edit(t, other, sent, "newer", 1)
+		}
+		return none
+	})
+	require.Equal(t, 2, erase(t, s, "alice").Events)
+	_, all := erasuresIn(t, other, sent.ConversationID)
+	kinds := make([]chat.EventKind, 0, len(all))
+	for _, m := range all[1:] {
+		require.Empty(t, m.Text)
+		kinds = append(kinds, m.Event.Kind)
+	}
+	require.Equal(t, []chat.EventKind{chat.EventErase, chat.EventEdit, chat.EventErase}, kinds)
+}
+
+// A device that was away for longer than messages are kept hears of it.
+func TestG5_TheEventOfAnErasureDoesNotExpire(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil, store.WithRetention(7*days))
+	id := send(t, s, "alice", "bob", "1").ConversationID
+	erase(t, s, "alice")
+	events, _ := erasuresIn(t, s, id)
+	message, record := c.Lifetimes(store.Receipt{ConversationID: id, Seq: events[0].Seq}, chat.SystemSender, events[0].ClientMsgID)
+	require.Equal(t, [2]int64{}, [2]int64{message.ExpiresAt, record.ExpiresAt})
+
+	// What goes around it is no loss.
+	send(t, s, "bob", "alice", "2")
+	erase(t, s, "bob")
+	for seq := int64(1); seq <= 4; seq++ {
+		c.Age(id, seq, 8*days)
+	}
+	c.Delete(c.Tables.Messages, entryKey(id, 1))
+	c.Delete(c.Tables.Messages, entryKey(id, 3))
+	audited := func(s *store.Store) []finding {
+		report, err := operate.New(s).AuditConversation(t.Context(), id)
+		require.NoError(t, err)
+		return found(report)
+	}
+	require.Empty(t, audited(s))
+	require.Equal(t, []finding{{operate.Hole, id, 3, ""}}, audited(c.Store(nil)), "nothing expires without retention")
+	page, err := s.Sync(t.Context(), "bob", id, 0, 500, 32*1024)
+	require.NoError(t, err)
+	require.Equal(t, []int64{2, 4}, []int64{page.Messages[0].Seq, page.Messages[1].Seq})
+}
+
+// An erasure that nobody has finished is found by the auditor, once it cannot be
+// under way any more.
+func TestAudit_FindsAnErasureThatBrokeOff(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	id := send(t, s, "alice", "bob", "1").ConversationID
+	send(t, s, "bob", "alice", "2")
+	send(t, s, "alice", "bob", "3")
+	w := &wire{}
+	w.Set(func(op string, _ int) fault {
+		if op == "UpdateItem" {
+			return dropped
+		}
+		return none
+	})
+	_, err := operate.New(c.Store(w)).EraseUser(t.Context(), "alice", "", true, nothing)
+	require.Error(t, err)
+	audited := func() []finding {
+		report, err := operate.New(s).AuditConversation(t.Context(), id)
+		require.NoError(t, err)
+		return found(report)
+	}
+	require.Empty(t, audited(), "it may be under way")
+	c.Age(id, 4, 2*time.Hour)
+	require.Equal(t, []finding{{operate.NotErased, id, 1, "alice"}}, audited())
+	send(t, s, "alice", "bob", "5")
+	require.Zero(t, slices.Index(audited(), finding{operate.NotErased, id, 1, "alice"}), "what she sends since is another matter")
+	erase(t, s, "alice")
+	require.Empty(t, audited())
+}
+
+// Where the head is lost nobody can be told, and nobody can read.
+func TestEraseUser_WithoutAHead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	id := send(t, s, "alice", "bob", "1").ConversationID
+	c.Delete(c.Tables.Conversations, convKey(id))
+	done := erase(t, c.Store(nil), "alice")
+	require.Equal(t, [2]int64{1, 0}, [2]int64{done.Messages, int64(done.Events)})
+	require.NotContains(t, fmt.Sprint(c.Scan(c.Tables.Messages)), "text of 1")
+}

@@ -1,0 +1,107 @@
+package operate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/stretchr/testify/require"
+
+	"inorder/shared/chat"
+	"inorder/shared/store"
+	"inorder/shared/store/internal/storetest"
+	"inorder/shared/store/operate"
+)
+
+// unread is what the user's list says.
+func unread(t *testing.T, s *store.Store, user string) int64 {
+	t.Helper()
+	lines, _, err := s.List(t.Context(), user, "", 10)
+	require.NoError(t, err)
+	require.Len(t, lines, 1)
+	return lines[0].Unread
+}
+
+// The seqs that an operator's repair leaves out are nobody's unread messages.
+func TestRaiseHead_WhatItSkipsIsNotUnread(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
+	sendIn(t, s, "ann", id, "m1")
+	sendIn(t, s, "ann", id, "m2")
+	_, err := s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 3})
+	require.NoError(t, err)
+	before := unread(t, s, "cy")
+	require.Zero(t, unread(t, s, "bob"))
+
+	r, err := operate.New(s).RaiseHead(t.Context(), id, 10_000)
+	require.NoError(t, err)
+	require.Equal(t, []chat.Range{{From: 4, To: r.After}}, c.Head(id).Skipped)
+	require.Zero(t, unread(t, s, "bob"))
+	require.Equal(t, before, unread(t, s, "cy"))
+
+	sent := sendIn(t, s, "ann", id, "after")
+	require.Equal(t, int64(1), unread(t, s, "bob"))
+	require.Equal(t, before+1, unread(t, s, "cy"))
+	_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: r.After - 5})
+	require.NoError(t, err)
+	require.Equal(t, int64(1), unread(t, s, "bob"), "who read to the middle of it has one to read")
+
+	_, err = s.RemoveMembers(t.Context(), by("ann", "rm"), id, []string{"cy"})
+	require.NoError(t, err)
+	require.Equal(t, before+2, unread(t, s, "cy"), "a former member's line too")
+	_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: sent.Seq + 1})
+	require.NoError(t, err)
+	require.Zero(t, unread(t, s, "bob"))
+}
+
+// However often a head is raised, it stays below 1 KB, for which a write is one
+// unit.
+func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
+	t.Parallel()
+	const most, rounds = 6, 20
+	for name, tc := range map[string]struct {
+		sends  int // between two repairs
+		unread func(sent int64) (least, most int64)
+	}{
+		"one after the other":   {0, func(int64) (int64, int64) { return 0, 0 }},
+		"with messages between": {1, func(sent int64) (int64, int64) { return most - 1, sent }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := c.Store(nil)
+			line, _, err := s.CreateGroup(t.Context(), by(strings.Repeat("o", chat.MaxUserIDBytes), "create"),
+				strings.Repeat("字", chat.MaxTitleRunes), []string{"bob"}, chat.VisibleSinceJoin)
+			require.NoError(t, err)
+			id, owner := line.Conversation.ConversationID, line.Conversation.Owner
+			_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 1})
+			require.NoError(t, err)
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": int64(1) << 50}) // the longest numbers
+			_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 1 << 50})
+			require.NoError(t, err)
+			sent := int64(0)
+			for round := range rounds {
+				for range tc.sends {
+					sendIn(t, s, owner, id, fmt.Sprint("m", sent))
+					sent++
+				}
+				r, err := operate.New(s).RaiseHead(t.Context(), id, 1000)
+				require.NoError(t, err)
+				skipped := c.Head(id).Skipped
+				require.Len(t, skipped, min(round+1, most))
+				require.Equal(t, chat.Range{From: r.After - 999, To: r.After}, skipped[len(skipped)-1], "the newest is as it is")
+				for i := 1; i < len(skipped); i++ {
+					require.Less(t, skipped[i-1].To, skipped[i].From)
+				}
+			}
+			low, high := tc.unread(sent)
+			got := unread(t, s, "bob")
+			require.GreaterOrEqual(t, got, low)
+			require.LessOrEqual(t, got, high)
+			require.Less(t, storetest.SizeOf(&types.AttributeValueMemberM{Value: c.Raw(c.Tables.Conversations, convKey(id))}), 1024)
+		})
+	}
+}

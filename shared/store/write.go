@@ -1,0 +1,700 @@
+package store
+
+// Every change of a conversation is a message, and every message is written here:
+//
+//	look ──► base ──► change ──► transaction ──┬──► committed: its receipt
+//	 ▲                  ▲                      ├──► its record is there: the first receipt
+//	 │                  │                      ├──► never to be taken: refuse, or an error
+//	 │                  └─────── at once ──────┤    only messages came between, or the head was remembered and stale
+//	 └────────────────── pace.Wait ────────────┘    another was first, or DynamoDB put it off or did not answer
+//
+// A plain message whose head and sender are remembered begins at the change. Before it
+// refuses, refuse asks whether an earlier request of this clientMsgId did the same. A
+// message is given up as BUSY by how often it was tried, a change when its time is up.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"inorder/shared/chat"
+	"inorder/shared/store/internal/table"
+)
+
+// write is one message on its way into the ledger.
+type write struct {
+	message     chat.Message // complete but for seq
+	to          string       // the other user of a single conversation, "" if unknown
+	fingerprint string       // of the request; commit computes it if it is ""
+
+	// create says what to make if there is no such conversation; nil: nothing.
+	create *creation
+
+	counted bool // the group that is created counts for its creator's quota
+
+	change changeFunc // nil for a plain message
+
+	// trusted writes come from the product itself: no membership is asked for,
+	// and system conversations are written by nothing else.
+	trusted bool
+
+	// anyState writes go into dissolved groups too.
+	anyState bool
+}
+
+// changeFunc reads what a message is to change and refuses what the sender may
+// not do. It sees the head and the sender's roster item that the transaction is
+// conditional on.
+type changeFunc func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error)
+
+// changesFunc gives what a message changes whose seq is set, and may complete the
+// message. It reads nothing and holds for every head with the same roster, so
+// that a change that was outrun by a message is tried again without delay: a
+// member who never stops sending could otherwise not be removed.
+type changesFunc func(head chat.Conversation, m *chat.Message) (changes, error)
+
+func nothingElse(chat.Conversation, *chat.Message) (changes, error) { return changes{}, nil }
+
+// changes is what a message changes beside the ledger, in the same transaction.
+type changes struct {
+	items  []types.TransactWriteItem // further writes; one that fails by its condition makes the whole attempt anew
+	roster bool                      // the roster changes, by those who join or leave or in its roles
+	joined []chat.Member
+	left   []chat.Member
+	state  chat.State // the head's new state, "" as it is
+	title  string     // the head's new title, "" as it is
+	owner  string     // the head's new owner, "" as it is
+
+	original *table.Content // kept with the message: what it replaces, see table.Message
+}
+
+// creation is a conversation about to be made by its first message.
+type creation struct {
+	head    chat.Conversation
+	members []newMember
+}
+
+type newMember struct {
+	userID string
+	role   chat.Role
+	peer   string // of a single conversation
+}
+
+// roster gives the members whom the first message makes.
+func (c *creation) roster(first chat.Message) []chat.Member {
+	roster := make([]chat.Member, len(c.members))
+	for i, m := range c.members {
+		roster[i] = chat.Member{
+			ConversationID: first.ConversationID, UserID: m.userID, Role: m.role, JoinSeq: 1, JoinedSeq: 1, JoinedAt: first.ServerTime,
+		}
+	}
+	return roster
+}
+
+// commit tries the transaction until it is settled or the time is up. The
+// idempotency record, not this process's memory, decides whether an attempt
+// whose answer got lost was committed.
+func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
+	ctx, cancel := table.WithReserve(ctx)
+	defer cancel()
+	var so attemptCounts
+	defer func() {
+		receipt.Attempts, receipt.Conflicts, receipt.Throttles = so.attempts, so.conflicts, so.throttles
+	}()
+	if err := w.message.Validate(); err != nil {
+		return Receipt{}, err
+	}
+	if w.fingerprint == "" {
+		if w.fingerprint, err = w.message.Fingerprint(); err != nil {
+			return Receipt{}, err
+		}
+	}
+	at, known := base{}, false
+	if w.change == nil {
+		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
+	}
+	read := false // whether the head was read for this attempt
+	atOnce := 0   // attempts since then that did not wait
+	for {
+		if !known {
+			if at, err = s.look(ctx, w); err != nil {
+				return s.refuse(ctx, w, so.attempts, err)
+			}
+			read, atOnce = true, 0
+		}
+		result, err := s.attempt(ctx, w, &at)
+		if err != nil {
+			return s.refuse(ctx, w, so.attempts, err)
+		}
+		so.count(result)
+		switch {
+		case result.receipt != nil:
+			return *result.receipt, nil
+		case result.err != nil:
+			return Receipt{}, result.err
+		case result.refusal != nil:
+			return s.refuse(ctx, w, so.attempts, result.refusal)
+		case result.head != nil && w.message.Event != nil && at.sameRoster(*result.head) && atOnce < maxAtOnce:
+			at.head, known = *result.head, true
+			atOnce++
+			continue
+		case result.head != nil && !read:
+			// What this process remembered was stale. The failed condition brought
+			// the head as it is, so the next attempt needs no read and no wait.
+			read = true
+			if at, err = s.at(ctx, w, *result.head); err != nil {
+				return s.refuse(ctx, w, so.attempts, err)
+			}
+			continue
+		}
+		if w.message.Event == nil && so.inVain() {
+			return Receipt{}, crowded(w.message.ConversationID, so.attempts, result.cause)
+		}
+		if err := s.db.Pace.Wait(ctx, so.attempts, result.throttled); err != nil {
+			return Receipt{}, busy(w.message.ConversationID, so.attempts, result.cause)
+		}
+		known, read = false, false
+	}
+}
+
+// attempt prepares the write for this base and tries it once. The error is a
+// refusal, or a failure to read what the change needs.
+func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error) {
+	if at.head.LastSeq >= chat.MaxSeq {
+		return outcome{}, errFull()
+	}
+	w.message.Seq = at.head.LastSeq + 1
+	if w.change != nil && at.changes == nil {
+		var err error
+		at.changes, err = w.change(ctx, at.head, at.self)
+		if errors.Is(err, errUnsettled) {
+			return outcome{conflict: true, cause: err}, nil
+		}
+		if err != nil {
+			return outcome{}, err
+		}
+	}
+	var e changes
+	if at.changes != nil {
+		var err error
+		if e, err = at.changes(at.head, &w.message); err != nil {
+			return outcome{}, err
+		}
+	}
+	return s.try(ctx, w, at.head, e), nil
+}
+
+// attemptCounts are the transactions of one write so far.
+type attemptCounts struct{ attempts, conflicts, throttles int }
+
+func (t *attemptCounts) count(o outcome) {
+	t.attempts++
+	switch {
+	case o.throttled:
+		t.throttles++
+	case o.conflict:
+		t.conflicts++
+	}
+}
+
+// inVain reports whether there were as many as a message is tried for.
+func (t *attemptCounts) inVain() bool {
+	return t.conflicts >= maxConflicts || t.throttles >= maxThrottles
+}
+
+// A message is given up as BUSY after so many transactions that others came before,
+// some 0.6 s in a region, or that were put off, which is about a second: its sender waits
+// at home better than in a function that is paid for and held. What changes a roster
+// goes on for as long as there is time, else those who never stop sending could keep a
+// member in.
+const (
+	maxConflicts = 16
+	maxThrottles = 5
+)
+
+// maxAtOnce is how many attempts in a row a change is repeated without a wait.
+// Messages wait: if all their senders did not, none would get on.
+const maxAtOnce = 8
+
+// base is where a message is written: the head, the sender's roster item where
+// it was needed, and what the message changes there. A head with LastSeq 0 is to
+// be created.
+type base struct {
+	head    chat.Conversation
+	self    chat.Member
+	changes changesFunc
+}
+
+// sameRoster reports whether only messages came between the base and this head.
+func (p base) sameRoster(head chat.Conversation) bool {
+	return p.head.LastSeq != 0 && p.head.MembersVersion == head.MembersVersion && p.head.State == head.State
+}
+
+// errUnsettled is how a change says that what it read does not fit the head: a
+// transaction is being applied, or came in between. The whole attempt is made
+// anew.
+var errUnsettled = errors.New("the conversation is being changed right now")
+
+// look reads the head and checks the sender's right to write.
+func (s *Store) look(ctx context.Context, w write) (base, error) {
+	if w.create != nil && w.create.head.Kind == chat.Group {
+		return base{head: w.create.head}, nil // its id is new
+	}
+	if w.readsSelf() || w.to == "" && !w.trusted && !s.heads.knows(w.message.ConversationID, w.message.SenderID) {
+		return s.at(ctx, w, chat.Conversation{ConversationID: w.message.ConversationID}) // reads both
+	}
+	head, found, err := s.head(ctx, w.message.ConversationID)
+	if err != nil {
+		return base{}, err
+	}
+	if !found {
+		switch {
+		case w.create == nil && w.to != "":
+			return base{}, errClosed("to", "a conversation with another user")
+		case w.create == nil:
+			return base{}, errNoConversation()
+		}
+		return base{head: w.create.head}, nil
+	}
+	return s.at(ctx, w, head)
+}
+
+// readsSelf reports whether the write needs the sender's roster item: what a
+// change may do depends on the role.
+func (w write) readsSelf() bool { return w.change != nil && w.to == "" && !w.trusted }
+
+// at checks the sender's right at this version of the roster, or at a later one
+// whose head it then gives.
+func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (base, error) {
+	p := base{head: head}
+	if w.trusted {
+		return p, checkHead(head)
+	}
+	// The id of a single conversation is made of its two users, so who names
+	// the other one is a member.
+	if w.to == "" && (w.readsSelf() || !s.heads.member(head, w.message.SenderID)) {
+		var err error
+		if p, err = s.sender(ctx, w, head); err != nil {
+			return base{}, err
+		}
+	}
+	if err := checkHead(p.head); err != nil {
+		return base{}, err
+	}
+	s.heads.admit(p.head, w.message.SenderID)
+	switch {
+	case p.head.Kind == chat.System:
+		return base{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
+	case p.head.State != chat.Active && !w.anyState:
+		return base{}, errDissolved()
+	}
+	return p, nil
+}
+
+// checkHead refuses a head that no message can have left. To write on one would be
+// to create the conversation again, which fails for ever.
+func checkHead(head chat.Conversation) error {
+	if head.LastSeq > 0 {
+		return nil
+	}
+	return fmt.Errorf("the head of %s is damaged: its lastSeq is %d or missing; nothing can be sent to it until a repair raises it to its ledger",
+		head.ConversationID, head.LastSeq)
+}
+
+// sender reads a head at which the sender is a member: with the sender's roster item,
+// or, where many senders are not known, with the whole roster, after which all are.
+func (s *Store) sender(ctx context.Context, w write, head chat.Conversation) (base, error) {
+	if !w.readsSelf() && s.heads.paysForRoster(head.ConversationID) {
+		p, found, err := s.headAndRoster(ctx, head, w.message.SenderID)
+		if found || err != nil {
+			return p, err
+		}
+	}
+	return s.headAndSelf(ctx, head.ConversationID, w.message.SenderID)
+}
+
+// headAndRoster reads the roster of this head, which it reads too if its LastSeq is 0.
+// found is false if what it read is not the head's roster for certain, or the user is
+// not in it.
+//
+// A Query may show the members from before a change that the head has, or after one
+// that it has not. Neither has the head's hash.
+func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userID string) (p base, found bool, err error) {
+	if head.LastSeq == 0 {
+		if head, found, err = s.head(ctx, head.ConversationID); err != nil || !found {
+			return base{}, false, err
+		}
+	}
+	roster, err := s.Roster(ctx, head.ConversationID)
+	if err != nil || !head.Hashed() || !head.IsRoster(roster) {
+		return base{}, false, err
+	}
+	s.heads.admitAll(head, roster)
+	i := slices.IndexFunc(roster, func(m chat.Member) bool { return m.UserID == userID })
+	if i < 0 {
+		return base{}, false, nil
+	}
+	return base{head: head, self: roster[i]}, true, nil
+}
+
+// headAndSelf reads a head and a user's roster item of the same version.
+//
+// Reads one after the other would not do, however consistent each is: while the
+// transaction of a removal is being applied, its head can be visible and the
+// roster item still there (DynamoDB Developer Guide, "Isolation levels"). The
+// removal's membersVersion would then pass for one at which the user was seen to
+// be a member.
+func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) (base, error) {
+	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{
+		{Get: &types.Get{TableName: &s.db.Conversations, Key: table.HeadKey(conversationID)}},
+		{Get: &types.Get{TableName: &s.db.Members, Key: table.MemberKey(conversationID, userID)}},
+	})
+	if err != nil {
+		return base{}, fmt.Errorf("reading head and member of %s: %w", conversationID, err)
+	}
+	var p base
+	if out.Responses[0].Item == nil || out.Responses[1].Item == nil {
+		return base{}, errNoConversation()
+	}
+	if err := table.Unmarshal(out.Responses[0].Item, &p.head); err != nil {
+		return base{}, err
+	}
+	s.heads.learn(p.head)
+	return p, table.Unmarshal(out.Responses[1].Item, &p.self)
+}
+
+// doneError is how a change says that there is nothing left to do: an earlier
+// message did it.
+type doneError struct{ receipt Receipt }
+
+func (e *doneError) Error() string {
+	return fmt.Sprintf("message %s did this already", e.receipt.MessageID)
+}
+
+// refuse gives the refusal, unless this message was committed by an earlier
+// request: then its sender gets that result, whatever has changed since.
+//
+// What is refused may be refused for what the earlier request did itself, seen
+// while its transaction is being applied. A plain read may then not show the
+// record yet; a serialisable one waits for it.
+func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error) (Receipt, error) {
+	if done, ok := errors.AsType[*doneError](refusal); ok {
+		// It may be this very message, whose first attempt's answer got lost.
+		done.receipt.Duplicate = done.receipt.MessageID != w.message.MessageID
+		return done.receipt, nil
+	}
+	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
+		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || table.IsThrottle(refusal) {
+			return Receipt{}, busy(w.message.ConversationID, attempts, refusal)
+		}
+		return Receipt{}, refusal
+	}
+	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
+		TableName: &s.db.Idempotency, Key: table.Item{"dedupeKey": table.Str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
+	}}})
+	if err != nil {
+		return Receipt{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
+	}
+	if out.Responses[0].Item == nil {
+		return Receipt{}, refusal
+	}
+	var record table.Record
+	if err := table.Unmarshal(out.Responses[0].Item, &record); err != nil {
+		return Receipt{}, err
+	}
+	receipt, err := w.first(record)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return *receipt, nil
+}
+
+// outcome is what became of one transaction: exactly one of receipt, err, refusal
+// and "not yet" (none of them), which has a cause and perhaps the head as it is.
+type outcome struct {
+	receipt   *Receipt
+	err       error
+	refusal   error // unless an earlier request did the same
+	head      *chat.Conversation
+	conflict  bool // another writer came before
+	throttled bool
+	cause     error
+}
+
+// The transaction's items, in the order of its cancellation reasons. First
+// messages and changes have more after them.
+const (
+	atHead = iota
+	atMessage
+	atRecord
+)
+
+// try runs the transaction once on the given head.
+func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e changes) outcome {
+	items, err := s.transaction(w, head, e)
+	if err != nil {
+		return outcome{err: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
+	defer cancel()
+	start := time.Now()
+	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	if err == nil {
+		s.db.Pace.Observe(time.Since(start))
+		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
+		return outcome{receipt: w.receipt()}
+	}
+	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
+	if !ok {
+		if !table.MayRetry(err) {
+			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, err)}
+		}
+		return outcome{throttled: table.IsThrottle(err), conflict: table.IsConflict(err), cause: err}
+	}
+	s.db.Pace.Observe(time.Since(start))
+	return s.readReasons(w, canceled)
+}
+
+// readReasons tells what a cancelled transaction means. The idempotency record
+// comes first: a retry that also lost the race for the seq still gets its
+// original result.
+func (s *Store) readReasons(w write, canceled *types.TransactionCanceledException) outcome {
+	reasons := canceled.CancellationReasons
+	if len(reasons) <= atRecord {
+		return outcome{err: fmt.Errorf("a cancelled transaction without reasons: %w", canceled)}
+	}
+	if table.IsConditionFailed(reasons[atRecord]) {
+		var record table.Record
+		if err := table.Unmarshal(reasons[atRecord].Item, &record); err != nil {
+			return outcome{err: err}
+		}
+		receipt, err := w.first(record)
+		return outcome{receipt: receipt, err: err}
+	}
+	if w.counted && table.IsConditionFailed(reasons[len(reasons)-1]) {
+		return outcome{refusal: s.errGroupsToday()}
+	}
+	throttled, ok := table.MayPass(reasons)
+	if !ok {
+		return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, canceled)}
+	}
+	result := outcome{conflict: true, throttled: throttled, cause: canceled}
+	if table.IsConditionFailed(reasons[atHead]) {
+		var head chat.Conversation
+		if err := table.Unmarshal(reasons[atHead].Item, &head); err != nil {
+			return outcome{err: err}
+		}
+		if head.ConversationID == "" {
+			return outcome{err: errNoConversation()} // an operator deleted the head meanwhile
+		}
+		if err := checkHead(head); err != nil {
+			return outcome{err: err}
+		}
+		s.heads.learn(head)
+		result.head = &head
+		return result
+	}
+	if table.IsConditionFailed(reasons[atMessage]) && table.IsHeld(reasons[atHead]) {
+		// The head was right, yet its next seq is taken: the head is behind its
+		// ledger, which only a repair can mend. Going on would overwrite.
+		//
+		// A head that met a conflict or a throttle was not judged: who was before
+		// this attempt may be in the middle of writing head and message.
+		return outcome{err: fmt.Errorf("the head of %s is behind its ledger: seq %d exists", w.message.ConversationID, w.message.Seq)}
+	}
+	return result
+}
+
+// transaction gives the items to write on the given head.
+func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types.TransactWriteItem, error) {
+	entry, err := table.MarshalMessage(w.message, e.original, s.expiry(w.message))
+	if err != nil {
+		return nil, err
+	}
+	record, err := table.Marshal(table.Record{
+		DedupeKey:      chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID),
+		ConversationID: w.message.ConversationID,
+		Seq:            w.message.Seq,
+		MessageID:      w.message.MessageID,
+		Fingerprint:    w.fingerprint,
+		ServerTime:     w.message.ServerTime,
+		ExpiresAt:      s.recordExpiry(w.message),
+	})
+	if err != nil {
+		return nil, err
+	}
+	first, err := s.headWrite(w, head, e)
+	if err != nil {
+		return nil, err
+	}
+	rest := e.items
+	if head.LastSeq == 0 {
+		if rest, err = s.firstMembers(w); err != nil {
+			return nil, err
+		}
+		if w.counted {
+			rest = append(rest, s.countGroup(w.message))
+		}
+	}
+	return append([]types.TransactWriteItem{
+		atHead: first,
+		atMessage: {Put: &types.Put{
+			TableName:           &s.db.Messages,
+			Item:                entry,
+			ConditionExpression: aws.String("attribute_not_exists(conversationId)"),
+		}},
+		atRecord: {Put: &types.Put{
+			TableName:                           &s.db.Idempotency,
+			Item:                                record,
+			ConditionExpression:                 aws.String("attribute_not_exists(dedupeKey)"),
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}},
+	}, rest...), nil
+}
+
+// headWrite gives the write that hands out the seq.
+func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.TransactWriteItem, error) {
+	after := w.headAfter(head, e)
+	if head.LastSeq == 0 {
+		created, err := table.Marshal(after)
+		return types.TransactWriteItem{Put: &types.Put{
+			TableName:                           &s.db.Conversations,
+			Item:                                created,
+			ConditionExpression:                 aws.String("attribute_not_exists(conversationId)"),
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		}}, err
+	}
+	state := chat.Active
+	if w.anyState {
+		state = head.State
+	}
+	set := "SET lastSeq = :next, updatedAt = :now"
+	values := table.Item{
+		":next": table.Num(after.LastSeq),
+		":now":  table.Num(after.UpdatedAt),
+		":prev": table.Num(head.LastSeq),
+		":mv":   table.Num(head.MembersVersion),
+		":as":   table.Str(string(state)),
+	}
+	names := map[string]string{"#state": "state"}
+	also := func(name string, changed bool, value types.AttributeValue) {
+		if changed {
+			set += ", #" + name + " = :" + name
+			names["#"+name] = name
+			values[":"+name] = value
+		}
+	}
+	also("runs", true, table.Str(string(after.Runs)))
+	also("membersVersion", e.roster, table.Num(after.MembersVersion))
+	also("memberCount", after.MemberCount != head.MemberCount, table.Num(int64(after.MemberCount)))
+	also("rosterHash", after.RosterHash != head.RosterHash, table.Unum(after.RosterHash))
+	also("hashedVersion", after.HashedVersion != head.HashedVersion, table.Num(after.HashedVersion))
+	also("kept", after.Kept != head.Kept, table.Num(after.Kept))
+	also("state", e.state != "", table.Str(string(after.State)))
+	also("title", e.title != "", table.Str(after.Title))
+	also("owner", e.owner != "", table.Str(after.Owner))
+	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName:                           &s.db.Conversations,
+		Key:                                 table.HeadKey(head.ConversationID),
+		UpdateExpression:                    &set,
+		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :as"),
+		ExpressionAttributeNames:            names,
+		ExpressionAttributeValues:           values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}}, nil
+}
+
+// firstMembers gives the roster and inbox items of a new conversation.
+func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
+	m := w.message
+	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
+	roster := w.create.roster(m)
+	for i, nm := range w.create.members {
+		member, err := table.Marshal(roster[i])
+		if err != nil {
+			return nil, err
+		}
+		line := table.Line{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
+		if nm.userID == m.SenderID {
+			line.ReadSeq, line.DeliveredSeq = m.Seq, m.Seq // one has read what one wrote
+		}
+		inbox, err := table.Marshal(line)
+		if err != nil {
+			return nil, err
+		}
+		writes = append(writes,
+			types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Members, Item: member}},
+			types.TransactWriteItem{Put: &types.Put{TableName: &s.db.Inboxes, Item: inbox}})
+	}
+	return writes, nil
+}
+
+// headAfter is the head once the message is committed.
+func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
+	if head.LastSeq == 0 || head.LargestEntry != 0 { // else what was written earlier is not known
+		head.LargestEntry = max(head.LargestEntry, weight(w.message))
+	}
+	if head.LastSeq == 0 {
+		roster := w.create.roster(w.message)
+		head.MembersVersion, head.HashedVersion = 1, 1
+		head.MemberCount, head.RosterHash = len(roster), chat.RosterHash(roster)
+		head.State = chat.Active
+		head.CreatedAt = w.message.ServerTime
+	}
+	head.LastSeq = w.message.Seq
+	head.Runs = head.Runs.With(w.message)
+	head.UpdatedAt = w.message.ServerTime
+	if e.roster {
+		head = head.WithRoster(e.joined, e.left)
+	}
+	head.State = cmp.Or(e.state, head.State)
+	head.Title = cmp.Or(e.title, head.Title)
+	head.Owner = cmp.Or(e.owner, head.Owner)
+	return head
+}
+
+func (w write) receipt() *Receipt {
+	return &Receipt{
+		ConversationID: w.message.ConversationID,
+		Seq:            w.message.Seq,
+		MessageID:      w.message.MessageID,
+		ServerTime:     w.message.ServerTime,
+	}
+}
+
+// first gives the result an idempotency record stands for, or a conflict if the
+// record was made by other content.
+func (w write) first(r table.Record) (*Receipt, error) {
+	if r.MessageID == "" {
+		return nil, fmt.Errorf("the idempotency record of %s is empty", w.message.ClientMsgID)
+	}
+	if r.Fingerprint != w.fingerprint {
+		return nil, &chat.Error{
+			Code:    chat.IdempotencyConflict,
+			Field:   "clientMsgId",
+			Message: "this clientMsgId was used for other content; a new message needs a new one",
+			Details: map[string]any{"messageId": r.MessageID, "seq": r.Seq, "conversationId": r.ConversationID},
+		}
+	}
+	return &Receipt{
+		ConversationID: r.ConversationID,
+		Seq:            r.Seq,
+		MessageID:      r.MessageID,
+		ServerTime:     r.ServerTime,
+		Duplicate:      r.MessageID != w.message.MessageID,
+	}, nil
+}
+
+// envelope is about what an entry takes beside its content.
+const envelope = 512
+
+// weight is about how many bytes an entry takes, by which reads are billed.
+func weight(m chat.Message) int { return envelope + len(m.Text) + len(m.Data) }
