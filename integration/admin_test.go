@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,13 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
 
 // adminProgram is the operator's tool, built beside the local cloud.
 var adminProgram = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(filepath.Dir(localProgram), "admin")
+	program := filepath.Join(filepath.Dir(launcher.Program), "admin")
 	cmd := exec.Command("go", "build", "-o", program, "./infra/admin")
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -43,7 +43,7 @@ type operated struct {
 // operate runs the operator's tool on a local cloud.
 func operate(t *testing.T, s stack, args ...string) operated {
 	t.Helper()
-	return runAdmin(t, append(args, "-addr", s.page)...)
+	return runAdmin(t, append(args, "-addr", s.Page)...)
 }
 
 func runAdmin(t *testing.T, args ...string) operated {
@@ -145,26 +145,21 @@ func TestAdmin_ComesWithTheAccessKeyOfTheLocalCloud(t *testing.T) {
 	needLocal(t)
 	const key = "111111111111"
 	_, engine := dynamotest.Start(t)
-	ofTheKey := passOn(t, engine)
-	accounts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	accounts := startProxy(t, engine, func(p *proxy.Proxy, r proxy.Request) proxy.Answer {
 		if r.Method == http.MethodPost && !strings.Contains(r.Header.Get("Authorization"), "Credential="+key+"/") {
-			answer := failure(http.StatusBadRequest, "ResourceNotFoundException", "")
-			w.WriteHeader(answer.status)
-			_, _ = w.Write(answer.body) // the caller may be gone
-			return
+			return failure("ResourceNotFoundException")
 		}
-		ofTheKey.ServeHTTP(w, r)
-	}))
-	t.Cleanup(accounts.Close)
+		return p.Forward(r)
+	})
 	env := func(key string) []string {
 		return []string{"AWS_ACCESS_KEY_ID=" + key, "AWS_SECRET_ACCESS_KEY=test", "AWS_SESSION_TOKEN="}
 	}
-	c := startCloudIn(t, env(key), "-dynamodb-endpoint", accounts.URL)
-	a := mustConnect(t, c.stack, newUser("alice"), "phone")
+	c := startCloudIn(t, env(key), "-dynamodb-endpoint", accounts.URL())
+	a := mustConnect(t, c.Stack, newUser("alice"), "phone")
 	sent, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
 	require.NoError(t, err)
 
-	list := []string{"list", "-addr", c.page}
+	list := []string{"list", "-addr", c.Page}
 	require.Contains(t, runAdminIn(t, env(key), list...).must(t), sent.ConversationID)
 	for _, other := range []string{"", "222222222222"} {
 		refused := runAdminIn(t, env(other), list...)
@@ -186,17 +181,17 @@ func TestAdmin_Refuses(t *testing.T) {
 		"too few arguments":       {[]string{"show"}, 2, "show takes 1 argument, not 0"},
 		"too many arguments":      {[]string{"create", "a", "b", "c"}, 2, "create takes 2 arguments, not 3"},
 		"a group of nobody":       {[]string{"create-group", "-owner", "a", "-title", "T"}, 2, "create-group takes 1 argument or more, not 0"},
-		"a group of no one's":     {[]string{"create-group", "-title", "T", "b", "-addr", shared.page}, 1, "-owner and -title"},
+		"a group of no one's":     {[]string{"create-group", "-title", "T", "b", "-addr", shared.Page}, 1, "-owner and -title"},
 		"two stacks":              {[]string{"list", "-stack", "a", "-addr", "b:1"}, 1, "name one"},
 		"nobody there":            {[]string{"list", "-addr", "127.0.0.1:1"}, 1, "no local cloud answers at http://127.0.0.1:1"},
 		"no address":              {[]string{"list", "-addr", "3000"}, 2, "want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000: there is only a number"},
-		"an unknown conversation": {[]string{"show", "group:none", "-addr", shared.page}, 1, `there is no conversation "group:none"`},
-		"a create of no one":      {[]string{"create", "a", "", "-addr", shared.page}, 1, "between: a user id is missing"},
-		"a group with one twice":  {[]string{"create-group", "-owner", "a", "-title", "T", "b", "b", "-addr", shared.page}, 1, "named twice"},
-		"an unknown message":      {[]string{"find", "none", "-scan", "-addr", shared.page}, 1, `there is no message "none"`},
-		"an unknown user":         {[]string{"list", "-user", "no one", "-addr", shared.page}, 1, "no one has no conversations"},
-		"a user without a name":   {[]string{"erase-user", "", "-addr", shared.page}, 1, "userId"},
-		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-addr", shared.page}, 1, "-o /nowhere/x"},
+		"an unknown conversation": {[]string{"show", "group:none", "-addr", shared.Page}, 1, `there is no conversation "group:none"`},
+		"a create of no one":      {[]string{"create", "a", "", "-addr", shared.Page}, 1, "between: a user id is missing"},
+		"a group with one twice":  {[]string{"create-group", "-owner", "a", "-title", "T", "b", "b", "-addr", shared.Page}, 1, "named twice"},
+		"an unknown message":      {[]string{"find", "none", "-scan", "-addr", shared.Page}, 1, `there is no message "none"`},
+		"an unknown user":         {[]string{"list", "-user", "no one", "-addr", shared.Page}, 1, "no one has no conversations"},
+		"a user without a name":   {[]string{"erase-user", "", "-addr", shared.Page}, 1, "userId"},
+		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-addr", shared.Page}, 1, "-o /nowhere/x"},
 		"help":                    {[]string{"erase-user", "-h"}, 0, "What remains"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,17 +256,17 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	db := startDatabase(t)
 	data := t.TempDir()
 	c := startCloud(t, "-data", data, "-dynamodb-endpoint", db.endpoint)
-	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 	id := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), id, 1, 2))
-	empty := operate(t, c.stack, "replay")
+	empty := operate(t, c.Stack, "replay")
 	require.Empty(t, empty.must(t))
 	require.Contains(t, empty.stderr, "there are no dead letters")
 
 	messages := tableName(t, db.client, "Messages")
-	db.set(func(operation string, request []byte, forward func() reply) reply {
+	db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation == "Query" && bytes.Contains(request, []byte(messages)) {
-			return failure(400, "ValidationException", "")
+			return failure("ValidationException")
 		}
 		return forward()
 	})
@@ -282,13 +277,13 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 		return bytes.Count(content, []byte("\n"))
 	}
 	require.Eventually(t, func() bool { return lines() > 0 }, patience, 20*time.Millisecond)
-	require.Regexp(t, `replayable +SetAside .*`+id, operate(t, c.stack, "replay").must(t))
-	require.Regexp(t, `requeued +SetAside .*`+id, operate(t, c.stack, "replay", "-yes").must(t))
+	require.Regexp(t, `replayable +SetAside .*`+id, operate(t, c.Stack, "replay").must(t))
+	require.Regexp(t, `requeued +SetAside .*`+id, operate(t, c.Stack, "replay", "-yes").must(t))
 	require.Eventually(t, func() bool { return lines() > 0 }, patience, 20*time.Millisecond, "it fails again")
 	db.set(nil)
 	// Both messages were in one batch, or each gets a letter of its own.
 	require.Eventually(t, func() bool {
-		_ = operate(t, c.stack, "replay", "-yes")
+		_ = operate(t, c.Stack, "replay", "-yes")
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return b.pushed(id, 3, 4)
@@ -304,16 +299,16 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	var changed wire.Changed
 	require.NoError(t, b.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": 0}, &changed))
 	cursor := changed.SyncCursor
-	stays := operate(t, c.stack, "replay", "-yes")
+	stays := operate(t, c.Stack, "replay", "-yes")
 	require.Equal(t, 1, stays.code)
 	require.Regexp(t, `tooOld +RecordAgeExceeded .* -raise`, stays.stdout)
-	require.Regexp(t, `tooOld +RecordAgeExceeded .* -raise`, operate(t, c.stack, "replay", "-raise").must(t), "not without -yes")
-	require.Regexp(t, `raised +RecordAgeExceeded .* 2 sync heads, for 1 conversations`, operate(t, c.stack, "replay", "-raise", "-yes").must(t))
+	require.Regexp(t, `tooOld +RecordAgeExceeded .* -raise`, operate(t, c.Stack, "replay", "-raise").must(t), "not without -yes")
+	require.Regexp(t, `raised +RecordAgeExceeded .* 2 sync heads, for 1 conversations`, operate(t, c.Stack, "replay", "-raise", "-yes").must(t))
 	require.NoError(t, b.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": cursor}, &changed))
 	require.False(t, changed.Full)
 	require.Len(t, changed.Conversations, 1)
 	require.Equal(t, id, changed.Conversations[0].ConversationID)
-	require.Contains(t, operate(t, c.stack, "replay").stderr, "there are no dead letters")
+	require.Contains(t, operate(t, c.Stack, "replay").stderr, "there are no dead letters")
 }
 
 // An operator opens conversations for users, also where they may not themselves.
@@ -321,49 +316,49 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "DirectMessages=closed")
 	a, b := newUser("alice"), newUser("bob")
-	dry := operate(t, c.stack, "create", a, b)
+	dry := operate(t, c.Stack, "create", a, b)
 	require.Contains(t, dry.must(t), chat.SingleID(a, b))
 	require.Contains(t, dry.stderr, "-yes")
-	require.Equal(t, 1, operate(t, c.stack, "show", chat.SingleID(a, b)).code, "not yet")
+	require.Equal(t, 1, operate(t, c.Stack, "show", chat.SingleID(a, b)).code, "not yet")
 
 	require.Equal(t, []map[string]any{{"dryRun": true, "conversationId": chat.SingleID(a, b), "duplicate": false}},
-		decoded[map[string]any](t, operate(t, c.stack, "create", "-json", a, b).must(t)))
-	require.Contains(t, operate(t, c.stack, "list").stderr, "there are no conversations yet")
-	would := decoded[map[string]any](t, operate(t, c.stack, "create-group", "-json", "-title", "T", "-owner", a, b).must(t))
+		decoded[map[string]any](t, operate(t, c.Stack, "create", "-json", a, b).must(t)))
+	require.Contains(t, operate(t, c.Stack, "list").stderr, "there are no conversations yet")
+	would := decoded[map[string]any](t, operate(t, c.Stack, "create-group", "-json", "-title", "T", "-owner", a, b).must(t))
 	require.Equal(t, []map[string]any{{"dryRun": true, "owner": a, "title": "T", "members": []any{b}}}, would)
-	require.Contains(t, operate(t, c.stack, "create", a, "").stderr, "between", "nor is what cannot be")
+	require.Contains(t, operate(t, c.Stack, "create", a, "").stderr, "between", "nor is what cannot be")
 
 	for range 2 { // it may be repeated
-		created := decoded[wire.Sent](t, operate(t, c.stack, "create", "-yes", "-json", a, b).must(t))
+		created := decoded[wire.Sent](t, operate(t, c.Stack, "create", "-yes", "-json", a, b).must(t))
 		require.Equal(t, chat.SingleID(a, b), created[0].ConversationID)
 	}
-	require.Equal(t, "there already: "+chat.SingleID(a, b)+"\n", operate(t, c.stack, "create", a, b).must(t))
-	alice := mustConnect(t, c.stack, a, "phone")
+	require.Equal(t, "there already: "+chat.SingleID(a, b)+"\n", operate(t, c.Stack, "create", a, b).must(t))
+	alice := mustConnect(t, c.Stack, a, "phone")
 	_, err := alice.send(t.Context(), wire.Send{To: b, Text: "now I may"})
 	require.NoError(t, err)
 
 	args := []string{"create-group", "-yes", "-json", "-title", "All of us", "-owner", a, "-key", "k1", b, newUser("carol")}
-	first := decoded[wire.Sent](t, operate(t, c.stack, args...).must(t))[0]
-	again := decoded[wire.Sent](t, operate(t, c.stack, args...).must(t))[0]
+	first := decoded[wire.Sent](t, operate(t, c.Stack, args...).must(t))[0]
+	again := decoded[wire.Sent](t, operate(t, c.Stack, args...).must(t))[0]
 	require.Equal(t, first.ConversationID, again.ConversationID, "one group of one key")
-	head := decoded[chat.Conversation](t, operate(t, c.stack, "show", "-json", first.ConversationID).must(t))[0]
+	head := decoded[chat.Conversation](t, operate(t, c.Stack, "show", "-json", first.ConversationID).must(t))[0]
 	require.Equal(t, [3]any{"All of us", a, 3}, [3]any{head.Title, head.Owner, head.MemberCount})
-	require.Contains(t, operate(t, c.stack, "create", "-yes", a, "").stderr, "between")
+	require.Contains(t, operate(t, c.Stack, "create", "-yes", a, "").stderr, "between")
 }
 
 func TestAdmin_RaisesHeads(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
-	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 	first := exchangeMessages(t, a, b, 2)
 	second := exchangeMessages(t, a, a, 1)
 
-	require.Equal(t, "would raise 2 heads by 500\n", operate(t, c.stack, "raise", "-all", "-margin", "500").must(t))
-	require.Equal(t, "would raise the head of "+first+", now at 4, by 500\n", operate(t, c.stack, "raise", "-conversation", first, "-margin", "500").must(t))
+	require.Equal(t, "would raise 2 heads by 500\n", operate(t, c.Stack, "raise", "-all", "-margin", "500").must(t))
+	require.Equal(t, "would raise the head of "+first+", now at 4, by 500\n", operate(t, c.Stack, "raise", "-conversation", first, "-margin", "500").must(t))
 	require.JSONEq(t, `{"dryRun": true, "conversationId": "`+first+`", "before": 4, "margin": 500}`,
-		operate(t, c.stack, "raise", "-conversation", first, "-margin", "500", "-json").must(t))
-	require.Equal(t, "raised 2 heads by 500\n", operate(t, c.stack, "raise", "-all", "-margin", "500", "-yes").must(t))
-	require.Equal(t, "raised the head of "+first+" from 504 to 514\n", operate(t, c.stack, "raise", "-conversation", first, "-margin", "10", "-yes").must(t))
+		operate(t, c.Stack, "raise", "-conversation", first, "-margin", "500", "-json").must(t))
+	require.Equal(t, "raised 2 heads by 500\n", operate(t, c.Stack, "raise", "-all", "-margin", "500", "-yes").must(t))
+	require.Equal(t, "raised the head of "+first+" from 504 to 514\n", operate(t, c.Stack, "raise", "-conversation", first, "-margin", "10", "-yes").must(t))
 
 	next := map[string]int64{first: 515, second: 503}
 	for id, seq := range next {
@@ -375,7 +370,7 @@ func TestAdmin_RaisesHeads(t *testing.T) {
 		require.Equal(t, seq, messages[len(messages)-1].Seq)
 	}
 	for _, args := range [][]string{{}, {"-all"}, {"-margin", "5"}, {"-all", "-conversation", first, "-margin", "5"}, {"-all", "-margin", "-1"}, {"-all", "-margin", "1000001"}} {
-		refused := operate(t, c.stack, append([]string{"raise"}, args...)...)
+		refused := operate(t, c.Stack, append([]string{"raise"}, args...)...)
 		require.Equal(t, 1, refused.code, args)
 		require.Regexp(t, "-all|-margin", refused.stderr)
 	}
@@ -387,7 +382,7 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
-	a := mustConnect(t, c.stack, newUser("o'alice"), "phone")
+	a := mustConnect(t, c.Stack, newUser("o'alice"), "phone")
 	for range 3 {
 		_, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
 		require.NoError(t, err)
@@ -396,9 +391,9 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 	// functions are at work too, and have no such requests.
 	breakOff := func(n int64, operation, part string) {
 		var done atomic.Int64
-		db.set(func(op string, request []byte, forward func() reply) reply {
+		db.set(func(op string, request []byte, forward func() proxy.Answer) proxy.Answer {
 			if op == operation && bytes.Contains(request, []byte(part)) && done.Add(1) > n {
-				return failure(http.StatusBadRequest, "ValidationException", "")
+				return failure("ValidationException")
 			}
 			return forward()
 		})
@@ -414,18 +409,18 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 	}
 	const ofALedger, ofAHead = "FilterExpression", "Conversations"
 	breakOff(0, "Query", ofALedger)
-	nothing := operate(t, c.stack, "erase-user", a.user)
+	nothing := operate(t, c.Stack, "erase-user", a.user)
 	require.Equal(t, 1, nothing.code)
 	require.NotContains(t, nothing.stderr, "go on", "it has not begun")
 	breakOff(1, "Query", ofALedger)
-	rest := goOn(operate(t, c.stack, "erase-user", a.user))
+	rest := goOn(operate(t, c.Stack, "erase-user", a.user))
 	require.NotContains(t, rest, "-yes", "a dry run stays one")
 	require.Regexp(t, `^would blank 2 messages .* in 2 conversations`, runAdmin(t, rest...).must(t))
 
 	breakOff(1, "UpdateItem", ofAHead)
-	rest = goOn(operate(t, c.stack, "raise", "-all", "-margin", "10", "-yes"))
+	rest = goOn(operate(t, c.Stack, "raise", "-all", "-margin", "10", "-yes"))
 	require.Equal(t, "raised 2 heads by 10\n", runAdmin(t, rest...).must(t))
-	for _, head := range decoded[chat.Conversation](t, operate(t, c.stack, "list", "-json").must(t)) {
+	for _, head := range decoded[chat.Conversation](t, operate(t, c.Stack, "list", "-json").must(t)) {
 		require.Equal(t, int64(11), head.LastSeq, "each once")
 	}
 }

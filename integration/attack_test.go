@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/store"
 	"inorder/shared/wire"
@@ -41,10 +42,10 @@ func TestG10_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
 	// Limits in proportion to a database on one processor: what the defaults let an
 	// account do, a hundred groups of 23 among it, keeps it busy for ten seconds.
 	c := startCloud(t, "-param", "GroupsPerDay=20", "-param", "WritesPerSecond=2", "-param", "WriteBurst=20")
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	var pairs [bystanders][2]*device
 	for i := range pairs {
-		pairs[i] = [2]*device{mustConnect(t, c.stack, newUser("ann"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")}
+		pairs[i] = [2]*device{mustConnect(t, c.Stack, newUser("ann"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")}
 	}
 	before := converseAll(t, pairs)
 
@@ -54,7 +55,7 @@ func TestG10_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
 	var attack errgroup.Group
 	counts := &tallies{by: map[string]int{}}
 	for i := range store.MaxDevices {
-		attack.Go(func() error { return doWorst(ctx, c.stack, attacker, i, counts) })
+		attack.Go(func() error { return doWorst(ctx, c.Stack, attacker, i, counts) })
 	}
 	attack.Go(func() error { return damageHeads(ctx, db, tableName(t, db, "Conversations")) })
 	require.Eventually(t, func() bool { return counts.sum() > 10*store.MaxDevices }, patience, time.Millisecond, "the attack is under way")
@@ -166,9 +167,9 @@ func doWorst(ctx context.Context, s stack, user string, socket int, counts *tall
 		case errors.As(err, &refused):
 			counts.add("refused")
 			err = nil
-		case errors.Is(err, errClosed):
+		case errors.Is(err, raw.ErrClosed):
 			counts.add("thrown out")
-		case errors.Is(err, errPlatform):
+		case isPlatforms(err):
 			counts.add("turned away by the gateway")
 			err = nil
 		}

@@ -37,7 +37,7 @@ type auditReport struct {
 
 // audit invokes the auditor of a local cloud.
 func audit(ctx context.Context, s stack, event string) (r auditReport, err error) {
-	url := strings.TrimSuffix(s.page, "/") + "/2015-03-31/functions/auditor/invocations"
+	url := strings.TrimSuffix(s.Page, "/") + "/2015-03-31/functions/auditor/invocations"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(event))
 	if err != nil {
 		return r, err
@@ -119,11 +119,11 @@ func everyAudit(t *testing.T, s stack, db *dynamodb.Client) {
 func TestAuditor(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "AuditMessages=50", "-param", "AuditSchedule=off")
-	db := dynamotest.Client(t, c.dynamoDB)
-	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	db := dynamotest.Client(t, c.DynamoDB)
+	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 	id := exchangeMessages(t, a, b, 5)
 
-	sub := exec.Command(localProgram, "invoke", "-addr", strings.TrimSuffix(strings.TrimPrefix(c.page, "http://"), "/"), "auditor", "events/auditor.json")
+	sub := exec.Command(launcher.Program, "invoke", "-addr", strings.TrimSuffix(strings.TrimPrefix(c.Page, "http://"), "/"), "auditor", "events/auditor.json")
 	sub.Dir = ".."
 	var stderr bytes.Buffer
 	sub.Stderr = &stderr
@@ -133,47 +133,47 @@ func TestAuditor(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out, &r))
 	require.Equal(t, auditReport{Conversations: 1, Messages: 10, Counts: map[string]int{}, Violations: r.Violations}, r)
 	require.Empty(t, r.Violations)
-	whole := operate(t, c.stack, "repair", id, "-margin", "20", "-yes")
+	whole := operate(t, c.Stack, "repair", id, "-margin", "20", "-yes")
 	require.Equal(t, "the head of "+id+", at 10, is not behind its ledger\n", whole.must(t))
 	require.Contains(t, whole.stderr, "nothing is wrong with "+id)
 
 	setLastSeq(t, db, id, 6)
-	r = mustAudit(t, c.stack, `{"all": true}`)
+	r = mustAudit(t, c.Stack, `{"all": true}`)
 	require.Len(t, r.Violations, 1)
 	require.Equal(t, [2]string{id, "headBehind"}, [2]string{r.Violations[0].ConversationID, r.Violations[0].Kind})
 	require.Contains(t, r.Violations[0].Remedy, "repair")
-	_, err = audit(t.Context(), c.stack, `{"conversationId": "`+id+`", "repair": true, "margin": 20}`)
+	_, err = audit(t.Context(), c.Stack, `{"conversationId": "`+id+`", "repair": true, "margin": 20}`)
 	require.ErrorContains(t, err, "BAD_REQUEST")
 
-	dry := operate(t, c.stack, "repair", id)
+	dry := operate(t, c.Stack, "repair", id)
 	require.Regexp(t, `headBehind .* -yes would raise the head`, dry.must(t))
 	require.Contains(t, dry.stderr, "nothing was changed")
 	for _, args := range [][]string{{"-yes"}, {"-yes", "-margin", "-1"}, {"-yes", "-margin", "1000001"}} {
-		refused := operate(t, c.stack, append([]string{"repair", id}, args...)...)
+		refused := operate(t, c.Stack, append([]string{"repair", id}, args...)...)
 		require.Equal(t, 1, refused.code, args)
 		require.Contains(t, refused.stderr, "margin")
 	}
-	require.Len(t, mustAudit(t, c.stack, `{"all": true}`).Violations, 1, "nothing of this has changed it")
+	require.Len(t, mustAudit(t, c.Stack, `{"all": true}`).Violations, 1, "nothing of this has changed it")
 
 	require.JSONEq(t, `{"dryRun": false, "violations": [],
 		"repair": {"conversationId": "`+id+`", "changed": true, "before": 6, "maxSeq": 10, "after": 30}}`,
-		operate(t, c.stack, "repair", id, "-margin", "20", "-yes", "-json").must(t))
+		operate(t, c.Stack, "repair", id, "-margin", "20", "-yes", "-json").must(t))
 	sent, err := a.send(t.Context(), wire.Send{ConversationID: id, MessageType: chat.TypeText, Text: "on we go", ClientMsgID: newID()})
 	require.NoError(t, err)
 	require.Equal(t, int64(31), sent.Seq)
 	require.NoError(t, b.awaitPushed(t.Context(), id, sent.Seq, sent.Seq))
-	d := mustConnect(t, c.stack, b.user, "tablet")
+	d := mustConnect(t, c.Stack, b.user, "tablet")
 	require.NoError(t, d.sync(t.Context(), id), "a new device gets past the margin")
 	require.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 31}, seqsOf(d.messages(id)))
-	require.Empty(t, mustAudit(t, c.stack, `{"all": true}`).Violations)
+	require.Empty(t, mustAudit(t, c.Stack, `{"all": true}`).Violations)
 }
 
 // A member to whom a large conversation is not listed hears of it again.
 func TestAdmin_RepairListsALargeConversation(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "AuditSchedule=off")
-	db := dynamotest.Client(t, c.dynamoDB)
-	owner := mustConnect(t, c.stack, newUser("owner"), "phone")
+	db := dynamotest.Client(t, c.DynamoDB)
+	owner := mustConnect(t, c.Stack, newUser("owner"), "phone")
 	var members []string
 	for range chat.InboxGroupMax {
 		members = append(members, newUser("hal"))
@@ -188,16 +188,16 @@ func TestAdmin_RepairListsALargeConversation(t *testing.T) {
 		out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
 		return err == nil && out.Item != nil
 	}, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return len(mustAudit(t, c.stack, `{"all": true}`).Violations) == 0 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(mustAudit(t, c.Stack, `{"all": true}`).Violations) == 0 }, patience, 10*time.Millisecond)
 	change(t, db, "Inboxes", list, "", nil)
 	id := large.ConversationID
 	for _, user := range append(members, owner.user) { // who came long ago is listed, or never will be
 		change(t, db, "Members", map[string]any{"conversationId": id, "userId": user}, "SET joinedAt = :t", map[string]any{":t": 1})
 	}
 
-	require.Regexp(t, `largeNotListed .*`+members[0]+`.* -yes would list`, operate(t, c.stack, "repair", id).must(t))
-	require.Contains(t, operate(t, c.stack, "repair", id, "-margin", "0", "-yes").must(t), "listed it for 1 members\n")
-	require.Empty(t, mustAudit(t, c.stack, `{"all": true}`).Violations)
+	require.Regexp(t, `largeNotListed .*`+members[0]+`.* -yes would list`, operate(t, c.Stack, "repair", id).must(t))
+	require.Contains(t, operate(t, c.Stack, "repair", id, "-margin", "0", "-yes").must(t), "listed it for 1 members\n")
+	require.Empty(t, mustAudit(t, c.Stack, `{"all": true}`).Violations)
 }
 
 // keepAuditing audits while things go wrong. An audit may fail then; what it must
@@ -210,7 +210,7 @@ func (o *ordeal) keepAuditing(ctx context.Context) {
 
 // audit checks all that was written against the invariants.
 func (o *ordeal) audit(ctx context.Context, must bool) bool {
-	r, err := audit(ctx, o.cloud.stack, `{"all": true}`)
+	r, err := audit(ctx, o.cloud.Stack, `{"all": true}`)
 	if err != nil && must {
 		o.t.Errorf("auditing: %v", err)
 	}

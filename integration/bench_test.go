@@ -78,7 +78,7 @@ func BenchmarkSends(b *testing.B) {
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sends/s")
 			})
 			db := startDatabase(b)
-			senders = crowd(b, startCloud(b, "-dynamodb-endpoint", db.endpoint).stack)
+			senders = crowd(b, startCloud(b, "-dynamodb-endpoint", db.endpoint).Stack)
 			b.Run("transactions", func(b *testing.B) {
 				before := db.count("TransactWriteItems")
 				sendAll(b, senders)
@@ -150,7 +150,7 @@ func BenchmarkReady(b *testing.B) {
 		start := time.Now()
 		c := startCloud(b)
 		took = append(took, time.Since(start))
-		require.NoError(b, c.stop())
+		require.NoError(b, c.Stop())
 	}
 	reportQuantiles(b, "ready", took)
 }
@@ -162,7 +162,7 @@ func BenchmarkColdStart(b *testing.B) {
 	require.NoError(b, err)
 	server := httptest.NewServer(tokens.Handler())
 	defer server.Close()
-	token, err := stack{tokens: server.URL + issuer.TokenPath}.token(b.Context(), "alice", url.Values{})
+	token, err := stack{Tokens: server.URL + issuer.TokenPath}.Token(b.Context(), "alice", url.Values{})
 	require.NoError(b, err)
 	stack, err := template.Load("../template.yaml", template.Options{
 		Parameters: map[string]string{"JwksUrl": server.URL + issuer.KeysPath, "JwtIssuer": "http://issuer.example/"},

@@ -126,13 +126,13 @@ func startMeters(t *testing.T) *meters {
 	t.Helper()
 	db := startMeter(t)
 	cloud := startCloud(t, "-dynamodb-endpoint", db.url)
-	return &meters{t: t, db: db, client: db.client, cloud: cloud, sockets: startTurnstile(t, cloud.socket), measured: map[string]bill.Use{}}
+	return &meters{t: t, db: db, client: db.client, cloud: cloud, sockets: startTurnstile(t, cloud.Socket), measured: map[string]bill.Use{}}
 }
 
 // through is the stack as devices reach it through the turnstile.
 func (m *meters) through() stack {
-	s := m.cloud.stack
-	s.socket = m.sockets.url
+	s := m.cloud.Stack
+	s.Socket = m.sockets.url
 	return s
 }
 
@@ -206,7 +206,7 @@ func startCrowd(t *testing.T, s stack, users ...string) *crowd {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // a command that never ends ends here
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, node, append([]string{"--experimental-websocket", "--no-warnings", "testdata/crowd.mjs", s.socket, s.tokens}, users...)...)
+	cmd := exec.CommandContext(ctx, node, append([]string{"--experimental-websocket", "--no-warnings", "testdata/crowd.mjs", s.Socket, s.Tokens}, users...)...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestCost_OfTheShippedClients(t *testing.T) {
 
 	group := users("user", 20)
 	many := startCrowd(t, s, group...)
-	creator := mustConnect(t, m.cloud.stack, group[0], "other")
+	creator := mustConnect(t, m.cloud.Stack, group[0], "other")
 	id = createGroup(t, creator, "", group[1:]...)
 	creator.close()
 	many.do("settled", map[string]any{"by": 0, "id": id, "seq": 1}, nil)
@@ -321,14 +321,14 @@ func TestCost_OfTheShippedClients(t *testing.T) {
 	idle, store := newUser("idle"), client.NewMemory()
 	dial := func() *client.Client {
 		c, err := client.Dial(t.Context(), client.Config{
-			URL: s.socket, UserID: idle, DeviceID: "phone", Store: store,
-			Token: func(ctx context.Context) (string, error) { return s.token(ctx, idle, nil) },
+			URL: s.Socket, UserID: idle, DeviceID: "phone", Store: store,
+			Token: func(ctx context.Context) (string, error) { return s.Token(ctx, idle, nil) },
 		})
 		require.NoError(t, err)
 		require.NoError(t, c.Online(t.Context()))
 		return c
 	}
-	other := mustConnect(t, m.cloud.stack, newUser("other"), "phone")
+	other := mustConnect(t, m.cloud.Stack, newUser("other"), "phone")
 	for range 5 { // what an idle user has
 		_, err := other.send(t.Context(), wire.Send{To: idle, Text: costText})
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/client"
 	"inorder/shared/client/sqlite"
@@ -70,8 +71,8 @@ func (a *actor) String() string { return a.user + "/" + a.device }
 func (a *actor) start() {
 	require.NoError(a.t, a.store.open(a.ctx))
 	c, err := client.Dial(a.ctx, client.Config{
-		URL: a.shaky.socket, UserID: a.user, DeviceID: a.device, Store: a.store,
-		Token:    func(ctx context.Context) (string, error) { return a.shaky.token(ctx, a.user, nil) },
+		URL: a.shaky.Socket, UserID: a.user, DeviceID: a.device, Store: a.store,
+		Token:    func(ctx context.Context) (string, error) { return a.shaky.Token(ctx, a.user, nil) },
 		PageSize: 7, MaxBuffered: 20, // so that both run over
 		StartWith:   client.Everything,
 		BackoffBase: 20 * time.Millisecond, BackoffCap: 500 * time.Millisecond,
@@ -594,7 +595,7 @@ type stretch struct {
 }
 
 func (w *watcher) live(ctx context.Context) error {
-	w.device = &device{stack: w.shaky, user: w.user, name: "watcher", ledgers: map[string]*ledger{}}
+	w.device = newDevice(w.shaky, w.user, "watcher")
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -609,7 +610,7 @@ func (w *watcher) live(ctx context.Context) error {
 		}
 		switch err := w.look(ctx, where.id); {
 		case err == nil:
-		case errors.Is(err, errClosed):
+		case errors.Is(err, raw.ErrClosed):
 			w.device.close()
 			if err := w.connect(ctx); err != nil {
 				return err

@@ -258,7 +258,7 @@ type account struct {
 // accountOf reads what the store has for a user. Pushes that come meanwhile are of
 // no account: a fan-out that was held up tells of messages as they were before.
 func (o *ordeal) accountOf(user string) account {
-	d, err := connect(o.ctx, o.cloud.stack, user, "fresh")
+	d, err := connect(o.ctx, o.cloud.Stack, user, "fresh")
 	require.NoError(o.t, err)
 	defer d.close()
 	found := account{lines: map[string]wire.Conversation{}, messages: map[string][]chat.Message{}}

@@ -196,11 +196,11 @@ func (o *ordeal) start() {
 	}
 	o.cloud = startCloudIn(o.t, env, "-dynamodb-endpoint", database.URL(), "-connections-endpoint", connections.URL(),
 		"-param", "RejoinDays=0") // the guest comes back at once
-	require.NoError(o.t, connections.SetTarget(o.cloud.page))
-	o.sockets, err = fault.NewSockets(o.plan, o.cloud.socket)
+	require.NoError(o.t, connections.SetTarget(o.cloud.Page))
+	o.sockets, err = fault.NewSockets(o.plan, o.cloud.Socket)
 	require.NoError(o.t, err)
 	o.t.Cleanup(o.sockets.Close)
-	o.shaky = stack{socket: o.sockets.URL(), tokens: o.cloud.tokens}
+	o.shaky = stack{Socket: o.sockets.URL(), Tokens: o.cloud.Tokens}
 }
 
 // suffer lets everyone act while things go wrong.
@@ -237,7 +237,7 @@ func (o *ordeal) strike() (stop func()) {
 	ctx, cancel := context.WithCancel(o.ctx)
 	var work sync.WaitGroup
 	if runtime.GOOS == "linux" {
-		k, err := fault.NewKiller(o.plan, o.cloud.cmd.Process.Pid, victims()...)
+		k, err := fault.NewKiller(o.plan, o.cloud.PID(), victims()...)
 		require.NoError(o.t, err)
 		work.Go(func() { k.Run(ctx) })
 	}

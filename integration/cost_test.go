@@ -1,20 +1,12 @@
 package integration_test
 
 import (
-	"bytes"
-	"context"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +16,7 @@ import (
 
 	"inorder/infra/costs/bill"
 	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -61,142 +54,61 @@ type meter struct {
 	fault error // the first answer that does not say
 }
 
-// metered says for each operation whether it writes.
-var metered = map[string]bool{
-	"TransactWriteItems": true, "PutItem": true, "UpdateItem": true, "DeleteItem": true,
-	"TransactGetItems": false, "GetItem": false, "BatchGetItem": false, "Query": false,
-}
-
 func startMeter(tb testing.TB) *meter {
 	tb.Helper()
 	client, engine := dynamotest.Start(tb)
-	target, err := url.Parse(engine)
-	require.NoError(tb, err)
 	m := &meter{client: client}
-	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
-	tb.Cleanup(transport.CloseIdleConnections)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, ModifyResponse: m.read}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if operationOf(r) == "GetRecords" {
-			m.streams.RLock()
-			defer m.streams.RUnlock()
-		}
-		if err := m.ask(r); err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	tb.Cleanup(server.Close)
-	m.url = server.URL
+	m.url = startProxy(tb, engine, m.serve).URL()
 	return m
-}
-
-func operationOf(r *http.Request) string {
-	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	return operation
-}
-
-// lookupKey is under which a request's context has whether it looks up a roster or
-// connections.
-type lookupKey struct{}
-
-// ask adds to a request that its answer is to say what it consumed.
-func (m *meter) ask(r *http.Request) error {
-	if _, ok := metered[operationOf(r)]; !ok {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return err
-	}
-	table := string(fields["TableName"]) + string(fields["RequestItems"])
-	lookup := strings.Contains(table, "Members") || strings.Contains(table, "Connections")
-	fields["ReturnConsumedCapacity"] = json.RawMessage(`"TOTAL"`)
-	if body, err = json.Marshal(fields); err != nil {
-		return err
-	}
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
-	*r = *r.WithContext(context.WithValue(r.Context(), lookupKey{}, lookup))
-	return nil
 }
 
 // again finds the attempts of the SDK after its first, as the header counts them: an
 // answer got lost, as on a machine that does too much. The product asked once.
 var again = regexp.MustCompile(`^attempt=([2-9]|\d\d)`)
 
-// read takes in what an answer says was consumed.
-func (m *meter) read(resp *http.Response) error {
-	operation := operationOf(resp.Request)
-	writes, ok := metered[operation]
-	if !ok || again.MatchString(resp.Request.Header.Get("Amz-Sdk-Request")) {
-		return nil
+func (m *meter) serve(p *proxy.Proxy, r proxy.Request) proxy.Answer {
+	_, operation := r.Operation()
+	if operation == "GetRecords" {
+		m.streams.RLock()
+		defer m.streams.RUnlock()
 	}
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if again.MatchString(r.Header.Get("Amz-Sdk-Request")) {
+		return p.Forward(r)
 	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	consumed, err := consumedIn(body)
+	answer, spent, err := p.Metered(r)
+	if spent == nil {
+		return answer
+	}
 	u := usage{calls: 1}
 	switch {
-	case errors.Is(err, errCancelled):
-		u.cancelled, err = 1, nil
-	case err != nil:
-	case writes:
-		u.wru = consumed
+	case spent.Cancelled:
+		u.cancelled = 1
+	case proxy.Writes(operation):
+		u.wru = spent.Units
 	default:
-		u.rru = consumed
+		u.rru = spent.Units
 	}
-	if lookup, _ := resp.Request.Context().Value(lookupKey{}).(bool); lookup && (operation == "Query" || operation == "BatchGetItem") {
+	if (operation == "Query" || operation == "BatchGetItem") && looksUp(r.Body) {
 		u.lookups = 1
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.total = m.total.plus(u)
-	if err != nil && m.fault == nil {
-		m.fault = fmt.Errorf("%s: %w: %.300s", operation, err, body)
-	}
-	return nil
+	m.fault = cmp.Or(m.fault, err)
+	return answer
 }
 
-// consumedIn adds up the capacity in an answer, which has it once or by table. A
-// condition that fails costs as a write does, and its answer does not say so
-// (Developer Guide, "Condition expressions"): that is one unit, as all items on
-// which conditions fail here are small.
-func consumedIn(body []byte) (float64, error) {
-	var answer struct {
-		Type             string          `json:"__type"`
-		ConsumedCapacity json.RawMessage `json:"ConsumedCapacity"`
+// looksUp reports whether a request is of a roster or of connections.
+func looksUp(request []byte) bool {
+	var of struct {
+		TableName    string
+		RequestItems map[string]json.RawMessage
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return 0, err
+	_ = json.Unmarshal(request, &of)
+	for table := range of.RequestItems {
+		of.TableName += table
 	}
-	switch _, name, _ := strings.Cut(answer.Type, "#"); name {
-	case "ConditionalCheckFailedException":
-		return 1, nil
-	case "TransactionCanceledException":
-		return 0, errCancelled
-	}
-	type capacity struct{ CapacityUnits float64 }
-	var one capacity
-	if json.Unmarshal(answer.ConsumedCapacity, &one) == nil {
-		return one.CapacityUnits, nil
-	}
-	var several []capacity
-	if err := json.Unmarshal(answer.ConsumedCapacity, &several); err != nil {
-		return 0, fmt.Errorf("it does not say what it consumed: %w", err)
-	}
-	sum := 0.0
-	for _, c := range several {
-		sum += c.CapacityUnits
-	}
-	return sum, nil
+	return strings.Contains(of.TableName, "Members") || strings.Contains(of.TableName, "Connections")
 }
 
 // withoutFanout does something, and only lets its change leave the stream when it
@@ -206,8 +118,6 @@ func (m *meter) withoutFanout(do func() int64) int64 {
 	defer m.streams.Unlock()
 	return do()
 }
-
-var errCancelled = errors.New("a transaction was cancelled")
 
 func (m *meter) used(tb testing.TB) usage {
 	tb.Helper()
@@ -435,7 +345,7 @@ func TestCost_OfEachAction(t *testing.T) {
 	c := startCloud(t, "-dynamodb-endpoint", m.url, "-param", "GroupsPerDay=100", "-param", "MaxLargeConversations=200")
 	rulers := map[int]*ruler{}
 	for _, n := range []int{2, 20, 200} {
-		r := newRuler(t, m, c.stack, n)
+		r := newRuler(t, m, c.Stack, n)
 		r.common()
 		if n > 2 {
 			r.group()

@@ -1,12 +1,8 @@
 package integration_test
 
 import (
-	"bytes"
-	"hash/crc32"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/integration/proxy"
 )
 
 // database is a DynamoDB with a proxy in front of it that a test can meddle with.
@@ -27,16 +24,9 @@ type database struct {
 	meddle meddle
 }
 
-// reply is an answer of DynamoDB.
-type reply struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
 // meddle answers a request to DynamoDB. forward does what would happen without
 // it. It is called for several requests at a time.
-type meddle func(operation string, request []byte, forward func() reply) reply
+type meddle func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer
 
 // startDatabase starts one that ends with the test.
 func startDatabase(tb testing.TB) *database {
@@ -44,13 +34,7 @@ func startDatabase(tb testing.TB) *database {
 	needLocal(tb)
 	client, engine := dynamotest.Start(tb)
 	db := &database{client: client, counts: map[string]int{}}
-	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
-	tb.Cleanup(transport.CloseIdleConnections)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		db.serve(w, r, transport, engine)
-	}))
-	tb.Cleanup(server.Close)
-	db.endpoint = server.URL
+	db.endpoint = startProxy(tb, engine, db.serve).URL()
 	return db
 }
 
@@ -68,60 +52,42 @@ func (db *database) count(operation string) int {
 	return db.counts[operation]
 }
 
-func (db *database) serve(w http.ResponseWriter, r *http.Request, transport http.RoundTripper, engine string) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // the caller is gone
-	}
-	// DynamoDB_20120810.Query, or DynamoDBStreams_20120810.GetRecords.
-	api, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	forward := func() reply { return forwardTo(transport, engine, r, body) }
+func (db *database) serve(p *proxy.Proxy, r proxy.Request) proxy.Answer {
+	api, operation := r.Operation()
 	db.mu.Lock()
 	meddle := db.meddle
 	db.counts[operation]++
 	db.mu.Unlock()
-	var answer reply
 	if meddle == nil || !strings.HasPrefix(api, "DynamoDB_") {
-		answer = forward()
-	} else {
-		answer = meddle(operation, body, forward)
+		return p.Forward(r)
 	}
-	for name, values := range answer.header {
-		w.Header()[name] = values
-	}
-	w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(answer.body)), 10)) // the SDK checks it
-	w.WriteHeader(answer.status)
-	_, _ = w.Write(answer.body) // the caller may be gone
+	return meddle(operation, r.Body, func() proxy.Answer { return p.Forward(r) })
 }
 
-func forwardTo(transport http.RoundTripper, engine string, r *http.Request, body []byte) reply {
-	// Not with the caller's context: what DynamoDB got, it carries out.
-	req, err := http.NewRequest(r.Method, engine+r.URL.Path, bytes.NewReader(body))
-	if err != nil {
-		return reply{status: http.StatusBadGateway, body: []byte(err.Error())}
+// startProxy starts a proxy that ends with the test. Its target may be set later: ""
+// is none.
+func startProxy(tb testing.TB, target string, handle func(*proxy.Proxy, proxy.Request) proxy.Answer) *proxy.Proxy {
+	tb.Helper()
+	p, err := proxy.New()
+	require.NoError(tb, err)
+	tb.Cleanup(p.Close)
+	if target != "" {
+		require.NoError(tb, p.SetTarget(target))
 	}
-	req.Header = r.Header.Clone()
-	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		return reply{status: http.StatusBadGateway, body: []byte(err.Error())}
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return reply{status: http.StatusBadGateway, body: []byte(err.Error())}
-	}
-	header := resp.Header.Clone()
-	header.Del("Content-Length") // of a body that may be changed
-	return reply{status: resp.StatusCode, header: header, body: answer}
+	p.Serve(func(r proxy.Request) proxy.Answer { return handle(p, r) })
+	return p
 }
 
-// failure is an answer that refuses, as DynamoDB words it.
-func failure(status int, errorType, more string) reply {
-	return reply{
-		status: status,
-		header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
-		body:   []byte(`{"__type":"com.amazonaws.dynamodb.v20120810#` + errorType + `","message":"made up by a test"` + more + `}`),
-	}
+// failure is a refusal of DynamoDB, such as a ValidationException.
+func failure(name string) proxy.Answer {
+	return proxy.Refusal(http.StatusBadRequest, proxy.ErrorPrefix+name, "made up by a test", nil)
+}
+
+// conflict cancels a transaction of n items.
+func conflict(n int) proxy.Answer {
+	reasons := slices.Repeat([]map[string]string{{"Code": "TransactionConflict"}}, n)
+	return proxy.Refusal(http.StatusBadRequest, proxy.ErrorPrefix+"TransactionCanceledException", "made up by a test",
+		map[string]any{"CancellationReasons": reasons})
 }
 
 // tableName finds a table by its logical id in the template, which is in its name.

@@ -9,55 +9,21 @@ import (
 	"fmt"
 	"maps"
 	mathrand "math/rand/v2"
-	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
 
 // patience is how long anything may take before a test gives up on it.
 const patience = 90 * time.Second
-
-// stack is an Inorder that is up.
-type stack struct {
-	socket string // the URL devices connect to
-	tokens string // the URL that gives out tokens
-	page   string // the URL of the demo page; "" where there is none
-}
-
-// token gets a token. query may add to ?user=.
-func (s stack) token(ctx context.Context, user string, query url.Values) (string, error) {
-	q := maps.Clone(query)
-	if q == nil {
-		q = url.Values{}
-	}
-	q.Set("user", user)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.tokens+"?"+q.Encode(), nil)
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var answer struct {
-		Token string `json:"token"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Token == "" {
-		return "", fmt.Errorf("getting a token from %s: %s: %w", s.tokens, resp.Status, err)
-	}
-	return answer.Token, nil
-}
 
 // newUser makes up a user that no other test and no other run has.
 func newUser(name string) string { return name + "-" + rand.Text()[:12] }
@@ -67,15 +33,12 @@ func newUser(name string) string { return name + "-" + rand.Text()[:12] }
 type device struct {
 	stack      stack
 	user, name string
-	tokens     url.Values // more to ask of its tokens
-	conn       *websocket.Conn
-	closed     chan struct{} // when the socket is; then closeErr says why
-	closeErr   error
+	tokens     url.Values                      // more to ask of its tokens
+	take       func(kind string, frame []byte) // what it is pushed
+	conn       *raw.Conn
 
 	mu        sync.Mutex
 	news      chan struct{} // closed and replaced whenever something changed
-	requests  int
-	waiting   map[string]chan answer
 	ledgers   map[string]*ledger
 	goodbyes  []string
 	answered  func(chat.Message) // told of the own messages that answers stand for; the lock is held
@@ -90,33 +53,27 @@ type ledger struct {
 	next     int64 // everything up to it is accounted for by syncs
 }
 
-// answer is a frame that is no push. One of API Gateway itself has a Platform
-// text and no id.
-type answer struct {
-	Type     string          `json:"type"`
-	ID       string          `json:"id"`
-	Action   string          `json:"action"`
-	Result   json.RawMessage `json:"result"`
-	Error    wire.Error      `json:"error"`
-	Platform string          `json:"message"`
+type (
+	answer  = raw.Answer
+	refusal = raw.Refusal
+)
+
+// isPlatforms reports whether the answer was API Gateway's own.
+func isPlatforms(err error) bool {
+	_, ok := errors.AsType[*raw.PlatformError](err)
+	return ok
 }
 
-// refusal is an error frame as an error.
-type refusal struct{ frame wire.Error }
-
-func (r *refusal) Error() string {
-	return fmt.Sprintf("%s %s: %s", r.frame.Code, r.frame.Field, r.frame.Message)
+// newDevice makes a device that knows nothing yet.
+func newDevice(s stack, user, name string) *device {
+	d := &device{stack: s, user: user, name: name, news: make(chan struct{}), ledgers: map[string]*ledger{}}
+	d.take = d.learnPush
+	return d
 }
 
-// errPlatform is the error frame of API Gateway: the function crashed, or could
-// not be run. Nobody knows whether it did its work.
-var errPlatform = errors.New("API Gateway answered with an error")
-
-var errClosed = errors.New("the socket is closed")
-
-// connect opens a device's socket, as a device that knows nothing yet.
+// connect opens a new device's socket.
 func connect(ctx context.Context, s stack, user, name string) (*device, error) {
-	d := &device{stack: s, user: user, name: name, ledgers: map[string]*ledger{}}
+	d := newDevice(s, user, name)
 	return d, d.reconnect(ctx)
 }
 
@@ -138,71 +95,33 @@ func mustConnect(tb testing.TB, s stack, user, name string) *device {
 // reconnect opens the socket again; the device keeps what it knows. The server
 // that d.stack names may have changed.
 func (d *device) reconnect(ctx context.Context) error {
-	token, err := d.stack.token(ctx, d.user, d.tokens)
+	token, err := d.stack.Token(ctx, d.user, d.tokens)
 	if err != nil {
 		return err
 	}
-	conn, err := dial(ctx, d.stack, d.name, token)
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, _, err := raw.Dial(within, d.stack.Socket, d.name, token, func(kind string, frame []byte) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		defer d.changed()
+		d.take(kind, frame)
+	})
 	if err != nil {
 		return fmt.Errorf("connecting %s/%s: %w", d.user, d.name, err)
 	}
 	d.conn = conn
-	d.closed = make(chan struct{})
-	d.mu.Lock()
-	d.closeErr = nil
-	d.waiting = map[string]chan answer{}
-	d.news = make(chan struct{})
-	d.mu.Unlock()
-	go d.read(conn, d.closed)
+	go func() {
+		<-conn.Closed()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.changed()
+	}()
 	return nil
 }
 
-func dial(ctx context.Context, s stack, device, token string) (*websocket.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	conn, _, err := shake(ctx, s, url.Values{"device": {device}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
-	if err != nil {
-		return nil, err
-	}
-	conn.SetReadLimit(wire.MaxFrameBytes) // the server promises no more
-	return conn, nil
-}
-
-// shake tries a handshake and gives its HTTP status, 0 if there was no answer.
-func shake(ctx context.Context, s stack, query url.Values, o *websocket.DialOptions) (conn *websocket.Conn, status int, err error) {
-	conn, resp, err := websocket.Dial(ctx, s.socket+"?"+query.Encode(), o)
-	if resp == nil {
-		return conn, 0, err
-	}
-	if err != nil {
-		_ = resp.Body.Close()
-	}
-	return conn, resp.StatusCode, err
-}
-
-func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
-
 // close ends the socket, orderly, and waits for the reader.
-func (d *device) close() {
-	_ = d.conn.Close(websocket.StatusNormalClosure, "")
-	<-d.closed
-}
-
-// read takes in frames until the socket ends.
-func (d *device) read(conn *websocket.Conn, closed chan struct{}) {
-	defer close(closed)
-	for {
-		_, data, err := conn.Read(context.Background())
-		if err != nil {
-			d.mu.Lock()
-			d.closeErr = err
-			d.changed()
-			d.mu.Unlock()
-			return
-		}
-		d.take(data)
-	}
-}
+func (d *device) close() { d.conn.Close() }
 
 // changed wakes those who wait in await. The caller holds the lock.
 func (d *device) changed() {
@@ -210,21 +129,14 @@ func (d *device) changed() {
 	d.news = make(chan struct{})
 }
 
-func (d *device) take(data []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	defer d.changed()
-	var kind struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(data, &kind); err != nil {
-		d.violated("a frame that is no JSON object: %.200q", data)
-		return
-	}
-	switch kind.Type {
+// learnPush takes in what is pushed. The caller holds the lock.
+func (d *device) learnPush(kind string, frame []byte) {
+	switch kind {
+	case "":
+		d.violated("a frame that cannot be read: %.200q", frame)
 	case wire.TypePush:
 		var p wire.Push
-		if err := json.Unmarshal(data, &p); err != nil {
+		if err := json.Unmarshal(frame, &p); err != nil {
 			d.violated("a push that cannot be read: %w", err)
 		}
 		for _, u := range p.Updates {
@@ -236,24 +148,8 @@ func (d *device) take(data []byte) {
 		}
 	case wire.TypeGoodbye:
 		var g wire.Goodbye
-		_ = json.Unmarshal(data, &g)
+		_ = json.Unmarshal(frame, &g)
 		d.goodbyes = append(d.goodbyes, g.Reason)
-	case wire.TypeReply, wire.TypeError, "":
-		var a answer
-		if err := json.Unmarshal(data, &a); err != nil {
-			d.violated("an answer that cannot be read: %w", err)
-		}
-		d.deliver(a)
-	}
-}
-
-// deliver gives an answer to who waits for it. One without id may be anyone's.
-func (d *device) deliver(a answer) {
-	for id, waiter := range d.waiting {
-		if a.ID == id || a.ID == "" {
-			waiter <- a
-			delete(d.waiting, id)
-		}
 	}
 }
 
@@ -294,54 +190,18 @@ func (d *device) fault() error {
 }
 
 // do sends a request and reads its result into into, if that is not nil. The
-// error is a *refusal, errPlatform, errClosed, or that of ctx.
+// error is that of [raw.Conn.Do].
 func (d *device) do(ctx context.Context, action string, request, into any) error {
-	a, err := d.ask(ctx, action, request)
-	if err != nil {
-		return err
-	}
-	switch {
-	case a.Type == "":
-		return fmt.Errorf("%s: %w: %s", action, errPlatform, a.Platform)
-	case a.Type == wire.TypeError:
-		return &refusal{a.Error}
-	case into == nil:
-		return nil
-	}
-	if err := json.Unmarshal(a.Result, into); err != nil {
-		return fmt.Errorf("reading the result of %s: %w", action, err)
-	}
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return d.conn.Do(ctx, action, request, into)
 }
 
 // ask sends a request under a new id and waits for its answer.
 func (d *device) ask(ctx context.Context, action string, request any) (answer, error) {
-	d.mu.Lock()
-	d.requests++
-	id := strconv.Itoa(d.requests)
-	d.mu.Unlock()
-	frame, err := frameOf(action, id, request)
-	if err != nil {
-		return answer{}, err
-	}
-	return d.exchange(ctx, id, frame)
-}
-
-// frameOf adds action and id to a request.
-func frameOf(action, id string, request any) ([]byte, error) {
-	fields := map[string]json.RawMessage{}
-	if request != nil {
-		encoded, err := wire.Encode(request)
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(encoded, &fields); err != nil {
-			return nil, err
-		}
-	}
-	fields["action"], _ = wire.Encode(action)
-	fields["id"], _ = wire.Encode(id)
-	return wire.Encode(fields)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return d.conn.Ask(ctx, action, request)
 }
 
 // exchange writes a frame as it is and waits for the answer to this id, or for
@@ -349,26 +209,7 @@ func frameOf(action, id string, request any) ([]byte, error) {
 func (d *device) exchange(ctx context.Context, id string, frame []byte) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	waiter := make(chan answer, 1)
-	d.mu.Lock()
-	d.waiting[id] = waiter
-	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		delete(d.waiting, id)
-		d.mu.Unlock()
-	}()
-	if err := d.conn.Write(ctx, websocket.MessageText, frame); err != nil {
-		return answer{}, fmt.Errorf("%w: %w", errClosed, err)
-	}
-	select {
-	case a := <-waiter:
-		return a, nil
-	case <-d.closed:
-		return answer{}, fmt.Errorf("%w before the answer: %w", errClosed, d.closeErr)
-	case <-ctx.Done():
-		return answer{}, fmt.Errorf("waiting for the answer to %.100s: %w", frame, ctx.Err())
-	}
+	return d.conn.Exchange(ctx, id, frame)
 }
 
 // send sends a message, patiently and with the same clientMsgId, until it is answered.
@@ -422,7 +263,7 @@ func patiently(ctx context.Context, request func() error) error {
 
 func mayRetry(err error) bool {
 	r, refused := errors.AsType[*refusal](err)
-	return refused && r.frame.Retryable || errors.Is(err, errPlatform)
+	return refused && r.Frame.Retryable || isPlatforms(err)
 }
 
 // sync pulls a conversation from where the device is until it has caught up.

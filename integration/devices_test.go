@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -60,23 +60,10 @@ func listen(tb testing.TB, s stack, user, name string) *listener {
 }
 
 func openListener(ctx context.Context, s stack, user, name string) (*listener, error) {
-	l := &listener{
-		device: &device{
-			stack: s, user: user, name: name, ledgers: map[string]*ledger{},
-			closed: make(chan struct{}), waiting: map[string]chan answer{}, news: make(chan struct{}),
-		},
-		pushed: map[string][]chat.Message{}, heads: map[string][]int64{},
-	}
+	l := &listener{device: newDevice(s, user, name), pushed: map[string][]chat.Message{}, heads: map[string][]int64{}}
+	l.take = l.keep
 	l.answered = func(m chat.Message) { l.pushed[m.ConversationID] = append(l.pushed[m.ConversationID], m) }
-	token, err := s.token(ctx, user, nil)
-	if err != nil {
-		return nil, err
-	}
-	if l.conn, err = dial(ctx, s, name, token); err != nil {
-		return nil, fmt.Errorf("connecting %s/%s: %w", user, name, err)
-	}
-	go l.hear()
-	return l, nil
+	return l, l.reconnect(ctx)
 }
 
 // listenAll opens a listener for each user, under one device name.
@@ -89,37 +76,15 @@ func listenAll(tb testing.TB, s stack, users ...string) []*listener {
 	return all
 }
 
-func (l *listener) hear() {
-	defer close(l.closed)
-	for {
-		_, data, err := l.conn.Read(context.Background())
-		if err == nil && !l.keep(data) {
-			l.take(data)
-			continue
-		}
-		l.mu.Lock()
-		l.closeErr = err
-		l.changed()
-		l.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// keep takes in a push. It is false for what answers a request.
-func (l *listener) keep(data []byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// keep takes in a push. The caller holds the lock.
+func (l *listener) keep(kind string, frame []byte) {
 	var p push
-	if err := json.Unmarshal(data, &p); err != nil {
-		l.violated("a frame that cannot be read: %w", err)
-		return true
+	if err := json.Unmarshal(frame, &p); kind == "" || err != nil {
+		l.violated("a frame that cannot be read: %.200q", frame)
+		return
 	}
 	var err error
 	switch p.Type {
-	case wire.TypeReply, wire.TypeError, "":
-		return false
 	case wire.TypePush:
 		var updates []wire.Update
 		err = json.Unmarshal(p.Updates, &updates)
@@ -137,7 +102,6 @@ func (l *listener) keep(data []byte) bool {
 		l.violated("a push that cannot be read: %w", err)
 	}
 	l.heard = append(l.heard, p)
-	return true
 }
 
 // pushes gives what was heard so far, of one type.
@@ -230,13 +194,13 @@ func requireRefused(tb testing.TB, d *device, action string, request any, code c
 	_, err := try[json.RawMessage](tb.Context(), d, action, request)
 	refused := &refusal{}
 	require.ErrorAs(tb, err, &refused, "%s by %s: %+v", action, d.user, request)
-	require.Equal(tb, [2]string{string(code), field}, [2]string{string(refused.frame.Code), refused.frame.Field}, "%s: %s", action, refused.frame.Message)
-	return refused.frame
+	require.Equal(tb, [2]string{string(code), field}, [2]string{string(refused.Frame.Code), refused.Frame.Field}, "%s: %s", action, refused.Frame.Message)
+	return refused.Frame
 }
 
 func codeOf(err error) chat.Code {
 	if refused, ok := errors.AsType[*refusal](err); ok {
-		return refused.frame.Code
+		return refused.Frame.Code
 	}
 	return ""
 }
@@ -352,7 +316,7 @@ func TestSyncHead_ADeviceThatReconnectsInAStormEndsWithAllChanges(t *testing.T) 
 		db := startDatabase(t)
 		c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 		var late, failed atomic.Int64
-		db.set(func(operation string, request []byte, forward func() reply) reply {
+		db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 			if !isRaise(operation, request) && !isLookup(operation, request) {
 				return forward()
 			}
@@ -361,11 +325,11 @@ func TestSyncHead_ADeviceThatReconnectsInAStormEndsWithAllChanges(t *testing.T) 
 			answer := forward()
 			if rand.IntN(10) == 0 {
 				failed.Add(1)
-				return failure(http.StatusBadRequest, "ValidationException", "")
+				return failure("ValidationException")
 			}
 			return answer
 		})
-		reconnectInAStorm(t, c.stack)
+		reconnectInAStorm(t, c.Stack)
 		db.set(nil)
 		t.Logf("%d late, %d of them failed", late.Load(), failed.Load())
 		require.Positive(t, failed.Load())
@@ -389,8 +353,8 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
-	b := mustConnect(t, c.stack, bob, "phone")
-	a, err := connect(t.Context(), c.stack, alice, "phone")
+	b := mustConnect(t, c.Stack, bob, "phone")
+	a, err := connect(t.Context(), c.Stack, alice, "phone")
 	require.NoError(t, err)
 	defer func() { a.close() }()
 	conversation := exchangeMessages(t, b, a, 1)
@@ -414,7 +378,7 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 		a.close()
 		arrived, resume := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		db.set(func(operation string, request []byte, forward func() reply) reply {
+		db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 			if !moment.of(operation, request) || !bytes.Contains(request, []byte(alice)) {
 				return forward()
 			}
@@ -434,7 +398,7 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 			answer := forward()
 			hold()
 			if moment.failed {
-				return failure(http.StatusBadRequest, "ValidationException", "")
+				return failure("ValidationException")
 			}
 			return answer
 		})

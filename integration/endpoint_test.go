@@ -4,11 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -18,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/process"
+	"inorder/integration/proxy"
 	"inorder/shared/wire"
 )
 
@@ -32,7 +27,7 @@ func TestAnotherDynamoDB(t *testing.T) {
 	needLocal(t)
 	c := startCloud(t, "-dynamodb-endpoint", serially(t, startMoto(t)))
 	ctx := t.Context()
-	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 
 	conversation := exchangeMessages(t, a, b, 5)
 	for _, d := range []*device{a, b} {
@@ -58,7 +53,7 @@ func TestAnotherDynamoDB(t *testing.T) {
 		_, err = writer.send(ctx, wire.Send{ConversationID: conversation, Text: "on"})
 		require.NoError(t, err)
 	}
-	fresh := mustConnect(t, c.stack, b.user, "laptop")
+	fresh := mustConnect(t, c.Stack, b.user, "laptop")
 	require.NoError(t, patiently(ctx, func() error { // one request at a time can take its time
 		_, err := fresh.catchUp(ctx, 0)
 		return err
@@ -81,13 +76,10 @@ func startMoto(t *testing.T) (endpoint string) {
 		}
 		t.Skip(help)
 	}
-	reaper, err := process.StartReaper()
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, reaper.Close()) })
 	cmd := exec.Command(program, "-H", "127.0.0.1", "-p", "0")
 	stderr, in := io.Pipe()
 	cmd.Stderr = in
-	moto, err := reaper.Start(cmd)
+	moto, err := launcher.Reaper.Start(cmd)
 	require.NoError(t, err)
 	found := make(chan string, 1)
 	read := make(chan struct{})
@@ -100,7 +92,7 @@ func startMoto(t *testing.T) (endpoint string) {
 		}
 	}()
 	t.Cleanup(func() {
-		moto.Stop(endTimeout)
+		moto.Stop(20 * time.Second)
 		_ = in.Close()
 		<-read
 	})
@@ -120,23 +112,10 @@ func startMoto(t *testing.T) (endpoint string) {
 // serially starts a proxy that has one request under way at a time.
 func serially(t *testing.T, endpoint string) string {
 	t.Helper()
-	proxy := passOn(t, endpoint)
 	var one sync.Mutex
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return startProxy(t, endpoint, func(p *proxy.Proxy, r proxy.Request) proxy.Answer {
 		one.Lock()
 		defer one.Unlock()
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// passOn gives what hands requests to a DynamoDB on.
-func passOn(t *testing.T, endpoint string) http.Handler {
-	t.Helper()
-	target, err := url.Parse(endpoint)
-	require.NoError(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // polls that the local cloud gives up when it ends
-	return proxy
+		return p.Forward(r)
+	}).URL()
 }

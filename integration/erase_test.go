@@ -31,8 +31,8 @@ func keep(t *testing.T, s stack, user, path string) keeper {
 	store, err := sqlite.Open(t.Context(), path)
 	require.NoError(t, err)
 	c, err := client.Dial(t.Context(), client.Config{
-		URL: s.socket, UserID: user, DeviceID: filepath.Base(path), Store: store,
-		Token: func(ctx context.Context) (string, error) { return s.token(ctx, user, nil) },
+		URL: s.Socket, UserID: user, DeviceID: filepath.Base(path), Store: store,
+		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
 	})
 	require.NoError(t, err)
 	k := keeper{c, store, path}
@@ -130,7 +130,7 @@ func TestPage_AnErasureReachesBrowsers(t *testing.T) {
 	alice, bob := mustConnect(t, shared, newUser("alice"), "phone"), newUser("bob")
 	sent, err := alice.send(t.Context(), wire.Send{To: bob, Text: "my secret"})
 	require.NoError(t, err)
-	w := windows(shared.page, bob, "")
+	w := windows(shared.Page, bob, "")
 	w.await("the conversation", `document.querySelector("[data-conversation]") !== null`)
 	w.click("[data-conversation]")
 	w.awaitTexts("my secret")

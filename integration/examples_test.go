@@ -88,7 +88,7 @@ func TestExamples_CommandLine(t *testing.T) {
 	start := func(server, user string) *example {
 		return startExample(t, "", program, "-server", server, "-user", user, "-data", filepath.Join(filepath.Dir(program), user+".db"))
 	}
-	aliceServer := hostOf(t, stack{socket: network.URL()})
+	aliceServer := hostOf(t, stack{Socket: network.URL()})
 	alice, bob := start(aliceServer, aliceName), start(hostOf(t, shared), bobName)
 	alice.await("-- online\n")
 	bob.await("-- online\n")
@@ -157,7 +157,7 @@ func buildExample(t *testing.T, name string) (program string) {
 // hostOf is where a stack on this machine is.
 func hostOf(t *testing.T, s stack) string {
 	t.Helper()
-	u, err := url.Parse(s.socket)
+	u, err := url.Parse(s.Socket)
 	require.NoError(t, err)
 	return u.Host
 }
@@ -167,7 +167,7 @@ func startNetwork(t *testing.T, s stack) *fault.Sockets {
 	t.Helper()
 	plan, err := fault.NewPlan(0, nil)
 	require.NoError(t, err)
-	network, err := fault.NewSockets(plan, s.socket)
+	network, err := fault.NewSockets(plan, s.Socket)
 	require.NoError(t, err)
 	t.Cleanup(network.Close)
 	return network

@@ -24,6 +24,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	raw "inorder/integration/device"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -42,15 +44,13 @@ type hider struct {
 // hideFrom is how many answers lack a message.
 const hideFrom = 3
 
-func (h *hider) meddle(operation string, request []byte, forward func() reply) reply {
+func (h *hider) meddle(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 	switch operation {
 	case "Query":
 		return h.query(forward())
 	case "TransactGetItems":
 		if h.conflict() {
-			items := strings.Count(string(request), `"Get":`)
-			reasons := strings.TrimSuffix(strings.Repeat(`{"Code":"TransactionConflict"},`, items), ",")
-			return failure(http.StatusBadRequest, "TransactionCanceledException", `,"CancellationReasons":[`+reasons+`]`)
+			return conflict(strings.Count(string(request), `"Get":`))
 		}
 	}
 	return forward()
@@ -69,10 +69,10 @@ func (h *hider) conflict() bool {
 
 // query takes the messages that are to be hidden out of an answer. Every second
 // message is never hidden, so that there are answers with a hole in the middle.
-func (h *hider) query(answer reply) reply {
+func (h *hider) query(answer proxy.Answer) proxy.Answer {
 	var fields map[string]json.RawMessage
 	var items []json.RawMessage
-	if json.Unmarshal(answer.body, &fields) != nil || json.Unmarshal(fields["Items"], &items) != nil {
+	if json.Unmarshal(answer.Body, &fields) != nil || json.Unmarshal(fields["Items"], &items) != nil {
 		return answer
 	}
 	kept := []json.RawMessage{}
@@ -95,7 +95,7 @@ func (h *hider) query(answer reply) reply {
 	}
 	fields["Items"], _ = json.Marshal(kept)
 	fields["Count"] = []byte(strconv.Itoa(len(kept)))
-	answer.body, _ = json.Marshal(fields)
+	answer.Body, _ = json.Marshal(fields)
 	return answer
 }
 
@@ -108,7 +108,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	db.set(h.meddle)
 	alice, bob := newUser("alice"), newUser("bob")
 	conversation := chat.SingleID(alice, bob)
-	phone := mustConnect(t, c.stack, alice, "phone")
+	phone := mustConnect(t, c.Stack, alice, "phone")
 	_, err := phone.send(t.Context(), wire.Send{To: bob, Text: "the first"})
 	require.NoError(t, err)
 
@@ -121,7 +121,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 		}
 		return nil
 	})
-	readers := []*device{mustConnect(t, c.stack, bob, "phone"), mustConnect(t, c.stack, bob, "laptop")}
+	readers := []*device{mustConnect(t, c.Stack, bob, "phone"), mustConnect(t, c.Stack, bob, "laptop")}
 	for _, d := range readers {
 		group.Go(func() error {
 			for {
@@ -147,7 +147,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	table := tableName(t, db, "Messages")
 	for name, deleted := range map[string][]int64{
 		"the first":    {1, 2},
@@ -161,7 +161,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 			t.Parallel()
 			alice := newUser("alice")
 			conversation := chat.SingleID(alice, alice)
-			writer := mustConnect(t, c.stack, alice, "writer")
+			writer := mustConnect(t, c.Stack, alice, "writer")
 			exchangeMessages(t, writer, writer, 3)
 			for _, seq := range deleted {
 				_, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
@@ -173,7 +173,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for _, limit := range []int{1, 2, 100} {
-				d := mustConnect(t, c.stack, alice, "limit-"+strconv.Itoa(limit))
+				d := mustConnect(t, c.Stack, alice, "limit-"+strconv.Itoa(limit))
 				found, pages := 0, 0
 				for more := true; more; pages++ {
 					page, err := d.syncPage(t.Context(), conversation, limit)
@@ -198,9 +198,9 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	alice := newUser("alice")
-	phone, laptop := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, alice, "laptop")
+	phone, laptop := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, alice, "laptop")
 	hourAgo := time.Now().Add(-time.Hour).UnixMilli()
 	gone := []string{
 		fmt.Sprintf("AAAAAAAAAAAAAAA=|tablet|%d", hourAgo),
@@ -236,7 +236,7 @@ func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	conversation := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
 
@@ -244,7 +244,7 @@ func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
 	t.Cleanup(func() { close(over) })
 	hangOnce := func(operation string) {
 		var hung atomic.Bool
-		db.set(func(op string, _ []byte, forward func() reply) reply {
+		db.set(func(op string, _ []byte, forward func() proxy.Answer) proxy.Answer {
 			if op == operation && hung.CompareAndSwap(false, true) {
 				<-over
 			}
@@ -273,10 +273,10 @@ func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	const n = 350 // of 20 KB: more than any buffer takes
 	c := startCloud(t)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
-	connectDeaf(t, c.stack, bob)
+	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
+	connectDeaf(t, c.Stack, bob)
 	require.Len(t, connections(t, db, bob), 2)
 	data := []byte(`{"filler":"` + strings.Repeat("x", 20_000) + `"}`)
 	var conversation string
@@ -294,7 +294,7 @@ func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
 // connectDeaf opens a connection that nobody reads and that has room for little.
 func connectDeaf(t *testing.T, s stack, user string) {
 	t.Helper()
-	token, err := s.token(t.Context(), user, nil)
+	token, err := s.Token(t.Context(), user, nil)
 	require.NoError(t, err)
 	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -303,8 +303,8 @@ func connectDeaf(t *testing.T, s stack, user string) {
 		}
 		return conn, err
 	}}
-	conn, _, err := shake(t.Context(), s, url.Values{"device": {"deaf"}}, &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: bearer(token),
+	conn, _, err := raw.Handshake(t.Context(), s.Socket, url.Values{"device": {"deaf"}}, &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: transport}, HTTPHeader: raw.Bearer(token),
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.CloseNow() })
@@ -343,9 +343,9 @@ func TestG10_APoisonRecordHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	c := startCloud(t, "-data", data)
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	table := tableName(t, db, "Conversations")
-	a, b := mustConnect(t, c.stack, newUser("alice"), "phone"), mustConnect(t, c.stack, newUser("bob"), "phone")
+	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 	conversation := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
 	for i := range 40 { // in all lanes
@@ -376,7 +376,7 @@ func TestCost_AnUncontendedSendIsOneTransaction(t *testing.T) {
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	alice, bob := newUser("alice"), newUser("bob")
-	phone, other := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	phone, other := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	send := func() {
 		sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "hi"})
 		require.NoError(t, err)

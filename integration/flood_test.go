@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/integration/fault"
+	raw "inorder/integration/device"
+	launch "inorder/integration/stack"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -47,11 +48,11 @@ func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
 	t.Parallel()
 	const sockets, outstanding, perSecond, burst = 8, 6, 1, 8
 	c := withRate(t, "Write", perSecond, burst)
-	quiet, other := mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
+	quiet, other := mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
 	user := newUser("flooder")
 	devices := make([]*device, sockets)
 	for i := range devices {
-		devices[i] = mustConnect(t, c.stack, user, "d"+strconv.Itoa(i))
+		devices[i] = mustConnect(t, c.Stack, user, "d"+strconv.Itoa(i))
 	}
 
 	var written, refused atomic.Int64
@@ -68,7 +69,7 @@ func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
 						written.Add(1)
 					case retryAfter(err) > 0:
 						refused.Add(1)
-					case errors.Is(err, errClosed): // dismissed
+					case errors.Is(err, raw.ErrClosed): // dismissed
 						return nil
 					case ctx.Err() == nil:
 						return err
@@ -80,7 +81,7 @@ func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
 	}
 	for range 2 {
 		converse(t, quiet, other, 1)
-		quiet, other = mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
+		quiet, other = mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
 	}
 	enough := time.NewTimer(4 * time.Second)
 	defer enough.Stop()
@@ -101,15 +102,15 @@ func TestG10_AFloodOfReadsIsRefusedAndHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	const asked, perSecond, burst = 3009, 1, 60
 	c := withRate(t, "Read", perSecond, burst)
-	d := mustConnect(t, c.stack, newUser("flooder"), "phone")
-	quiet := mustConnect(t, c.stack, newUser("quiet"), "phone")
+	d := mustConnect(t, c.Stack, newUser("flooder"), "phone")
+	quiet := mustConnect(t, c.Stack, newUser("quiet"), "phone")
 	start := time.Now()
 	admitted, dismissed := 0, 0
 	for i := range asked {
 		switch err := d.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": 0}, nil); {
 		case err == nil:
 			admitted++
-		case errors.Is(err, errClosed):
+		case errors.Is(err, raw.ErrClosed):
 			dismissed++
 			requireDismissed(t, d, wire.GoodbyeFlooding)
 			d.mu.Lock()
@@ -142,10 +143,10 @@ func TestG10_WhoFloodsByAnyFrameIsSentAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := mustConnect(t, c.stack, newUser("flooder"), "phone")
+			d := mustConnect(t, c.Stack, newUser("flooder"), "phone")
 			var err error
 			refused := 0
-			for !errors.Is(err, errClosed) {
+			for !errors.Is(err, raw.ErrClosed) {
 				if err = d.do(t.Context(), action, nil, nil); retryAfter(err) > 0 {
 					refused++
 				}
@@ -163,9 +164,9 @@ func TestG10_WhoFloodsByAnyFrameIsSentAway(t *testing.T) {
 // tryHandshake tries one, and gives its status.
 func tryHandshake(t *testing.T, s stack, user string) int {
 	t.Helper()
-	token, err := s.token(t.Context(), user, nil)
+	token, err := s.Token(t.Context(), user, nil)
 	require.NoError(t, err)
-	conn, status, err := shake(t.Context(), s, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+	conn, status, err := raw.Handshake(t.Context(), s.Socket, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
 	if err == nil {
 		_ = conn.CloseNow()
 	}
@@ -180,13 +181,13 @@ func TestG10_HandshakesOfAUserAreLimited(t *testing.T) {
 	start := time.Now()
 	statuses := map[int]int{}
 	for range tries {
-		statuses[tryHandshake(t, c.stack, user)]++
+		statuses[tryHandshake(t, c.Stack, user)]++
 	}
 	require.Equal(t, tries, statuses[http.StatusSwitchingProtocols]+statuses[http.StatusTooManyRequests], "%v", statuses)
 	require.GreaterOrEqual(t, statuses[http.StatusSwitchingProtocols], burst)
 	// The rate is a user's here, of which mostOf takes the double.
 	require.LessOrEqual(t, statuses[http.StatusSwitchingProtocols], mostOf(perSecond/2, burst/2, time.Since(start)))
-	require.Equal(t, http.StatusSwitchingProtocols, tryHandshake(t, c.stack, newUser("other")))
+	require.Equal(t, http.StatusSwitchingProtocols, tryHandshake(t, c.Stack, newUser("other")))
 }
 
 // $connect has a throttle of its own: who is connected does not notice.
@@ -194,9 +195,9 @@ func TestG10_HandshakesOfAllAreThrottledApart(t *testing.T) {
 	t.Parallel()
 	const burst = 5
 	c := startCloud(t, "-param", "ConnectsPerSecond=1", "-param", "ConnectBurst="+strconv.Itoa(burst))
-	d := mustConnect(t, c.stack, newUser("alice"), "phone")
+	d := mustConnect(t, c.Stack, newUser("alice"), "phone")
 	admitted, start := 0, time.Now()
-	for tryHandshake(t, c.stack, newUser("crowd")) != http.StatusTooManyRequests {
+	for tryHandshake(t, c.Stack, newUser("crowd")) != http.StatusTooManyRequests {
 		admitted++
 	}
 	require.LessOrEqual(t, admitted, burst+int(time.Since(start).Seconds()))
@@ -208,7 +209,7 @@ func TestG10_HandshakesOfAllAreThrottledApart(t *testing.T) {
 func TestG10_QuotasAreToldAsLimits(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "GroupsPerDay=2", "-param", "MaxSystemMembers=3")
-	d := mustConnect(t, c.stack, newUser("alice"), "phone")
+	d := mustConnect(t, c.Stack, newUser("alice"), "phone")
 	create := func(id string) error {
 		return d.do(t.Context(), wire.ActionCreateGroup, wire.CreateGroup{Title: "All", Members: []string{}, ClientMsgID: id}, nil)
 	}
@@ -216,15 +217,15 @@ func TestG10_QuotasAreToldAsLimits(t *testing.T) {
 	require.NoError(t, create("2"))
 	var r *refusal
 	require.ErrorAs(t, create("3"), &r)
-	require.Equal(t, chat.Limit, r.frame.Code)
-	require.Equal(t, map[string]any{"max": 2.0}, r.frame.Details)
+	require.Equal(t, chat.Limit, r.Frame.Code)
+	require.Equal(t, map[string]any{"max": 2.0}, r.Frame.Details)
 	require.NoError(t, create("2"), "a retry gets the first result")
 
-	_, err := publish(t.Context(), t, c.stack, publication{
+	_, err := publish(t.Context(), t, c.Stack, publication{
 		Key: newUser("order"), Recipients: []string{"a", "b", "c", "d"}, ClientMsgID: newID(), Text: "hi",
 	})
 	require.ErrorContains(t, err, string(chat.Limit))
-	_, err = publish(t.Context(), t, c.stack, map[string]any{
+	_, err = publish(t.Context(), t, c.Stack, map[string]any{
 		"group": map[string]any{"owner": d.user, "title": "All", "members": []string{}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err, "the product's own groups do not count")
@@ -237,11 +238,11 @@ func TestG10_AFloodTakesNoMoreThanWhatIsReserved(t *testing.T) {
 	needProc(t)
 	const senders = 6
 	c := startCloud(t, "-param", "SendConcurrency=2", "-param", "FanoutConcurrency=10", "-param", "HandshakeConcurrency=3")
-	to := listen(t, c.stack, newUser("other"), "phone")
+	to := listen(t, c.Stack, newUser("other"), "phone")
 	var wg sync.WaitGroup
 	for i := range senders {
 		wg.Go(func() {
-			d, err := connect(t.Context(), c.stack, newUser("sender"), "phone")
+			d, err := connect(t.Context(), c.Stack, newUser("sender"), "phone")
 			if err != nil {
 				t.Error(err)
 				return
@@ -260,6 +261,6 @@ func TestG10_AFloodTakesNoMoreThanWhatIsReserved(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Len(t, fault.ProcessesOf(c.cmd.Process.Pid, "SendFunction"), 2)
-	require.LessOrEqual(t, len(fault.ProcessesOf(c.cmd.Process.Pid, "ConnectFunction")), 3)
+	require.Len(t, launch.ProcessesOf(c.PID(), "SendFunction"), 2)
+	require.LessOrEqual(t, len(launch.ProcessesOf(c.PID(), "ConnectFunction")), 3)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
+	raw "inorder/integration/device"
 	"inorder/shared/wire"
 )
 
@@ -83,9 +84,9 @@ func handshake(t *testing.T, token string, query url.Values, offers []string) in
 	t.Helper()
 	o := &websocket.DialOptions{Subprotocols: offers}
 	if token != "" {
-		o.HTTPHeader = bearer(token)
+		o.HTTPHeader = raw.Bearer(token)
 	}
-	conn, status, err := shake(t.Context(), shared, query, o)
+	conn, status, err := raw.Handshake(t.Context(), shared.Socket, query, o)
 	if err == nil {
 		_ = conn.CloseNow()
 	}
@@ -95,7 +96,7 @@ func handshake(t *testing.T, token string, query url.Values, offers []string) in
 
 func mustToken(t *testing.T, query url.Values) string {
 	t.Helper()
-	token, err := shared.token(t.Context(), newUser("alice"), query)
+	token, err := shared.Token(t.Context(), newUser("alice"), query)
 	require.NoError(t, err)
 	return token
 }

@@ -245,8 +245,8 @@ func TestWhatEndsTheSocket(t *testing.T) {
 			t.Parallel()
 			d := mustConnect(t, shared, newUser("alice"), "phone")
 			require.NoError(t, d.conn.Write(t.Context(), tt.kind, []byte(tt.data)))
-			require.NoError(t, d.await(t.Context(), "the end of the socket", func() bool { return d.closeErr != nil }))
-			require.Equal(t, tt.want, websocket.CloseStatus(d.closeErr), "%v", d.closeErr)
+			require.NoError(t, d.await(t.Context(), "the end of the socket", func() bool { return d.conn.Err() != nil }))
+			require.Equal(t, tt.want, websocket.CloseStatus(d.conn.Err()), "%v", d.conn.Err())
 			require.NoError(t, d.reconnect(t.Context()))
 			require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
 		})
@@ -267,17 +267,11 @@ func TestAMessageOfManyFrames(t *testing.T) {
 		}
 		require.NoError(t, w.Close())
 	}
-	waiter := make(chan answer, 1)
-	expect := func(id string) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.waiting[id] = waiter
-	}
-	expect("short")
+	waiter, _ := d.conn.Expect("short")
 	write(`{"action":"ping",`, `"id":"short"}`)
 	require.Equal(t, wire.TypeReply, (<-waiter).Type)
 
-	expect("long")
+	waiter, _ = d.conn.Expect("long")
 	filler := strings.Repeat(" ", 20_000)
 	write(`{"action":"ping","id":"long"`, filler, filler, `}`)
 	got := <-waiter

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -23,7 +24,7 @@ const maxDevices = 16
 
 // Two users on 16 devices each are the most senders that a single conversation
 // can have.
-func TestG1G2_ConcurrentSendersFillOneLedgerInOrder(t *testing.T) {
+func TestG1_ConcurrentSendersFillOneLedgerInOrder(t *testing.T) {
 	t.Parallel()
 	const each = 50
 	alice, bob := newUser("alice"), newUser("bob")
@@ -141,10 +142,10 @@ func TestG3_AnIDIsForOneContent(t *testing.T) {
 		_, err = d.send(t.Context(), other)
 		refused := &refusal{}
 		require.ErrorAs(t, err, &refused, name)
-		require.Equal(t, chat.IdempotencyConflict, refused.frame.Code, name)
-		require.False(t, refused.frame.Retryable, name)
-		require.Equal(t, first.MessageID, refused.frame.Details["messageId"], name)
-		require.Equal(t, float64(first.Seq), refused.frame.Details["seq"], name)
+		require.Equal(t, chat.IdempotencyConflict, refused.Frame.Code, name)
+		require.False(t, refused.Frame.Retryable, name)
+		require.Equal(t, first.MessageID, refused.Frame.Details["messageId"], name)
+		require.Equal(t, float64(first.Seq), refused.Frame.Details["seq"], name)
 	}
 
 	again, err := d.send(t.Context(), wire.Send{To: bob, ClientMsgID: "1", Text: "hello", ClientTime: 1})
@@ -305,11 +306,11 @@ func TestTheOldestOfTooManyDevicesGoes(t *testing.T) {
 // why. Several functions that find the reason at the same time all tell it.
 func requireDismissed(t *testing.T, d *device, reason string) {
 	t.Helper()
-	require.NoError(t, d.await(t.Context(), "the end of its socket", func() bool { return d.closeErr != nil }))
+	require.NoError(t, d.await(t.Context(), "the end of its socket", func() bool { return d.conn.Err() != nil }))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	require.Equal(t, []string{reason}, slices.Compact(slices.Clone(d.goodbyes)))
-	require.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(d.closeErr))
+	require.Equal(t, websocket.StatusNormalClosure, websocket.CloseStatus(d.conn.Err()))
 }
 
 // The conversation of a user with oneself is a notebook.
@@ -331,15 +332,15 @@ func TestNotes(t *testing.T) {
 // A browser cannot set headers: its token is a subprotocol.
 func TestABrowserConnects(t *testing.T) {
 	t.Parallel()
-	token, err := shared.token(t.Context(), newUser("alice"), nil)
+	token, err := shared.Token(t.Context(), newUser("alice"), nil)
 	require.NoError(t, err)
-	conn, _, err := shake(t.Context(), shared, url.Values{"device": {"tab"}}, &websocket.DialOptions{
+	conn, _, err := raw.Handshake(t.Context(), shared.Socket, url.Values{"device": {"tab"}}, &websocket.DialOptions{
 		Subprotocols: []string{wire.Subprotocol, wire.BearerPrefix + token},
 	})
 	require.NoError(t, err)
 	defer func() { _ = conn.CloseNow() }()
 	require.Equal(t, wire.Subprotocol, conn.Subprotocol())
-	frame, err := frameOf(wire.ActionPing, rand.Text(), nil)
+	frame, err := raw.Frame(wire.ActionPing, rand.Text(), nil)
 	require.NoError(t, err)
 	require.NoError(t, conn.Write(t.Context(), websocket.MessageText, frame))
 	_, _, err = conn.Read(t.Context())

@@ -21,6 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	raw "inorder/integration/device"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/client"
 	"inorder/shared/wire"
@@ -34,10 +36,10 @@ func TestLimits_AFloodIsRefusedAndHarmsNoOther(t *testing.T) {
 	// So few a second that a slow machine cannot help being too fast; the burst is
 	// what the others live on.
 	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst="+strconv.Itoa(burst))
-	alice, bob := mustConnect(t, c.stack, newUser("alice"), "phone"), listen(t, c.stack, newUser("bob"), "phone")
-	quiet, other := mustConnect(t, c.stack, newUser("quiet"), "phone"), listen(t, c.stack, newUser("other"), "phone")
+	alice, bob := mustConnect(t, c.Stack, newUser("alice"), "phone"), listen(t, c.Stack, newUser("bob"), "phone")
+	quiet, other := mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
 
-	f := startFlood(t, c.stack, sockets, outstanding)
+	f := startFlood(t, c.Stack, sockets, outstanding)
 	alone := converse(t, quiet, other, burst)
 	f.begin()
 	for range sockets {
@@ -106,7 +108,7 @@ func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
 						f.count.Add(1)
 						first()
 					}
-					if errors.Is(err, errClosed) {
+					if errors.Is(err, raw.ErrClosed) {
 						return nil // it was too much
 					}
 				}
@@ -121,10 +123,10 @@ func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
 // conversation refuses is none.
 func retryAfter(err error) float64 {
 	r, refused := errors.AsType[*refusal](err)
-	if !refused || r.frame.Code != chat.Busy || !r.frame.Retryable || !strings.Contains(r.frame.Message, "may do this") {
+	if !refused || r.Frame.Code != chat.Busy || !r.Frame.Retryable || !strings.Contains(r.Frame.Message, "may do this") {
 		return 0
 	}
-	ms, _ := r.frame.Details[chat.DetailRetryAfter].(float64)
+	ms, _ := r.Frame.Details[chat.DetailRetryAfter].(float64)
 	return ms
 }
 
@@ -140,11 +142,11 @@ func (f *flood) end(t *testing.T) int64 {
 func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst=1")
-	d := mustConnect(t, c.stack, newUser("flooder"), "phone")
+	d := mustConnect(t, c.Stack, newUser("flooder"), "phone")
 	flood := wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}
 	var err error
 	refused := 0
-	for !errors.Is(err, errClosed) {
+	for !errors.Is(err, raw.ErrClosed) {
 		if err = d.do(t.Context(), wire.ActionSend, flood, nil); retryAfter(err) > 0 {
 			refused++
 		}
@@ -162,7 +164,7 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 	const burst = 8
 	c := startCloud(t, "-param", "RequestsPerSecond=1", "-param", "RequestBurst="+strconv.Itoa(burst),
 		"-param", "ConnectsPerSecond=1", "-param", "ConnectBurst="+strconv.Itoa(burst))
-	d := mustConnect(t, c.stack, newUser("alice"), "phone")
+	d := mustConnect(t, c.Stack, newUser("alice"), "phone")
 	for throttled := false; !throttled; {
 		a, err := d.ask(t.Context(), wire.ActionPing, nil)
 		require.NoError(t, err)
@@ -170,24 +172,24 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 		require.Equal(t, throttled, a.Platform == "Too Many Requests", "%+v", a)
 	}
 	bob := newUser("bob")
-	sender := dialClient(t, c.stack, newUser("carol"))
+	sender := dialClient(t, c.Stack, newUser("carol"))
 	for i := 0; i < burst+3 || sender.Stats().Resent == 0; i++ { // until some were throttled
 		sent, err := sender.Send(t.Context(), client.Draft{To: bob, Text: text(0, i)})
 		require.NoError(t, err)
 		require.Equal(t, int64(i+1), sent.Seq)
 	}
 
-	token, err := c.token(t.Context(), bob, nil)
+	token, err := c.Token(t.Context(), bob, nil)
 	require.NoError(t, err)
 	for status := 0; status != http.StatusTooManyRequests; {
-		conn, got, err := shake(t.Context(), c.stack, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+		conn, got, err := raw.Handshake(t.Context(), c.Socket, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
 		if err == nil {
 			_ = conn.CloseNow()
 		}
 		require.Contains(t, []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests}, got)
 		status = got
 	}
-	receiver := dialClient(t, c.stack, bob)
+	receiver := dialClient(t, c.Stack, bob)
 	require.NoError(t, receiver.Online(t.Context()), "it tries the handshake again")
 }
 
@@ -195,8 +197,8 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 func dialClient(t *testing.T, s stack, user string) *client.Client {
 	t.Helper()
 	c, err := client.Dial(t.Context(), client.Config{
-		URL: s.socket, UserID: user, DeviceID: "phone",
-		Token: func(ctx context.Context) (string, error) { return s.token(ctx, user, nil) },
+		URL: s.Socket, UserID: user, DeviceID: "phone",
+		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -208,7 +210,7 @@ func TestLimits_BadFramesDoNotReachDynamoDB(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
-	d := mustConnect(t, c.stack, newUser("mallory"), "phone")
+	d := mustConnect(t, c.Stack, newUser("mallory"), "phone")
 	var reached requests
 	db.set(reached.note)
 
@@ -235,7 +237,7 @@ func TestLimits_BadFramesDoNotReachDynamoDB(t *testing.T) {
 			strings.Repeat(" ", wire.MaxFrameBytes) + `}`},
 	} {
 		require.NoError(t, d.conn.Write(t.Context(), tt.kind, []byte(tt.data)), name)
-		<-d.closed
+		<-d.conn.Closed()
 		require.NoError(t, d.reconnect(t.Context()))
 	}
 	for _, r := range reached.all() {
@@ -251,7 +253,7 @@ type requests struct {
 	seen []string
 }
 
-func (r *requests) note(operation string, request []byte, forward func() reply) reply {
+func (r *requests) note(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 	r.mu.Lock()
 	r.seen = append(r.seen, operation+" "+string(request))
 	r.mu.Unlock()
@@ -337,7 +339,8 @@ const timeLeft = 8 * time.Second
 // will have.
 func expiringDevice(t *testing.T, s stack, user string) (*device, time.Time) {
 	t.Helper()
-	d := &device{stack: s, user: user, name: "phone", tokens: expiring(), ledgers: map[string]*ledger{}}
+	d := newDevice(s, user, "phone")
+	d.tokens = expiring()
 	require.NoError(t, d.reconnect(t.Context()))
 	expires := time.Now().Add(timeLeft) // at the latest
 	t.Cleanup(func() {
@@ -360,12 +363,12 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("of who asks for something, which is not done", func(t *testing.T) {
 		t.Parallel()
-		d, expires := expiringDevice(t, c.stack, newUser("alice"))
+		d, expires := expiringDevice(t, c.Stack, newUser("alice"))
 		bob, acked, id := newUser("bob"), 0, ""
 		for {
 			var sent wire.Sent
 			err := d.do(t.Context(), wire.ActionSend, wire.Send{To: bob, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hi"}, &sent)
-			if errors.Is(err, errClosed) {
+			if errors.Is(err, raw.ErrClosed) {
 				break
 			}
 			require.NoError(t, err)
@@ -386,14 +389,14 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("of who only listens, at the next message", func(t *testing.T) {
 		t.Parallel()
-		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
-		bob, _ := expiringDevice(t, c.stack, newUser("bob"))
+		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
+		bob, _ := expiringDevice(t, c.Stack, newUser("bob"))
 		require.Equal(t, 1, registered(t, bob.user))
 		for ended := false; !ended; {
 			_, err := alice.send(t.Context(), wire.Send{To: bob.user, Text: "hi"})
 			require.NoError(t, err)
 			select {
-			case <-bob.closed:
+			case <-bob.conn.Closed():
 				ended = true
 			default:
 			}
@@ -404,8 +407,8 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("of who only listens, at the next receipt", func(t *testing.T) {
 		t.Parallel()
-		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
-		laptop := mustConnect(t, c.stack, newUser("bob"), "laptop")
+		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
+		laptop := mustConnect(t, c.Stack, newUser("bob"), "laptop")
 		sent, err := laptop.send(t.Context(), wire.Send{To: alice.user, Text: "hi"})
 		require.NoError(t, err)
 		require.NoError(t, alice.awaitNews(t.Context(), sent))
@@ -413,7 +416,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, laptop.awaitNews(t.Context(), answer))
 		require.NoError(t, alice.awaitNews(t.Context(), answer)) // the fan-out has no more to do
-		bob, expires := expiringDevice(t, c.stack, laptop.user)
+		bob, expires := expiringDevice(t, c.Stack, laptop.user)
 		<-time.After(time.Until(expires))
 		bob.mu.Lock()
 		require.Empty(t, bob.goodbyes, "nobody has looked yet")
@@ -424,15 +427,15 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 
 	t.Run("and a client comes back with a new one", func(t *testing.T) {
 		t.Parallel()
-		alice := mustConnect(t, c.stack, newUser("alice"), "phone")
+		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
 		user, asked := newUser("bob"), atomic.Int64{}
 		bob, err := client.Dial(t.Context(), client.Config{
-			URL: c.socket, UserID: user, DeviceID: "phone",
+			URL: c.Socket, UserID: user, DeviceID: "phone",
 			Token: func(ctx context.Context) (string, error) {
 				if asked.Add(1) == 1 {
-					return c.token(ctx, user, expiring())
+					return c.Token(ctx, user, expiring())
 				}
-				return c.token(ctx, user, nil)
+				return c.Token(ctx, user, nil)
 			},
 		})
 		require.NoError(t, err)
@@ -475,7 +478,7 @@ func connectionsOf(t *testing.T, db *database, user string) []string {
 func TestDirectMessages_Closed(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "DirectMessages=closed")
-	alice, bob := listen(t, c.stack, newUser("alice"), "phone"), listen(t, c.stack, newUser("bob"), "phone")
+	alice, bob := listen(t, c.Stack, newUser("alice"), "phone"), listen(t, c.Stack, newUser("bob"), "phone")
 	hello := wire.Send{To: bob.user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hello"}
 	known := requireRefused(t, alice.device, wire.ActionSend, hello, chat.Forbidden, "to")
 	hello.To = newUser("nobody")
@@ -485,7 +488,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	}, chat.NotFound, "conversationId")
 	requireRefused(t, alice.device, wire.ActionCreateGroup, wire.CreateGroup{Title: "Trip", Members: []string{bob.user}, ClientMsgID: newID()}, chat.Forbidden, "")
 
-	opened, err := publish(t.Context(), t, c.stack, map[string]any{"between": []string{alice.user, bob.user}})
+	opened, err := publish(t.Context(), t, c.Stack, map[string]any{"between": []string{alice.user, bob.user}})
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: chat.SingleID(alice.user, bob.user), Seq: 1, MessageID: opened.MessageID, ServerTime: opened.ServerTime}, opened)
 	for _, l := range []*listener{alice, bob} {
@@ -504,11 +507,11 @@ func TestDirectMessages_Closed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3), say(t, bob.device, opened.ConversationID, "hi").Seq)
 
-	again, err := publish(t.Context(), t, c.stack, map[string]any{"between": []string{bob.user, alice.user}})
+	again, err := publish(t.Context(), t, c.Stack, map[string]any{"between": []string{bob.user, alice.user}})
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: opened.ConversationID, Duplicate: true}, again)
 
-	group, err := publish(t.Context(), t, c.stack, map[string]any{
+	group, err := publish(t.Context(), t, c.Stack, map[string]any{
 		"group": map[string]any{"owner": alice.user, "title": "Trip", "members": []string{bob.user}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
@@ -519,7 +522,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	requireRefused(t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
 		ConversationID: group.ConversationID, Members: []string{carol}, ClientMsgID: newID(),
 	}, chat.Forbidden, "members")
-	added, err := publish(t.Context(), t, c.stack, map[string]any{
+	added, err := publish(t.Context(), t, c.Stack, map[string]any{
 		"addMembers": map[string]any{"conversationId": group.ConversationID, "members": []string{carol}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
@@ -527,6 +530,6 @@ func TestDirectMessages_Closed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{carol}, m.Event.Added)
 
-	_, err = publish(t.Context(), t, c.stack, map[string]any{"between": []string{alice.user}})
+	_, err = publish(t.Context(), t, c.Stack, map[string]any{"between": []string{alice.user}})
 	require.ErrorContains(t, err, "BAD_REQUEST: between")
 }

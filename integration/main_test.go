@@ -17,19 +17,18 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"inorder/infra/local/build/buildtest"
+	launch "inorder/integration/stack"
 )
 
 // shared is the stack that all tests use but those that need one to themselves.
 var shared stack
 
-// localProgram is the local cloud, built; "" where tests cannot have their own.
-var localProgram string
+// launcher starts local clouds; nil where tests cannot have their own.
+var launcher *launch.Launcher
 
 // dependOnTheProduct keeps go test from repeating a result of another product.
 var dependOnTheProduct = sync.OnceValue(func() error {
@@ -55,37 +54,38 @@ func run(m *testing.M) (code int) {
 		if err != nil {
 			return failed(err)
 		}
-		shared = stack{socket: socket, tokens: tokens}
+		shared = stack{Socket: socket, Tokens: tokens}
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "inorder-integration-")
+	all, err := launch.NewLauncher(context.Background())
 	if err != nil {
 		return failed(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if localProgram, err = buildLocal(dir); err != nil {
-		return failed(err)
-	}
+	defer func() {
+		if err := all.Close(); err != nil {
+			code = failed(err)
+		}
+	}()
 	var flags []string
 	if endpoint := os.Getenv("INORDER_DYNAMODB_ENDPOINT"); endpoint != "" {
 		flags = []string{"-dynamodb-endpoint", endpoint}
 	}
-	cloud, err := launch(context.Background(), nil, flags...)
+	cloud, err := startFrom(context.Background(), all, nil, flags...)
 	if err != nil {
 		return failed(err)
 	}
-	if flags != nil {
-		localProgram = "" // another one would share the tables
+	if flags == nil { // another one would share the tables
+		launcher = all
 	}
 	defer func() {
-		if err := cloud.stop(); err != nil {
+		if err := cloud.Stop(); err != nil {
 			code = failed(err)
 		}
 		if code != 0 {
 			fmt.Fprintf(os.Stderr, "What the local cloud had to say, without its info lines:\n%s", cloud.complaints())
 		}
 	}()
-	shared = cloud.stack
+	shared = cloud.Stack
 	return m.Run()
 }
 
@@ -103,14 +103,4 @@ func tokenURL(socket string) (string, error) {
 		return "", fmt.Errorf("INORDER_WS_URL: %w", err)
 	}
 	return (&url.URL{Scheme: "http", Host: u.Host, Path: "/dev/token"}).String(), nil
-}
-
-func buildLocal(dir string) (string, error) {
-	program := filepath.Join(dir, "local")
-	cmd := exec.Command("go", "build", "-o", program, "./infra/local")
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the local cloud: %w\n%s", err, out)
-	}
-	return program, nil
 }

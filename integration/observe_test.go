@@ -19,6 +19,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	raw "inorder/integration/device"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/metric"
 	"inorder/shared/metric/metrictest"
@@ -82,7 +84,7 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 	for deadline := time.Now().Add(patience); len(missing()) > 0; <-tick.C {
 		require.True(t, time.Now().Before(deadline), "no function emitted %v", missing())
 	}
-	require.NoError(t, c.stop()) // so that all is written
+	require.NoError(t, c.Stop()) // so that all is written
 	o.requireNoSecret()
 	o.requireIdentified()
 }
@@ -91,9 +93,9 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 func (o *observed) failedPush() {
 	o.t.Helper()
 	messages := []byte(tableName(o.t, o.db.client, "Messages"))
-	o.db.set(func(operation string, request []byte, forward func() reply) reply {
+	o.db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation == "Query" && bytes.Contains(request, messages) {
-			return failure(400, "AccessDeniedException", "")
+			return failure("AccessDeniedException")
 		}
 		return forward()
 	})
@@ -195,47 +197,47 @@ func (o *observed) refused(d *device, code chat.Code, action string, request any
 	o.t.Helper()
 	var r *refusal
 	require.ErrorAs(o.t, d.do(o.t.Context(), action, request, nil), &r, action)
-	require.Equal(o.t, code, r.frame.Code, action)
+	require.Equal(o.t, code, r.Frame.Code, action)
 }
 
 func (o *observed) handshakes() {
 	o.t.Helper()
 	ctx := o.t.Context()
-	for hasty := newUser("hasty"); tryHandshake(o.t, o.cloud.stack, hasty) != http.StatusTooManyRequests; {
+	for hasty := newUser("hasty"); tryHandshake(o.t, o.cloud.Stack, hasty) != http.StatusTooManyRequests; {
 	}
 	user := newUser("ann")
-	token, err := o.cloud.token(ctx, user, nil)
+	token, err := o.cloud.Token(ctx, user, nil)
 	require.NoError(o.t, err)
 	o.secrets.token(token)
 	device := url.Values{"device": {"phone"}}
 	forged := o.secrets.token(token[:len(token)-8] + "AAAAAAAA")
-	foreign, err := o.cloud.token(ctx, user, url.Values{"iss": {"https://other.example.com/"}})
+	foreign, err := o.cloud.Token(ctx, user, url.Values{"iss": {"https://other.example.com/"}})
 	require.NoError(o.t, err)
 	o.secrets.token(foreign)
 	for name, header := range map[string]http.Header{
-		"forged":      bearer(forged),
+		"forged":      raw.Bearer(forged),
 		"none":        {},
-		"no token":    bearer(o.secrets.make("bearer")),
+		"no token":    raw.Bearer(o.secrets.make("bearer")),
 		"two":         {"Authorization": {"Bearer " + token, "Bearer " + forged}},
 		"subprotocol": {"Sec-WebSocket-Protocol": {wire.Subprotocol + ", " + wire.BearerPrefix + forged}},
-		"foreign":     bearer(foreign),
+		"foreign":     raw.Bearer(foreign),
 	} {
-		_, status, err := shake(ctx, o.cloud.stack, device, &websocket.DialOptions{HTTPHeader: header})
+		_, status, err := raw.Handshake(ctx, o.cloud.Socket, device, &websocket.DialOptions{HTTPHeader: header})
 		require.Error(o.t, err, name)
 		require.Contains(o.t, []int{http.StatusUnauthorized, http.StatusForbidden}, status, name)
 	}
 	for _, query := range []url.Values{{"token": {token}}, {"device": {"phone"}, "token": {token}}} {
-		_, _, err = shake(ctx, o.cloud.stack, query, nil)
+		_, _, err = raw.Handshake(ctx, o.cloud.Socket, query, nil)
 		require.Error(o.t, err)
 	}
-	_, status, err := shake(ctx, o.cloud.stack, url.Values{"device": {o.secrets.make("device") + "?"}}, &websocket.DialOptions{HTTPHeader: bearer(token)})
+	_, status, err := raw.Handshake(ctx, o.cloud.Socket, url.Values{"device": {o.secrets.make("device") + "?"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
 	require.Error(o.t, err)
 	require.Equal(o.t, http.StatusBadRequest, status)
 
-	replaced := mustConnect(o.t, o.cloud.stack, user, "phone")
-	o.ann = mustConnect(o.t, o.cloud.stack, user, "phone")
-	require.NoError(o.t, replaced.await(ctx, "the end", func() bool { return replaced.closeErr != nil }))
-	o.bob = mustConnect(o.t, o.cloud.stack, newUser("bob"), "phone")
+	replaced := mustConnect(o.t, o.cloud.Stack, user, "phone")
+	o.ann = mustConnect(o.t, o.cloud.Stack, user, "phone")
+	require.NoError(o.t, replaced.await(ctx, "the end", func() bool { return replaced.conn.Err() != nil }))
+	o.bob = mustConnect(o.t, o.cloud.Stack, newUser("bob"), "phone")
 }
 
 func (o *observed) messages() {
@@ -259,9 +261,9 @@ func (o *observed) messages() {
 	o.db.set(conflicting(2))
 	second, err := o.ann.send(ctx, say())
 	require.NoError(o.t, err)
-	o.db.set(func(operation string, _ []byte, forward func() reply) reply {
+	o.db.set(func(operation string, _ []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation == "TransactWriteItems" {
-			return failure(http.StatusBadRequest, "ValidationException", "")
+			return failure("ValidationException")
 		}
 		return forward()
 	})
@@ -278,14 +280,14 @@ func (o *observed) messages() {
 	o.do(o.bob, wire.ActionHistory, map[string]any{"conversationId": id})
 
 	o.db.set((&hider{seen: map[string]int{}}).meddle)
-	desk := mustConnect(o.t, o.cloud.stack, o.bob.user, "desk") // a device takes what was recalled for another message
+	desk := mustConnect(o.t, o.cloud.Stack, o.bob.user, "desk") // a device takes what was recalled for another message
 	require.NoError(o.t, desk.sync(ctx, id))
 	o.db.set(nil)
 	_, err = o.db.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(o.t, o.db.client, "Messages")), Key: map[string]types.AttributeValue{
 		"conversationId": &types.AttributeValueMemberS{Value: id}, "seq": &types.AttributeValueMemberN{Value: "1"},
 	}})
 	require.NoError(o.t, err)
-	fresh := mustConnect(o.t, o.cloud.stack, o.bob.user, "laptop")
+	fresh := mustConnect(o.t, o.cloud.Stack, o.bob.user, "laptop")
 	require.NoError(o.t, fresh.sync(ctx, id))
 	require.Equal(o.t, []int64{1}, fresh.skipped(id))
 	o.do(fresh, wire.ActionConversations, nil)
@@ -299,13 +301,11 @@ func (o *observed) messages() {
 func conflicting(n int64) meddle {
 	var left atomic.Int64
 	left.Store(n)
-	return func(operation string, request []byte, forward func() reply) reply {
+	return func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation != "TransactWriteItems" || left.Add(-1) < 0 {
 			return forward()
 		}
-		items := strings.Count(string(request), `"TableName"`)
-		reasons := strings.TrimSuffix(strings.Repeat(`{"Code":"TransactionConflict"},`, items), ",")
-		return failure(http.StatusBadRequest, "TransactionCanceledException", `,"CancellationReasons":[`+reasons+`]`)
+		return conflict(strings.Count(string(request), `"TableName"`))
 	}
 }
 
@@ -369,7 +369,7 @@ func (o *observed) refusals() {
 	} {
 		var r *refusal
 		require.ErrorAs(o.t, o.ann.do(o.t.Context(), tc.action, tc.request, nil), &r, "%d: %s", i, tc.action)
-		require.Equal(o.t, tc.code, r.frame.Code, "%d: %s: %s", i, tc.action, r.frame.Message)
+		require.Equal(o.t, tc.code, r.Frame.Code, "%d: %s: %s", i, tc.action, r.Frame.Message)
 	}
 	for _, frame := range []string{secret("frame"), `{"action":"send","id":"1","text":"` + secret("cut")} {
 		a, err := o.ann.exchange(o.t.Context(), "", []byte(frame))
@@ -386,15 +386,15 @@ func (o *observed) publications() {
 		Key: newUser("order"), Title: o.secrets.make("title"), Recipients: []string{o.ann.user}, ClientMsgID: newUser("p"),
 		Text: o.secrets.make("publication"), Data: json.RawMessage(`{"x":"` + o.secrets.make("data") + `"}`),
 	}
-	sent := mustPublish(o.t, o.cloud.stack, p)
+	sent := mustPublish(o.t, o.cloud.Stack, p)
 	require.NoError(o.t, o.ann.awaitNews(o.t.Context(), sent))
 	p.Text = o.secrets.make("publication")
-	_, err := publish(o.t.Context(), o.t, o.cloud.stack, p)
+	_, err := publish(o.t.Context(), o.t, o.cloud.Stack, p)
 	require.ErrorContains(o.t, err, "IDEMPOTENCY_CONFLICT")
 	p.MessageType = o.secrets.make("type")
-	_, err = publish(o.t.Context(), o.t, o.cloud.stack, p)
+	_, err = publish(o.t.Context(), o.t, o.cloud.Stack, p)
 	require.ErrorContains(o.t, err, "BAD_REQUEST")
-	_, err = publish(o.t.Context(), o.t, o.cloud.stack, map[string]any{"key": "k", "text": []string{o.secrets.make("list")}})
+	_, err = publish(o.t.Context(), o.t, o.cloud.Stack, map[string]any{"key": "k", "text": []string{o.secrets.make("list")}})
 	require.Error(o.t, err)
 }
 

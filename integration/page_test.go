@@ -32,8 +32,8 @@ func TestPage(t *testing.T) {
 	cloud := startCloud(t)
 	windows := openBrowser(t)
 	aliceName, bobName := newUser("alice"), newUser("bob")
-	alice := windows(cloud.page, aliceName, "")
-	bob := windows(cloud.page, bobName, "")
+	alice := windows(cloud.Page, aliceName, "")
+	bob := windows(cloud.Page, bobName, "")
 	bob.attend()
 
 	alice.converse(bobName)
@@ -109,7 +109,7 @@ func TestPage(t *testing.T) {
 	requireSame(t, alice, bob)
 
 	t.Log("alice finds everything in a window that is another device")
-	again := windows(cloud.page, aliceName, "new")
+	again := windows(cloud.Page, aliceName, "new")
 	require.NotEqual(t, alice.text("#device"), again.text("#device"))
 	require.Equal(t, alice.text("#device"), bob.text("#device"), "a browser is one device, whoever uses it")
 	again.await("the conversation", `document.querySelector("[data-conversation]") !== null`)
@@ -123,11 +123,11 @@ func TestPage(t *testing.T) {
 func TestPage_TabsShareOneConnection(t *testing.T) {
 	t.Parallel()
 	cloud := startCloud(t)
-	db := dynamotest.Client(t, cloud.dynamoDB)
+	db := dynamotest.Client(t, cloud.DynamoDB)
 	open := openBrowser(t)
 	aliceName, bobName := newUser("alice"), newUser("bob")
-	bob := mustConnect(t, cloud.stack, bobName, "phone")
-	tabs := []*window{open(cloud.page, aliceName, ""), open(cloud.page, aliceName, ""), open(cloud.page, aliceName, "")}
+	bob := mustConnect(t, cloud.Stack, bobName, "phone")
+	tabs := []*window{open(cloud.Page, aliceName, ""), open(cloud.Page, aliceName, ""), open(cloud.Page, aliceName, "")}
 	first := connections(t, db, aliceName)
 	require.Len(t, first, 1)
 	requireLeader(t, tabs, tabs[0])
@@ -174,7 +174,7 @@ func TestPage_TabsShareOneConnection(t *testing.T) {
 	awaitConnections(t, db, aliceName, 1)
 
 	t.Log("one tab is closed: the other goes on")
-	third := open(cloud.page, aliceName, "")
+	third := open(cloud.Page, aliceName, "")
 	third.click("[data-conversation]")
 	tabs[1].click("#leave")
 	tabs[1].await("having left", `document.getElementById("welcome").checkVisibility()`)

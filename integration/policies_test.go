@@ -1,17 +1,12 @@
 package integration_test
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -31,6 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inorder/infra/local/dynamo/dynamotest"
+	"inorder/integration/proxy"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -92,19 +88,16 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	t.Parallel()
 	granted := grantedIn(t, "../template.yaml")
 	seen := &watchman{used: map[permission]bool{}, denied: *policiesDenied}
-	connections, toGateway := seen.watchCloud(t, onConnections)
-	queues, toQueues := seen.watchCloud(t, onQueues)
-	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections, "-queues-endpoint", queues,
+	connections, queues := seen.watchCloud(t, onConnections), seen.watchCloud(t, onQueues)
+	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections.URL(), "-queues-endpoint", queues.URL(),
 		"-param", "MaxLargeConversations=200", "-param", "UserConnectsPerSecond=10", "-param", "UserConnectBurst=8",
 		"-param", "WritesPerSecond=50", "-param", "WriteBurst=100", "-param", "ReadsPerSecond=50", "-param", "ReadBurst=100")
-	cloud, err := url.Parse(c.page)
-	require.NoError(t, err)
-	toGateway <- cloud
-	toQueues <- cloud
-	everything(t, c.stack, seen.client)
-	nearTheLimits(t, c.stack, seen.client)
-	everyAudit(t, c.stack, seen.client)
-	unlucky(t, c.stack, seen)
+	require.NoError(t, connections.SetTarget(c.Page))
+	require.NoError(t, queues.SetTarget(c.Page))
+	everything(t, c.Stack, seen.client)
+	nearTheLimits(t, c.Stack, seen.client)
+	everyAudit(t, c.Stack, seen.client)
+	unlucky(t, c.Stack, seen)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
 		{"FanoutFunction", "GetItem", "Messages"},
@@ -187,68 +180,45 @@ func (w *watchman) watch(t *testing.T) (endpoint string) {
 	t.Helper()
 	client, engine := dynamotest.Start(t)
 	w.client = client
-	proxy := passOn(t, engine)
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // the caller is gone
+	return startProxy(t, engine, func(p *proxy.Proxy, r proxy.Request) proxy.Answer {
+		if allowed, reason := w.allows(r); !allowed {
+			return failure(reason)
 		}
-		if allowed, reason := w.allows(r, body); !allowed {
-			denial := failure(http.StatusBadRequest, reason, "")
-			maps.Copy(rw.Header(), denial.header)
-			rw.WriteHeader(denial.status)
-			_, _ = rw.Write(denial.body)
-			return
-		}
-		r.Body = io.NopCloser(strings.NewReader(string(body)))
-		proxy.ServeHTTP(rw, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+		return p.Forward(r)
+	}).URL()
 }
 
-// watchCloud starts a proxy in front of a part of the local cloud. It waits for where
-// that is, which nobody knows before it runs.
-func (w *watchman) watchCloud(t *testing.T, uses func(function string, r *http.Request, body []byte) permission) (endpoint string, to chan<- *url.URL) {
+// watchCloud starts a proxy in front of a part of the local cloud, whose target is to be
+// set.
+func (w *watchman) watchCloud(t *testing.T, uses func(function string, r proxy.Request) permission) *proxy.Proxy {
 	t.Helper()
-	target := make(chan *url.URL, 1)
-	passOn := sync.OnceValue(func() http.Handler { return httputil.NewSingleHostReverseProxy(<-target) })
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // the caller is gone
-		}
+	return startProxy(t, "", func(p *proxy.Proxy, r proxy.Request) proxy.Answer {
 		if function := appID.FindStringSubmatch(r.Header.Get("User-Agent")); function != nil {
-			p := uses(function[1], r, body)
+			use := uses(function[1], r)
 			w.mu.Lock()
-			w.used[p] = true
+			w.used[use] = true
 			w.mu.Unlock()
-			if p.String() == w.denied {
-				rw.Header().Set("X-Amzn-ErrorType", "ForbiddenException")
-				rw.WriteHeader(http.StatusForbidden)
-				return
+			if use.String() == w.denied {
+				return proxy.Answer{Status: http.StatusForbidden, Header: http.Header{"X-Amzn-Errortype": {"ForbiddenException"}}}
 			}
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		passOn().ServeHTTP(rw, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL, target
+		return p.Forward(r)
+	})
 }
 
 // onConnections is what a request to the @connections API takes.
-func onConnections(function string, _ *http.Request, _ []byte) permission {
+func onConnections(function string, _ proxy.Request) permission {
 	return permission{function, manageConnections, ofTheAPI}
 }
 
 // onQueues is what a request to SQS takes: a batch the same as one message.
-func onQueues(function string, r *http.Request, body []byte) permission {
+func onQueues(function string, r proxy.Request) permission {
 	var request struct {
 		QueueURL string `json:"QueueUrl"`
 	}
-	_ = json.Unmarshal(body, &request) // else it is on no queue that a policy names
-	action := strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "AmazonSQS."), "Batch")
-	return permission{function, action, strings.TrimPrefix(path.Base(request.QueueURL), "inorder-")}
+	_ = json.Unmarshal(r.Body, &request) // else it is on no queue that a policy names
+	_, action := r.Operation()
+	return permission{function, strings.TrimSuffix(action, "Batch"), strings.TrimPrefix(path.Base(request.QueueURL), "inorder-")}
 }
 
 func (w *watchman) saw(p permission) bool {
@@ -267,19 +237,19 @@ func (w *watchman) fail(p, reason string) {
 }
 
 // allows notes a request, and says how it fails if it is to.
-func (w *watchman) allows(r *http.Request, body []byte) (allowed bool, reason string) {
+func (w *watchman) allows(r proxy.Request) (allowed bool, reason string) {
 	reason = "AccessDeniedException"
 	function := appID.FindStringSubmatch(r.Header.Get("User-Agent"))
 	if function == nil {
 		return true, "" // the local cloud itself
 	}
-	operation := operationOf(r)
+	_, operation := r.Operation()
 	var request struct {
 		TableName     string
 		RequestItems  map[string]json.RawMessage
 		TransactItems []map[string]struct{ TableName string }
 	}
-	if json.Unmarshal(body, &request) != nil {
+	if json.Unmarshal(r.Body, &request) != nil {
 		return true, ""
 	}
 	w.mu.Lock()
@@ -411,7 +381,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		t.Helper()
 		var r *refusal
 		require.ErrorAs(t, d.do(ctx, action, request, nil), &r, action)
-		require.Equal(t, code, r.frame.Code, action)
+		require.Equal(t, code, r.Frame.Code, action)
 	}
 	ann, bob := mustConnect(t, s, newUser("ann"), "phone"), mustConnect(t, s, newUser("bob"), "phone")
 	cy := newUser("cy")

@@ -38,7 +38,7 @@ func (e *functionError) Error() string { return e.Message }
 // is only a socket.
 func publish(ctx context.Context, t *testing.T, s stack, p any) (wire.Sent, error) {
 	t.Helper()
-	if s.page == "" {
+	if s.Page == "" {
 		t.Skip("publish has no route; this test invokes it at the local cloud")
 	}
 	var sent wire.Sent
@@ -46,7 +46,7 @@ func publish(ctx context.Context, t *testing.T, s stack, p any) (wire.Sent, erro
 	if err != nil {
 		return sent, err
 	}
-	url := strings.TrimSuffix(s.page, "/") + "/2015-03-31/functions/PublishFunction/invocations"
+	url := strings.TrimSuffix(s.Page, "/") + "/2015-03-31/functions/PublishFunction/invocations"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return sent, err

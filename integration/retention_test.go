@@ -22,11 +22,11 @@ import (
 func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "RetentionDays=1")
-	db := dynamotest.Client(t, c.dynamoDB)
+	db := dynamotest.Client(t, c.DynamoDB)
 	table := tableName(t, db, "Messages")
 	alice, bob := newUser("alice"), newUser("bob")
 	conversation := chat.SingleID(alice, bob)
-	writer := mustConnect(t, c.stack, alice, "writer")
+	writer := mustConnect(t, c.Stack, alice, "writer")
 	away := client.NewMemory()
 	const early, deleted, expired, all = 3, 110, 120, 125
 
@@ -37,7 +37,7 @@ func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
 		}
 	}
 	write(early)
-	requireReads(t, c.stack, bob, away, conversation, 0, 1, 2, 3)
+	requireReads(t, c.Stack, bob, away, conversation, 0, 1, 2, 3)
 	write(all - early)
 	for seq := int64(1); seq <= expired; seq++ {
 		key := map[string]types.AttributeValue{
@@ -58,14 +58,14 @@ func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
 		require.NoError(t, err)
 	}
 
-	fresh := mustConnect(t, c.stack, bob, "fresh")
+	fresh := mustConnect(t, c.Stack, bob, "fresh")
 	page, err := fresh.syncPage(t.Context(), conversation, 0)
 	require.NoError(t, err)
 	require.Equal(t, int64(expired+1), page.FirstSeq)
 	require.Len(t, page.Messages, all-expired)
 	require.False(t, page.HasMore)
 
-	requireReads(t, c.stack, bob, away, conversation, early, 121, 122, 123, 124, 125)
+	requireReads(t, c.Stack, bob, away, conversation, early, 121, 122, 123, 124, 125)
 	var listed wire.ConversationsPage
 	require.NoError(t, fresh.do(t.Context(), wire.ActionConversations, wire.Conversations{}, &listed))
 	require.Equal(t, int64(all), listed.Conversations[0].LastSeq)
@@ -93,8 +93,8 @@ func requireReads(t *testing.T, s stack, user string, memory client.Store, conve
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	device, err := client.Dial(ctx, client.Config{
-		URL: s.socket, UserID: user, DeviceID: "away", Store: memory,
-		Token: func(ctx context.Context) (string, error) { return s.token(ctx, user, nil) },
+		URL: s.Socket, UserID: user, DeviceID: "away", Store: memory,
+		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
 	})
 	require.NoError(t, err)
 	defer device.Close()

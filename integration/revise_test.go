@@ -252,8 +252,8 @@ func TestG8_EditsInTurn(t *testing.T) {
 		for range each {
 			for {
 				edited, err := try[wire.Edited](ctx, all[i], wire.ActionEdit, editOf(sent, version, fmt.Sprint(version)))
-				if refused, ok := errors.AsType[*refusal](err); ok && refused.frame.Code == chat.VersionConflict {
-					current, _ := refused.frame.Details["version"].(float64)
+				if refused, ok := errors.AsType[*refusal](err); ok && refused.Frame.Code == chat.VersionConflict {
+					current, _ := refused.Frame.Details["version"].(float64)
 					version = int64(current)
 					continue
 				}
@@ -319,7 +319,7 @@ func TestRecallAndEditWindows(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "RecallWindowSeconds=0", "-param", "EditWindowSeconds=-1")
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.stack, alice, "phone"), mustConnect(t, c.stack, bob, "phone")
+	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	id := createGroup(t, a, "", bob)
 	sent := say(t, b, id, "mine")
 	requireRefused(t, b, wire.ActionRecall, recallOf(sent), chat.TooLate, "")

@@ -19,7 +19,7 @@ func TestSmoke(t *testing.T) {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for range 2 {
-		out, err := exec.CommandContext(t.Context(), program, "-url", shared.socket).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), program, "-url", shared.Socket).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Equal(t, 10, strings.Count(string(out), "ok      "), "%s", out)
 		require.Regexp(t, `all is well, in \S+; two messages stay in single:\w+\n$`, string(out))

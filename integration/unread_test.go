@@ -60,7 +60,7 @@ func startBrowserDevice(t *testing.T, s stack, user, name string) *browserDevice
 		t.Skip("no node on PATH")
 	}
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), node, "--experimental-websocket", "--no-warnings", "testdata/browserdevice.mjs", s.socket, s.tokens, user, name)
+	cmd := exec.CommandContext(t.Context(), node, "--experimental-websocket", "--no-warnings", "testdata/browserdevice.mjs", s.Socket, s.Tokens, user, name)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)

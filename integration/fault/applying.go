@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"inorder/integration/proxy"
 )
 
 // applying knows the transactions whose new items do not show yet.
@@ -167,34 +169,34 @@ func shows(item, created map[string]any) bool {
 }
 
 // hide takes the items that do not show yet out of the answer to a Query or Scan.
-func (h *applying) hide(req request, a answer) answer {
+func (h *applying) hide(req proxy.Request, a proxy.Answer) proxy.Answer {
 	transactions := h.current()
 	var of struct{ TableName string }
 	var fields map[string]json.RawMessage
 	var items []json.RawMessage
-	if len(transactions) == 0 || !a.ok() || json.Unmarshal(req.body, &of) != nil ||
-		json.Unmarshal(a.body, &fields) != nil || json.Unmarshal(fields["Items"], &items) != nil {
+	if len(transactions) == 0 || !a.OK() || json.Unmarshal(req.Body, &of) != nil ||
+		json.Unmarshal(a.Body, &fields) != nil || json.Unmarshal(fields["Items"], &items) != nil {
 		return a
 	}
 	shown := slices.DeleteFunc(items, func(raw json.RawMessage) bool { return hides(transactions, of.TableName, raw) })
 	fields["Items"] = mustMarshal(shown)
 	fields["Count"] = mustMarshal(len(shown))
-	a.body = mustMarshal(fields)
+	a.Body = mustMarshal(fields)
 	return a
 }
 
 // hideInBatch does the same for a BatchGetItem.
-func (h *applying) hideInBatch(a answer) answer {
+func (h *applying) hideInBatch(a proxy.Answer) proxy.Answer {
 	transactions := h.current()
 	var fields map[string]json.RawMessage
 	var tables map[string][]json.RawMessage
-	if len(transactions) == 0 || !a.ok() || json.Unmarshal(a.body, &fields) != nil || json.Unmarshal(fields["Responses"], &tables) != nil {
+	if len(transactions) == 0 || !a.OK() || json.Unmarshal(a.Body, &fields) != nil || json.Unmarshal(fields["Responses"], &tables) != nil {
 		return a
 	}
 	for table, items := range tables {
 		tables[table] = slices.DeleteFunc(items, func(raw json.RawMessage) bool { return hides(transactions, table, raw) })
 	}
 	fields["Responses"] = mustMarshal(tables)
-	a.body = mustMarshal(fields)
+	a.Body = mustMarshal(fields)
 	return a
 }

@@ -3,29 +3,34 @@ package fault
 import (
 	"net/http"
 	"strconv"
+
+	"inorder/integration/proxy"
 )
 
 // Connections is a proxy in front of the @connections API. Its target may be set
 // later than its URL is needed: the gateway is started with that URL.
-type Connections struct{ *proxy }
+type Connections struct {
+	*proxy.Proxy
+	plan *Plan
+}
 
 // NewConnections starts a proxy. It answers 502 until SetTarget.
 func NewConnections(plan *Plan) (*Connections, error) {
-	p, listener, err := newProxy(plan)
+	p, err := proxy.New()
 	if err != nil {
 		return nil, err
 	}
-	c := &Connections{p}
-	p.serve(listener, c.handle)
+	c := &Connections{Proxy: p, plan: plan}
+	p.Serve(c.handle)
 	return c, nil
 }
 
-func (c *Connections) handle(req request) answer {
+func (c *Connections) handle(req proxy.Request) proxy.Answer {
 	if s, ok := c.plan.strikes(PushCut); ok {
 		if s.coin() {
-			c.forward(req)
+			c.Forward(req)
 		}
-		hangUp()
+		proxy.HangUp()
 	}
 	if _, ok := c.plan.strikes(PushLimit); ok {
 		return refused(http.StatusTooManyRequests, "LimitExceededException")
@@ -34,31 +39,31 @@ func (c *Connections) handle(req request) answer {
 		status := oneOf(s, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
 		return refused(status, "InternalServerException")
 	}
-	if req.method != http.MethodPost {
-		return c.forward(req)
+	if req.Method != http.MethodPost {
+		return c.Forward(req)
 	}
 	return c.post(req)
 }
 
-func (c *Connections) post(req request) answer {
+func (c *Connections) post(req proxy.Request) proxy.Answer {
 	if _, ok := c.plan.strikes(PushDrop); ok {
 		return sent()
 	}
 	if s, ok := c.plan.strikes(PushLate); ok {
-		c.work.Go(func() { // counted from within a request, which is counted too
-			if c.sleep(s.duration()) {
-				c.forward(req)
+		c.Go(func() { // counted from within a request, which is counted too
+			if c.Sleep(s.duration()) {
+				c.Forward(req)
 			}
 		})
 		return sent()
 	}
 	if _, ok := c.plan.strikes(PushGone); ok {
-		c.forward(request{method: http.MethodDelete, path: req.path, header: withoutBody(req.header)})
+		c.Forward(proxy.Request{Method: http.MethodDelete, Path: req.Path, Header: withoutBody(req.Header)})
 	}
 	if _, ok := c.plan.strikes(PushRepeat); ok {
-		c.forward(req)
+		c.Forward(req)
 	}
-	return c.forward(req)
+	return c.Forward(req)
 }
 
 func withoutBody(h http.Header) http.Header {
@@ -68,13 +73,13 @@ func withoutBody(h http.Header) http.Header {
 	return h
 }
 
-func sent() answer { return answer{status: http.StatusOK} }
+func sent() proxy.Answer { return proxy.Answer{Status: http.StatusOK} }
 
 // refused is an error of the @connections API, which the SDKs map by this header.
-func refused(status int, errorType string) answer {
-	return answer{
-		status: status,
-		header: http.Header{"X-Amzn-Errortype": {errorType}, "Content-Type": {"application/json"}},
-		body:   mustMarshal(map[string]string{"message": "a fault of the plan"}),
+func refused(status int, errorType string) proxy.Answer {
+	return proxy.Answer{
+		Status: status,
+		Header: http.Header{"X-Amzn-Errortype": {errorType}, "Content-Type": {"application/json"}},
+		Body:   mustMarshal(map[string]string{"message": "a fault of the plan"}),
 	}
 }

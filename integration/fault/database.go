@@ -3,18 +3,19 @@ package fault
 import (
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+
+	"inorder/integration/proxy"
 )
 
 // Database is a proxy in front of DynamoDB and DynamoDB Streams.
 type Database struct {
-	*proxy
+	*proxy.Proxy
+	plan     *Plan
 	applying *applying
 	streams  *streams
 
@@ -34,47 +35,29 @@ const stubbornOneIn = 4
 
 // NewDatabase starts a proxy in front of the DynamoDB at the endpoint.
 func NewDatabase(plan *Plan, endpoint string) (*Database, error) {
-	p, listener, err := newProxy(plan)
+	p, err := proxy.New()
 	if err != nil {
 		return nil, err
 	}
-	d := &Database{proxy: p, applying: newApplying(), stubborn: map[call]bool{}}
-	d.streams = newStreams(p)
-	p.serve(listener, d.handle)
+	d := &Database{Proxy: p, plan: plan, applying: newApplying(), stubborn: map[call]bool{}}
+	d.streams = newStreams(plan, p)
 	if err := p.SetTarget(endpoint); err != nil {
 		p.Close()
 		return nil, err
 	}
+	p.Serve(d.handle)
 	return d, nil
 }
 
-func (d *Database) handle(req request) answer {
-	// DynamoDB_20120810.Query, or DynamoDBStreams_20120810.GetRecords.
-	api, operation, _ := strings.Cut(req.header.Get("X-Amz-Target"), ".")
-	var a answer
-	switch {
+func (d *Database) handle(req proxy.Request) proxy.Answer {
+	switch api, operation := req.Operation(); {
 	case strings.HasPrefix(api, "DynamoDBStreams_"):
-		a = d.streams.serve(operation, req)
-	case isData(operation):
-		a = d.serveData(operation, req)
-	default:
-		a = d.forward(req)
+		return d.streams.serve(operation, req)
+	case proxy.Reads(operation) || proxy.Writes(operation):
+		return d.serveData(operation, req)
+	default: // such as CreateTable, which a stack uses once: nothing goes wrong with it
+		return d.Forward(req)
 	}
-	if a.header == nil {
-		a.header = http.Header{}
-	}
-	a.header.Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE(a.body)), 10)) // the SDK checks it
-	return a
-}
-
-// isData reports whether an operation is about items. Nothing goes wrong with
-// the others, such as CreateTable, which a stack uses once.
-func isData(operation string) bool {
-	switch operation {
-	case "GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems":
-		return true
-	}
-	return isWrite(operation) || operation == "BatchWriteItem" || operation == "TransactWriteItems"
 }
 
 func isWrite(operation string) bool {
@@ -85,9 +68,9 @@ func isTransaction(operation string) bool { return strings.HasPrefix(operation, 
 
 // strikes decides about an attempt of a call: as all of its attempts go, or by the
 // plan. The SDKs name a call in each of its attempts.
-func (d *Database) strikes(kind Kind, req request) (strike, bool) {
+func (d *Database) strikes(kind Kind, req proxy.Request) (strike, bool) {
 	s, ok := d.plan.consider(kind)
-	c := call{req.header.Get("Amz-Sdk-Invocation-Id"), kind}
+	c := call{req.Header.Get("Amz-Sdk-Invocation-Id"), kind}
 	if c.id != "" && d.plan.isOn() {
 		d.mu.Lock()
 		if ok && s.IntN(stubbornOneIn) == 0 {
@@ -102,12 +85,12 @@ func (d *Database) strikes(kind Kind, req request) (strike, bool) {
 	return s, ok
 }
 
-func (d *Database) serveData(operation string, req request) answer {
+func (d *Database) serveData(operation string, req proxy.Request) proxy.Answer {
 	if s, ok := d.plan.strikes(Delay); ok {
-		d.sleep(s.duration())
+		d.Sleep(s.duration())
 	}
 	if _, ok := d.strikes(DropRequest, req); ok {
-		hangUp()
+		proxy.HangUp()
 	}
 	if s, ok := d.strikes(Throttle, req); ok {
 		return d.throttled(s, operation, req)
@@ -128,50 +111,50 @@ func (d *Database) serveData(operation string, req request) answer {
 		return internalError()
 	}
 	if _, ok := d.strikes(DropAnswer, req); ok {
-		hangUp()
+		proxy.HangUp()
 	}
 	return a
 }
 
-func (d *Database) carryOut(operation string, req request) answer {
+func (d *Database) carryOut(operation string, req proxy.Request) proxy.Answer {
 	switch operation {
 	case "TransactWriteItems":
 		return d.transact(req)
 	case "BatchGetItem":
 		var left json.RawMessage
 		if s, ok := d.plan.consider(Unprocessed); ok {
-			if req.body, left = splitBatch(s, req.body); left != nil {
+			if req.Body, left = splitBatch(s, req.Body); left != nil {
 				d.plan.count(Unprocessed)
 			}
 		}
-		return d.applying.hideInBatch(unprocessed(d.forward(req), left))
+		return d.applying.hideInBatch(unprocessed(d.Forward(req), left))
 	case "Query", "Scan":
-		return d.applying.hide(req, d.forward(req))
+		return d.applying.hide(req, d.Forward(req))
 	}
-	return d.forward(req)
+	return d.Forward(req)
 }
 
 // transact carries out a transaction. Its new items may not show for a while.
-func (d *Database) transact(req request) answer {
+func (d *Database) transact(req proxy.Request) proxy.Answer {
 	if !d.plan.isOn() {
-		return d.forward(req)
+		return d.Forward(req)
 	}
-	created := creations(req.body)
+	created := creations(req.Body)
 	s, ok := d.plan.consider(Applying)
 	if !ok || len(created) == 0 {
-		a := d.forward(req)
-		if a.ok() {
+		a := d.Forward(req)
+		if a.OK() {
 			d.applying.remember(created)
 		}
 		return a
 	}
 	tx := d.applying.begin(created)
 	defer d.applying.end(tx)
-	a := d.forward(req)
-	tx.settle(a.ok())
-	if a.ok() {
+	a := d.Forward(req)
+	tx.settle(a.OK())
+	if a.OK() {
 		d.plan.count(Applying)
-		d.sleep(s.duration())
+		d.Sleep(s.duration())
 	}
 	return a
 }
@@ -221,9 +204,9 @@ func splitBatch(s strike, body []byte) (now []byte, left json.RawMessage) {
 }
 
 // unprocessed adds the keys that were left to the answer.
-func unprocessed(a answer, left json.RawMessage) answer {
+func unprocessed(a proxy.Answer, left json.RawMessage) proxy.Answer {
 	var fields map[string]json.RawMessage
-	if left == nil || !a.ok() || json.Unmarshal(a.body, &fields) != nil {
+	if left == nil || !a.OK() || json.Unmarshal(a.Body, &fields) != nil {
 		return a
 	}
 	var more map[string]json.RawMessage
@@ -232,18 +215,15 @@ func unprocessed(a answer, left json.RawMessage) answer {
 		return internalError()
 	}
 	fields["UnprocessedKeys"] = left
-	a.body = mustMarshal(fields)
+	a.Body = mustMarshal(fields)
 	return a
 }
 
-// The forms in which DynamoDB throttles: API reference, "Common errors", and
-// TransactWriteItems, "CancellationReasons".
-const (
-	dynamoDBErrors = "com.amazonaws.dynamodb.v20120810#"
-	commonErrors   = "com.amazon.coral.availability#"
-)
+// commonErrors begins what DynamoDB throttles with, too: API reference, "Common errors",
+// and TransactWriteItems, "CancellationReasons".
+const commonErrors = "com.amazon.coral.availability#"
 
-func (d *Database) throttled(s strike, operation string, req request) answer {
+func (d *Database) throttled(s strike, operation string, req proxy.Request) proxy.Answer {
 	if isTransaction(operation) && s.coin() {
 		code := oneOf(s, "ThrottlingError", "ProvisionedThroughputExceeded")
 		return cancelled(s, d.judge(operation, req), code, "the item's partition takes no more for now")
@@ -251,19 +231,19 @@ func (d *Database) throttled(s strike, operation string, req request) answer {
 	if s.coin() {
 		return refusal(http.StatusBadRequest, commonErrors+"ThrottlingException", "the rate of requests exceeds what is allowed", nil)
 	}
-	return refusal(http.StatusBadRequest, dynamoDBErrors+"ProvisionedThroughputExceededException",
+	return refusal(http.StatusBadRequest, proxy.ErrorPrefix+"ProvisionedThroughputExceededException",
 		"the rate of requests exceeds the table's throughput", nil)
 }
 
-func (d *Database) conflicted(s strike, operation string, req request) answer {
+func (d *Database) conflicted(s strike, operation string, req proxy.Request) proxy.Answer {
 	if isTransaction(operation) {
 		return cancelled(s, d.judge(operation, req), "TransactionConflict", "a transaction is ongoing for the item")
 	}
-	return refusal(http.StatusBadRequest, dynamoDBErrors+"TransactionConflictException", "a transaction is ongoing for the item", nil)
+	return refusal(http.StatusBadRequest, proxy.ErrorPrefix+"TransactionConflictException", "a transaction is ongoing for the item", nil)
 }
 
-func internalError() answer {
-	return refusal(http.StatusInternalServerError, dynamoDBErrors+"InternalServerError", "the request could not be processed", nil)
+func internalError() proxy.Answer {
+	return refusal(http.StatusInternalServerError, proxy.ErrorPrefix+"InternalServerError", "the request could not be processed", nil)
 }
 
 // reason is why a transaction was cancelled, for one of its items.
@@ -277,10 +257,10 @@ type reason struct {
 // condition that fails, or none. DynamoDB judges each item by itself, so the reasons
 // of others may stand beside a conflict or a throttle in any order. Nothing is
 // carried out: the engine is given one more condition, which always fails.
-func (d *Database) judge(operation string, req request) []reason {
+func (d *Database) judge(operation string, req proxy.Request) []reason {
 	var fields map[string]json.RawMessage
 	var items []json.RawMessage
-	if json.Unmarshal(req.body, &fields) != nil || json.Unmarshal(fields["TransactItems"], &items) != nil {
+	if json.Unmarshal(req.Body, &fields) != nil || json.Unmarshal(fields["TransactItems"], &items) != nil {
 		return nil
 	}
 	unjudged := slices.Repeat([]reason{{Code: "None"}}, len(items))
@@ -289,9 +269,9 @@ func (d *Database) judge(operation string, req request) []reason {
 	}
 	fields["TransactItems"] = mustMarshal(append(items, impossible(items[0])))
 	delete(fields, "ClientRequestToken") // it stands for the transaction itself
-	req.body = mustMarshal(fields)
+	req.Body = mustMarshal(fields)
 	var refused struct{ CancellationReasons []reason }
-	if json.Unmarshal(d.forward(req).body, &refused) != nil || len(refused.CancellationReasons) != len(items)+1 {
+	if json.Unmarshal(d.Forward(req).Body, &refused) != nil || len(refused.CancellationReasons) != len(items)+1 {
 		return unjudged
 	}
 	return refused.CancellationReasons[:len(items)]
@@ -333,7 +313,7 @@ func impossible(other json.RawMessage) json.RawMessage {
 
 // cancelled is the answer to a transaction of which at least one item has the
 // given reason, and the others what they have anyway.
-func cancelled(s strike, reasons []reason, code, why string) answer {
+func cancelled(s strike, reasons []reason, code, why string) proxy.Answer {
 	n := len(reasons)
 	if n == 0 {
 		return internalError() // no such request passes DynamoDB either
@@ -345,20 +325,14 @@ func cancelled(s strike, reasons []reason, code, why string) answer {
 	for i, r := range reasons {
 		codes[i] = r.Code
 	}
-	return refusal(http.StatusBadRequest, dynamoDBErrors+"TransactionCanceledException",
+	return refusal(http.StatusBadRequest, proxy.ErrorPrefix+"TransactionCanceledException",
 		fmt.Sprintf("Transaction cancelled, please refer cancellation reasons for specific reasons [%s]", strings.Join(codes, ", ")),
 		map[string]any{"CancellationReasons": reasons})
 }
 
 // refusal is an error as DynamoDB words it. The message says who made it up.
-func refusal(status int, errorType, message string, more map[string]any) answer {
-	fields := map[string]any{"__type": errorType, "message": message + " (a fault of the plan)"}
-	maps.Copy(fields, more)
-	return answer{
-		status: status,
-		header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}},
-		body:   mustMarshal(fields),
-	}
+func refusal(status int, errorType, message string, more map[string]any) proxy.Answer {
+	return proxy.Refusal(status, errorType, message+" (a fault of the plan)", more)
 }
 
 // mustMarshal encodes what was decoded, or is made of plain values.

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"inorder/integration/stack"
 )
 
 // Killer ends processes of functions with SIGKILL, at moments of its own choice.
@@ -67,9 +69,9 @@ func (k *Killer) Run(ctx context.Context) {
 // one kills one of the processes there are, and tells of which function it was. A
 // function with few processes is as likely as one with many.
 func (k *Killer) one(s strike) (function string, ok bool) {
-	victims := map[string][]Process{}
-	for _, p := range ProcessesOf(k.pid, k.functions...) {
-		if !k.killed[birth{p.PID, p.started}] {
+	victims := map[string][]stack.Process{}
+	for _, p := range stack.ProcessesOf(k.pid, k.functions...) {
+		if !k.killed[birth{p.PID, p.Started}] {
 			victims[p.Function()] = append(victims[p.Function()], p)
 		}
 	}
@@ -88,6 +90,6 @@ func (k *Killer) one(s strike) (function string, ok bool) {
 	if !victim.Runs() || p.Kill() != nil {
 		return "", false
 	}
-	k.killed[birth{victim.PID, victim.started}] = true
+	k.killed[birth{victim.PID, victim.Started}] = true
 	return function, true
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"inorder/integration/proxy"
 )
 
 // maxRecords is what one GetRecords gives (API reference, "Limit").
@@ -21,7 +23,8 @@ const maxRecords = 1000
 // keeps them, all of them. So a reader that goes back to an earlier position
 // finds the same records in the same order as before, as in DynamoDB.
 type streams struct {
-	*proxy
+	*proxy.Proxy
+	plan   *Plan
 	mu     sync.Mutex
 	shards []*shard
 }
@@ -48,9 +51,9 @@ type record struct {
 	sequence string
 }
 
-func newStreams(p *proxy) *streams { return &streams{proxy: p} }
+func newStreams(plan *Plan, p *proxy.Proxy) *streams { return &streams{Proxy: p, plan: plan} }
 
-func (st *streams) serve(operation string, req request) answer {
+func (st *streams) serve(operation string, req proxy.Request) proxy.Answer {
 	if s, ok := st.plan.strikes(StreamError); ok {
 		return streamError(s, operation)
 	}
@@ -62,54 +65,54 @@ func (st *streams) serve(operation string, req request) answer {
 	case "GetRecords":
 		result, err = st.getRecords(req)
 	default: // DescribeStream and ListStreams
-		return st.forward(req)
+		return st.Forward(req)
 	}
 	if refused, ok := errors.AsType[*refusedError](err); ok {
 		return refused.answer
 	}
 	if err != nil {
-		return refusal(http.StatusBadRequest, dynamoDBErrors+"ValidationException", err.Error(), nil)
+		return refusal(http.StatusBadRequest, proxy.ErrorPrefix+"ValidationException", err.Error(), nil)
 	}
-	return answer{
-		status: http.StatusOK, header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, body: mustMarshal(result),
+	return proxy.Answer{
+		Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Body: mustMarshal(result),
 	}
 }
 
-func streamError(s strike, operation string) answer {
+func streamError(s strike, operation string) proxy.Answer {
 	kinds := []string{"", "LimitExceededException", "InternalServerError"}
 	if operation == "GetRecords" {
 		kinds = append(kinds, "ExpiredIteratorException")
 	}
 	switch kind := oneOf(s, kinds...); kind {
 	case "":
-		hangUp()
-		return answer{}
+		proxy.HangUp()
+		return proxy.Answer{}
 	case "InternalServerError":
 		return internalError()
 	default:
-		return refusal(http.StatusBadRequest, dynamoDBErrors+kind, "ask again", nil)
+		return refusal(http.StatusBadRequest, proxy.ErrorPrefix+kind, "ask again", nil)
 	}
 }
 
 // refusedError is an answer of the engine that is no success.
-type refusedError struct{ answer answer }
+type refusedError struct{ answer proxy.Answer }
 
 func (e *refusedError) Error() string {
-	return fmt.Sprintf("DynamoDB answered %d: %s", e.answer.status, e.answer.body)
+	return fmt.Sprintf("DynamoDB answered %d: %s", e.answer.Status, e.answer.Body)
 }
 
 // ask sends a request to the engine; like is one of the reader, whose headers
 // are used.
-func (st *streams) ask(like request, operation string, in, out any) error {
-	like.header = like.header.Clone()
-	api, _, _ := strings.Cut(like.header.Get("X-Amz-Target"), ".")
-	like.header.Set("X-Amz-Target", api+"."+operation)
-	like.body = mustMarshal(in)
-	a := st.forward(like)
-	if !a.ok() {
+func (st *streams) ask(like proxy.Request, operation string, in, out any) error {
+	like.Header = like.Header.Clone()
+	api, _ := like.Operation()
+	like.Header.Set("X-Amz-Target", api+"."+operation)
+	like.Body = mustMarshal(in)
+	a := st.Forward(like)
+	if !a.OK() {
 		return &refusedError{a}
 	}
-	if err := json.Unmarshal(a.body, out); err != nil {
+	if err := json.Unmarshal(a.Body, out); err != nil {
 		return fmt.Errorf("reading the engine's answer to %s: %w", operation, err)
 	}
 	return nil
@@ -124,9 +127,9 @@ type (
 	seekAnswer struct{ ShardIterator string }
 )
 
-func (st *streams) getShardIterator(req request) (seekAnswer, error) {
+func (st *streams) getShardIterator(req proxy.Request) (seekAnswer, error) {
 	var in seekRequest
-	if err := json.Unmarshal(req.body, &in); err != nil {
+	if err := json.Unmarshal(req.Body, &in); err != nil {
 		return seekAnswer{}, fmt.Errorf("reading the request: %w", err)
 	}
 	sh := st.shard(in.StreamArn, in.ShardId)
@@ -200,12 +203,12 @@ type recordsAnswer struct {
 	NextShardIterator string `json:",omitempty"`
 }
 
-func (st *streams) getRecords(req request) (recordsAnswer, error) {
+func (st *streams) getRecords(req proxy.Request) (recordsAnswer, error) {
 	var in struct {
 		ShardIterator string
 		Limit         int
 	}
-	if err := json.Unmarshal(req.body, &in); err != nil {
+	if err := json.Unmarshal(req.Body, &in); err != nil {
 		return recordsAnswer{}, fmt.Errorf("reading the request: %w", err)
 	}
 	if in.Limit < 1 || in.Limit > maxRecords {
@@ -240,7 +243,7 @@ func (st *streams) getRecords(req request) (recordsAnswer, error) {
 }
 
 // readOn reads the shard until enough holds, or to the end of what there is.
-func (st *streams) readOn(sh *shard, req request, enough func() bool) (bool, error) {
+func (st *streams) readOn(sh *shard, req proxy.Request, enough func() bool) (bool, error) {
 	for {
 		if enough() {
 			return true, nil
@@ -257,7 +260,7 @@ func (st *streams) readOn(sh *shard, req request, enough func() bool) (bool, err
 }
 
 // pull reads once from the engine.
-func (st *streams) pull(sh *shard, req request) (n int, err error) {
+func (st *streams) pull(sh *shard, req proxy.Request) (n int, err error) {
 	if sh.ended {
 		return 0, nil
 	}

@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/coder/websocket"
-
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -42,23 +39,12 @@ type device struct {
 	gap          chan struct{} // has an element when there may be something to pull
 
 	mu         sync.Mutex
-	conn       *websocket.Conn // nil while there is none
-	online     chan struct{}   // closed when there is one
-	requests   int
+	conn       *raw.Conn     // nil while there is none
+	online     chan struct{} // closed when there is one
 	messages   int
-	waiting    map[string]chan answer
 	contiguous int64          // every message up to it is here
 	ahead      map[int64]bool // those after it that are
 	committed  int64          // the highest seq heard of
-}
-
-// answer is a frame that is no push. One of API Gateway itself has no type.
-type answer struct {
-	Type     string          `json:"type"`
-	ID       string          `json:"id"`
-	Result   json.RawMessage `json:"result"`
-	Error    wire.Error      `json:"error"`
-	Platform string          `json:"message"`
 }
 
 // pushed is a push or a notification: what a device needs of it. All of it is of
@@ -78,18 +64,10 @@ type message struct {
 	Text           string `json:"text"`
 }
 
-// refusal is an error frame as an error.
-type refusal struct{ frame wire.Error }
-
-func (r *refusal) Error() string { return fmt.Sprintf("%s: %s", r.frame.Code, r.frame.Message) }
-
-// errLost says that an answer did not come; the request may be carried out.
-var errLost = errors.New("the answer got lost")
-
 func newDevice(l *load, user, name string, c *conversation, number int) *device {
 	return &device{
 		load: l, user: user, name: name, conversation: c, number: number,
-		gap: make(chan struct{}, 1), online: make(chan struct{}), waiting: map[string]chan answer{}, ahead: map[int64]bool{},
+		gap: make(chan struct{}, 1), online: make(chan struct{}), ahead: map[int64]bool{},
 	}
 }
 
@@ -110,9 +88,13 @@ func (d *device) live(ctx context.Context, connected func(error)) {
 		d.attach(conn)
 		first.Do(func() { connected(nil) })
 		d.wake()
-		d.read(ctx, conn)
+		select {
+		case <-conn.Closed():
+		case <-ctx.Done():
+		}
 		d.detach()
 		_ = conn.CloseNow()
+		<-conn.Closed()
 		if ctx.Err() == nil {
 			d.load.figures.reconnects.Add(1)
 			pause(ctx, jitter(100*time.Millisecond))
@@ -120,88 +102,48 @@ func (d *device) live(ctx context.Context, connected func(error)) {
 	}
 }
 
-func (d *device) dial(ctx context.Context) (*websocket.Conn, error) {
+func (d *device) dial(ctx context.Context) (*raw.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	token, err := d.load.token(ctx, d.user)
+	token, err := d.load.Token(ctx, d.user, nil)
 	if err != nil {
 		return nil, err
 	}
-	//nolint:bodyclose // Dial: "you never need to close resp.Body yourself"
-	conn, _, err := websocket.Dial(ctx, d.load.socket+"?device="+url.QueryEscape(d.name), &websocket.DialOptions{
-		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
-	})
+	conn, _, err := raw.Dial(ctx, d.load.Socket, d.name, token, d.take)
 	if err != nil {
 		return nil, fmt.Errorf("connecting %s/%s: %w", d.user, d.name, err)
 	}
-	conn.SetReadLimit(2 * wire.MaxFrameBytes)
 	return conn, nil
 }
 
-func (d *device) attach(conn *websocket.Conn) {
+func (d *device) attach(conn *raw.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conn = conn
 	close(d.online)
 }
 
-// detach tells those who wait for an answer that there will be none.
 func (d *device) detach() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.conn = nil
 	d.online = make(chan struct{})
-	for id, waiter := range d.waiting {
-		close(waiter)
-		delete(d.waiting, id)
-	}
-}
-
-func (d *device) read(ctx context.Context, conn *websocket.Conn) {
-	for {
-		_, data, err := conn.Read(ctx)
-		if err != nil {
-			return
-		}
-		d.load.figures.framesIn.Add(1)
-		var kind struct {
-			Type string `json:"type"`
-		}
-		if json.Unmarshal(data, &kind) != nil {
-			d.load.figures.note(fmt.Errorf("a frame that is no JSON: %.200q", data))
-			continue
-		}
-		switch kind.Type {
-		case wire.TypePush, wire.TypeNotify:
-			d.take(data)
-		case wire.TypeReply, wire.TypeError, "":
-			d.deliver(data)
-		}
-	}
-}
-
-// deliver gives an answer to who waits for it. One without id may be anyone's.
-func (d *device) deliver(data []byte) {
-	var a answer
-	if err := json.Unmarshal(data, &a); err != nil {
-		d.load.figures.note(fmt.Errorf("an answer that cannot be read: %w", err))
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for id, waiter := range d.waiting {
-		if a.ID == id || a.ID == "" {
-			waiter <- a
-			delete(d.waiting, id)
-		}
-	}
 }
 
 // take takes in a push.
-func (d *device) take(data []byte) {
+func (d *device) take(kind string, frame []byte) {
 	now := time.Now()
+	d.load.figures.framesIn.Add(1)
 	var p pushed
-	if err := json.Unmarshal(data, &p); err != nil {
+	switch kind {
+	case "":
+		d.load.figures.note(fmt.Errorf("a frame that cannot be read: %.200q", frame))
+		return
+	case wire.TypePush, wire.TypeNotify:
+	default:
+		return
+	}
+	if err := json.Unmarshal(frame, &p); err != nil {
 		d.load.figures.note(fmt.Errorf("a push that cannot be read: %w", err))
 		return
 	}
@@ -346,87 +288,38 @@ func (d *device) settled(seq int64) {
 	d.advance()
 }
 
-// do sends a request and reads its result into result, if that is not nil. The
-// error is a *refusal, errLost, or that of ctx.
+// do waits for a socket, sends a request and reads its result into result, if that is
+// not nil. The error is that of [raw.Conn.Do].
 func (d *device) do(ctx context.Context, action string, body, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	conn, id, waiter, err := d.expect(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.forget(id)
-	frame, err := frameOf(action, id, body)
+	conn, err := d.connected(ctx)
 	if err != nil {
 		return err
 	}
 	d.load.figures.framesOut.Add(1)
-	if err := conn.Write(ctx, websocket.MessageText, frame); err != nil {
-		return fmt.Errorf("%w: %w", errLost, err)
+	err = conn.Do(ctx, action, body, result)
+	if !errors.Is(err, raw.ErrClosed) && ctx.Err() == nil {
+		d.load.figures.framesIn.Add(1)
 	}
-	select {
-	case a, ok := <-waiter:
-		switch {
-		case !ok:
-			return fmt.Errorf("%w: the socket closed", errLost)
-		case a.Type == "":
-			return fmt.Errorf("%w: API Gateway says %q", errLost, a.Platform)
-		case a.Type == wire.TypeError:
-			return &refusal{a.Error}
-		case result == nil:
-			return nil
-		}
-		if err := json.Unmarshal(a.Result, result); err != nil {
-			return fmt.Errorf("reading the result of %s: %w", action, err)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errLost, ctx.Err())
-	}
+	return err
 }
 
-// expect waits for a socket and makes room for an answer.
-func (d *device) expect(ctx context.Context) (*websocket.Conn, string, chan answer, error) {
+// connected waits for a socket.
+func (d *device) connected(ctx context.Context) (*raw.Conn, error) {
 	for {
 		d.mu.Lock()
 		conn, online := d.conn, d.online
-		if conn != nil {
-			d.requests++
-			id := strconv.Itoa(d.requests)
-			waiter := make(chan answer, 1)
-			d.waiting[id] = waiter
-			d.mu.Unlock()
-			return conn, id, waiter, nil
-		}
 		d.mu.Unlock()
+		if conn != nil {
+			return conn, nil
+		}
 		select {
 		case <-online:
 		case <-ctx.Done():
-			return nil, "", nil, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
-}
-
-func (d *device) forget(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.waiting, id)
-}
-
-// frameOf adds action and id to a request.
-func frameOf(action, id string, body any) ([]byte, error) {
-	encoded, err := wire.Encode(body)
-	if err != nil {
-		return nil, err
-	}
-	header, err := wire.Encode(wire.Header{Action: action, ID: id})
-	if err != nil {
-		return nil, err
-	}
-	if string(encoded) == "{}" {
-		return header, nil
-	}
-	return append(append(header[:len(header)-1], ','), encoded[1:]...), nil
 }
 
 // send sends a message until it is answered, always under the same clientMsgId.
@@ -442,13 +335,13 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 		if err == nil {
 			return sent, nil
 		}
-		refused, isRefusal := errors.AsType[*refusal](err)
+		refused, isRefusal := errors.AsType[*raw.Refusal](err)
 		switch {
 		case ctx.Err() != nil:
 			return wire.Sent{}, ctx.Err()
-		case isRefusal && !refused.frame.Retryable:
+		case isRefusal && !refused.Frame.Retryable:
 			return wire.Sent{}, err
-		case isRefusal && refused.frame.Code == chat.Busy:
+		case isRefusal && refused.Frame.Code == chat.Busy:
 			d.load.figures.busy.Add(1)
 		default:
 			d.load.figures.lost.Add(1)
@@ -461,8 +354,8 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 func (d *device) retry(ctx context.Context, action string, body, result any) error {
 	for attempt := 0; ; attempt++ {
 		err := d.do(ctx, action, body, result)
-		refused, isRefusal := errors.AsType[*refusal](err)
-		if err == nil || attempt == 10 || isRefusal && !refused.frame.Retryable || ctx.Err() != nil {
+		refused, isRefusal := errors.AsType[*raw.Refusal](err)
+		if err == nil || attempt == 10 || isRefusal && !refused.Frame.Retryable || ctx.Err() != nil {
 			return err
 		}
 		pause(ctx, jitter(50*time.Millisecond<<min(attempt, 6)))

@@ -7,22 +7,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// Prices in US dollars, on demand, in us-east-1: DynamoDB per write and read
-// unit, and API Gateway per WebSocket message of up to 32 KB, in or out. Not in
-// here: Lambda, whose price is by time and memory, connection minutes, storage
-// and traffic.
-const (
-	pricePerWriteUnit = 0.625e-6
-	pricePerReadUnit  = 0.125e-6
-	pricePerFrame     = 1.00e-6
+	"inorder/infra/costs/bill"
 )
 
 // figures is what a run counts. It does not grow.
 type figures struct {
-	ack     histogram // from when a send was due to its answer
-	deliver histogram // from when it was due to another device
+	ack     *histogram // from when a send was due to its answer
+	deliver *histogram // from when it was due to another device
 
 	sends, acks, failed    atomic.Int64
 	busy, lost, resolved   atomic.Int64 // answers: BUSY, none, "committed before"
@@ -58,19 +50,6 @@ func (f *figures) note(err error) {
 	if f.firstError == nil {
 		f.firstError = err
 	}
-}
-
-// latency is the quantiles of a histogram in milliseconds.
-type latency struct {
-	P50  float64 `json:"p50"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p999"`
-	Max  float64 `json:"max"`
-}
-
-func latencyOf(c *counts) latency {
-	ms := func(q float64) float64 { return float64(c.quantile(q)) / float64(time.Millisecond) }
-	return latency{P50: ms(0.5), P99: ms(0.99), P999: ms(0.999), Max: ms(1)}
 }
 
 func (l latency) String() string { return fmt.Sprintf("%.1f/%.1f/%.1f", l.P50, l.P99, l.P999) }
@@ -123,6 +102,8 @@ type spent struct {
 	Requests            map[string]int64 `json:"requests"`
 }
 
+// price is in US dollars. Not in it: Lambda, whose price is by time and memory,
+// connection minutes, storage and traffic.
 type price struct {
 	DynamoDB  float64 `json:"dynamoDB"`
 	WebSocket float64 `json:"webSocket"`
@@ -141,12 +122,13 @@ func (l *load) report(now time.Time, from, to *usage) summary {
 		ended = now
 	}
 	seconds := max(ended.Sub(began).Seconds(), 1e-9)
-	deliver := f.deliver.snapshot()
+	ack, _ := f.ack.total()
+	deliver, delivered := f.deliver.total()
 	s := summary{
-		URL: l.socket, Users: l.users, Devices: l.options.devices, Inflight: l.inflight,
+		URL: l.Socket, Users: l.users, Devices: l.options.devices, Inflight: l.inflight,
 		Conversations: l.options.conversations, Rate: l.rate, Seconds: seconds,
 		Sends: f.sends.Load(), Acks: f.acks.Load(),
-		Ack: latencyOf(f.ack.snapshot()), Delivered: deliver.total(), Deliver: latencyOf(deliver),
+		Ack: ack, Delivered: delivered, Deliver: deliver,
 		Failed: f.failed.Load(), Busy: f.busy.Load(), LostAnswers: f.lost.Load(), AckedAsDuplicate: f.resolved.Load(),
 		DuplicatesFiltered: f.duplicates.Load(), GapsFilled: f.gapsFilled.Load(), Reconnects: f.reconnects.Load(),
 		Frames: f.framesIn.Load() + f.framesOut.Load() - framesAt,
@@ -155,10 +137,10 @@ func (l *load) report(now time.Time, from, to *usage) summary {
 	if firstError != nil {
 		s.FirstError = firstError.Error()
 	}
-	s.Price.WebSocket = float64(s.Frames) * pricePerFrame
+	s.Price.WebSocket = float64(s.Frames) * bill.PerFrame
 	if from != nil && to != nil {
 		s.DynamoDB = spentBetween(*from, *to, s.Acks)
-		s.Price.DynamoDB = s.DynamoDB.WriteUnits*pricePerWriteUnit + s.DynamoDB.ReadUnits*pricePerReadUnit
+		s.Price.DynamoDB = s.DynamoDB.WriteUnits*bill.PerWRU + s.DynamoDB.ReadUnits*bill.PerRRU
 	}
 	s.Price.Total = s.Price.DynamoDB + s.Price.WebSocket
 	s.Price.Million = s.Price.Total / float64(max(s.Acks, 1)) * 1e6
@@ -186,27 +168,20 @@ func spentBetween(from, to usage, acks int64) *spent {
 
 // live is what the last second was like.
 type live struct {
-	load    *load
-	at      time.Time
-	sends   int64
-	acks    int64
-	ack     *counts
-	deliver *counts
-}
-
-func newLive(l *load, now time.Time) *live {
-	return &live{load: l, at: now, ack: &counts{}, deliver: &counts{}}
+	load  *load
+	at    time.Time
+	sends int64
+	acks  int64
 }
 
 // line gives the figures since the last one, and the sums since the beginning.
 func (v *live) line(now time.Time, s summary) string {
 	f := &v.load.figures
-	ack, deliver := f.ack.snapshot(), f.deliver.snapshot()
 	seconds := max(now.Sub(v.at).Seconds(), 1e-9)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%4.0f s  %.0f sends/s  %.0f acks/s  ack %s  deliver %s ms p50/p99/p999",
 		s.Seconds, float64(s.Sends-v.sends)/seconds, float64(s.Acks-v.acks)/seconds,
-		latencyOf(ack.since(v.ack)), latencyOf(deliver.since(v.deliver)))
+		f.ack.sinceLast(), f.deliver.sinceLast())
 	if s.DynamoDB != nil {
 		fmt.Fprintf(&b, "  %.2f tx/send  %.2f conflicts/send  %.0f write + %.0f read units",
 			s.DynamoDB.TransactionsPerSend, s.DynamoDB.ConflictsPerSend, s.DynamoDB.WriteUnits, s.DynamoDB.ReadUnits)
@@ -215,7 +190,7 @@ func (v *live) line(now time.Time, s summary) string {
 	if troubles := s.Busy + s.LostAnswers + s.Failed; troubles > 0 {
 		fmt.Fprintf(&b, "  busy %d lost %d failed %d", s.Busy, s.LostAnswers, s.Failed)
 	}
-	v.at, v.sends, v.acks, v.ack, v.deliver = now, s.Sends, s.Acks, ack, deliver
+	v.at, v.sends, v.acks = now, s.Sends, s.Acks
 	return b.String()
 }
 

@@ -1,78 +1,61 @@
 package main
 
 import (
-	"math"
-	"math/bits"
-	"sync/atomic"
+	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// histogram counts durations in buckets that are 1/64 of their value wide, from a
-// microsecond to some 19 hours, in 16 KB, however many there are. Its zero value
-// is empty. It is safe for concurrent use.
+// longest is what a histogram counts anything longer as.
+const longest = time.Hour
+
+// histogram counts durations to 1% of their value, in some 50 KB, however many there
+// are. It is safe for concurrent use.
 type histogram struct {
-	counts [buckets]atomic.Int64
+	mu     sync.Mutex
+	all    *hdrhistogram.Histogram
+	recent *hdrhistogram.Histogram // since the last call of sinceLast
 }
 
-const (
-	subBits = 6
-	buckets = 2048
-)
+func newHistogram() *histogram {
+	empty := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest.Microseconds(), 2) }
+	return &histogram{all: empty(), recent: empty()}
+}
 
 // observe counts a duration.
-func (h *histogram) observe(d time.Duration) { h.counts[bucketOf(d)].Add(1) }
-
-// counts is a histogram at a moment.
-type counts [buckets]int64
-
-func (h *histogram) snapshot() *counts {
-	var c counts
-	for i := range h.counts {
-		c[i] = h.counts[i].Load()
-	}
-	return &c
+func (h *histogram) observe(d time.Duration) {
+	us := min(max(d, 0), longest).Microseconds()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_ = h.all.RecordValue(us) // it is in the range
+	_ = h.recent.RecordValue(us)
 }
 
-// since gives what came after an earlier snapshot.
-func (c *counts) since(earlier *counts) *counts {
-	var d counts
-	for i := range c {
-		d[i] = c[i] - earlier[i]
-	}
-	return &d
+// total is all that was counted, and how many that are.
+func (h *histogram) total() (latency, int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return latencyOf(h.all), h.all.TotalCount()
 }
 
-func (c *counts) total() (n int64) {
-	for _, count := range c {
-		n += count
-	}
-	return n
+// sinceLast is what was counted since it was called last.
+func (h *histogram) sinceLast() latency {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer h.recent.Reset()
+	return latencyOf(h.recent)
 }
 
-// quantile is the duration that a share q of all, from 0 to 1, do not exceed; 0
-// where there are none.
-func (c *counts) quantile(q float64) time.Duration {
-	rank := max(int64(math.Ceil(q*float64(c.total()))), 1)
-	var n int64
-	for i, count := range c {
-		if n += count; count > 0 && n >= rank {
-			return durationOf(i)
-		}
-	}
-	return 0
+// latency is the quantiles of a histogram in milliseconds, 0 where there is nothing.
+type latency struct {
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
 }
 
-// bucketOf numbers the buckets: the first 128 are a microsecond wide, then each
-// 64 are twice as wide as the 64 before.
-func bucketOf(d time.Duration) int {
-	us := uint64(max(d, 0) / time.Microsecond)
-	shift := max(bits.Len64(us)-subBits-1, 0)
-	return min(shift<<subBits+int(us>>shift), buckets-1) //nolint:gosec // below 128
-}
-
-// durationOf is the middle of a bucket.
-func durationOf(bucket int) time.Duration {
-	shift := max(bucket>>subBits-1, 0)
-	us := (bucket - shift<<subBits) << shift
-	return time.Duration(us+(1<<shift)/2) * time.Microsecond
+func latencyOf(h *hdrhistogram.Histogram) latency {
+	ms := func(percent float64) float64 { return float64(h.ValueAtQuantile(percent)) / 1000 }
+	return latency{P50: ms(50), P99: ms(99), P999: ms(99.9), Max: ms(100)}
 }

@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +35,6 @@ type load struct {
 	run           string        // no other run has it
 	start         time.Time     // of the clock in the messages
 	createTimeout time.Duration // createTimeout, but for tests
-	client        *http.Client
 
 	figures       figures
 	conversations []*conversation
@@ -55,35 +51,8 @@ type conversation struct {
 func newLoad(o options) *load {
 	return &load{
 		options: o, run: "h" + strings.ToLower(rand.Text()[:10]), start: time.Now(),
-		createTimeout: createTimeout, client: &http.Client{Timeout: dialTimeout},
+		createTimeout: createTimeout, figures: figures{ack: newHistogram(), deliver: newHistogram()},
 	}
-}
-
-// token gets a token for a user.
-func (l *load) token(ctx context.Context, user string) (string, error) {
-	u, err := url.Parse(l.tokens)
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	query := u.Query()
-	query.Set("user", user)
-	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil) //nolint:gosec // where its user wants the token from
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	resp, err := l.client.Do(req) //nolint:gosec // see above
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	var got struct {
-		Token string `json:"token"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || got.Token == "" {
-		return "", fmt.Errorf("getting a token from %s: it answered %s and no {\"token\": …}", l.tokens, resp.Status)
-	}
-	return got.Token, nil
 }
 
 // prepare makes users, connects their devices, and makes the conversations.
@@ -150,7 +119,7 @@ func (l *load) create(ctx context.Context) error {
 	}
 	err := group.Wait()
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("making the conversations: %s did not answer within %s", l.socket, l.createTimeout)
+		return fmt.Errorf("making the conversations: %s did not answer within %s", l.Socket, l.createTimeout)
 	}
 	if err != nil {
 		return fmt.Errorf("making the conversations: %w", err)

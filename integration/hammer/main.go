@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"inorder/infra/local/address"
+	"inorder/integration/stack"
 	"inorder/shared/chat"
 )
 
@@ -44,8 +45,8 @@ func main() {
 
 // options is what the command line says.
 type options struct {
-	addr           address.Address // of a local cloud that runs; none with local or socket
-	socket, tokens string
+	stack.Stack
+	addr           address.Address // of a local cloud that runs; none with local or Socket
 	local          bool
 	verbose        bool
 	users, devices int
@@ -95,8 +96,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("hammer", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Var(&o.addr, "addr", "`address` of a local cloud that runs, such as "+defaultAddr+", which is the default")
-	flags.StringVar(&o.socket, "url", "", "the WebSocket `URL` of a stack elsewhere, such as wss://….amazonaws.com/v1")
-	flags.StringVar(&o.tokens, "tokens", "", "`URL` that answers ?user=NAME with {\"token\": …}; a local cloud has its own")
+	flags.StringVar(&o.Socket, "url", "", "the WebSocket `URL` of a stack elsewhere, such as wss://….amazonaws.com/v1")
+	flags.StringVar(&o.Tokens, "tokens", "", "`URL` that answers ?user=NAME with {\"token\": …}; a local cloud has its own")
 	flags.BoolVar(&o.local, "local", false, "start a local cloud for the run instead, and count what its DynamoDB does")
 	flags.BoolVar(&o.verbose, "v", false, "with -local: show what the local cloud says")
 	flags.IntVar(&o.users, "users", 64, "`number` of users")
@@ -121,14 +122,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 const maxDevices = 16
 
 func (o *options) check(rest []string) error {
-	u, err := url.Parse(o.socket)
+	u, err := url.Parse(o.Socket)
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q; flags begin with a dash", rest[0])
-	case o.local && (o.socket != "" || !o.addr.IsZero()) || o.socket != "" && !o.addr.IsZero():
+	case o.local && (o.Socket != "" || !o.addr.IsZero()) || o.Socket != "" && !o.addr.IsZero():
 		return errors.New("-local, -addr and -url are three stacks; name one")
-	case o.socket != "" && (err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss"):
-		return fmt.Errorf("-url %s: want a WebSocket URL such as wss://….amazonaws.com/v1; where a local cloud is says -addr", o.socket)
+	case o.Socket != "" && (err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss"):
+		return fmt.Errorf("-url %s: want a WebSocket URL such as wss://….amazonaws.com/v1; where a local cloud is says -addr", o.Socket)
 	case o.users < 1 || o.conversations < 1 || o.inflight < 1:
 		return errors.New("-users, -conversations and -inflight are at least 1")
 	case o.conversations > o.users:
@@ -141,9 +142,9 @@ func (o *options) check(rest []string) error {
 		return errors.New("-rate and -for are not below 0")
 	case o.size < 1 || o.size > chat.MaxTextRunes:
 		return fmt.Errorf("-size %d: a text has 1 to %d characters", o.size, chat.MaxTextRunes)
-	case o.socket != "" && o.tokens == "":
+	case o.Socket != "" && o.Tokens == "":
 		return errors.New("-tokens is missing: only a local cloud gives out tokens by itself")
-	case o.socket == "" && !o.local && o.addr.IsZero():
+	case o.Socket == "" && !o.local && o.addr.IsZero():
 		return o.addr.Set(defaultAddr)
 	}
 	return nil
@@ -164,7 +165,7 @@ func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) 
 			return summary{}, err
 		}
 		defer c.stop()
-		o.socket, o.tokens, m = c.socket, c.tokens, c.meter
+		o.Stack, m = c.Stack, c.meter
 	}
 	if !o.addr.IsZero() {
 		if err := o.askWhich(ctx, tell); err != nil {
@@ -175,7 +176,7 @@ func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) 
 	living, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	prepared := context.AfterFunc(ctx, hangUp)
-	tell("connecting %d devices of %d users to %s", o.users*o.devices, o.users, o.socket)
+	tell("connecting %d devices of %d users to %s", o.users*o.devices, o.users, o.Socket)
 	done, err := l.prepare(living)
 	if done != nil {
 		defer func() {
@@ -213,14 +214,14 @@ func (o *options) askWhich(ctx context.Context, tell func(string, ...any)) error
 		return fmt.Errorf("no local cloud answers at %s: %w\nstart one with go run ./infra/local, say where it is with -addr, or use -local", o.addr, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	var stack struct{ Name, Template, WebSocket string }
-	if json.NewDecoder(response.Body).Decode(&stack) != nil || stack.Name == "" || stack.WebSocket == "" {
+	var runs struct{ Name, Template, WebSocket string }
+	if json.NewDecoder(response.Body).Decode(&runs) != nil || runs.Name == "" || runs.WebSocket == "" {
 		return fmt.Errorf("what answers at %s is no local cloud; say where it is with -addr, or use -local", o.addr)
 	}
-	tell("loading %s of %s, at %s: its users and messages stay there (-local starts one for the run)", stack.Name, stack.Template, o.addr)
-	o.socket = stack.WebSocket
-	if o.tokens == "" {
-		o.tokens = o.addr.URL() + "/dev/token"
+	tell("loading %s of %s, at %s: its users and messages stay there (-local starts one for the run)", runs.Name, runs.Template, o.addr)
+	o.Socket = runs.WebSocket
+	if o.Tokens == "" {
+		o.Tokens = o.addr.URL() + "/dev/token"
 	}
 	return nil
 }
@@ -234,7 +235,7 @@ func (l *load) watch(ctx context.Context, tell func(string, ...any), report func
 	}()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	v := newLive(l, time.Now())
+	v := &live{load: l, at: time.Now()}
 	for {
 		select {
 		case <-over:

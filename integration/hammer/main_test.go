@@ -103,7 +103,7 @@ func TestNoAnswer(t *testing.T) {
 		done, err := l.prepare(ctx)
 		hangUp()
 		done()
-		require.EqualError(t, err, "making the conversations: "+o.socket+" did not answer within 50ms")
+		require.EqualError(t, err, "making the conversations: "+o.Socket+" did not answer within 50ms")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestARunOnALocalCloud(t *testing.T) {
 func TestCtrlCEndsWithTheSummary(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
-	o, err := parse([]string{"-url", c.socket, "-tokens", c.tokens, "-users", "3", "-for", "0"}, &bytes.Buffer{})
+	o, err := parse([]string{"-url", c.Socket, "-tokens", c.Tokens, "-users", "3", "-for", "0"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	var stderr syncBuffer
 	ended := make(chan summary, 1)
@@ -205,7 +205,7 @@ func TestCtrlCOfTheProcess(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	for _, form := range []string{"-json", ""} {
-		args := []string{"-url", c.socket, "-tokens", c.tokens, "-users", "2", "-rate", "50", "-for", "0"}
+		args := []string{"-url", c.Socket, "-tokens", c.Tokens, "-users", "2", "-rate", "50", "-for", "0"}
 		if form != "" {
 			args = append(args, form)
 		}
@@ -245,11 +245,11 @@ func TestABadDay(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(posts.Close)
 	c := startCloud(t, "-connections-endpoint", posts.URL())
-	require.NoError(t, posts.SetTarget(c.page))
-	sockets, err := fault.NewSockets(plan, c.socket)
+	require.NoError(t, posts.SetTarget(c.Page))
+	sockets, err := fault.NewSockets(plan, c.Socket)
 	require.NoError(t, err)
 	t.Cleanup(sockets.Close)
-	o, err := parse([]string{"-url", sockets.URL(), "-tokens", c.tokens, "-users", "3", "-rate", "60", "-for", "0"}, &bytes.Buffer{})
+	o, err := parse([]string{"-url", sockets.URL(), "-tokens", c.Tokens, "-users", "3", "-rate", "60", "-for", "0"}, &bytes.Buffer{})
 	require.NoError(t, err)
 	var stderr syncBuffer
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -314,8 +314,8 @@ func TestTheHammerSaysWhomItLoads(t *testing.T) {
 		require.Contains(t, said.String(), tt.says, name)
 		if tt.fails == "" {
 			require.NoError(t, err, name)
-			require.Equal(t, "ws://127.0.0.1:3000/dev", o.socket, name)
-			require.Equal(t, server.URL+"/dev/token", o.tokens, name)
+			require.Equal(t, "ws://127.0.0.1:3000/dev", o.Socket, name)
+			require.Equal(t, server.URL+"/dev/token", o.Tokens, name)
 			continue
 		}
 		require.ErrorContains(t, err, tt.fails, name)

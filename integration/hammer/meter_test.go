@@ -22,8 +22,8 @@ func TestMeter(t *testing.T) {
 	require.NoError(t, err)
 	m, err := startMeter(endpoint)
 	require.NoError(t, err)
-	t.Cleanup(m.close)
-	metered := dynamotest.Client(t, m.url)
+	t.Cleanup(m.Close)
+	metered := dynamotest.Client(t, m.URL())
 
 	key := map[string]types.AttributeValue{"k": &types.AttributeValueMemberS{Value: "1"}}
 	create := func() error {
@@ -59,13 +59,4 @@ func TestMeter(t *testing.T) {
 	require.Zero(t, u.throttled)
 	require.Equal(t, map[string]int64{"TransactWriteItems": 2, "GetItem": 1, "BatchGetItem": 1, "PutItem": 1}, u.requests)
 	require.Empty(t, before.requests, "an earlier reading stays as it was")
-}
-
-func TestMeterOfAThrottle(t *testing.T) {
-	t.Parallel()
-	m := meter{usage: usage{requests: map[string]int64{}}}
-	m.countRefusal("TransactWriteItems", []byte(`{"__type":"x#TransactionCanceledException","CancellationReasons":[{"Code":"ThrottlingError"}]}`))
-	m.countRefusal("PutItem", []byte(`{"__type":"x#ProvisionedThroughputExceededException"}`))
-	require.Equal(t, int64(2), m.now().throttled)
-	require.Zero(t, m.now().conflicts)
 }

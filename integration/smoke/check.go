@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/oklog/ulid/v2"
 
 	"inorder/shared/chat"
@@ -18,11 +17,10 @@ import (
 // round is one run over a stack.
 type round struct {
 	options
-	run    string // names devices and messages
-	a, b   *device
-	living context.Context // of the connections
-	sent   wire.Sent
-	text   string
+	run  string // names devices and messages
+	a, b *device
+	sent wire.Sent
+	text string
 }
 
 // step is one thing that has to work. Each needs those before it.
@@ -33,9 +31,7 @@ type step struct {
 
 // check runs the steps, tells how each went, and reports whether all is well.
 func check(ctx context.Context, o options, out io.Writer) bool {
-	living, hangUp := context.WithCancel(ctx)
-	defer hangUp()
-	r := &round{options: o, run: "smoke-" + ulid.Make().String(), living: living}
+	r := &round{options: o, run: "smoke-" + ulid.Make().String()}
 	defer r.close()
 	start := time.Now()
 	for _, s := range []step{
@@ -68,14 +64,14 @@ func check(ctx context.Context, o options, out io.Writer) bool {
 func (r *round) close() {
 	for _, d := range []*device{r.a, r.b} {
 		if d != nil {
-			_ = d.conn.Close(websocket.StatusNormalClosure, "")
+			d.conn.Close()
 		}
 	}
 }
 
 // refuseAStranger wants a handshake without a good token to fail.
 func (r *round) refuseAStranger(ctx context.Context) error {
-	d, err := dial(ctx, r.living, r.socket, "no.good.token", "a stranger", r.run)
+	d, err := dial(ctx, r.socket, "no.good.token", "a stranger", r.run)
 	if err == nil {
 		_ = d.conn.CloseNow()
 		return &fault{"a handshake with a token that is none was let in", "Anyone can connect: does the API have its authorizer, as in template.yaml?"}
@@ -95,7 +91,7 @@ func (r *round) connect(ctx context.Context, number int, to **device) error {
 	if r.a != nil && r.a.user == user {
 		return fmt.Errorf("both tokens are of %s; it takes two users", user)
 	}
-	*to, err = dial(ctx, r.living, r.socket, token, user, r.run)
+	*to, err = dial(ctx, r.socket, token, user, r.run)
 	return err
 }
 
@@ -124,7 +120,7 @@ func (r *round) push(ctx context.Context) error { return pushed(ctx, r.b, r.sent
 
 // pushed waits for the message at a device.
 func pushed(ctx context.Context, d *device, sent wire.Sent, text string) error {
-	_, err := d.await(ctx, fmt.Sprintf("seq %d was committed and not pushed to %s", sent.Seq, d.user),
+	return d.await(ctx, fmt.Sprintf("seq %d was committed and not pushed to %s", sent.Seq, d.user),
 		"The fan-out: its Errors and IteratorAge on the dashboard, whether its stream mapping is enabled, the queue Retries,\n"+
 			"        and query \"failures\" for \"a conversation failed\".",
 		func(f frame) bool {
@@ -137,7 +133,6 @@ func pushed(ctx context.Context, d *device, sent wire.Sent, text string) error {
 			}
 			return false
 		})
-	return err
 }
 
 func (r *round) sync(ctx context.Context) error {
@@ -164,10 +159,9 @@ func (r *round) receipt(ctx context.Context) error {
 	if err := r.a.do(ctx, wire.ActionAck, wire.Ack{ConversationID: r.sent.ConversationID, ReadSeq: &r.sent.Seq}, &wire.Acked{}); err != nil {
 		return err
 	}
-	_, err := r.b.await(ctx, "the message was read, and its sender was not told",
+	return r.b.await(ctx, "the message was read, and its sender was not told",
 		"The function ack: query \"failures\"; its right to execute-api:ManageConnections.",
 		func(f frame) bool {
 			return f.Type == wire.TypeReceipt && f.ConversationID == r.sent.ConversationID && f.UserID == r.a.user && f.ReadSeq >= r.sent.Seq
 		})
-	return err
 }

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync"
 
-	"github.com/coder/websocket"
-
+	raw "inorder/integration/device"
 	"inorder/shared/chat"
 	"inorder/shared/wire"
 )
@@ -45,20 +43,13 @@ var byCode = map[chat.Code]string{
 	chat.Forbidden: "With DirectMessages=closed the two need a conversation: go run ./infra/admin create USER USER -stack STACK -yes.",
 }
 
-// frame is any frame from the server.
+// frame is what the server pushes.
 type frame struct {
-	Type    string          `json:"type"`
-	ID      string          `json:"id"`
-	Result  json.RawMessage `json:"result"`
-	Error   wire.Error      `json:"error"`
-	Updates []wire.Update   `json:"updates"`
+	Type    string        `json:"type"`
+	Updates []wire.Update `json:"updates"`
 	wire.Receipt
 
 	Reason string `json:"reason"` // of a goodbye
-
-	// API Gateway's own frame.
-	Message   string `json:"message"`
-	RequestID string `json:"requestId"`
 }
 
 // maxFrames is how many frames a device keeps. A run takes some ten.
@@ -66,42 +57,35 @@ const maxFrames = 10_000
 
 // device is one connection.
 type device struct {
-	user     string
-	conn     *websocket.Conn
-	requests int
+	user string
+	conn *raw.Conn
 
 	mu     sync.Mutex
 	frames []frame
 	ended  error
 	news   chan struct{} // closed, and another, at each frame
+	over   chan struct{} // closed when requests are of no use any more
 }
 
-// dial opens a connection. Its reader ends with ctx.
-func dial(ctx context.Context, living context.Context, socket *url.URL, token, user, name string) (*device, error) {
-	u := *socket
-	query := u.Query()
-	query.Set("device", name)
-	u.RawQuery = query.Encode()
-	conn, resp, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{ //nolint:bodyclose // Dial: "you never need to close resp.Body yourself"
-		HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
-	})
+// dial opens a connection.
+func dial(ctx context.Context, socket *url.URL, token, user, name string) (*device, error) {
+	d := &device{user: user, news: make(chan struct{}), over: make(chan struct{})}
+	conn, status, err := raw.Dial(ctx, socket.String(), name, token, d.take)
+	d.conn = conn
 	switch {
 	case err == nil:
-	case resp != nil && resp.StatusCode != http.StatusSwitchingProtocols:
-		look := byStatus[resp.StatusCode]
+	case status != 0 && status != http.StatusSwitchingProtocols:
+		look := byStatus[status]
 		if look == "" {
 			look = "Is " + socket.Host + " the stack's? What is there answers as no WebSocket."
 		}
-		return nil, &statusFault{fault{fmt.Sprintf("the handshake was refused with %s", resp.Status), look}, resp.StatusCode}
+		return nil, &statusFault{fault{fmt.Sprintf("the handshake was refused with %d %s", status, http.StatusText(status)), look}, status}
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &fault{"the handshake got no answer in time", "The authorizer or connect function took too long, or a firewall drops it: metric Duration of AWS/Lambda."}
 	default:
 		return nil, &fault{fmt.Sprintf("no connection to %s: %v", socket.Host, err),
 			"Is the URL the stack's output WebSocketUrl? Of a domain of your own: its DNS record, and its certificate."}
 	}
-	conn.SetReadLimit(2 * wire.MaxFrameBytes)
-	d := &device{user: user, conn: conn, news: make(chan struct{})}
-	go d.read(living)
 	return d, nil
 }
 
@@ -113,99 +97,110 @@ type statusFault struct {
 
 func (f *statusFault) Error() string { return f.fault.Error() }
 
-func (d *device) read(ctx context.Context) {
-	for {
-		_, data, err := d.conn.Read(ctx)
-		var f frame
-		if err == nil {
-			err = json.Unmarshal(data, &f)
-		}
-		if err == nil && len(d.frames) == maxFrames {
-			err = fmt.Errorf("it got more than %d frames; use users that are kept for this", maxFrames)
-		}
-		d.mu.Lock()
-		if err != nil {
-			d.ended = err
-		} else {
-			d.frames = append(d.frames, f)
-		}
-		close(d.news)
-		d.news = make(chan struct{})
-		d.mu.Unlock()
-		if err != nil {
-			return
-		}
+// take keeps what is pushed.
+func (d *device) take(_ string, data []byte) {
+	var f frame
+	err := json.Unmarshal(data, &f)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.over:
+		return
+	default:
 	}
+	switch {
+	case err == nil && len(d.frames) == maxFrames:
+		err = fmt.Errorf("it got more than %d frames; use users that are kept for this", maxFrames)
+	case err == nil:
+		d.frames = append(d.frames, f)
+	}
+	if d.ended = err; err != nil || f.Type == wire.TypeGoodbye {
+		close(d.over)
+	}
+	close(d.news)
+	d.news = make(chan struct{})
+}
+
+// end is why the connection is of no use any more; nil if it is.
+func (d *device) end() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended != nil {
+		return d.ended
+	}
+	return d.conn.Err()
 }
 
 // await waits for a frame. what and look say what is wrong if none comes.
-func (d *device) await(ctx context.Context, what, look string, is func(frame) bool) (frame, error) {
+func (d *device) await(ctx context.Context, what, look string, is func(frame) bool) error {
 	for seen := 0; ; {
 		d.mu.Lock()
-		frames, ended, news := d.frames, d.ended, d.news
+		frames, news := d.frames, d.news
 		d.mu.Unlock()
 		for ; seen < len(frames); seen++ {
 			switch f := frames[seen]; {
 			case is(f):
-				return f, nil
+				return nil
 			case f.Type == wire.TypeGoodbye:
-				return frame{}, &fault{fmt.Sprintf("the server said goodbye to %s: %s", d.user, f.Reason),
-					"Another connection of the same device came, or the token has expired."}
+				return d.goodbye(f.Reason)
 			}
 		}
-		if ended != nil {
-			return frame{}, &fault{fmt.Sprintf("the connection of %s ended: %v", d.user, ended), look}
+		if err := d.end(); err != nil {
+			return d.lost(err, look)
 		}
 		select {
 		case <-news:
+		case <-d.conn.Closed():
 		case <-ctx.Done():
-			return frame{}, &fault{what, look}
+			return &fault{what, look}
 		}
 	}
 }
 
+func (d *device) goodbye(reason string) error {
+	return &fault{fmt.Sprintf("the server said goodbye to %s: %s", d.user, reason),
+		"Another connection of the same device came, or the token has expired."}
+}
+
+func (d *device) lost(why error, look string) error {
+	return &fault{fmt.Sprintf("the connection of %s ended: %v", d.user, why), look}
+}
+
 // do sends a request and reads its result.
 func (d *device) do(ctx context.Context, action string, request, result any) error {
-	d.requests++
-	id := "smoke-" + strconv.Itoa(d.requests)
-	fields := map[string]any{}
-	raw, err := json.Marshal(request)
-	if err == nil {
-		err = json.Unmarshal(raw, &fields)
-	}
-	if err == nil {
-		fields["action"], fields["id"] = action, id
-		raw, err = json.Marshal(fields)
-	}
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", action, err)
-	}
-	if err := d.conn.Write(ctx, websocket.MessageText, raw); err != nil {
-		return &fault{fmt.Sprintf("%s could not be sent: %v", action, err), "The connection ended: is the token still good?"}
-	}
-	f, err := d.await(ctx, action+" was not answered",
-		"The function took too long (metric Duration of AWS/Lambda), or the route has no response: does the stack have all of template.yaml?",
-		func(f frame) bool { return f.ID == id || f.Type == "" && f.Message != "" })
+	const look = "The function took too long (metric Duration of AWS/Lambda), or the route has no response: does the stack have all of template.yaml?"
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-d.over:
+			cancel()
+		case <-asking.Done():
+		}
+	}()
+	err := d.conn.Do(asking, action, request, result)
+	refused, isRefusal := errors.AsType[*raw.Refusal](err)
+	platforms, isPlatforms := errors.AsType[*raw.PlatformError](err)
 	switch {
-	case err != nil:
-		return err
-	case f.Type == "":
-		return &fault{fmt.Sprintf("API Gateway answered %s with %q (requestId %s)", action, f.Message, f.RequestID),
+	case err == nil:
+		return nil
+	case isPlatforms:
+		return &fault{fmt.Sprintf("API Gateway answered %s with %q (requestId %s)", action, platforms.Message, platforms.RequestID),
 			"The function broke off, timed out, or may not be called: its last lines in the log group /inorder/STACK,\n" +
 				"        and Errors and Throttles on the dashboard. \"Forbidden\": there is no such route."}
-	case f.Type == wire.TypeError:
-		look := byCode[f.Error.Code]
+	case isRefusal:
+		look := byCode[refused.Frame.Code]
 		if look == "" {
 			look = "The code's meaning is in shared/wire/README.md."
 		}
-		what := fmt.Sprintf("%s was refused: %s: %s", action, f.Error.Code, f.Error.Message)
-		if len(f.Error.Details) > 0 {
-			what += fmt.Sprintf(" %v", f.Error.Details)
+		what := fmt.Sprintf("%s was refused: %s: %s", action, refused.Frame.Code, refused.Frame.Message)
+		if len(refused.Frame.Details) > 0 {
+			what += fmt.Sprintf(" %v", refused.Frame.Details)
 		}
 		return &fault{what, look}
+	case asking.Err() != nil || errors.Is(err, raw.ErrClosed):
+		// A goodbye, or too much that was pushed, says more than that there is no answer.
+		return d.await(ctx, action+" was not answered", look, func(frame) bool { return false })
 	}
-	if err := json.Unmarshal(f.Result, result); err != nil {
-		return &fault{fmt.Sprintf("the answer to %s cannot be read: %v", action, err), "Is what answers of this version?"}
-	}
-	return nil
+	return &fault{fmt.Sprintf("the answer to %s cannot be read: %v", action, err), "Is what answers of this version?"}
 }

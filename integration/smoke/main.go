@@ -14,13 +14,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -31,6 +29,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"inorder/integration/stack"
 )
 
 const (
@@ -135,21 +135,10 @@ func (o options) token(ctx context.Context, number int) (token, user string, err
 }
 
 func (o options) localToken(ctx context.Context, number int) (string, error) {
-	from := url.URL{Scheme: "http", Host: o.socket.Host, Path: "/dev/token", RawQuery: "user=smoke-" + strconv.Itoa(number)}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), http.NoBody)
-	if err != nil {
-		return "", fmt.Errorf("getting a token: %w", err)
-	}
-	resp, err := http.DefaultClient.Do(req)
+	from := url.URL{Scheme: "http", Host: o.socket.Host, Path: "/dev/token"}
+	token, err := stack.Stack{Tokens: from.String()}.Token(ctx, "smoke-"+strconv.Itoa(number), nil)
 	if err != nil {
 		return "", fmt.Errorf("no local cloud gives out tokens (go run ./infra/local starts one): %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }()
-	var got struct {
-		Token string `json:"token"`
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || got.Token == "" {
-		return "", fmt.Errorf("getting a token from %s: it answered %s and no {\"token\": …}", &from, resp.Status)
-	}
-	return got.Token, nil
+	return token, nil
 }

@@ -69,14 +69,14 @@ func (s *standIn) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		return
 	}
+	s.mu.Lock() // before the device knows that it is connected
 	conn, err := websocket.Accept(w, r, nil)
+	s.devices[user] = conn
+	s.mu.Unlock()
 	if err != nil {
 		return
 	}
 	defer func() { _ = conn.CloseNow() }()
-	s.mu.Lock()
-	s.devices[user] = conn
-	s.mu.Unlock()
 	for {
 		_, data, err := conn.Read(r.Context())
 		if err != nil {
@@ -196,8 +196,6 @@ func TestEachFailureSaysWhatToLookAt(t *testing.T) {
 
 func TestTokensAreGiven(t *testing.T) {
 	t.Parallel()
-	s := start(t, "")
-	address := "ws" + strings.TrimPrefix(s.server.URL, "http") + "/v1"
 	given := func(name string) string {
 		return map[string]string{"INORDER_TOKEN_1": tokenOf("ann") + "\n", "INORDER_TOKEN_2": tokenOf("bob")}[name]
 	}
@@ -214,6 +212,8 @@ func TestTokensAreGiven(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			s := start(t, "") // it tells apart users, not who runs at the same time
+			address := "ws" + strings.TrimPrefix(s.server.URL, "http") + "/v1"
 			var stdout, stderr bytes.Buffer
 			_ = run(t.Context(), append(tt.args, "-url", address), tt.getenv, &stdout, &stderr)
 			require.Contains(t, stdout.String(), tt.want)

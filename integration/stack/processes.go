@@ -1,4 +1,4 @@
-package fault
+package stack
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 type Process struct {
 	PID     int
 	Program string // the path of the executable
+	Started string // tells it from another that got its id later
 
-	parent  int
-	started string // tells it from another that got its id later
+	parent int
 }
 
 // Function is the logical id of the function whose process it is.
@@ -24,12 +24,12 @@ func (p Process) Function() string { return filepath.Base(filepath.Dir(p.Program
 // Runs reports whether it still does.
 func (p Process) Runs() bool {
 	now, ok := readProcess(p.PID)
-	return ok && now.started == p.started
+	return ok && now.Started == p.Started
 }
 
-// Descendants finds what a process has started, and what that has, in the order of
+// descendants finds what a process has started, and what that has, in the order of
 // their ids. It finds nothing but on Linux.
-func Descendants(pid int) []Process {
+func descendants(pid int) []Process {
 	var all []Process
 	for _, id := range processIDs() {
 		if p, ok := readProcess(id); ok {
@@ -110,7 +110,7 @@ func readProcess(pid int) (Process, bool) {
 		return Process{}, false
 	}
 	parent, _ := strconv.Atoi(fields[1])
-	return Process{PID: pid, Program: programOf(pid), parent: parent, started: fields[19]}, true
+	return Process{PID: pid, Program: programOf(pid), parent: parent, Started: fields[19]}, true
 }
 
 // programOf is the path of a process's executable, "" where that cannot be seen.
