@@ -230,6 +230,14 @@ type react struct {
 	console *console
 }
 
+// click clicks in the page itself: a row that comes in between moves what the mouse
+// was to hit.
+func (r react) click(selector string) {
+	r.t.Helper()
+	clicked := evaluate[bool](r.window, fmt.Sprintf("(found => { found?.click(); return found !== null })(document.querySelector(%q))", selector))
+	require.True(r.t, clicked, "there is no %s in %s's window", selector, r.user)
+}
+
 // console is what the browser's console has to complain about.
 type console struct {
 	mu  sync.Mutex
