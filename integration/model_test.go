@@ -320,7 +320,11 @@ func (w *modelWorld) some(rt *rapid.T, wanted func(user string) bool) []string {
 // write makes a request that the model refuses with this code, or takes as this
 // message. record says that a retry can be tried of it.
 func (w *modelWorld) write(rt *rapid.T, c *modelConversation, user, action string, request any, refused chat.Code, m chat.Message) (committed bool) {
-	sent, err := try[wire.Sent](context.Background(), w.device(rt, user), action, request)
+	d := w.device(rt, user)
+	sent, err := try[wire.Sent](context.Background(), d, action, request)
+	if s, ok := request.(wire.Send); ok && err == nil {
+		d.arrived(s, sent)
+	}
 	require.Equal(rt, refused, codeOf(err), "%s by %s: %+v: %v", action, user, request, err)
 	w.outcomes[action+" "+cmp.Or(string(refused), "OK")]++
 	if refused != "" {
