@@ -82,24 +82,17 @@ type handler struct {
 
 // handle serves a batch of head changes, or what was set aside of earlier ones.
 func (h handler) handle(ctx context.Context, event json.RawMessage) (any, error) {
-	var source struct {
-		Records []struct {
-			EventSource string `json:"eventSource"`
-		}
-	}
-	if err := json.Unmarshal(event, &source); err != nil {
+	var changes events.DynamoDBEvent
+	if err := json.Unmarshal(event, &changes); err != nil {
 		return nil, fmt.Errorf("reading the event: %w", err)
 	}
-	if len(source.Records) > 0 && source.Records[0].EventSource == "aws:sqs" {
+	// A queue's event has the same outer form.
+	if len(changes.Records) > 0 && changes.Records[0].EventSource == "aws:sqs" {
 		var messages events.SQSEvent
 		if err := json.Unmarshal(event, &messages); err != nil {
 			return nil, fmt.Errorf("reading the event: %w", err)
 		}
 		return nil, h.retry(ctx, messages)
-	}
-	var changes events.DynamoDBEvent
-	if err := json.Unmarshal(event, &changes); err != nil {
-		return nil, fmt.Errorf("reading the event: %w", err)
 	}
 	return h.follow(ctx, changes), nil
 }
