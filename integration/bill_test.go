@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -199,26 +197,10 @@ type crowd struct {
 
 func startCrowd(t *testing.T, s stack, users ...string) *crowd {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil && os.Getenv("CI") != "true" {
-		t.Skip("no node on PATH")
-	}
-	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // a command that never ends ends here
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, node, append([]string{"--experimental-websocket", "--no-warnings", "testdata/crowd.mjs", s.Socket, s.Tokens}, users...)...)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = stdin.Close() // it ends by that
-		_, _ = io.Copy(io.Discard, stdout)
-		_ = cmd.Wait()
-	})
-	return &crowd{t: t, users: users, in: json.NewEncoder(stdin), out: bufio.NewScanner(stdout)}
+	in, out := startNode(ctx, t, "testdata/crowd.mjs", append([]string{s.Socket, s.Tokens}, users...)...)
+	return &crowd{t: t, users: users, in: in, out: out}
 }
 
 func (c *crowd) do(command string, fields map[string]any, answer any) {

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 
 	"inorder/infra/local/dynamo/dynamotest"
 	"inorder/shared/chat"
+	"inorder/shared/client/web/browsertest"
 	"inorder/shared/wire"
 )
 
@@ -291,7 +290,7 @@ func openBrowser(t *testing.T) func(page, user, device string) *window {
 func startBrowser(t *testing.T) func(address, user string) *window {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(findBrowser(t)),
+		chromedp.ExecPath(browsertest.Chromium(t)),
 		chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-component-update", true),
@@ -326,22 +325,6 @@ func startBrowser(t *testing.T) func(address, user string) *window {
 		t.Cleanup(w.keepPicture)
 		return w
 	}
-}
-
-func findBrowser(t *testing.T) string {
-	t.Helper()
-	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
-	for _, name := range names {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	missing := "none of " + strings.Join(names, ", ") + " is on PATH; install one to test the page"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
-	return ""
 }
 
 // keepPicture leaves a picture of a window in which something went wrong; see the

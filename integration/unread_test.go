@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"inorder/shared/chat"
 	"inorder/shared/client"
+	"inorder/shared/client/web/browsertest"
 	"inorder/shared/wire"
 )
 
@@ -55,12 +57,15 @@ type browserDevice struct {
 // skipped, except in CI, where a skipped test would go unnoticed.
 func startBrowserDevice(t *testing.T, s stack, user, name string) *browserDevice {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil && os.Getenv("CI") != "true" {
-		t.Skip("no node on PATH")
-	}
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), node, "--experimental-websocket", "--no-warnings", "testdata/browserdevice.mjs", s.Socket, s.Tokens, user, name)
+	in, out := startNode(t.Context(), t, "testdata/browserdevice.mjs", s.Socket, s.Tokens, user, name)
+	return &browserDevice{t: t, in: in, out: out}
+}
+
+// startNode runs a module that takes commands and answers each, a line of JSON both
+// ways, until its input ends or ctx does.
+func startNode(ctx context.Context, t *testing.T, module string, args ...string) (in *json.Encoder, out *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, browsertest.Node(t), append([]string{"--experimental-websocket", "--no-warnings", module}, args...)...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -72,7 +77,7 @@ func startBrowserDevice(t *testing.T, s stack, user, name string) *browserDevice
 		_, _ = io.Copy(io.Discard, stdout)
 		_ = cmd.Wait()
 	})
-	return &browserDevice{t: t, in: json.NewEncoder(stdin), out: bufio.NewScanner(stdout)}
+	return json.NewEncoder(stdin), bufio.NewScanner(stdout)
 }
 
 func (b *browserDevice) do(command map[string]any) (unread int64) {

@@ -14,7 +14,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -24,6 +23,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"inorder/shared/client/web/browsertest"
 )
 
 // get asks for a path by a name of this machine, "" for its address.
@@ -253,7 +254,7 @@ func TestBehindADevServersProxy(t *testing.T) {
 // page as a phone opens it, which is no secure context.
 func TestPagesFromElsewhereInChromium(t *testing.T) {
 	t.Parallel()
-	browser := findBrowser(t)
+	browser := browsertest.Chromium(t)
 	mine := networkAddress(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -295,20 +296,6 @@ func TestPagesFromElsewhereInChromium(t *testing.T) {
 	})()`, chromedp.EvalAwaitPromise))
 	require.NoError(t, err)
 	require.Equal(t, "false", got)
-}
-
-func findBrowser(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if program, err := exec.LookPath(name); err == nil {
-			return program
-		}
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("there is no Chromium, and CI=true")
-	}
-	t.Skip("there is no Chromium; install it to run this test")
-	return ""
 }
 
 func openTab(t *testing.T, browser, url string) context.Context {

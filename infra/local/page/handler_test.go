@@ -1,21 +1,17 @@
 package page_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/build/buildtest"
 	"inorder/infra/local/page"
 	"inorder/shared/client/web/browsertest"
 )
@@ -143,11 +139,5 @@ func TestEveryReferenceIsServedFromHere(t *testing.T) {
 
 func TestPageModulesInNode(t *testing.T) {
 	t.Parallel()
-	node := browsertest.Node(t)
-	require.NoError(t, buildtest.Sources("."))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it takes seconds where nothing else runs
-	defer cancel()
-	output, err := exec.CommandContext(ctx, node, "--test").CombinedOutput()
-	require.NoError(t, err, "node --test (Node 20 or newer):\n%s", output)
-	require.Regexp(t, `(?m)^\S+ pass [1-9]\d+$`, string(output), "too few tests were found")
+	browsertest.Modules(t)
 }

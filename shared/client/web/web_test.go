@@ -1,32 +1,22 @@
 package web_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/infra/local/build/buildtest"
 	"inorder/shared/client/web"
 	"inorder/shared/client/web/browsertest"
 )
 
 func TestClientModulesInNode(t *testing.T) {
 	t.Parallel()
-	node := browsertest.Node(t)
-	require.NoError(t, buildtest.Sources("."))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it takes seconds where nothing else runs
-	defer cancel()
-	output, err := exec.CommandContext(ctx, node, "--test").CombinedOutput()
-	require.NoError(t, err, "node --test (Node 20 or newer):\n%s", output)
-	require.Regexp(t, `(?m)^\S+ pass [1-9]\d+$`, string(output), "too few tests were found")
+	browsertest.Modules(t)
 }
 
 // newSite is a site with an empty page and the client's modules.

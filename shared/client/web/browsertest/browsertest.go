@@ -12,6 +12,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"inorder/infra/local/build/buildtest"
 )
 
 const patience = 2 * time.Minute // it takes seconds where nothing else runs
@@ -23,12 +25,31 @@ func Node(t *testing.T) string {
 	return find(t, "node")
 }
 
+// Chromium returns the path of a browser of its kind. Without one the test is skipped, except in CI.
+func Chromium(t *testing.T) string {
+	t.Helper()
+	return find(t, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+}
+
+// Modules runs the tests of the modules in the test's folder, at least ten, with Node's
+// runner. go test repeats them when a module changed.
+func Modules(t *testing.T) {
+	t.Helper()
+	node := Node(t)
+	require.NoError(t, buildtest.Sources("."))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it takes seconds where nothing else runs
+	defer cancel()
+	output, err := exec.CommandContext(ctx, node, "--test").CombinedOutput() //nolint:gosec // Node, as it was found
+	require.NoError(t, err, "node --test (Node 20 or newer):\n%s", output)
+	require.Regexp(t, `(?m)^\S+ pass [1-9]\d+$`, string(output), "too few tests were found")
+}
+
 // Open opens a page in a Chromium of its own, which has a mouse and the focus and ends with the test. Without Chromium
 // the test is skipped, except in CI. What is done in the page ends after two minutes.
 func Open(t *testing.T, url string) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(find(t, "chromium", "chromium-browser", "google-chrome")),
+		chromedp.ExecPath(Chromium(t)),
 		chromedp.NoSandbox,
 		chromedp.DisableGPU,
 		chromedp.UserDataDir(t.TempDir()),
