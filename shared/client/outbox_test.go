@@ -25,9 +25,9 @@ import (
 // noPushes loses every push.
 func noPushes(string, string) (int, time.Duration) { return 0, 0 }
 
-func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
-	t.Parallel()
-	for name, fate := range map[string]fakeserver.Fate{
+// mishaps are what may become of a request, by what a person would say.
+func mishaps() map[string]fakeserver.Fate {
+	return map[string]fakeserver.Fate{
 		"the request got lost":               fakeserver.Ignore,
 		"the answer got lost":                fakeserver.LoseReply,
 		"the connection broke before it":     fakeserver.CutBefore,
@@ -36,7 +36,12 @@ func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
 		"API Gateway answered in its place":  fakeserver.Platform,
 		"API Gateway throttled it":           fakeserver.Throttled,
 		"the answer could not be understood": fakeserver.Garbage,
-	} {
+	}
+}
+
+func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
+	t.Parallel()
+	for name, fate := range mishaps() {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *fakeserver.Server) {
 				group := s.MakeGroup("g", "alice", "bob")

@@ -150,16 +150,7 @@ func events(kind chat.EventKind) func(scene) int {
 func TestG3_AWriteIsCarriedOutOnceWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for action, write := range writes {
-		for name, fate := range map[string]fakeserver.Fate{
-			"the request got lost":               fakeserver.Ignore,
-			"the answer got lost":                fakeserver.LoseReply,
-			"the connection broke before it":     fakeserver.CutBefore,
-			"the connection broke after it":      fakeserver.CutAfter,
-			"the server was busy":                fakeserver.Busy,
-			"API Gateway answered in its place":  fakeserver.Platform,
-			"API Gateway throttled it":           fakeserver.Throttled,
-			"the answer could not be understood": fakeserver.Garbage,
-		} {
+		for name, fate := range mishaps() {
 			for pushed, onPush := range map[string]func(string, string) (int, time.Duration){"pushed": nil, "not pushed": noPushes} {
 				t.Run(action+"/"+name+"/"+pushed, func(t *testing.T) {
 					bubble(t, func(t *testing.T, s *fakeserver.Server) {

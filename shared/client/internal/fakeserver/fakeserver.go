@@ -342,9 +342,7 @@ func (s *Server) receive(c *Conn, data []byte) {
 		c.answer(header, nil, chat.Errorf(chat.Busy, "too much at once"))
 		return
 	case TooFast:
-		e := chat.Errorf(chat.Busy, "too fast")
-		e.Details = map[string]any{chat.DetailRetryAfter: RetryAfter.Milliseconds()}
-		c.answer(header, nil, e)
+		c.answer(header, nil, chat.BusyFor(RetryAfter, "too fast"))
 		return
 	case Throttled:
 		c.Say(`{"message": "Too Many Requests", "connectionId":"x", "requestId":"y"}`)
