@@ -241,20 +241,8 @@ func TestG10_AFloodHoldsFewEnvironments(t *testing.T) {
 // requireLedger requires that what was acked is in the ledger, once, without a hole.
 func (h *hot) requireLedger() {
 	h.t.Helper()
-	acked := len(h.all())
-	line, err := h.store().Line(h.t.Context(), who(0), h.group)
-	require.NoError(h.t, err)
-	last := line.Conversation.LastSeq
-	require.EqualValues(h.t, acked+1, last, "the first is the group's own")
-	for from := int64(1); from <= last; from += 100 {
-		r := chat.Range{From: from, To: min(from+99, last)}
-		entries, err := h.store().Entries(h.t.Context(), h.group, r)
-		require.NoError(h.t, err)
-		for i, e := range entries {
-			require.Equal(h.t, from+int64(i), e.Seq)
-		}
-		require.Len(h.t, entries, int(r.To-r.From+1))
-	}
+	messages := ledger(h.t, h.store(), who(0), h.group)
+	requireDense(h.t, messages, len(h.all())+1) // the first is the group's own
 }
 
 // TestContention prints what one conversation takes, in the model of a region.
