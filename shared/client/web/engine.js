@@ -607,6 +607,7 @@ export class Engine {
     this.#log("the server's conversations are not those held here any more: starting over");
     this.#world = {};
     this.#lost.doubt(this.#outbox.all());
+    this.#model.status = { ...this.#model.status, inDoubt: true };
     for (const entry of this.#outbox.all()) {
       const peer = this.#model.facts.get(entry.address.conversationId ?? "")?.peer;
       if (entry.state === "sent") this.#outbox.delete(entry.clientMsgId);
@@ -625,7 +626,8 @@ export class Engine {
   // What the server turned out to have lost is shown from here on. Gives what is to be stored.
   /** @returns {StoreChange} */
   #settleLost() {
-    if (!this.#lost.isInDoubt) return {};
+    if (!this.#model.status.inDoubt) return {};
+    this.#model.status = { ...this.#model.status, inDoubt: false };
     const again = this.#lost.settle();
     this.#changed();
     return { lost: this.#lost.all(), outboxPut: again.map(recordOf) };

@@ -30,10 +30,6 @@ export class LostMessages {
     return [...this.#model.lost, ...this.#model.doubtful];
   }
 
-  get isInDoubt() {
-    return this.#model.doubtful.length > 0;
-  }
-
   /** @param {Lost} lost */
   isMine({ message }) {
     return message.senderId === this.#userId;

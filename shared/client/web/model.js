@@ -39,7 +39,7 @@ export class Model {
   /** @type {readonly Lost[]} What it may have lost: it was held before all was begun anew. */
   doubtful = [];
   /** @type {Status} */
-  status = { state: "connecting", detail: "", windows: {}, storeError: null };
+  status = { state: "connecting", detail: "", windows: {}, inDoubt: false, storeError: null };
 
   /** Lost messages by where they may be shown. @type {{all: readonly Lost[], byPlace: Map<string, Lost[]>}} */
   #grouped = { all: [], byPlace: new Map() };
@@ -375,7 +375,7 @@ export class Model {
     /** @type {Map<string, Role>} */
     const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
     if (facts.owner !== null) roles.set(facts.owner, "owner");
-    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, making), role, roles, title, userId: this.#userId, windows: this.status.windows, now };
+    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, this.status.inDoubt, making), role, roles, title, userId: this.#userId, windows: this.status.windows, now };
   }
 
   /**
@@ -447,15 +447,16 @@ export function lookOf({ state, error, seq, address }) {
  * @param {ConversationKey} key
  * @param {string} kind
  * @param {{ledger: Ledger | null, facts: Facts}} view
+ * @param {boolean} inDoubt
  * @param {Entry} [making]
  * @returns {Conversation["closed"]}
  */
-function closedFor(key, kind, { ledger, facts }, making) {
+function closedFor(key, kind, { ledger, facts }, inDoubt, making) {
   if (kind === "system") return "system";
   if (facts.leftSeq > 0) return "left";
   if (facts.state === "dissolved") return "dissolved";
   if (making?.state === "failed") return "failed";
-  return ledger === null && !making && !key.startsWith(TO_KEY) ? "unknown" : null;
+  return ledger === null && !inDoubt && !making && !key.startsWith(TO_KEY) ? "unknown" : null;
 }
 
 /**

@@ -131,6 +131,7 @@
  * @property {ConnectionState} state
  * @property {string} detail
  * @property {Windows} windows what the server told of them last
+ * @property {boolean} inDoubt whether it is not known yet which of the conversations the server still has
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 

@@ -22,7 +22,6 @@ export declare class LostMessages {
     });
     /** What is lost and what may be. */
     all(): Lost[];
-    get isInDoubt(): boolean;
     /** @param {Lost} lost */
     isMine({ message }: Lost): boolean;
     /**

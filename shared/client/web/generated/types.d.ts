@@ -177,6 +177,10 @@ export type Status = {
      */
     windows: Windows;
     /**
+     * whether it is not known yet which of the conversations the server still has
+     */
+    inDoubt: boolean;
+    /**
      * not an Error, which not every browser lets tabs exchange
      */
     storeError: {
@@ -438,6 +442,7 @@ export type Clock = {
  * @property {ConnectionState} state
  * @property {string} detail
  * @property {Windows} windows what the server told of them last
+ * @property {boolean} inDoubt whether it is not known yet which of the conversations the server still has
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
  */
 /** @typedef {{deliveredSeq: number, readSeq: number}} Positions */

@@ -473,6 +473,8 @@ test("own messages that a restored server lost stay visible as such, also over a
   await send(id, "lost as well");
   server.restore(before);
   server.post("bob", { to: "alice" }, "anew");
+  const saidToBeGone = new Set();
+  const stop = alice.subscribe(() => alice.conversation(kept).closed && saidToBeGone.add(kept));
   const shown = (client, key) => client.messages(key).map(({ text, state }) => `${text} ${state}`);
   const check = (client) => {
     assert.deepEqual(shown(client, "to:bob"), ["kept sent", "anew null", "lost as well failed"], "what was recalled is not shown again");
@@ -483,6 +485,8 @@ test("own messages that a restored server lost stay visible as such, also over a
     assert.equal(client.conversations().length, 4);
   };
   await clock.until(() => shown(alice, "to:carol")[0] === "lost, too failed");
+  stop();
+  assert.deepEqual([...saidToBeGone], [], "a conversation is not said to be gone before the server was asked");
   await clock.advance(1_000);
   check(alice);
   const { clientMsgId } = alice.messages(kept)[1];
