@@ -1,4 +1,4 @@
-module inorder
+module github.com/inorder-im/inorder
 
 go 1.26.0
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"inorder/infra/costs/bill"
+	"github.com/inorder-im/inorder/infra/costs/bill"
 )
 
 var (

@@ -17,10 +17,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/integration/proxy"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // adminProgram is the operator's tool, built beside the local cloud.
@@ -238,7 +238,7 @@ func TestAdmin_EraseUser(t *testing.T) {
 			m := messages[i]
 			require.Equal(t, [2]string{was.MessageID, was.SenderID}, [2]string{m.MessageID, m.SenderID})
 			if m.SenderID == a.user {
-				require.Equal(t, [4]any{"", "", chat.Recalled, was.Version + 1}, [4]any{m.Text, m.SenderDeviceID, m.Status, m.Version})
+				require.Equal(t, [4]any{"", "", chat.StatusRecalled, was.Version + 1}, [4]any{m.Text, m.SenderDeviceID, m.Status, m.Version})
 			} else {
 				require.Equal(t, was, m)
 			}

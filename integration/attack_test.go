@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/infra/local/dynamo/dynamotest"
-	raw "inorder/integration/device"
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 const (

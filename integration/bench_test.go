@@ -18,14 +18,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/infra/local/build"
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/infra/local/issuer"
-	"inorder/infra/local/lambda"
-	"inorder/infra/local/process"
-	"inorder/infra/local/template"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/local/build"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/issuer"
+	"github.com/inorder-im/inorder/infra/local/lambda"
+	"github.com/inorder-im/inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/template"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Cost and speed, printed and not judged:

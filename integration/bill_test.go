@@ -20,10 +20,10 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/costs/bill"
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/costs/bill"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // What the shipped clients do costs, as infra/COSTS.md has it:

@@ -212,7 +212,7 @@ func TestFirstFailure(t *testing.T) {
 	require.Contains(t, said, "seq 3 is lost")
 	require.NotContains(t, said, "fine")
 	require.NotContains(t, said, "noise")
-	where, said = firstFailure("# inorder/integration\nx.go:1: no\n{\"Action\":\"fail\"}\n")
+	where, said = firstFailure("# github.com/inorder-im/inorder/integration\nx.go:1: no\n{\"Action\":\"fail\"}\n")
 	require.Empty(t, where)
 	require.Contains(t, said, "x.go:1: no")
 }

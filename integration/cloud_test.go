@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	launch "inorder/integration/stack"
+	launch "github.com/inorder-im/inorder/integration/stack"
 )
 
 // stack is an Inorder that is up.

@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	raw "inorder/integration/device"
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/sqlite"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/sqlite"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // actor is a device, over the Go client, whose user does this and that.
@@ -361,9 +361,9 @@ func (a *actor) changeGroup(ctx context.Context) error {
 		case a.user == owner && n == 8:
 			return a.client.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: key, ClientMsgID: key})
 		case a.user == owner && n == 9:
-			role := chat.Plain
+			role := chat.RolePlain
 			if a.writes%2 == 0 {
-				role = chat.Admin
+				role = chat.RoleAdmin
 			}
 			return a.client.SetRole(ctx, wire.SetRole{ConversationID: group, UserID: second, Role: role, ClientMsgID: key})
 		case n%2 == 0:
@@ -615,7 +615,7 @@ func (w *watcher) live(ctx context.Context) error {
 			if err := w.connect(ctx); err != nil {
 				return err
 			}
-		case mayRetry(err), codeOf(err) == chat.NotFound: // nobody wrote yet
+		case mayRetry(err), codeOf(err) == chat.CodeNotFound: // nobody wrote yet
 		default:
 			return fmt.Errorf("a sync of %s: %w", where.id, err)
 		}

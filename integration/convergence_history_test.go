@@ -14,9 +14,9 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // history is who wrote and read what when, in the order of one clock.

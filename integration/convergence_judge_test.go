@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // judge checks what has to hold in the end:
@@ -131,7 +131,7 @@ func (o *ordeal) checkLedger(where place, ledger []chat.Message) {
 		if m.Seq > 1 && !inside[m.SenderID] {
 			o.t.Errorf("seq %d of %s is by %s, who was no member then", m.Seq, where.id, m.SenderID)
 		}
-		want[i].Text, want[i].Version, want[i].Status = w.text, 1, chat.Normal
+		want[i].Text, want[i].Version, want[i].Status = w.text, 1, chat.StatusNormal
 		if m.Event != nil {
 			o.replay(want, m, inside)
 		}
@@ -156,7 +156,7 @@ func (o *ordeal) replay(want []chat.Message, m chat.Message, inside map[string]b
 		return
 	}
 	target := &want[m.Event.TargetSeq-1]
-	if target.Status == chat.Recalled || m.Event.Version != target.Version+1 || m.Event.TargetMessageID != target.MessageID {
+	if target.Status == chat.StatusRecalled || m.Event.Version != target.Version+1 || m.Event.TargetMessageID != target.MessageID {
 		o.t.Errorf("seq %d of %s is %+v, and what it changes was %s then, version %d, %s",
 			m.Seq, m.ConversationID, *m.Event, target.MessageID, target.Version, target.Status)
 	}
@@ -165,10 +165,10 @@ func (o *ordeal) replay(want []chat.Message, m chat.Message, inside map[string]b
 		target.Text = want[m.Seq-1].Text
 		return
 	}
-	target.Text, target.Status = "", chat.Recalled
+	target.Text, target.Status = "", chat.StatusRecalled
 	for i, e := range want[:m.Seq-1] { // the edits keep nothing of it
 		if e.Event != nil && e.Event.Kind == chat.EventEdit && e.Event.TargetSeq == m.Event.TargetSeq {
-			want[i].Text, want[i].Status = "", chat.Recalled
+			want[i].Text, want[i].Status = "", chat.StatusRecalled
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (o *ordeal) checkWrites(ledgers map[string][]chat.Message) {
 			case w.sent.Seq != 0 && (w.sent.Seq != m.Seq || w.sent.MessageID != m.MessageID || w.sent.ServerTime != m.ServerTime):
 				o.t.Errorf("%q was answered as %+v and is %+v", key, w.sent, m)
 			}
-			if !w.send || m.SenderID == guest && m.Event == nil && chat.CodeOf(w.refusal) == chat.NotFound {
+			if !w.send || m.SenderID == guest && m.Event == nil && chat.CodeOf(w.refusal) == chat.CodeNotFound {
 				continue
 			}
 			device := m.SenderID + "/" + w.device
@@ -233,11 +233,11 @@ func (w *written) mayBoth(m chat.Message) bool {
 	revises := m.Event != nil && m.Event.TargetSeq != 0
 	ofRoster := m.Event != nil && m.Event.Kind == chat.EventMembers
 	switch chat.CodeOf(w.refusal) {
-	case chat.NotFound:
+	case chat.CodeNotFound:
 		return m.SenderID == guest || revises
-	case chat.TooLate:
+	case chat.CodeTooLate:
 		return revises
-	case chat.BadRequest, chat.Forbidden:
+	case chat.CodeBadRequest, chat.CodeForbidden:
 		return ofRoster
 	}
 	return false
@@ -392,10 +392,10 @@ func (o *ordeal) shown(m membership, ledger []chat.Message) []chat.Message {
 	for _, r := range m.stretches {
 		seen := slices.Clone(ledger[:r.To])
 		for i, e := range seen {
-			if w := o.log.writes[writeKey(e.SenderID, e.ClientMsgID)]; w != nil && e.Event == nil && e.Status == chat.Normal {
+			if w := o.log.writes[writeKey(e.SenderID, e.ClientMsgID)]; w != nil && e.Event == nil && e.Status == chat.StatusNormal {
 				seen[i].Text, seen[i].Version = w.text, 1
 			}
-			if e.Event == nil || e.Event.Kind != chat.EventEdit || e.Status != chat.Normal {
+			if e.Event == nil || e.Event.Kind != chat.EventEdit || e.Status != chat.StatusNormal {
 				continue
 			}
 			if target := &seen[e.Event.TargetSeq-1]; r.Has(target.Seq) {

@@ -14,11 +14,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/costs/bill"
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/integration/proxy"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/costs/bill"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // What each action costs, as infra/COSTS.md has it:
@@ -293,7 +293,7 @@ func (r *ruler) group() {
 		return must[wire.Sent](t, r.actor(), wire.ActionSetTitle, wire.SetTitle{ConversationID: r.id, Title: newID(), ClientMsgID: newID()}).Seq
 	})
 	r.measure("setRole", r.everyone, func() int64 {
-		return must[wire.Sent](t, r.actor(), wire.ActionSetRole, wire.SetRole{ConversationID: r.id, UserID: second, Role: chat.Admin, ClientMsgID: newID()}).Seq
+		return must[wire.Sent](t, r.actor(), wire.ActionSetRole, wire.SetRole{ConversationID: r.id, UserID: second, Role: chat.RoleAdmin, ClientMsgID: newID()}).Seq
 	})
 	r.measure("removeMembers, 1", r.everyone, func() int64 { return removeMembers(t, r.actor(), r.id, last).Seq })
 	r.measure("addMembers, 1", r.everyone, func() int64 { return addMembers(t, r.actor(), r.id, last).Seq })

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	raw "inorder/integration/device"
-	"inorder/integration/proxy"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // The process that runs send is killed at the two moments that matter: when its

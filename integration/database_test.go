@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/integration/proxy"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/integration/proxy"
 )
 
 // database is a DynamoDB with a proxy in front of it that a test can meddle with.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	raw "inorder/integration/device"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // patience is how long anything may take before a test gives up on it.
@@ -233,7 +233,7 @@ func (d *device) arrived(s wire.Send, sent wire.Sent) {
 	m := chat.Message{
 		ConversationID: sent.ConversationID, Seq: sent.Seq, MessageID: sent.MessageID, ServerTime: sent.ServerTime,
 		ClientMsgID: s.ClientMsgID, SenderID: d.user, SenderDeviceID: d.name, MessageType: s.MessageType,
-		Text: s.Text, Data: s.Data, ReplyTo: s.ReplyTo, ClientTime: s.ClientTime, Version: 1, Status: chat.Normal,
+		Text: s.Text, Data: s.Data, ReplyTo: s.ReplyTo, ClientTime: s.ClientTime, Version: 1, Status: chat.StatusNormal,
 	}
 	d.learn(sent.ConversationID, m)
 	l := d.ledger(sent.ConversationID)
@@ -380,6 +380,15 @@ func (d *device) awaitPushed(ctx context.Context, conversationID string, seqs ..
 	return d.await(ctx, fmt.Sprintf("the push of seqs %v of %s", seqs, conversationID), func() bool {
 		return d.pushed(conversationID, seqs...)
 	})
+}
+
+// seqsTo gives the seqs 1 to n.
+func seqsTo(n int64) []int64 {
+	all := make([]int64, n)
+	for i := range all {
+		all[i] = int64(i + 1)
+	}
+	return all
 }
 
 // pushed reports whether all of these have been pushed. d.mu is held.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/integration/proxy"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // The local cloud with a DynamoDB that it did not start: moto's, which is written
@@ -31,7 +31,7 @@ func TestAnotherDynamoDB(t *testing.T) {
 
 	conversation := exchangeMessages(t, a, b, 5)
 	for _, d := range []*device{a, b} {
-		require.NoError(t, d.awaitPushed(ctx, conversation, 10))
+		require.NoError(t, d.awaitPushed(ctx, conversation, seqsTo(10)...))
 		requireDense(t, d.messages(conversation), 10)
 	}
 	var group wire.Created

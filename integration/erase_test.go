@@ -12,10 +12,10 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/sqlite"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/sqlite"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // keeper is a program of bob's that keeps what it has in a file.

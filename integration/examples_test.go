@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/integration/fault"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/integration/fault"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // The bot answers each command once, although it is killed on the way and was away for
@@ -144,7 +144,7 @@ func buildExample(t *testing.T, name string) (program string) {
 	dir := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "shared/client/examples", name))))
 	program = filepath.Join(dir, "program")
-	for _, args := range [][]string{{"mod", "edit", "-replace", "inorder=" + root}, {"build", "-o", program, "."}} {
+	for _, args := range [][]string{{"mod", "edit", "-replace", "github.com/inorder-im/inorder=" + root}, {"build", "-o", program, "."}} {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")

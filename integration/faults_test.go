@@ -23,11 +23,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/infra/local/dynamo/dynamotest"
-	raw "inorder/integration/device"
-	"inorder/integration/proxy"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // hider keeps committed messages from the first answers to Query that have them,

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	raw "inorder/integration/device"
-	launch "inorder/integration/stack"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	launch "github.com/inorder-im/inorder/integration/stack"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // environments is how many processes of a function the local cloud runs at most.
@@ -217,14 +217,14 @@ func TestG10_QuotasAreToldAsLimits(t *testing.T) {
 	require.NoError(t, create("2"))
 	var r *refusal
 	require.ErrorAs(t, create("3"), &r)
-	require.Equal(t, chat.Limit, r.Frame.Code)
+	require.Equal(t, chat.CodeLimit, r.Frame.Code)
 	require.Equal(t, map[string]any{"max": 2.0}, r.Frame.Details)
 	require.NoError(t, create("2"), "a retry gets the first result")
 
 	_, err := publish(t.Context(), t, c.Stack, publication{
 		Key: newUser("order"), Recipients: []string{"a", "b", "c", "d"}, ClientMsgID: newID(), Text: "hi",
 	})
-	require.ErrorContains(t, err, string(chat.Limit))
+	require.ErrorContains(t, err, string(chat.CodeLimit))
 	_, err = publish(t.Context(), t, c.Stack, map[string]any{
 		"group": map[string]any{"owner": d.user, "title": "All", "members": []string{}}, "clientMsgId": newID(),
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // createGroup makes a group of the device's user and others.
@@ -66,15 +66,15 @@ func TestTheLifeOfAGroup(t *testing.T) {
 	id := made.ConversationID
 	require.True(t, strings.HasPrefix(id, "group:"), id)
 	require.Equal(t, wire.Created{Conversation: wire.Conversation{
-		ConversationID: id, Kind: chat.Group, Title: "Wanderung 🥾", State: chat.Active, Owner: alice, Visibility: chat.VisibleAll,
+		ConversationID: id, Kind: chat.KindGroup, Title: "Wanderung 🥾", State: chat.StateActive, Owner: alice, Visibility: chat.VisibleAll,
 		MemberCount: 3, LastSeq: 1, ReadSeq: 1, DeliveredSeq: 1, UpdatedAt: made.UpdatedAt,
-		LastMessage: &wire.MessagePreview{Seq: 1, SenderID: alice, MessageType: chat.TypeEvent, Status: chat.Normal, ServerTime: made.UpdatedAt},
+		LastMessage: &wire.MessagePreview{Seq: 1, SenderID: alice, MessageType: chat.TypeEvent, Status: chat.StatusNormal, ServerTime: made.UpdatedAt},
 	}}, made)
 	again := must[wire.Created](t, a.device, wire.ActionCreateGroup, request)
 	require.True(t, again.Duplicate)
 	require.Equal(t, id, again.ConversationID, "a retry makes no second group")
 	request.Title = "another"
-	requireRefused(t, a.device, wire.ActionCreateGroup, request, chat.IdempotencyConflict, "clientMsgId")
+	requireRefused(t, a.device, wire.ActionCreateGroup, request, chat.CodeIdempotencyConflict, "clientMsgId")
 
 	var want []chat.Event
 	step := func(sent wire.Sent, e chat.Event) {
@@ -92,8 +92,8 @@ func TestTheLifeOfAGroup(t *testing.T) {
 		return first
 	}
 	want = append(want, chat.Event{Kind: chat.EventMembers, Added: []string{alice, bob, carol}, Owner: alice, Title: "Wanderung 🥾"})
-	step(change(a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: chat.Admin, ClientMsgID: newID()}),
-		chat.Event{Kind: chat.EventMembers, Member: bob, Role: chat.Admin})
+	step(change(a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: chat.RoleAdmin, ClientMsgID: newID()}),
+		chat.Event{Kind: chat.EventMembers, Member: bob, Role: chat.RoleAdmin})
 	step(change(b, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, Title: "Sonntag", ClientMsgID: newID()}),
 		chat.Event{Kind: chat.EventTitle, Title: "Sonntag"})
 	step(change(b, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: id, Members: []string{dave}, ClientMsgID: newID()}),
@@ -104,13 +104,13 @@ func TestTheLifeOfAGroup(t *testing.T) {
 		chat.Event{Kind: chat.EventMembers, Removed: []string{alice}, Owner: bob})
 
 	roster, _ := rosterOf(t, b.device, id)
-	require.Equal(t, map[string]chat.Role{bob: chat.Owner, dave: chat.Plain}, byUser(roster))
+	require.Equal(t, map[string]chat.Role{bob: chat.RoleOwner, dave: chat.RolePlain}, byUser(roster))
 	for _, l := range []*listener{a, c} {
-		requireRefused(t, l.device, wire.ActionMembers, wire.Members{ConversationID: id}, chat.Forbidden, "")
+		requireRefused(t, l.device, wire.ActionMembers, wire.Members{ConversationID: id}, chat.CodeForbidden, "")
 	}
 	step(change(b, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}), chat.Event{Kind: chat.EventDissolve})
-	requireRefused(t, d.device, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "anyone?"}, chat.Dissolved, "")
-	requireRefused(t, b.device, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: id, Members: []string{carol}, ClientMsgID: newID()}, chat.Dissolved, "")
+	requireRefused(t, d.device, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "anyone?"}, chat.CodeDissolved, "")
+	requireRefused(t, b.device, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: id, Members: []string{carol}, ClientMsgID: newID()}, chat.CodeDissolved, "")
 
 	for l, through := range map[*listener]int64{a: 6, b: 7, c: 5, d: 7} {
 		_, err := l.awaitEntry(t.Context(), id, through)
@@ -146,7 +146,7 @@ func TestTheLastMemberLeaves(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, int64(2), line.LeftSeq)
 	require.Zero(t, line.MemberCount)
-	requireRefused(t, a, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "?"}, chat.NotFound, "conversationId")
+	requireRefused(t, a, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "?"}, chat.CodeNotFound, "conversationId")
 }
 
 func TestGroupRequestsThatAreRefused(t *testing.T) {
@@ -169,54 +169,54 @@ func TestGroupRequestsThatAreRefused(t *testing.T) {
 		code    chat.Code
 		field   string
 	}{
-		"create without title":        {a, wire.ActionCreateGroup, create("", "", bob), chat.BadRequest, "title"},
-		"create with a blank title":   {a, wire.ActionCreateGroup, create(" \u00a0", "", bob), chat.BadRequest, "title"},
-		"create with a title of 101":  {a, wire.ActionCreateGroup, create(strings.Repeat("界", 101), "", bob), chat.TooLarge, "title"},
-		"create with a line break":    {a, wire.ActionCreateGroup, create("a\nb", "", bob), chat.BadRequest, "title"},
-		"create with oneself":         {a, wire.ActionCreateGroup, create("T", "", bob, alice), chat.BadRequest, "members"},
-		"create with someone twice":   {a, wire.ActionCreateGroup, create("T", "", bob, carol, bob), chat.BadRequest, "members"},
-		"create with no one's id":     {a, wire.ActionCreateGroup, create("T", "", bob, ""), chat.BadRequest, "members"},
-		"create with too long an id":  {a, wire.ActionCreateGroup, create("T", "", long), chat.BadRequest, "members"},
-		"create with a control char":  {a, wire.ActionCreateGroup, create("T", "", "b\u0085b"), chat.BadRequest, "members"},
-		"create for half of them":     {a, wire.ActionCreateGroup, create("T", "some", bob), chat.BadRequest, "visibility"},
-		"create with 101":             {a, wire.ActionCreateGroup, create("T", "", users("u", 101)...), chat.Limit, "members"},
-		"create without members":      {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", ClientMsgID: newID()}, chat.BadRequest, "members"},
-		"create without clientMsgId":  {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", Members: []string{bob}}, chat.BadRequest, "clientMsgId"},
-		"add 101":                     {a, wire.ActionAddMembers, members(users("u", 101)...), chat.Limit, "members"},
-		"add no one":                  {a, wire.ActionAddMembers, members(), chat.BadRequest, "members"},
-		"add someone twice":           {a, wire.ActionAddMembers, members(dave, dave), chat.BadRequest, "members"},
-		"add oneself":                 {a, wire.ActionAddMembers, members(dave, alice), chat.BadRequest, "members"},
-		"add a member":                {a, wire.ActionAddMembers, members(dave, bob), chat.BadRequest, "members"},
-		"add an odd id":               {a, wire.ActionAddMembers, members("a\tb"), chat.BadRequest, "members"},
-		"add as a plain member":       {b, wire.ActionAddMembers, members(dave), chat.Forbidden, ""},
-		"remove a stranger":           {a, wire.ActionRemoveMembers, members(bob, dave), chat.BadRequest, "members"},
-		"remove oneself":              {a, wire.ActionRemoveMembers, members(alice), chat.BadRequest, "members"},
-		"remove someone twice":        {a, wire.ActionRemoveMembers, members(bob, bob), chat.BadRequest, "members"},
-		"remove 101":                  {a, wire.ActionRemoveMembers, members(users("u", 101)...), chat.Limit, "members"},
-		"remove as a plain member":    {b, wire.ActionRemoveMembers, members(carol), chat.Forbidden, ""},
-		"rename to nothing":           {a, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, ClientMsgID: newID()}, chat.BadRequest, "title"},
-		"rename as a plain member":    {b, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, Title: "T", ClientMsgID: newID()}, chat.Forbidden, ""},
-		"promote as a plain member":   {b, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: carol, Role: chat.Admin, ClientMsgID: newID()}, chat.Forbidden, ""},
-		"promote to king":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: "king", ClientMsgID: newID()}, chat.BadRequest, "role"},
-		"promote oneself":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: alice, Role: chat.Admin, ClientMsgID: newID()}, chat.BadRequest, "userId"},
-		"promote no one":              {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, Role: chat.Admin, ClientMsgID: newID()}, chat.BadRequest, "userId"},
-		"dissolve as a plain member":  {b, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}, chat.Forbidden, ""},
-		"dissolve with no id":         {a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id}, chat.BadRequest, "clientMsgId"},
-		"leave a single conversation": {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: single, ClientMsgID: newID()}, chat.Forbidden, "conversationId"},
-		"add to a single one":         {a, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: single, Members: []string{carol}, ClientMsgID: newID()}, chat.Forbidden, "conversationId"},
-		"leave no kind":               {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: "room:1", ClientMsgID: newID()}, chat.BadRequest, "conversationId"},
+		"create without title":        {a, wire.ActionCreateGroup, create("", "", bob), chat.CodeBadRequest, "title"},
+		"create with a blank title":   {a, wire.ActionCreateGroup, create(" \u00a0", "", bob), chat.CodeBadRequest, "title"},
+		"create with a title of 101":  {a, wire.ActionCreateGroup, create(strings.Repeat("界", 101), "", bob), chat.CodeTooLarge, "title"},
+		"create with a line break":    {a, wire.ActionCreateGroup, create("a\nb", "", bob), chat.CodeBadRequest, "title"},
+		"create with oneself":         {a, wire.ActionCreateGroup, create("T", "", bob, alice), chat.CodeBadRequest, "members"},
+		"create with someone twice":   {a, wire.ActionCreateGroup, create("T", "", bob, carol, bob), chat.CodeBadRequest, "members"},
+		"create with no one's id":     {a, wire.ActionCreateGroup, create("T", "", bob, ""), chat.CodeBadRequest, "members"},
+		"create with too long an id":  {a, wire.ActionCreateGroup, create("T", "", long), chat.CodeBadRequest, "members"},
+		"create with a control char":  {a, wire.ActionCreateGroup, create("T", "", "b\u0085b"), chat.CodeBadRequest, "members"},
+		"create for half of them":     {a, wire.ActionCreateGroup, create("T", "some", bob), chat.CodeBadRequest, "visibility"},
+		"create with 101":             {a, wire.ActionCreateGroup, create("T", "", users("u", 101)...), chat.CodeLimit, "members"},
+		"create without members":      {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", ClientMsgID: newID()}, chat.CodeBadRequest, "members"},
+		"create without clientMsgId":  {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", Members: []string{bob}}, chat.CodeBadRequest, "clientMsgId"},
+		"add 101":                     {a, wire.ActionAddMembers, members(users("u", 101)...), chat.CodeLimit, "members"},
+		"add no one":                  {a, wire.ActionAddMembers, members(), chat.CodeBadRequest, "members"},
+		"add someone twice":           {a, wire.ActionAddMembers, members(dave, dave), chat.CodeBadRequest, "members"},
+		"add oneself":                 {a, wire.ActionAddMembers, members(dave, alice), chat.CodeBadRequest, "members"},
+		"add a member":                {a, wire.ActionAddMembers, members(dave, bob), chat.CodeBadRequest, "members"},
+		"add an odd id":               {a, wire.ActionAddMembers, members("a\tb"), chat.CodeBadRequest, "members"},
+		"add as a plain member":       {b, wire.ActionAddMembers, members(dave), chat.CodeForbidden, ""},
+		"remove a stranger":           {a, wire.ActionRemoveMembers, members(bob, dave), chat.CodeBadRequest, "members"},
+		"remove oneself":              {a, wire.ActionRemoveMembers, members(alice), chat.CodeBadRequest, "members"},
+		"remove someone twice":        {a, wire.ActionRemoveMembers, members(bob, bob), chat.CodeBadRequest, "members"},
+		"remove 101":                  {a, wire.ActionRemoveMembers, members(users("u", 101)...), chat.CodeLimit, "members"},
+		"remove as a plain member":    {b, wire.ActionRemoveMembers, members(carol), chat.CodeForbidden, ""},
+		"rename to nothing":           {a, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, ClientMsgID: newID()}, chat.CodeBadRequest, "title"},
+		"rename as a plain member":    {b, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, Title: "T", ClientMsgID: newID()}, chat.CodeForbidden, ""},
+		"promote as a plain member":   {b, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: carol, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeForbidden, ""},
+		"promote to king":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: "king", ClientMsgID: newID()}, chat.CodeBadRequest, "role"},
+		"promote oneself":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: alice, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeBadRequest, "userId"},
+		"promote no one":              {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeBadRequest, "userId"},
+		"dissolve as a plain member":  {b, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}, chat.CodeForbidden, ""},
+		"dissolve with no id":         {a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id}, chat.CodeBadRequest, "clientMsgId"},
+		"leave a single conversation": {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: single, ClientMsgID: newID()}, chat.CodeForbidden, "conversationId"},
+		"add to a single one":         {a, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: single, Members: []string{carol}, ClientMsgID: newID()}, chat.CodeForbidden, "conversationId"},
+		"leave no kind":               {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: "room:1", ClientMsgID: newID()}, chat.CodeBadRequest, "conversationId"},
 	} {
 		e := requireRefused(t, tt.by, tt.action, tt.request, tt.code, tt.field)
 		require.NotEmpty(t, e.Message, name)
 		require.False(t, e.Retryable, name)
-		if tt.code == chat.Limit {
+		if tt.code == chat.CodeLimit {
 			require.Greater(t, e.Details["max"], 40.0, "%s: how many are possible", name)
 		}
 	}
 	require.NoError(t, a.sync(t.Context(), id))
 	requireDense(t, a.messages(id), 1)
 	roster, _ := rosterOf(t, a, id)
-	require.Equal(t, map[string]chat.Role{alice: chat.Owner, bob: chat.Plain, carol: chat.Plain}, byUser(roster))
+	require.Equal(t, map[string]chat.Role{alice: chat.RoleOwner, bob: chat.RolePlain, carol: chat.RolePlain}, byUser(roster))
 }
 
 // A userId is whatever the login service says, if only it has no control
@@ -268,7 +268,7 @@ func TestG9_ARemovalRacing200Sends(t *testing.T) {
 				sent, err := d.send(t.Context(), wire.Send{ConversationID: id, Text: text(i, n)})
 				if err == nil {
 					acked[i] = append(acked[i], sent.Seq)
-				} else if codeOf(err) != chat.NotFound {
+				} else if codeOf(err) != chat.CodeNotFound {
 					return err
 				}
 			}
@@ -286,7 +286,7 @@ func TestG9_ARemovalRacing200Sends(t *testing.T) {
 	<-halfway
 	removal := removeMembers(t, a, id, bob)
 	b := mustConnect(t, shared, bob, "another") // of 5 devices
-	requireRefused(t, b, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "late"}, chat.NotFound, "conversationId")
+	requireRefused(t, b, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "late"}, chat.CodeNotFound, "conversationId")
 	require.NoError(t, racing.Wait())
 
 	require.NoError(t, a.sync(t.Context(), id))
@@ -305,7 +305,7 @@ func TestG9_ARemovalRacing200Sends(t *testing.T) {
 
 	require.NoError(t, b.sync(t.Context(), id))
 	requireDense(t, b.messages(id), int(removal.Seq))
-	requireRefused(t, b, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "later"}, chat.NotFound, "conversationId")
+	requireRefused(t, b, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "later"}, chat.CodeNotFound, "conversationId")
 }
 
 // Of two admins who change the same membership at the same time, each finds it as
@@ -317,7 +317,7 @@ func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 	a, b := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone")
 	c := mustConnect(t, shared, carol, "phone")
 	id := createGroup(t, a, chat.VisibleSinceJoin, bob)
-	must[wire.Sent](t, a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: chat.Admin, ClientMsgID: newID()})
+	must[wire.Sent](t, a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: chat.RoleAdmin, ClientMsgID: newID()})
 	var admins errgroup.Group
 	var done [2]int
 	for i, d := range []*device{a, b} {
@@ -331,7 +331,7 @@ func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 				switch {
 				case err == nil:
 					done[i]++
-				case codeOf(err) != chat.BadRequest: // a member already, or none
+				case codeOf(err) != chat.CodeBadRequest: // a member already, or none
 					return err
 				}
 			}
@@ -353,9 +353,9 @@ func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 		}
 	}
 	inside := windows[len(windows)-1][1] == 0
-	want := map[string]chat.Role{alice: chat.Owner, bob: chat.Admin}
+	want := map[string]chat.Role{alice: chat.RoleOwner, bob: chat.RoleAdmin}
 	if inside {
-		want[carol] = chat.Plain
+		want[carol] = chat.RolePlain
 		windows[len(windows)-1][1] = int64(len(ledger))
 	}
 	roster, _ := rosterOf(t, a, id)
@@ -481,7 +481,7 @@ func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
 		wire.ActionLeave:    func(id string) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
 		wire.ActionDissolve: func(id string) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
 		wire.ActionSetRole: func(id string) any {
-			return wire.SetRole{ConversationID: id, UserID: alice, Role: chat.Admin, ClientMsgID: newID()}
+			return wire.SetRole{ConversationID: id, UserID: alice, Role: chat.RoleAdmin, ClientMsgID: newID()}
 		},
 		wire.ActionSetTitle: func(id string) any {
 			return wire.SetTitle{ConversationID: id, Title: "mine", ClientMsgID: newID()}
@@ -498,7 +498,7 @@ func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
 	existing := map[string]string{"a single one": single, "a group": group, "a dissolved one": dissolved, "one that others left": left}
 	for action := range requests {
 		want := frame(action, "group:01KB6Z2Q8D8C6E2JY5R3T9V0WX")
-		require.Equal(t, chat.NotFound, want.Error.Code, action)
+		require.Equal(t, chat.CodeNotFound, want.Error.Code, action)
 		require.Equal(t, want, frame(action, "single:0123456789abcdef0123456789abcdef"), action)
 		require.Equal(t, want, frame(action, "system:no-such"), action)
 		for name, id := range existing {
@@ -523,7 +523,7 @@ func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
 
 	// Members of a dissolved group are told so, and go on reading.
 	for _, action := range []string{wire.ActionSend, wire.ActionSetTitle, wire.ActionRecall} {
-		requireRefused(t, b, action, requests[action](dissolved), chat.Dissolved, "")
+		requireRefused(t, b, action, requests[action](dissolved), chat.CodeDissolved, "")
 	}
 	must[wire.Synced](t, b, wire.ActionSync, requests[wire.ActionSync](dissolved))
 
@@ -570,7 +570,7 @@ func TestG9_AWayOutOfEveryGroup(t *testing.T) {
 	}
 
 	add := wire.ChangeMembers{ConversationID: active, Members: []string{bob}, ClientMsgID: newID()}
-	e := requireRefused(t, a, wire.ActionAddMembers, add, chat.Forbidden, "members")
+	e := requireRefused(t, a, wire.ActionAddMembers, add, chat.CodeForbidden, "members")
 	require.Equal(t, []any{bob}, e.Details["members"])
 	admit := map[string]any{"addMembers": map[string]any{"conversationId": active, "members": []string{bob}}, "clientMsgId": newID()}
 	added, err := publish(t.Context(), t, shared, admit)

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	raw "inorder/integration/device"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // maxDevices is how many devices of one user may be connected.
@@ -142,7 +142,7 @@ func TestG3_AnIDIsForOneContent(t *testing.T) {
 		_, err = d.send(t.Context(), other)
 		refused := &refusal{}
 		require.ErrorAs(t, err, &refused, name)
-		require.Equal(t, chat.IdempotencyConflict, refused.Frame.Code, name)
+		require.Equal(t, chat.CodeIdempotencyConflict, refused.Frame.Code, name)
 		require.False(t, refused.Frame.Retryable, name)
 		require.Equal(t, first.MessageID, refused.Frame.Details["messageId"], name)
 		require.Equal(t, float64(first.Seq), refused.Frame.Details["seq"], name)
@@ -169,7 +169,7 @@ func TestG5_EveryDeviceIsPushedTheSame(t *testing.T) {
 	}
 	conversation := exchangeMessages(t, devices[0], devices[2], 10)
 	for _, d := range devices {
-		require.NoError(t, d.awaitPushed(t.Context(), conversation, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20))
+		require.NoError(t, d.awaitPushed(t.Context(), conversation, seqsTo(20)...))
 	}
 	want := devices[0].messages(conversation)
 	requireDense(t, want, 20)

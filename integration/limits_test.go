@@ -21,11 +21,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	raw "inorder/integration/device"
-	"inorder/integration/proxy"
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // A user floods over several sockets and is refused; another, who writes as people
@@ -123,7 +123,7 @@ func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
 // conversation refuses is none.
 func retryAfter(err error) float64 {
 	r, refused := errors.AsType[*refusal](err)
-	if !refused || r.Frame.Code != chat.Busy || !r.Frame.Retryable || !strings.Contains(r.Frame.Message, "may do this") {
+	if !refused || r.Frame.Code != chat.CodeBusy || !r.Frame.Retryable || !strings.Contains(r.Frame.Message, "may do this") {
 		return 0
 	}
 	ms, _ := r.Frame.Details[chat.DetailRetryAfter].(float64)
@@ -216,7 +216,7 @@ func TestLimits_BadFramesDoNotReachDynamoDB(t *testing.T) {
 
 	n := 0
 	for _, tt := range slices.Concat(badFrames("group:foreign"), moreBadFrames()) {
-		if tt.code != chat.BadRequest && tt.code != chat.TooLarge && tt.code != chat.UnknownAction && tt.code != chat.Limit {
+		if tt.code != chat.CodeBadRequest && tt.code != chat.CodeTooLarge && tt.code != chat.CodeUnknownAction && tt.code != chat.CodeLimit {
 			continue // well-formed, and refused for what the tables say
 		}
 		n++
@@ -289,41 +289,41 @@ func moreBadFrames() []badFrame {
 	}
 	many, _ := json.Marshal(crowd)
 	all := []badFrame{
-		{"ack of nothing", without(ack, "readSeq"), chat.BadRequest, "readSeq"},
-		{"ack of 0", with(ack, "readSeq", `0`), chat.BadRequest, "readSeq"},
-		{"ack of half", with(ack, "readSeq", `1.5`), chat.BadRequest, "readSeq"},
-		{"ack beyond numbers", with(ack, "deliveredSeq", `9007199254740992`), chat.BadRequest, "deliveredSeq"},
-		{"clear of nothing", without(clean, "throughSeq"), chat.BadRequest, "throughSeq"},
-		{"clear of less than nothing", with(clean, "throughSeq", `-1`), chat.BadRequest, "throughSeq"},
-		{"recall of seq 0", with(recall, "seq", `0`), chat.BadRequest, "seq"},
-		{"recall without messageId", without(recall, "messageId"), chat.BadRequest, "messageId"},
-		{"edit of no version", with(edit, "version", `0`), chat.BadRequest, "version"},
-		{"edit of seq -1", with(edit, "seq", `-1`), chat.BadRequest, "seq"},
-		{"edit without messageId", without(edit, "messageId"), chat.BadRequest, "messageId"},
-		{"edit to 4,001 characters", with(edit, "text", quoted(4001)), chat.TooLarge, "text"},
-		{"edit to more than 24 KB", with(edit, "data", `{"x":`+quoted(24*1024)+`}`), chat.TooLarge, ""},
-		{"a group without members", without(create, "members"), chat.BadRequest, "members"},
-		{"a group with oneself twice", with(create, "members", `["bob","bob"]`), chat.BadRequest, "members"},
-		{"a group of a number", with(create, "members", `[7]`), chat.BadRequest, "members"},
-		{"a group of too many", with(create, "members", string(many)), chat.Limit, "members"},
-		{"a group without a title", without(create, "title"), chat.BadRequest, "title"},
-		{"a group of no visibility", with(create, "visibility", `"some"`), chat.BadRequest, "visibility"},
-		{"adding nobody", with(add, "members", `[]`), chat.BadRequest, "members"},
-		{"adding too many", with(add, "members", string(many)), chat.Limit, "members"},
-		{"removing nobody", with(remove, "members", `[]`), chat.BadRequest, "members"},
-		{"removing too many", with(remove, "members", string(many)), chat.Limit, "members"},
-		{"a role that is none", with(role, "role", `"king"`), chat.BadRequest, "role"},
-		{"a role of nobody", with(role, "userId", `""`), chat.BadRequest, "userId"},
-		{"a title of two lines", with(title, "title", `"a\nb"`), chat.BadRequest, "title"},
-		{"members from a made-up cursor", with(list, "cursor", quoted(129)), chat.BadRequest, "cursor"},
-		{"receipts of seq 0", with(tell, "seq", `0`), chat.BadRequest, "seq"},
-		{"receipts from a made-up cursor", with(tell, "cursor", quoted(129)), chat.BadRequest, "cursor"},
+		{"ack of nothing", without(ack, "readSeq"), chat.CodeBadRequest, "readSeq"},
+		{"ack of 0", with(ack, "readSeq", `0`), chat.CodeBadRequest, "readSeq"},
+		{"ack of half", with(ack, "readSeq", `1.5`), chat.CodeBadRequest, "readSeq"},
+		{"ack beyond numbers", with(ack, "deliveredSeq", `9007199254740992`), chat.CodeBadRequest, "deliveredSeq"},
+		{"clear of nothing", without(clean, "throughSeq"), chat.CodeBadRequest, "throughSeq"},
+		{"clear of less than nothing", with(clean, "throughSeq", `-1`), chat.CodeBadRequest, "throughSeq"},
+		{"recall of seq 0", with(recall, "seq", `0`), chat.CodeBadRequest, "seq"},
+		{"recall without messageId", without(recall, "messageId"), chat.CodeBadRequest, "messageId"},
+		{"edit of no version", with(edit, "version", `0`), chat.CodeBadRequest, "version"},
+		{"edit of seq -1", with(edit, "seq", `-1`), chat.CodeBadRequest, "seq"},
+		{"edit without messageId", without(edit, "messageId"), chat.CodeBadRequest, "messageId"},
+		{"edit to 4,001 characters", with(edit, "text", quoted(4001)), chat.CodeTooLarge, "text"},
+		{"edit to more than 24 KB", with(edit, "data", `{"x":`+quoted(24*1024)+`}`), chat.CodeTooLarge, ""},
+		{"a group without members", without(create, "members"), chat.CodeBadRequest, "members"},
+		{"a group with oneself twice", with(create, "members", `["bob","bob"]`), chat.CodeBadRequest, "members"},
+		{"a group of a number", with(create, "members", `[7]`), chat.CodeBadRequest, "members"},
+		{"a group of too many", with(create, "members", string(many)), chat.CodeLimit, "members"},
+		{"a group without a title", without(create, "title"), chat.CodeBadRequest, "title"},
+		{"a group of no visibility", with(create, "visibility", `"some"`), chat.CodeBadRequest, "visibility"},
+		{"adding nobody", with(add, "members", `[]`), chat.CodeBadRequest, "members"},
+		{"adding too many", with(add, "members", string(many)), chat.CodeLimit, "members"},
+		{"removing nobody", with(remove, "members", `[]`), chat.CodeBadRequest, "members"},
+		{"removing too many", with(remove, "members", string(many)), chat.CodeLimit, "members"},
+		{"a role that is none", with(role, "role", `"king"`), chat.CodeBadRequest, "role"},
+		{"a role of nobody", with(role, "userId", `""`), chat.CodeBadRequest, "userId"},
+		{"a title of two lines", with(title, "title", `"a\nb"`), chat.CodeBadRequest, "title"},
+		{"members from a made-up cursor", with(list, "cursor", quoted(129)), chat.CodeBadRequest, "cursor"},
+		{"receipts of seq 0", with(tell, "seq", `0`), chat.CodeBadRequest, "seq"},
+		{"receipts from a made-up cursor", with(tell, "cursor", quoted(129)), chat.CodeBadRequest, "cursor"},
 	}
 	for _, frame := range []string{ack, clean, recall, edit, add, remove, leave, role, title, end, list, tell} {
-		all = append(all, badFrame{"no conversation: " + frame, with(frame, "conversationId", `"bob"`), chat.BadRequest, "conversationId"})
+		all = append(all, badFrame{"no conversation: " + frame, with(frame, "conversationId", `"bob"`), chat.CodeBadRequest, "conversationId"})
 	}
 	for _, frame := range []string{recall, edit, create, add, remove, leave, role, title, end} {
-		all = append(all, badFrame{"no key: " + frame, without(frame, "clientMsgId"), chat.BadRequest, "clientMsgId"})
+		all = append(all, badFrame{"no key: " + frame, without(frame, "clientMsgId"), chat.CodeBadRequest, "clientMsgId"})
 	}
 	return all
 }
@@ -480,13 +480,13 @@ func TestDirectMessages_Closed(t *testing.T) {
 	c := startCloud(t, "-param", "DirectMessages=closed")
 	alice, bob := listen(t, c.Stack, newUser("alice"), "phone"), listen(t, c.Stack, newUser("bob"), "phone")
 	hello := wire.Send{To: bob.user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hello"}
-	known := requireRefused(t, alice.device, wire.ActionSend, hello, chat.Forbidden, "to")
+	known := requireRefused(t, alice.device, wire.ActionSend, hello, chat.CodeForbidden, "to")
 	hello.To = newUser("nobody")
-	require.Equal(t, known, requireRefused(t, alice.device, wire.ActionSend, hello, chat.Forbidden, "to"), "it tells of no one")
+	require.Equal(t, known, requireRefused(t, alice.device, wire.ActionSend, hello, chat.CodeForbidden, "to"), "it tells of no one")
 	requireRefused(t, alice.device, wire.ActionSend, wire.Send{
 		ConversationID: chat.SingleID(alice.user, bob.user), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hello",
-	}, chat.NotFound, "conversationId")
-	requireRefused(t, alice.device, wire.ActionCreateGroup, wire.CreateGroup{Title: "Trip", Members: []string{bob.user}, ClientMsgID: newID()}, chat.Forbidden, "")
+	}, chat.CodeNotFound, "conversationId")
+	requireRefused(t, alice.device, wire.ActionCreateGroup, wire.CreateGroup{Title: "Trip", Members: []string{bob.user}, ClientMsgID: newID()}, chat.CodeForbidden, "")
 
 	opened, err := publish(t.Context(), t, c.Stack, map[string]any{"between": []string{alice.user, bob.user}})
 	require.NoError(t, err)
@@ -521,7 +521,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	carol := newUser("carol")
 	requireRefused(t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
 		ConversationID: group.ConversationID, Members: []string{carol}, ClientMsgID: newID(),
-	}, chat.Forbidden, "members")
+	}, chat.CodeForbidden, "members")
 	added, err := publish(t.Context(), t, c.Stack, map[string]any{
 		"addMembers": map[string]any{"conversationId": group.ConversationID, "members": []string{carol}}, "clientMsgId": newID(),
 	})

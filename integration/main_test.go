@@ -20,8 +20,8 @@ import (
 	"sync"
 	"testing"
 
-	"inorder/infra/local/build/buildtest"
-	launch "inorder/integration/stack"
+	"github.com/inorder-im/inorder/infra/local/build/buildtest"
+	launch "github.com/inorder-im/inorder/integration/stack"
 )
 
 // shared is the stack that all tests use but those that need one to themselves.

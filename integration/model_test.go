@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // modelTime is how long sequences are tried, unless -rapid.checks says how many. A
@@ -151,7 +151,7 @@ func (c *modelConversation) time(user string, seq int64) chat.Range {
 // of membership, and without what an edit made of an entry of another time.
 func (c *modelConversation) shown(user string, seq int64) chat.Message {
 	m, during := c.entries[seq-1], c.time(user, seq)
-	if m.Status == chat.Recalled {
+	if m.Status == chat.StatusRecalled {
 		return m
 	}
 	if m.Event != nil && m.Event.Kind == chat.EventEdit && !during.Has(m.Event.TargetSeq) {
@@ -189,18 +189,18 @@ func (c *modelConversation) mayWrite(user string, right chat.Action) chat.Code {
 	_, member := c.members[user]
 	switch {
 	case !member:
-		return chat.NotFound
-	case c.head.State != chat.Active && right != chat.ActLeave:
-		return chat.Dissolved
-	case right != chat.ActSend && (c.head.Kind != chat.Group || !c.role(user).May(right, chat.Plain)):
-		return chat.Forbidden
+		return chat.CodeNotFound
+	case c.head.State != chat.StateActive && right != chat.ActLeave:
+		return chat.CodeDissolved
+	case right != chat.ActSend && (c.head.Kind != chat.KindGroup || !c.role(user).May(right, chat.RolePlain)):
+		return chat.CodeForbidden
 	}
 	return ""
 }
 
 func (c *modelConversation) add(m chat.Message) {
 	m.ConversationID, m.Seq = c.id, c.last()+1
-	m.Version, m.Status = cmp.Or(m.Version, 1), chat.Normal
+	m.Version, m.Status = cmp.Or(m.Version, 1), chat.StatusNormal
 	c.entries = append(c.entries, m)
 	if c.said == nil {
 		c.said = map[int64][]modelText{}
@@ -227,7 +227,7 @@ func (c *modelConversation) join(at int64, users ...string) {
 			l.past = append(l.past, chat.Range{From: l.from, To: l.left})
 		}
 		l.from, l.left, l.gone = from, 0, false
-		c.members[user] = wire.Member{UserID: user, Role: chat.Plain, JoinSeq: from, JoinedAt: at}
+		c.members[user] = wire.Member{UserID: user, Role: chat.RolePlain, JoinSeq: from, JoinedAt: at}
 	}
 	c.head.MemberCount = len(c.members)
 }
@@ -256,7 +256,7 @@ func (c *modelConversation) setRole(user string, role chat.Role) {
 	m := c.members[user]
 	m.Role = role
 	c.members[user] = m
-	if role == chat.Owner {
+	if role == chat.RoleOwner {
 		c.head.Owner = user
 	}
 }
@@ -297,7 +297,7 @@ func (w *modelWorld) someone(rt *rapid.T, c *modelConversation) string {
 func (w *modelWorld) group(rt *rapid.T) (*modelConversation, string) {
 	var active []*modelConversation
 	for _, c := range w.conversations {
-		if c.head.Kind == chat.Group && c.head.State == chat.Active {
+		if c.head.Kind == chat.KindGroup && c.head.State == chat.StateActive {
 			active = append(active, c)
 		}
 	}
@@ -352,7 +352,7 @@ func (w *modelWorld) sendTo(rt *rapid.T) {
 	i := slices.IndexFunc(w.conversations, func(c *modelConversation) bool { return c.id == id })
 	if i < 0 {
 		c := &modelConversation{
-			id: id, head: wire.Conversation{ConversationID: id, Kind: chat.Single, State: chat.Active},
+			id: id, head: wire.Conversation{ConversationID: id, Kind: chat.KindSingle, State: chat.StateActive},
 			members: map[string]wire.Member{}, lines: map[string]*modelLine{},
 		}
 		i = len(w.conversations)
@@ -390,7 +390,7 @@ func (w *modelWorld) reply(rt *rapid.T) {
 	seq, messageID, _ := w.target(rt, c, "")
 	refused := c.mayWrite(user, chat.ActSend)
 	if refused == "" && !slices.Contains(c.visible(user), seq) {
-		refused = chat.NotFound
+		refused = chat.CodeNotFound
 	}
 	m := chat.Message{MessageType: chat.TypeText, Text: textOf(rt), ReplyTo: &chat.ReplyTo{Seq: seq, MessageID: messageID}}
 	w.write(rt, c, user, wire.ActionSend, wire.Send{ConversationID: c.id, ClientMsgID: newID(), MessageType: m.MessageType, Text: m.Text, ReplyTo: m.ReplyTo}, refused, m)
@@ -400,7 +400,7 @@ func (w *modelWorld) reply(rt *rapid.T) {
 // the answers, which have to be the next seqs.
 func (w *modelWorld) burst(rt *rapid.T) {
 	c := w.conversation(rt)
-	if c.head.State != chat.Active || len(c.members) == 0 {
+	if c.head.State != chat.StateActive || len(c.members) == 0 {
 		rt.Skip("no one may write")
 	}
 	var senders []string
@@ -442,10 +442,10 @@ func (w *modelWorld) ack(rt *rapid.T) {
 	l := c.lines[user]
 	switch {
 	case delivered+read == 0:
-		require.Equal(rt, chat.BadRequest, codeOf(err))
+		require.Equal(rt, chat.CodeBadRequest, codeOf(err))
 		return
 	case l == nil:
-		require.Equal(rt, chat.NotFound, codeOf(err))
+		require.Equal(rt, chat.CodeNotFound, codeOf(err))
 		return
 	}
 	require.NoError(rt, err)
@@ -460,7 +460,7 @@ func (w *modelWorld) clear(rt *rapid.T) {
 	cleared, err := try[wire.Cleared](context.Background(), w.device(rt, user), wire.ActionClear, wire.Clear{ConversationID: c.id, ThroughSeq: &through})
 	l := c.lines[user]
 	if l == nil {
-		require.Equal(rt, chat.NotFound, codeOf(err))
+		require.Equal(rt, chat.CodeNotFound, codeOf(err))
 		return
 	}
 	require.NoError(rt, err)
@@ -474,9 +474,9 @@ func (c *modelConversation) revisable(user string, seq int64) chat.Code {
 	case refused != "":
 		return refused
 	case !slices.Contains(c.visible(user), seq):
-		return chat.NotFound
+		return chat.CodeNotFound
 	case c.entries[seq-1].Event != nil:
-		return chat.Forbidden
+		return chat.CodeForbidden
 	}
 	return ""
 }
@@ -486,7 +486,7 @@ func (w *modelWorld) recall(rt *rapid.T) {
 	seq, messageID, target := w.target(rt, c, user)
 	request := wire.Recall{ConversationID: c.id, Seq: seq, MessageID: messageID, ClientMsgID: newID()}
 	refused := c.revisable(user, seq)
-	if refused == "" && target.Status == chat.Recalled {
+	if refused == "" && target.Status == chat.StatusRecalled {
 		sent := answered[wire.Sent](rt, w.device(rt, user), wire.ActionRecall, request)
 		require.True(rt, sent.Duplicate)
 		require.Equal(rt, seq, c.entries[sent.Seq-1].Event.TargetSeq, "the first recall")
@@ -494,9 +494,9 @@ func (w *modelWorld) recall(rt *rapid.T) {
 		return
 	}
 	if refused == "" && target.SenderID != user {
-		role := cmp.Or(c.role(target.SenderID), chat.Plain)
-		if c.head.Kind != chat.Group || !c.role(user).May(chat.ActRecall, role) {
-			refused = chat.Forbidden
+		role := cmp.Or(c.role(target.SenderID), chat.RolePlain)
+		if c.head.Kind != chat.KindGroup || !c.role(user).May(chat.ActRecall, role) {
+			refused = chat.CodeForbidden
 		}
 	}
 	event := chat.Message{MessageType: chat.TypeEvent, Event: &chat.Event{Kind: chat.EventRecall, TargetSeq: seq, TargetMessageID: messageID}}
@@ -506,7 +506,7 @@ func (w *modelWorld) recall(rt *rapid.T) {
 	if w.write(rt, c, user, wire.ActionRecall, request, refused, event) {
 		for i, m := range c.entries {
 			if i == int(seq)-1 || m.Event != nil && m.Event.Kind == chat.EventEdit && m.Event.TargetSeq == seq {
-				c.entries[i].Text, c.entries[i].Status = "", chat.Recalled
+				c.entries[i].Text, c.entries[i].Status = "", chat.StatusRecalled
 			}
 		}
 		c.entries[seq-1].Version++
@@ -525,9 +525,9 @@ func (w *modelWorld) edit(rt *rapid.T) {
 	switch {
 	case refused != "":
 	case target.SenderID != user || c.time(user, seq).To < c.last():
-		refused = chat.Forbidden
-	case target.Status == chat.Recalled || target.Version != version:
-		refused = chat.VersionConflict
+		refused = chat.CodeForbidden
+	case target.Status == chat.StatusRecalled || target.Version != version:
+		refused = chat.CodeVersionConflict
 	}
 	request := wire.Edit{ConversationID: c.id, Seq: seq, MessageID: messageID, Version: version, Text: text, ClientMsgID: newID()}
 	event := chat.Message{MessageType: chat.TypeEvent, Text: text, Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: seq, TargetMessageID: messageID, Version: version + 1}}
@@ -547,11 +547,11 @@ func (w *modelWorld) createGroup(rt *rapid.T) {
 	made := answered[wire.Created](rt, w.device(rt, user), wire.ActionCreateGroup, request)
 	c := &modelConversation{
 		id: made.ConversationID, members: map[string]wire.Member{}, lines: map[string]*modelLine{},
-		head: wire.Conversation{ConversationID: made.ConversationID, Kind: chat.Group, State: chat.Active, Title: request.Title, Visibility: v},
+		head: wire.Conversation{ConversationID: made.ConversationID, Kind: chat.KindGroup, State: chat.StateActive, Title: request.Title, Visibility: v},
 	}
 	all := append([]string{user}, others...)
 	c.join(made.UpdatedAt, all...)
-	c.setRole(user, chat.Owner)
+	c.setRole(user, chat.RoleOwner)
 	c.lines[user].read, c.lines[user].delivered = 1, 1
 	c.add(chat.Message{
 		MessageType: chat.TypeEvent, SenderID: user, ServerTime: made.UpdatedAt,
@@ -570,9 +570,9 @@ func (w *modelWorld) addMembers(rt *rapid.T) {
 	switch {
 	case refused != "":
 	case slices.ContainsFunc(some, func(u string) bool { return c.role(u) != "" }):
-		refused = chat.BadRequest
+		refused = chat.CodeBadRequest
 	case slices.ContainsFunc(some, func(u string) bool { return c.lines[u] != nil && c.lines[u].gone }):
-		refused = chat.Forbidden
+		refused = chat.CodeForbidden
 	}
 	request := wire.ChangeMembers{ConversationID: c.id, Members: some, ClientMsgID: newID()}
 	if w.write(rt, c, user, wire.ActionAddMembers, request, refused, chat.Message{MessageType: chat.TypeEvent, Event: &chat.Event{Kind: chat.EventMembers, Added: some}}) {
@@ -593,15 +593,15 @@ func (w *modelWorld) removeMembers(rt *rapid.T) {
 	some := w.some(rt, func(u string) bool { return u != user && c.role(u) != "" })
 	refused := c.mayWrite(user, chat.ActRemove)
 	if slices.Contains(some, user) {
-		refused = chat.BadRequest
+		refused = chat.CodeBadRequest
 	}
 	if refused == "" {
 		for _, u := range some {
 			switch role := c.role(u); {
 			case role == "":
-				refused = cmp.Or(refused, chat.BadRequest)
+				refused = cmp.Or(refused, chat.CodeBadRequest)
 			case !c.role(user).May(chat.ActRemove, role):
-				refused = chat.Forbidden
+				refused = chat.CodeForbidden
 			}
 		}
 	}
@@ -614,7 +614,7 @@ func (w *modelWorld) removeMembers(rt *rapid.T) {
 func (w *modelWorld) leave(rt *rapid.T) {
 	c, user := w.group(rt)
 	event := &chat.Event{Kind: chat.EventMembers, Removed: []string{user}}
-	owner := c.role(user) == chat.Owner
+	owner := c.role(user) == chat.RoleOwner
 	if owner {
 		event.Owner = c.successor(user)
 	}
@@ -625,7 +625,7 @@ func (w *modelWorld) leave(rt *rapid.T) {
 	c.lines[user].gone = true
 	switch {
 	case event.Owner != "":
-		c.setRole(event.Owner, chat.Owner)
+		c.setRole(event.Owner, chat.RoleOwner)
 	case owner:
 		c.head.State = chat.StateDissolved
 	}
@@ -634,23 +634,23 @@ func (w *modelWorld) leave(rt *rapid.T) {
 func (w *modelWorld) setRole(rt *rapid.T) {
 	c, user := w.group(rt)
 	other := w.user(rt)
-	role := rapid.SampledFrom([]chat.Role{chat.Owner, chat.Admin, chat.Plain}).Draw(rt, "role")
+	role := rapid.SampledFrom([]chat.Role{chat.RoleOwner, chat.RoleAdmin, chat.RolePlain}).Draw(rt, "role")
 	refused := c.mayWrite(user, chat.ActSetRole)
 	switch {
 	case user == other:
-		refused = chat.BadRequest
+		refused = chat.CodeBadRequest
 	case refused == "" && c.role(other) == "":
-		refused = chat.BadRequest
+		refused = chat.CodeBadRequest
 	}
 	event := &chat.Event{Kind: chat.EventMembers, Member: other, Role: role}
-	if role == chat.Owner {
+	if role == chat.RoleOwner {
 		event.Owner = other
 	}
 	request := wire.SetRole{ConversationID: c.id, UserID: other, Role: role, ClientMsgID: newID()}
 	if w.write(rt, c, user, wire.ActionSetRole, request, refused, chat.Message{MessageType: chat.TypeEvent, Event: event}) {
 		c.setRole(other, role)
-		if role == chat.Owner {
-			c.setRole(user, chat.Admin)
+		if role == chat.RoleOwner {
+			c.setRole(user, chat.RoleAdmin)
 		}
 	}
 }
@@ -703,7 +703,7 @@ func (w *modelWorld) compareLedger(rt *rapid.T, c *modelConversation, user strin
 	zero, most := int64(0), wire.MaxSyncLimit
 	if c.lines[user] == nil {
 		_, err := try[wire.Synced](context.Background(), d, wire.ActionSync, wire.Sync{ConversationID: c.id, AfterSeq: &zero})
-		require.Equal(rt, chat.NotFound, codeOf(err))
+		require.Equal(rt, chat.CodeNotFound, codeOf(err))
 		return
 	}
 	got := []chat.Message{}
@@ -786,16 +786,16 @@ func (w *modelWorld) compareRoster(rt *rapid.T, c *modelConversation, user strin
 	page, err := try[wire.MembersPage](context.Background(), d, wire.ActionMembers, wire.Members{ConversationID: c.id})
 	switch {
 	case c.lines[user] == nil:
-		require.Equal(rt, chat.NotFound, codeOf(err))
+		require.Equal(rt, chat.CodeNotFound, codeOf(err))
 		return
 	case c.role(user) == "":
-		require.Equal(rt, chat.Forbidden, codeOf(err))
+		require.Equal(rt, chat.CodeForbidden, codeOf(err))
 		return
 	}
 	require.NoError(rt, err)
 	got := map[string]wire.Member{}
 	for _, m := range page.Members {
-		if c.head.Kind == chat.Single {
+		if c.head.Kind == chat.KindSingle {
 			m.JoinedAt = 0
 		}
 		got[m.UserID] = m
@@ -816,10 +816,10 @@ func (w *modelWorld) comparePushes(rt *rapid.T, c *modelConversation, user strin
 		for _, m := range d.entries(c.id) {
 			during := c.time(user, m.Seq)
 			require.True(rt, during.Has(m.Seq), "%s was pushed seq %d of %s, and may read %+v", user, m.Seq, c.id, l)
-			if want := c.shown(user, m.Seq); want.Status != chat.Recalled {
+			if want := c.shown(user, m.Seq); want.Status != chat.StatusRecalled {
 				require.Equal(rt, want.Withheld, m.Withheld, "%s was pushed seq %d of %s: %+v", user, m.Seq, c.id, m)
 			}
-			if m.Status == chat.Recalled || m.Withheld {
+			if m.Status == chat.StatusRecalled || m.Withheld {
 				require.Empty(rt, m.Text)
 				continue
 			}

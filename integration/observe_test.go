@@ -19,12 +19,12 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	raw "inorder/integration/device"
-	"inorder/integration/proxy"
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/metric/metrictest"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric/metrictest"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // notHere are metrics that this test cannot bring about: a table has no two items
@@ -256,7 +256,7 @@ func (o *observed) messages() {
 	require.NoError(o.t, err)
 	require.True(o.t, again.Duplicate)
 	first.Text = o.secrets.make("other")
-	o.refused(o.ann, chat.IdempotencyConflict, wire.ActionSend, first)
+	o.refused(o.ann, chat.CodeIdempotencyConflict, wire.ActionSend, first)
 
 	o.db.set(conflicting(2))
 	second, err := o.ann.send(ctx, say())
@@ -267,7 +267,7 @@ func (o *observed) messages() {
 		}
 		return forward()
 	})
-	o.refused(o.ann, chat.Internal, wire.ActionSend, say())
+	o.refused(o.ann, chat.CodeInternal, wire.ActionSend, say())
 	o.db.set(nil)
 	require.NoError(o.t, o.bob.awaitNews(ctx, second))
 
@@ -324,12 +324,12 @@ func (o *observed) groups() {
 		o.do(o.ann, action, request)
 	}
 	change(wire.ActionSetTitle, map[string]any{"title": o.secrets.make("title")})
-	change(wire.ActionSetRole, map[string]any{"userId": o.bob.user, "role": chat.Admin})
+	change(wire.ActionSetRole, map[string]any{"userId": o.bob.user, "role": chat.RoleAdmin})
 	change(wire.ActionRemoveMembers, map[string]any{"members": []string{o.bob.user}})
 	change(wire.ActionAddMembers, map[string]any{"members": []string{o.bob.user}})
 	o.do(o.bob, wire.ActionMembers, map[string]any{"conversationId": group.ConversationID})
 	change(wire.ActionLeave, nil)
-	o.refused(o.ann, chat.NotFound, wire.ActionSetTitle, map[string]any{
+	o.refused(o.ann, chat.CodeNotFound, wire.ActionSetTitle, map[string]any{
 		"conversationId": group.ConversationID, "clientMsgId": newUser("c"), "title": o.secrets.make("title"),
 	})
 }
@@ -350,22 +350,22 @@ func (o *observed) refusals() {
 		request map[string]any
 		code    chat.Code
 	}{
-		{secret("action"), map[string]any{}, chat.UnknownAction},
-		{wire.ActionSend, text(map[string]any{"messageType": secret("type")}), chat.BadRequest},
-		{wire.ActionSend, text(map[string]any{"messageType": "image", "data": []string{secret("list")}}), chat.BadRequest},
-		{wire.ActionSend, text(map[string]any{"clientMsgId": "ü" + secret("id")}), chat.BadRequest},
-		{wire.ActionSend, text(map[string]any{"text": strings.Repeat(secret("long"), 300)}), chat.TooLarge},
-		{wire.ActionSend, text(map[string]any{"text": []string{secret("list")}}), chat.BadRequest},
-		{wire.ActionSend, text(map[string]any{"replyTo": map[string]any{"seq": 1, "messageId": secret("reply")}}), chat.NotFound},
-		{wire.ActionSend, text(map[string]any{"to": nil, "conversationId": secret("room")}), chat.BadRequest},
-		{wire.ActionSend, text(map[string]any{"to": nil, "conversationId": "group:" + secret("room")}), chat.NotFound},
-		{wire.ActionSync, map[string]any{"conversationId": "group:" + secret("room"), "afterSeq": 0}, chat.NotFound},
-		{wire.ActionSync, map[string]any{"conversationId": "group:x", "afterSeq": secret("seq")}, chat.BadRequest},
-		{wire.ActionConversations, map[string]any{"cursor": secret("cursor")}, chat.BadRequest},
-		{wire.ActionCreateGroup, map[string]any{"title": secret("title"), "members": []string{}, "visibility": secret("visibility"), "clientMsgId": "c"}, chat.BadRequest},
-		{wire.ActionCreateGroup, map[string]any{"title": strings.Repeat(secret("title"), 99), "members": []string{}, "clientMsgId": "c"}, chat.TooLarge},
-		{wire.ActionSetRole, map[string]any{"conversationId": "group:x", "userId": o.bob.user, "role": secret("role"), "clientMsgId": "c"}, chat.BadRequest},
-		{wire.ActionRecall, map[string]any{"conversationId": "group:x", "seq": 1, "messageId": secret("target"), "clientMsgId": "c"}, chat.NotFound},
+		{secret("action"), map[string]any{}, chat.CodeUnknownAction},
+		{wire.ActionSend, text(map[string]any{"messageType": secret("type")}), chat.CodeBadRequest},
+		{wire.ActionSend, text(map[string]any{"messageType": "image", "data": []string{secret("list")}}), chat.CodeBadRequest},
+		{wire.ActionSend, text(map[string]any{"clientMsgId": "ü" + secret("id")}), chat.CodeBadRequest},
+		{wire.ActionSend, text(map[string]any{"text": strings.Repeat(secret("long"), 300)}), chat.CodeTooLarge},
+		{wire.ActionSend, text(map[string]any{"text": []string{secret("list")}}), chat.CodeBadRequest},
+		{wire.ActionSend, text(map[string]any{"replyTo": map[string]any{"seq": 1, "messageId": secret("reply")}}), chat.CodeNotFound},
+		{wire.ActionSend, text(map[string]any{"to": nil, "conversationId": secret("room")}), chat.CodeBadRequest},
+		{wire.ActionSend, text(map[string]any{"to": nil, "conversationId": "group:" + secret("room")}), chat.CodeNotFound},
+		{wire.ActionSync, map[string]any{"conversationId": "group:" + secret("room"), "afterSeq": 0}, chat.CodeNotFound},
+		{wire.ActionSync, map[string]any{"conversationId": "group:x", "afterSeq": secret("seq")}, chat.CodeBadRequest},
+		{wire.ActionConversations, map[string]any{"cursor": secret("cursor")}, chat.CodeBadRequest},
+		{wire.ActionCreateGroup, map[string]any{"title": secret("title"), "members": []string{}, "visibility": secret("visibility"), "clientMsgId": "c"}, chat.CodeBadRequest},
+		{wire.ActionCreateGroup, map[string]any{"title": strings.Repeat(secret("title"), 99), "members": []string{}, "clientMsgId": "c"}, chat.CodeTooLarge},
+		{wire.ActionSetRole, map[string]any{"conversationId": "group:x", "userId": o.bob.user, "role": secret("role"), "clientMsgId": "c"}, chat.CodeBadRequest},
+		{wire.ActionRecall, map[string]any{"conversationId": "group:x", "seq": 1, "messageId": secret("target"), "clientMsgId": "c"}, chat.CodeNotFound},
 	} {
 		var r *refusal
 		require.ErrorAs(o.t, o.ann.do(o.t.Context(), tc.action, tc.request, nil), &r, "%d: %s", i, tc.action)
@@ -374,7 +374,7 @@ func (o *observed) refusals() {
 	for _, frame := range []string{secret("frame"), `{"action":"send","id":"1","text":"` + secret("cut")} {
 		a, err := o.ann.exchange(o.t.Context(), "", []byte(frame))
 		require.NoError(o.t, err)
-		require.Equal(o.t, chat.UnknownAction, a.Error.Code)
+		require.Equal(o.t, chat.CodeUnknownAction, a.Error.Code)
 	}
 	_, err := o.bob.exchange(o.t.Context(), "", []byte(`{"action":"sync","id":"","text":"`+secret("sync")+`"}`))
 	require.NoError(o.t, err)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/client"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // A program that ends in the middle of what its user does, again and again, does each

@@ -19,10 +19,10 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/shared/chat"
-	"inorder/shared/client/web/browsertest"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client/web/browsertest"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Two people chat in two windows of a real browser, as the README invites to.

@@ -25,10 +25,10 @@ import (
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/integration/proxy"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/integration/proxy"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // permission is what one function may do to one table or queue, or to connections, or
@@ -401,14 +401,14 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	for range 3 { // one that the writer, or the reader, finds gone
 		say(ann, wire.Send{To: bob.user})
 	}
-	refused(ann, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, chat.NotFound)
+	refused(ann, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, chat.CodeNotFound)
 	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": single.ConversationID, "seq": 3})
 	require.NoError(t, err)
 	_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(t, db, "Messages")), Key: key})
 	require.NoError(t, err)
 	require.NoError(t, bob.sync(ctx, single.ConversationID))
 	gone := wire.Send{ConversationID: single.ConversationID, MessageType: chat.TypeText, Text: "hi", ClientMsgID: "y", ReplyTo: &chat.ReplyTo{Seq: 3, MessageID: "gone"}}
-	refused(bob, wire.ActionSend, gone, chat.NotFound)
+	refused(bob, wire.ActionSend, gone, chat.CodeNotFound)
 	do(bob, wire.ActionHistory, map[string]any{"conversationId": single.ConversationID}, nil)
 	listener := listen(t, s, ann.user, "laptop")
 	do(bob, wire.ActionAck, map[string]any{"conversationId": single.ConversationID, "readSeq": 2}, nil)
@@ -420,7 +420,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	target := say(ann, wire.Send{To: bob.user})
 	do(ann, wire.ActionEdit, wire.Edit{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID, Version: 1, Text: "ho", ClientMsgID: "e"}, nil)
 	do(ann, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: target.Seq, MessageID: target.MessageID, ClientMsgID: "r"}, nil)
-	refused(ann, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: 99, MessageID: "none", ClientMsgID: "r2"}, chat.NotFound)
+	refused(ann, wire.ActionRecall, wire.Recall{ConversationID: target.ConversationID, Seq: 99, MessageID: "none", ClientMsgID: "r2"}, chat.CodeNotFound)
 	do(bob, wire.ActionClear, map[string]any{"conversationId": single.ConversationID, "throughSeq": 1}, nil)
 
 	var group wire.Created
@@ -440,7 +440,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	change(ann, wire.ActionRemoveMembers, map[string]any{"members": []string{cy}})
 	change(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
 	change(ann, wire.ActionSetTitle, map[string]any{"title": "Some"})
-	change(ann, wire.ActionSetRole, map[string]any{"userId": bob.user, "role": chat.Admin})
+	change(ann, wire.ActionSetRole, map[string]any{"userId": bob.user, "role": chat.RoleAdmin})
 	theirs := say(bob, wire.Send{ConversationID: id})
 	do(ann, wire.ActionRecall, wire.Recall{ConversationID: id, Seq: theirs.Seq, MessageID: theirs.MessageID, ClientMsgID: "r3"}, nil)
 	do(ann, wire.ActionMembers, map[string]any{"conversationId": id}, nil)
@@ -448,7 +448,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	_, err = publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{ann.user}}, "clientMsgId": "a1"})
 	require.NoError(t, err)
 	change(ann, wire.ActionLeave, nil)
-	refused(ann, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, chat.NotFound)
+	refused(ann, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, chat.CodeNotFound)
 	change(bob, wire.ActionDissolve, nil)
 
 	do(bob, wire.ActionConversations, nil, nil)
@@ -471,7 +471,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	order.ClientMsgID, order.Recipients = newUser("p"), []string{ann.user, bob.user}
 	mustPublish(t, s, order)
 	_, err = publish(ctx, t, s, publication{Key: newUser("none"), ClientMsgID: newUser("p"), Text: "hi"})
-	require.ErrorContains(t, err, string(chat.NotFound))
+	require.ErrorContains(t, err, string(chat.CodeNotFound))
 	require.NoError(t, ann.awaitNews(ctx, first))
 	crowd := publication{Key: newUser("crowd"), ClientMsgID: newUser("p"), Text: "hi"}
 	for range chat.InboxGroupMax {

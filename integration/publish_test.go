@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // publication is the event of a direct invocation of publish.
@@ -99,7 +99,7 @@ func TestPublish(t *testing.T) {
 	require.JSONEq(t, `{"status": "shipped"}`, string(got.Data))
 	line, ok := lineOf(t, a.device, id)
 	require.True(t, ok)
-	require.Equal(t, [2]any{"Your order", chat.System}, [2]any{line.Title, line.Kind})
+	require.Equal(t, [2]any{"Your order", chat.KindSystem}, [2]any{line.Title, line.Kind})
 	require.Equal(t, int64(1), line.Unread)
 
 	// A later reader reads from then on; those who read already go on.
@@ -128,9 +128,9 @@ func TestPublish(t *testing.T) {
 		wire.ActionMembers:    wire.Members{ConversationID: id},
 	} {
 		_, err := try[json.RawMessage](t.Context(), b.device, action, request)
-		require.Equal(t, chat.Forbidden, codeOf(err), "%s: %v", action, err)
+		require.Equal(t, chat.CodeForbidden, codeOf(err), "%s: %v", action, err)
 		_, err = try[json.RawMessage](t.Context(), m.device, action, request)
-		require.Equal(t, chat.NotFound, codeOf(err), "%s by a stranger: %v", action, err)
+		require.Equal(t, chat.CodeNotFound, codeOf(err), "%s by a stranger: %v", action, err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func ackRead(tb testing.TB, d *device, conversationID string, seq int64) wire.Acked {
@@ -172,7 +172,7 @@ func TestReceiptsOfAUserWithTwoDevices(t *testing.T) {
 	for seq, want := range map[int64][]string{1: {alice, bob}, 6: {bob}} {
 		require.ElementsMatch(t, want, receiptsOf(t, a.device, id, seq).Read, "seq %d; one has read what one began with", seq)
 	}
-	requireRefused(t, a.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 7}, chat.NotFound, "seq")
+	requireRefused(t, a.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 7}, chat.CodeNotFound, "seq")
 }
 
 // A message to someone does not tell when that one is online, until it is answered.
@@ -236,5 +236,5 @@ func TestReceiptsOfAFormerMember(t *testing.T) {
 			require.False(t, p.UserID != bob && (p.UserID != carol || p.ReadSeq != 2), "%+v", p)
 		}
 	}
-	requireRefused(t, phone.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 4}, chat.NotFound, "seq")
+	requireRefused(t, phone.device, wire.ActionReceipts, wire.Receipts{ConversationID: id, Seq: 4}, chat.CodeNotFound, "seq")
 }

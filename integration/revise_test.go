@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func recallOf(m wire.Sent) wire.Recall {
@@ -47,7 +47,7 @@ func (r replica) take(m chat.Message) {
 	e := m.Event
 	switch {
 	case e == nil:
-		r.raise(m.MessageID, shown{version: m.Version, recalled: m.Status == chat.Recalled, text: m.Text})
+		r.raise(m.MessageID, shown{version: m.Version, recalled: m.Status == chat.StatusRecalled, text: m.Text})
 	case e.Kind == chat.EventEdit:
 		r.raise(e.TargetMessageID, shown{version: e.Version, text: m.Text})
 	case e.Kind == chat.EventRecall:
@@ -84,23 +84,23 @@ func TestEditAndRecall(t *testing.T) {
 	}
 	m := messageAt(t, b.device, id, 1)
 	require.Equal(t, [2]any{"hello", int64(2)}, [2]any{m.Text, m.Version})
-	require.Equal(t, chat.Normal, m.Status)
+	require.Equal(t, chat.StatusNormal, m.Status)
 	require.Empty(t, m.Data, "an edit replaces all of the content")
 
-	e := requireRefused(t, laptop.device, wire.ActionEdit, editOf(sent, 1, "hullo"), chat.VersionConflict, "version")
+	e := requireRefused(t, laptop.device, wire.ActionEdit, editOf(sent, 1, "hullo"), chat.CodeVersionConflict, "version")
 	require.Equal(t, 2.0, e.Details["version"])
-	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 7, "hullo"), chat.VersionConflict, "version")
-	requireRefused(t, b.device, wire.ActionEdit, editOf(sent, 2, "mine"), chat.Forbidden, "")
-	requireRefused(t, b.device, wire.ActionRecall, recallOf(sent), chat.Forbidden, "")
-	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 2, ""), chat.BadRequest, "text")
-	requireRefused(t, phone.device, wire.ActionEdit, editOf(edited.Sent, 1, "an event"), chat.Forbidden, "")
-	requireRefused(t, phone.device, wire.ActionRecall, recallOf(edited.Sent), chat.Forbidden, "")
+	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 7, "hullo"), chat.CodeVersionConflict, "version")
+	requireRefused(t, b.device, wire.ActionEdit, editOf(sent, 2, "mine"), chat.CodeForbidden, "")
+	requireRefused(t, b.device, wire.ActionRecall, recallOf(sent), chat.CodeForbidden, "")
+	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 2, ""), chat.CodeBadRequest, "text")
+	requireRefused(t, phone.device, wire.ActionEdit, editOf(edited.Sent, 1, "an event"), chat.CodeForbidden, "")
+	requireRefused(t, phone.device, wire.ActionRecall, recallOf(edited.Sent), chat.CodeForbidden, "")
 	other := sent
 	other.MessageID = edited.MessageID
-	requireRefused(t, phone.device, wire.ActionRecall, recallOf(other), chat.NotFound, "messageId")
+	requireRefused(t, phone.device, wire.ActionRecall, recallOf(other), chat.CodeNotFound, "messageId")
 	other = sent
 	other.Seq = 99
-	requireRefused(t, phone.device, wire.ActionEdit, editOf(other, 2, "x"), chat.NotFound, "messageId")
+	requireRefused(t, phone.device, wire.ActionEdit, editOf(other, 2, "x"), chat.CodeNotFound, "messageId")
 
 	recall := recallOf(sent)
 	recalled := must[wire.Sent](t, phone.device, wire.ActionRecall, recall)
@@ -111,14 +111,14 @@ func TestEditAndRecall(t *testing.T) {
 		again.Duplicate = false
 		require.Equal(t, recalled, again, "%s is answered by the first recall", name)
 	}
-	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 2, "too late"), chat.VersionConflict, "version")
-	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 3, "too late"), chat.VersionConflict, "version")
+	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 2, "too late"), chat.CodeVersionConflict, "version")
+	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 3, "too late"), chat.CodeVersionConflict, "version")
 	m, err = b.awaitEntry(t.Context(), id, 3)
 	require.NoError(t, err)
 	require.Equal(t, &chat.Event{Kind: chat.EventRecall, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 3}, m.Event)
 	page := must[wire.HistoryPage](t, b.device, wire.ActionHistory, wire.History{ConversationID: id})
 	require.Equal(t, []int64{1, 2, 3}, seqsOf(page.Messages))
-	require.Equal(t, chat.Recalled, page.Messages[0].Status)
+	require.Equal(t, chat.StatusRecalled, page.Messages[0].Status)
 	for _, m := range page.Messages {
 		require.Empty(t, m.Text, "what is recalled is gone, from the edits too: seq %d", m.Seq)
 		require.Empty(t, m.Data)
@@ -135,16 +135,16 @@ func TestRecallInAGroup(t *testing.T) {
 	owner, admin, plain := newUser("owner"), newUser("admin"), newUser("plain")
 	all := listenAll(t, shared, owner, admin, plain)
 	id := createGroup(t, all[0].device, "", admin, plain)
-	must[wire.Sent](t, all[0].device, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: admin, Role: chat.Admin, ClientMsgID: newID()})
+	must[wire.Sent](t, all[0].device, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: admin, Role: chat.RoleAdmin, ClientMsgID: newID()})
 	by := map[string]wire.Sent{}
 	for _, l := range all {
 		by[l.user] = say(t, l.device, id, "I am "+l.user)
 	}
-	requireRefused(t, all[1].device, wire.ActionRecall, recallOf(by[owner]), chat.Forbidden, "")
-	requireRefused(t, all[2].device, wire.ActionRecall, recallOf(by[admin]), chat.Forbidden, "")
+	requireRefused(t, all[1].device, wire.ActionRecall, recallOf(by[owner]), chat.CodeForbidden, "")
+	requireRefused(t, all[2].device, wire.ActionRecall, recallOf(by[admin]), chat.CodeForbidden, "")
 	must[wire.Sent](t, all[1].device, wire.ActionRecall, recallOf(by[plain]))
 	must[wire.Sent](t, all[0].device, wire.ActionRecall, recallOf(by[admin]))
-	for user, want := range map[string]chat.Status{owner: chat.Normal, admin: chat.Recalled, plain: chat.Recalled} {
+	for user, want := range map[string]chat.Status{owner: chat.StatusNormal, admin: chat.StatusRecalled, plain: chat.StatusRecalled} {
 		require.Equal(t, want, messageAt(t, all[2].device, id, by[user].Seq).Status, user)
 	}
 }
@@ -177,7 +177,7 @@ func TestG8_EditsRaceARecall(t *testing.T) {
 				return err
 			}
 			edited, err := try[wire.Edited](ctx, devices[i], wire.ActionEdit, editOf(sent, 1, fmt.Sprint("edit ", i)))
-			if codeOf(err) == chat.VersionConflict {
+			if codeOf(err) == chat.CodeVersionConflict {
 				return nil
 			}
 			events[i] = edited.Seq
@@ -212,7 +212,7 @@ func TestG8_EditsRaceARecall(t *testing.T) {
 	final := replica{}
 	for _, m := range history {
 		if m.Event == nil {
-			require.Equal(t, chat.Recalled, m.Status)
+			require.Equal(t, chat.StatusRecalled, m.Status)
 		}
 		require.Empty(t, m.Text)
 		final.take(m)
@@ -252,7 +252,7 @@ func TestG8_EditsInTurn(t *testing.T) {
 		for range each {
 			for {
 				edited, err := try[wire.Edited](ctx, all[i], wire.ActionEdit, editOf(sent, version, fmt.Sprint(version)))
-				if refused, ok := errors.AsType[*refusal](err); ok && refused.Frame.Code == chat.VersionConflict {
+				if refused, ok := errors.AsType[*refusal](err); ok && refused.Frame.Code == chat.CodeVersionConflict {
 					current, _ := refused.Frame.Details["version"].(float64)
 					version = int64(current)
 					continue
@@ -306,7 +306,7 @@ func TestReplies(t *testing.T) {
 		"what is not there yet":       reply(sent.Seq+1, question.MessageID),
 		"one of another conversation": reply(elsewhere.Seq, elsewhere.MessageID),
 	} {
-		e := requireRefused(t, b, wire.ActionSend, r, chat.NotFound, "replyTo")
+		e := requireRefused(t, b, wire.ActionSend, r, chat.CodeNotFound, "replyTo")
 		require.NotEmpty(t, e.Message, name)
 	}
 	must[wire.Sent](t, a, wire.ActionRecall, recallOf(question))
@@ -322,7 +322,7 @@ func TestRecallAndEditWindows(t *testing.T) {
 	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	id := createGroup(t, a, "", bob)
 	sent := say(t, b, id, "mine")
-	requireRefused(t, b, wire.ActionRecall, recallOf(sent), chat.TooLate, "")
+	requireRefused(t, b, wire.ActionRecall, recallOf(sent), chat.CodeTooLate, "")
 	require.Equal(t, int64(2), must[wire.Edited](t, b, wire.ActionEdit, editOf(sent, 1, "mine too")).Version)
 	must[wire.Sent](t, a, wire.ActionRecall, recallOf(sent)) // an owner's right has no window
 }

@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/web/browsertest"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/web/browsertest"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // unread is how many of a ledger's entries a user has not read: as the server knows

@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/push"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // positions is what the routes change, and what they need to tell of it. Errors
@@ -74,7 +74,7 @@ func watermarks(r wire.Ack) (want store.Watermarks, err error) {
 		return want, err
 	}
 	if r.DeliveredSeq == nil && r.ReadSeq == nil {
-		return want, chat.FieldErrorf(chat.BadRequest, "readSeq", "say how far in deliveredSeq, readSeq or both")
+		return want, chat.FieldErrorf(chat.CodeBadRequest, "readSeq", "say how far in deliveredSeq, readSeq or both")
 	}
 	if want.DeliveredSeq, err = position("deliveredSeq", r.DeliveredSeq); err != nil {
 		return want, err
@@ -116,10 +116,10 @@ func (h handler) tell(ctx context.Context, c route.Caller, acked store.Acked) {
 // is acked after the answer is told.
 func (h handler) audience(ctx context.Context, userID string, acked store.Acked) ([]string, error) {
 	alone, head := []string{userID}, acked.Head
-	if head.Kind == chat.System || head.MemberCount > chat.InboxGroupMax {
+	if head.Kind == chat.KindSystem || head.MemberCount > chat.InboxGroupMax {
 		return alone, nil // its readers do not know each other, or are too many
 	}
-	if head.Kind == chat.Single && !head.Answered() {
+	if head.Kind == chat.KindSingle && !head.Answered() {
 		return alone, nil
 	}
 	members, err := h.positions.Roster(ctx, head.ConversationID)
@@ -133,7 +133,7 @@ func (h handler) audience(ctx context.Context, userID string, acked store.Acked)
 	users := alone
 	after, through := acked.Raised()
 	for _, m := range members {
-		if !is(m) && (head.Kind == chat.Single || head.Runs.Concern(m.UserID, after, through)) {
+		if !is(m) && (head.Kind == chat.KindSingle || head.Runs.Concern(m.UserID, after, through)) {
 			users = append(users, m.UserID)
 		}
 	}
@@ -151,7 +151,7 @@ func (h handler) clear(ctx context.Context, c route.Caller, r wire.Clear) (wire.
 		return wire.Cleared{}, err
 	}
 	if through == 0 {
-		return wire.Cleared{}, chat.FieldErrorf(chat.BadRequest, "throughSeq", "throughSeq is missing")
+		return wire.Cleared{}, chat.FieldErrorf(chat.CodeBadRequest, "throughSeq", "throughSeq is missing")
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID), metric.Seq(through))
 	clearedSeq, _, err := h.positions.Clear(ctx, c.UserID, r.ConversationID, through)

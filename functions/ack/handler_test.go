@@ -15,11 +15,11 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/push"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // world is everything around the handler. The sample's caller is alice, on the
@@ -132,7 +132,7 @@ func crowd(n int) (roster []string, conns map[string][]string) {
 
 func TestAckAnswersWhatIsInForce(t *testing.T) {
 	t.Parallel()
-	w := &world{acked: rose(store.Watermarks{DeliveredSeq: 41, ReadSeq: 39}, store.Watermarks{DeliveredSeq: 42, ReadSeq: 40}, chat.Single, 2), roster: []string{"alice", "bob"}}
+	w := &world{acked: rose(store.Watermarks{DeliveredSeq: 41, ReadSeq: 39}, store.Watermarks{DeliveredSeq: 42, ReadSeq: 40}, chat.KindSingle, 2), roster: []string{"alice", "bob"}}
 	id := chat.SingleID("alice", "bob")
 	body, log := serve(t, w, "")
 	require.Equal(t, `{"type":"reply","id":"r-11","action":"ack","result":{"deliveredSeq":42,"readSeq":40}}`, body)
@@ -159,7 +159,7 @@ func TestAckRaisesTheSyncHeadForWhatWasRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{acked: rose(tc.before, tc.after, chat.Group, 3)}
+			w := &world{acked: rose(tc.before, tc.after, chat.KindGroup, 3)}
 			body, _ := serve(t, w, `{"action":"ack","id":"r","conversationId":"group:1",`+tc.fields+`}`)
 			require.Contains(t, body, `"type":"reply"`)
 			require.Equal(t, tc.raises, slices.Contains(w.steps, "raise alice group:1"), w.steps)
@@ -183,7 +183,7 @@ func TestAReceiptTellsWhatIsInForce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{acked: rose(tc.before, tc.after, chat.Group, 2), roster: []string{"alice", "bob"}, conns: map[string][]string{"bob": {"phone"}}}
+			w := &world{acked: rose(tc.before, tc.after, chat.KindGroup, 2), roster: []string{"alice", "bob"}, conns: map[string][]string{"bob": {"phone"}}}
 			serve(t, w, `{"action":"ack","id":"r","conversationId":"group:1","deliveredSeq":9,"readSeq":9}`)
 			if tc.want == "" {
 				require.Nil(t, w.frames)
@@ -206,21 +206,21 @@ func TestWhoHearsOfAReceipt(t *testing.T) {
 		senders []string // of the entries
 		others  int      // who hear of it
 	}{
-		"two people":                        {kind: chat.Single, members: 2, roster: 2, senders: []string{"user01", "alice"}, others: 1},
-		"a stranger":                        {kind: chat.Single, members: 2, roster: 2, senders: []string{"user01", "user01"}},
-		"a stranger whom alice writes to":   {kind: chat.Single, members: 2, roster: 2, senders: []string{"alice"}},
-		"two whom the product introduced":   {kind: chat.Single, members: 2, roster: 2, senders: []string{chat.SystemSender}, others: 1},
-		"two with a head from before":       {kind: chat.Single, members: 2, roster: 2, others: 1},
-		"one person's notes":                {kind: chat.Single, members: 1, roster: 1},
-		"a small group":                     {kind: chat.Group, members: 20, roster: 20, others: 19},
-		"a small group of which two wrote":  {kind: chat.Group, members: 20, roster: 20, senders: slices.Concat(slices.Repeat([]string{"user01"}, 5), slices.Repeat([]string{"user02"}, 3), []string{"alice"}), others: 2},
-		"a small group, all of it by alice": {kind: chat.Group, members: 20, roster: 20, senders: slices.Repeat([]string{"alice"}, 9)},
-		"a small group whose head is short": {kind: chat.Group, members: 20, roster: 20, senders: []string{"user01"}, others: 19},
-		"a large group":                     {kind: chat.Group, members: 21, roster: 21},
-		"a group that has grown meanwhile":  {kind: chat.Group, members: 20, roster: 21},
-		"a group that has shrunk meanwhile": {kind: chat.Group, members: 20, roster: 3, others: 2},
-		"a system conversation":             {kind: chat.System, members: 3, roster: 3},
-		"a former member":                   {kind: chat.Group, members: 3, roster: 4, former: true},
+		"two people":                        {kind: chat.KindSingle, members: 2, roster: 2, senders: []string{"user01", "alice"}, others: 1},
+		"a stranger":                        {kind: chat.KindSingle, members: 2, roster: 2, senders: []string{"user01", "user01"}},
+		"a stranger whom alice writes to":   {kind: chat.KindSingle, members: 2, roster: 2, senders: []string{"alice"}},
+		"two whom the product introduced":   {kind: chat.KindSingle, members: 2, roster: 2, senders: []string{chat.SystemSender}, others: 1},
+		"two with a head from before":       {kind: chat.KindSingle, members: 2, roster: 2, others: 1},
+		"one person's notes":                {kind: chat.KindSingle, members: 1, roster: 1},
+		"a small group":                     {kind: chat.KindGroup, members: 20, roster: 20, others: 19},
+		"a small group of which two wrote":  {kind: chat.KindGroup, members: 20, roster: 20, senders: slices.Concat(slices.Repeat([]string{"user01"}, 5), slices.Repeat([]string{"user02"}, 3), []string{"alice"}), others: 2},
+		"a small group, all of it by alice": {kind: chat.KindGroup, members: 20, roster: 20, senders: slices.Repeat([]string{"alice"}, 9)},
+		"a small group whose head is short": {kind: chat.KindGroup, members: 20, roster: 20, senders: []string{"user01"}, others: 19},
+		"a large group":                     {kind: chat.KindGroup, members: 21, roster: 21},
+		"a group that has grown meanwhile":  {kind: chat.KindGroup, members: 20, roster: 21},
+		"a group that has shrunk meanwhile": {kind: chat.KindGroup, members: 20, roster: 3, others: 2},
+		"a system conversation":             {kind: chat.KindSystem, members: 3, roster: 3},
+		"a former member":                   {kind: chat.KindGroup, members: 3, roster: 4, former: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -261,7 +261,7 @@ func TestAPushFailsNoAck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{acked: rose(store.Watermarks{}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, chat.Single, 2)}
+			w := &world{acked: rose(store.Watermarks{}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, chat.KindSingle, 2)}
 			w.roster, w.conns = crowd(2)
 			tc.spoil(w)
 			body, log := serve(t, w, "")
@@ -328,7 +328,7 @@ func TestRefusals(t *testing.T) {
 			w := &world{}
 			body, _ := serve(t, w, `{"id":"r",`+tc.body+`}`)
 			e := refusalOf(t, body)
-			require.Equal(t, chat.BadRequest, e.Code, e.Message)
+			require.Equal(t, chat.CodeBadRequest, e.Code, e.Message)
 			require.Equal(t, tc.field, e.Field, e.Message)
 			require.Empty(t, w.steps)
 		})
@@ -340,18 +340,18 @@ func TestRefusals(t *testing.T) {
 	for action, body := range requests {
 		t.Run(action+" as the store refuses it", func(t *testing.T) {
 			t.Parallel()
-			no := chat.FieldErrorf(chat.NotFound, "conversationId", "no such")
+			no := chat.FieldErrorf(chat.CodeNotFound, "conversationId", "no such")
 			w := &world{ackErr: no, clearErr: no}
 			answer, _ := serve(t, w, body)
-			require.Equal(t, wire.Error{Code: chat.NotFound, Field: "conversationId", Message: "no such"}, refusalOf(t, answer))
+			require.Equal(t, wire.Error{Code: chat.CodeNotFound, Field: "conversationId", Message: "no such"}, refusalOf(t, answer))
 			require.Len(t, w.steps, 1, "nothing is noted, and no one is told")
 		})
 		t.Run(action+" that could not be noted", func(t *testing.T) {
 			t.Parallel()
-			w := &world{acked: rose(store.Watermarks{}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, chat.Group, 2), cleared: 9, raiseErr: errors.New("no table")}
+			w := &world{acked: rose(store.Watermarks{}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, chat.KindGroup, 2), cleared: 9, raiseErr: errors.New("no table")}
 			answer, log := serve(t, w, body)
 			e := refusalOf(t, answer)
-			require.Equal(t, chat.Internal, e.Code)
+			require.Equal(t, chat.CodeInternal, e.Code)
 			require.True(t, e.Retryable, "so that the retry notes it")
 			require.Contains(t, log, "no table")
 			require.NotContains(t, w.steps, "connections")

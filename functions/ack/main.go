@@ -8,11 +8,11 @@ import (
 	"os"
 	"time"
 
-	"inorder/shared/limit"
-	"inorder/shared/push"
-	"inorder/shared/route"
-	"inorder/shared/start"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // deliverTimeout bounds the pushes, which the answer to the request waits for: a
@@ -34,6 +34,6 @@ func main() {
 			return nil, err
 		}
 		p.DeliverTimeout = deliverTimeout
-		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Writes), p), handler{positions: s, pusher: p, log: log}.actions()), nil
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.RequestWrites), p), handler{positions: s, pusher: p, log: log}.actions()), nil
 	})
 }

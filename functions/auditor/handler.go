@@ -13,9 +13,9 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 type storage interface {
@@ -84,7 +84,7 @@ func read(event json.RawMessage) (request, error) {
 	decoder.DisallowUnknownFields()
 	var r request
 	if err := decoder.Decode(&r); err != nil && !errors.Is(err, io.EOF) {
-		return request{}, chat.Errorf(chat.BadRequest, "the event is {}, or has messages, conversationId, all, after: %v", err)
+		return request{}, chat.Errorf(chat.CodeBadRequest, "the event is {}, or has messages, conversationId, all, after: %v", err)
 	}
 	if r.ConversationID != "" {
 		if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
@@ -93,11 +93,11 @@ func read(event json.RawMessage) (request, error) {
 	}
 	switch {
 	case r.Messages < 0:
-		return request{}, chat.FieldErrorf(chat.BadRequest, "messages", "a sample has at least 1 message")
+		return request{}, chat.FieldErrorf(chat.CodeBadRequest, "messages", "a sample has at least 1 message")
 	case r.All && r.ConversationID != "", r.Messages != 0 && (r.All || r.ConversationID != ""):
-		return request{}, chat.Errorf(chat.BadRequest, "ask for one of messages, conversationId and all")
+		return request{}, chat.Errorf(chat.CodeBadRequest, "ask for one of messages, conversationId and all")
 	case r.After != nil && !r.All:
-		return request{}, chat.FieldErrorf(chat.BadRequest, "after", "after goes with all")
+		return request{}, chat.FieldErrorf(chat.CodeBadRequest, "after", "after goes with all")
 	}
 	return r, nil
 }
@@ -146,7 +146,7 @@ func (h handler) record(ctx context.Context, r operate.AuditReport, err error, t
 	log = log.With("conversations", r.Conversations, "messages", r.Messages, "lines", r.Lines,
 		"violations", total, slog.Group("kinds", counts...), "finished", r.Next == nil && len(r.Unfinished) == 0, "ms", took.Milliseconds())
 	switch {
-	case err != nil && chat.CodeOf(err) == chat.Internal:
+	case err != nil && chat.CodeOf(err) == chat.CodeInternal:
 		log.ErrorContext(ctx, "audit", "err", err)
 	case err != nil:
 		log.WarnContext(ctx, "audit", "err", err)

@@ -14,10 +14,10 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/metric/metrictest"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric/metrictest"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // fakeStore notes what it is asked for, and gives one report.
@@ -93,16 +93,16 @@ func TestAuditor_Refuses(t *testing.T) {
 		code  chat.Code
 		field string
 	}{
-		`[]`:                                            {chat.BadRequest, ""},
-		`{"conversation": "group:1"}`:                   {chat.BadRequest, ""},
-		`{"conversationId": "1"}`:                       {chat.BadRequest, "conversationId"},
-		`{"messages": -1}`:                              {chat.BadRequest, "messages"},
-		`{"messages": "1"}`:                             {chat.BadRequest, ""},
-		`{"messages": 1, "all": true}`:                  {chat.BadRequest, ""},
-		`{"conversationId": "group:1", "all": true}`:    {chat.BadRequest, ""},
-		`{"conversationId": "group:1", "messages": 5}`:  {chat.BadRequest, ""},
-		`{"after": {}}`:                                 {chat.BadRequest, "after"},
-		`{"conversationId": "group:1", "repair": true}`: {chat.BadRequest, ""},
+		`[]`:                                            {chat.CodeBadRequest, ""},
+		`{"conversation": "group:1"}`:                   {chat.CodeBadRequest, ""},
+		`{"conversationId": "1"}`:                       {chat.CodeBadRequest, "conversationId"},
+		`{"messages": -1}`:                              {chat.CodeBadRequest, "messages"},
+		`{"messages": "1"}`:                             {chat.CodeBadRequest, ""},
+		`{"messages": 1, "all": true}`:                  {chat.CodeBadRequest, ""},
+		`{"conversationId": "group:1", "all": true}`:    {chat.CodeBadRequest, ""},
+		`{"conversationId": "group:1", "messages": 5}`:  {chat.CodeBadRequest, ""},
+		`{"after": {}}`:                                 {chat.CodeBadRequest, "after"},
+		`{"conversationId": "group:1", "repair": true}`: {chat.CodeBadRequest, ""},
 	} {
 		f := &fakeStore{}
 		_, lines, err := invoke(t, f, event)

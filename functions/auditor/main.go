@@ -9,9 +9,9 @@ import (
 	"os"
 	"strconv"
 
-	"inorder/shared/start"
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func main() {

@@ -15,9 +15,9 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/golang-jwt/jwt/v5"
 
-	"inorder/shared/chat"
-	"inorder/shared/route"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"os"
 
-	"inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/start"
 )
 
 func main() {

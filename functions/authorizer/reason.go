@@ -7,7 +7,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric"
 )
 
 // reason is why a handshake is not let through, in one of a few words: what the

@@ -12,12 +12,12 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"inorder/shared/chat"
-	"inorder/shared/limit"
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // farewell is the time in which displaced connections are told and closed. The
@@ -59,7 +59,7 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 		log.WarnContext(ctx, "limiting handshakes", "err", uncharged)
 	}
 	if wait > 0 {
-		log.LogAttrs(ctx, slog.LevelWarn, "refused", slog.String("code", string(chat.Busy)), metric.Count(metric.Refusals, 1))
+		log.LogAttrs(ctx, slog.LevelWarn, "refused", slog.String("code", string(chat.CodeBusy)), metric.Count(metric.Refusals, 1))
 		return tooMany(h.handshakes.Rate(), wait)
 	}
 	displaced, err := h.connections.Connect(ctx, caller.UserID, store.Connection{
@@ -67,7 +67,7 @@ func (h handler) handle(ctx context.Context, event events.APIGatewayWebsocketPro
 	})
 	if errors.Is(err, store.ErrSuperseded) {
 		log.InfoContext(ctx, "superseded", "deviceId", caller.DeviceID)
-		return answer(409, wire.Error{Code: chat.Busy, Retryable: true, Message: "a newer connection of this device is there"})
+		return answer(409, wire.Error{Code: chat.CodeBusy, Retryable: true, Message: "a newer connection of this device is there"})
 	}
 	if err != nil {
 		log.ErrorContext(ctx, "connecting", "deviceId", caller.DeviceID, "err", err)
@@ -92,7 +92,7 @@ func accept(event events.APIGatewayWebsocketProxyRequest) events.APIGatewayProxy
 
 func failed(requestID string) wire.Error {
 	return wire.Error{
-		Code: chat.Internal, Retryable: true,
+		Code: chat.CodeInternal, Retryable: true,
 		Message: "the server failed; its log has the reason under request id " + requestID,
 	}
 }
@@ -102,7 +102,7 @@ func failed(requestID string) wire.Error {
 func tooMany(rate limit.Rate, wait time.Duration) (events.APIGatewayProxyResponse, error) {
 	ms := limit.Millis(wait)
 	response, err := answer(429, wire.Error{
-		Code: chat.Busy, Retryable: true, Details: map[string]any{chat.DetailRetryAfter: ms},
+		Code: chat.CodeBusy, Retryable: true, Details: map[string]any{chat.DetailRetryAfter: ms},
 		Message: fmt.Sprintf("one user may connect %s; come again in %d ms", rate, ms),
 	})
 	if err == nil {

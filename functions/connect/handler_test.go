@@ -15,8 +15,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/limit"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 type fakeConnections struct {

@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
-	"inorder/shared/limit"
-	"inorder/shared/push"
-	"inorder/shared/start"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		handshakes := limit.NewShared(rate, time.Now, s.Charge(store.Handshakes))
+		handshakes := limit.NewShared(rate, time.Now, s.Charge(store.RequestHandshakes))
 		return handler{connections: s, sockets: p, handshakes: handshakes, log: log, farewell: farewell}.handle, err
 	})
 }

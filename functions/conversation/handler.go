@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // groups is what the routes change. Errors for the client are *chat.Errors.
@@ -40,7 +40,7 @@ func (h handler) actions() map[string]route.Action {
 
 func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateGroup) (wire.Created, error) {
 	if r.Members == nil {
-		return wire.Created{}, chat.FieldErrorf(chat.BadRequest, "members", "members is missing; it is [] for a group of yourself alone")
+		return wire.Created{}, chat.FieldErrorf(chat.CodeBadRequest, "members", "members is missing; it is [] for a group of yourself alone")
 	}
 	line, receipt, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
 	note(ctx, receipt)

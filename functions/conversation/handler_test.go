@@ -11,10 +11,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // fakeGroups keeps what it was asked and answers with the line, the receipt or
@@ -80,11 +80,11 @@ func TestCreateGroupAnswersTheConversation(t *testing.T) {
 	f := &fakeGroups{
 		line: store.Line{
 			Conversation: chat.Conversation{
-				ConversationID: "group:1", Kind: chat.Group, LastSeq: 1, MembersVersion: 1, MemberCount: 3, State: chat.Active,
+				ConversationID: "group:1", Kind: chat.KindGroup, LastSeq: 1, MembersVersion: 1, MemberCount: 3, State: chat.StateActive,
 				Title: "Sunday hike 🥾", Owner: "alice", Visibility: chat.VisibleSinceJoin, CreatedAt: 70, UpdatedAt: 70,
 			},
 			ReadSeq: 1, DeliveredSeq: 1, MaxSeq: 1,
-			Last: &chat.Message{ConversationID: "group:1", Seq: 1, SenderID: "alice", MessageType: chat.TypeEvent, Status: chat.Normal, ServerTime: 70},
+			Last: &chat.Message{ConversationID: "group:1", Seq: 1, SenderID: "alice", MessageType: chat.TypeEvent, Status: chat.StatusNormal, ServerTime: 70},
 		},
 		receipt: store.Receipt{Duplicate: true},
 	}
@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			f := &fakeGroups{}
 			e := refusalOf(t, serve(t, f, `{"id":"r",`+tc.body+`}`))
-			require.Equal(t, chat.BadRequest, e.Code, e.Message)
+			require.Equal(t, chat.CodeBadRequest, e.Code, e.Message)
 			require.Equal(t, tc.field, e.Field, e.Message)
 			require.Empty(t, f.asked)
 		})
@@ -152,9 +152,9 @@ func TestRefusals(t *testing.T) {
 	for _, action := range []string{"createGroup", "addMembers", "removeMembers", "leave", "setRole", "setTitle", "dissolve"} {
 		t.Run(action+" as the store refuses it", func(t *testing.T) {
 			t.Parallel()
-			f := &fakeGroups{err: fmt.Errorf("wrapped: %w", &chat.Error{Code: chat.Limit, Field: "members", Message: "too many", Details: map[string]any{"max": 48}})}
+			f := &fakeGroups{err: fmt.Errorf("wrapped: %w", &chat.Error{Code: chat.CodeLimit, Field: "members", Message: "too many", Details: map[string]any{"max": 48}})}
 			e := refusalOf(t, serve(t, f, `{"id":"r","action":"`+action+`","members":[]}`))
-			require.Equal(t, wire.Error{Code: chat.Limit, Field: "members", Message: "too many", Details: map[string]any{"max": 48.0}}, e)
+			require.Equal(t, wire.Error{Code: chat.CodeLimit, Field: "members", Message: "too many", Details: map[string]any{"max": 48.0}}, e)
 		})
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"inorder/shared/route"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 type handler struct {

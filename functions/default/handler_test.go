@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route"
 )
 
 func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {

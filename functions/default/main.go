@@ -8,11 +8,11 @@ import (
 	"os"
 	"time"
 
-	"inorder/shared/limit"
-	"inorder/shared/push"
-	"inorder/shared/route"
-	"inorder/shared/start"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func main() {
@@ -27,6 +27,6 @@ func main() {
 		}
 		p, err := push.Open(ctx)
 		h := handler{now: time.Now, attend: route.NewAttend(log, s, p)}
-		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Reads), p), h.actions()), err
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.RequestReads), p), h.actions()), err
 	})
 }

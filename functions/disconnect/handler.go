@@ -6,9 +6,9 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 type connections interface {

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 type fakeConnections struct {

@@ -12,10 +12,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/letter"
-	"inorder/shared/metric"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/letter"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // aside is a conversation that could not be served, as a message of the queue. It

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // news is a conversation's new stretch, read and ready to be pushed.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // conversation is what a batch tells of one conversation: the stretch of its

@@ -13,11 +13,11 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"inorder/shared/chat"
-	"inorder/shared/letter"
-	"inorder/shared/metric"
-	"inorder/shared/push"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/letter"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // parallel is how many DynamoDB calls of a batch are under way at a time.

@@ -21,11 +21,11 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/letter"
-	"inorder/shared/push"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/letter"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 const now = 1795950400000 // ms, two minutes after the sample
@@ -237,7 +237,7 @@ func (w *world) write(conversationID string, n int) {
 		seq := int64(len(w.ledgers[conversationID]) + 1)
 		w.ledgers[conversationID] = append(w.ledgers[conversationID], chat.Message{
 			ConversationID: conversationID, Seq: seq, MessageID: fmt.Sprint("01K", seq), ClientMsgID: fmt.Sprint(conversationID, seq), SenderID: "alice",
-			MessageType: chat.TypeText, Text: "hi", Version: 1, Status: chat.Normal,
+			MessageType: chat.TypeText, Text: "hi", Version: 1, Status: chat.StatusNormal,
 		})
 	}
 }
@@ -542,7 +542,7 @@ func TestG5_OnlyTheAnsweredConnectionIsLeftOut(t *testing.T) {
 	via(5, "alice-phone")
 	w.ledgers["group:a"][4].Version = 2 // edited since: it is not what was sent
 	via(6, "alice-phone")
-	w.ledgers["group:a"][5].Status = chat.Recalled
+	w.ledgers["group:a"][5].Status = chat.StatusRecalled
 	via(7, "alice-phone")
 	failed, _ := w.handle(t, batchOf(record("1", "group:a", 1, 7)))
 	require.Empty(t, failed)

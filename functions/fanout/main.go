@@ -13,9 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"inorder/shared/push"
-	"inorder/shared/start"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func main() {

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/push"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // mail is what one user is to get.
@@ -156,7 +156,9 @@ func (h handler) prepare(ctx context.Context, mails map[string]*mail, connection
 // pushed, committedMaxSeq tells of it. A message that is not as it was sent any more
 // is pushed.
 func (m *mail) without(connectionID string) *mail {
-	answered := func(e chat.Message) bool { return e.Via == connectionID && e.Version == 1 && e.Status == chat.Normal }
+	answered := func(e chat.Message) bool {
+		return e.Via == connectionID && e.Version == 1 && e.Status == chat.StatusNormal
+	}
 	if !slices.ContainsFunc(m.updates, func(u wire.Update) bool { return slices.ContainsFunc(u.Messages, answered) }) {
 		return m
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric"
 )
 
 // record writes the line of a batch. It names one conversation, the one with the

@@ -11,11 +11,11 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 type ledger interface {
@@ -93,7 +93,7 @@ func (h handler) carryOut(ctx context.Context, r request) (store.Receipt, error)
 	}
 	switch {
 	case asked > 1:
-		return store.Receipt{}, chat.Errorf(chat.BadRequest, "one at a time: a message (key), a single conversation (between), a group (group) or new members (addMembers)")
+		return store.Receipt{}, chat.Errorf(chat.CodeBadRequest, "one at a time: a message (key), a single conversation (between), a group (group) or new members (addMembers)")
 	case r.Between != nil:
 		return h.openSingle(ctx, r)
 	case r.Group != nil:
@@ -109,7 +109,7 @@ func (h handler) openSingle(ctx context.Context, r request) (store.Receipt, erro
 		return store.Receipt{}, err
 	}
 	if len(r.Between) != 2 {
-		return store.Receipt{}, chat.FieldErrorf(chat.BadRequest, "between", "a single conversation is between 2 users, not %d", len(r.Between))
+		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "between", "a single conversation is between 2 users, not %d", len(r.Between))
 	}
 	return h.ledger.OpenSingle(ctx, r.Between[0], r.Between[1])
 }
@@ -134,22 +134,22 @@ func (h handler) addMembers(ctx context.Context, r request) (store.Receipt, erro
 // it would not be sent.
 func nothingToSay(r request) error {
 	if r.Text != "" || len(r.Data) > 0 || len(r.Recipients) > 0 || r.MessageType != "" || r.Title != "" {
-		return chat.Errorf(chat.BadRequest, "what opens a conversation or adds members takes no message; leave out title, recipients, messageType, text and data")
+		return chat.Errorf(chat.CodeBadRequest, "what opens a conversation or adds members takes no message; leave out title, recipients, messageType, text and data")
 	}
 	return nil
 }
 
 func (h handler) publish(ctx context.Context, r request) (store.Receipt, error) {
-	if _, ok := chat.KindOf(string(chat.System) + ":" + r.Key); !ok {
-		return store.Receipt{}, chat.FieldErrorf(chat.BadRequest, "key",
+	if _, ok := chat.KindOf(string(chat.KindSystem) + ":" + r.Key); !ok {
+		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "key",
 			"say what the conversation is about, such as order:123, in 1 to %d bytes without control characters",
-			chat.MaxConversationIDBytes-len(chat.System)-len(":"))
+			chat.MaxConversationIDBytes-len(chat.KindSystem)-len(":"))
 	}
 	messageType := cmp.Or(r.MessageType, chat.TypeSystem)
 	if messageType != chat.TypeSystem && !messageType.Sendable() {
-		return store.Receipt{}, chat.FieldErrorf(chat.BadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
+		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
 	}
-	metric.Note(ctx, metric.Conversation(string(chat.System)+":"+r.Key))
+	metric.Note(ctx, metric.Conversation(string(chat.KindSystem)+":"+r.Key))
 	return h.ledger.Publish(ctx, store.Publication{
 		Key:         r.Key,
 		Title:       r.Title,

@@ -15,9 +15,9 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // fakeLedger keeps what it was given.
@@ -244,8 +244,8 @@ func TestPublishFails(t *testing.T) {
 		level string
 		shown any
 	}{
-		"IDEMPOTENCY_CONFLICT": {chat.FieldErrorf(chat.IdempotencyConflict, "clientMsgId", "used"), "INFO", nil},
-		"BUSY":                 {fmt.Errorf("%w (after 3 transactions)", chat.Errorf(chat.Busy, "busy")), "WARN", "BUSY: busy (after 3 transactions)"},
+		"IDEMPOTENCY_CONFLICT": {chat.FieldErrorf(chat.CodeIdempotencyConflict, "clientMsgId", "used"), "INFO", nil},
+		"BUSY":                 {fmt.Errorf("%w (after 3 transactions)", chat.Errorf(chat.CodeBusy, "busy")), "WARN", "BUSY: busy (after 3 transactions)"},
 		"INTERNAL":             {errors.New("no table"), "ERROR", "no table"},
 	} {
 		t.Run(code, func(t *testing.T) {

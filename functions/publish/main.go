@@ -6,8 +6,8 @@ import (
 	"context"
 	"log/slog"
 
-	"inorder/shared/start"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func main() {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // messages is what the routes change. Errors for the client are *chat.Errors.
@@ -45,7 +45,7 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 		return wire.Edited{}, err
 	}
 	if r.Version < 1 || r.Version >= chat.MaxSeq {
-		return wire.Edited{}, chat.FieldErrorf(chat.BadRequest, "version", "say which version you have seen; the first is 1")
+		return wire.Edited{}, chat.FieldErrorf(chat.CodeBadRequest, "version", "say which version you have seen; the first is 1")
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	receipt, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
@@ -60,7 +60,7 @@ func validateTarget(seq int64, messageID string) error {
 		return err
 	}
 	if messageID == "" {
-		return chat.FieldErrorf(chat.BadRequest, "messageId", "messageId is missing")
+		return chat.FieldErrorf(chat.CodeBadRequest, "messageId", "messageId is missing")
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // fakeMessages keeps what it was asked and answers with its error, if it has one.
@@ -117,9 +117,9 @@ func TestRefusals(t *testing.T) {
 	for _, action := range []string{"edit", "recall"} {
 		t.Run(action+" as the store refuses it", func(t *testing.T) {
 			t.Parallel()
-			f := &fakeMessages{err: fmt.Errorf("wrapped: %w", &chat.Error{Code: chat.VersionConflict, Field: "version", Message: "changed", Details: map[string]any{"version": 3}})}
+			f := &fakeMessages{err: fmt.Errorf("wrapped: %w", &chat.Error{Code: chat.CodeVersionConflict, Field: "version", Message: "changed", Details: map[string]any{"version": 3}})}
 			e := refusalOf(t, serve(t, f, `{"id":"r","action":"`+action+`","conversationId":"group:1","clientMsgId":"c","seq":1,"messageId":"m","version":1,"text":"x"}`))
-			require.Equal(t, wire.Error{Code: chat.VersionConflict, Field: "version", Message: "changed", Details: map[string]any{"version": 3.0}}, e)
+			require.Equal(t, wire.Error{Code: chat.CodeVersionConflict, Field: "version", Message: "changed", Details: map[string]any{"version": 3.0}}, e)
 		})
 	}
 }
@@ -128,7 +128,7 @@ func requireBad(t *testing.T, body, field string) {
 	t.Helper()
 	f := &fakeMessages{}
 	e := refusalOf(t, serve(t, f, body))
-	require.Equal(t, chat.BadRequest, e.Code, e.Message)
+	require.Equal(t, chat.CodeBadRequest, e.Code, e.Message)
 	require.Equal(t, field, e.Field, e.Message)
 	require.Zero(t, f.calls)
 }

@@ -7,11 +7,11 @@ import (
 	"os"
 	"time"
 
-	"inorder/shared/limit"
-	"inorder/shared/push"
-	"inorder/shared/route"
-	"inorder/shared/start"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/start"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func main() {
@@ -29,6 +29,6 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
-		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.Writes), p), handler{messages: s, windows: w}.actions()), err
+		return route.Serve(log, p, route.NewLimits(rate, time.Now, s.Charge(store.RequestWrites), p), handler{messages: s, windows: w}.actions()), err
 	})
 }

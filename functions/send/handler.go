@@ -4,11 +4,11 @@ import (
 	"context"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 type ledger interface {
@@ -63,15 +63,15 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 func validate(r wire.Send) error {
 	switch {
 	case r.ConversationID == "" && r.To == "":
-		return chat.FieldErrorf(chat.BadRequest, "conversationId", "name a conversationId, or in to a user")
+		return chat.FieldErrorf(chat.CodeBadRequest, "conversationId", "name a conversationId, or in to a user")
 	case r.ConversationID != "" && r.To != "":
-		return chat.FieldErrorf(chat.BadRequest, "to", "name a conversationId or, in to, a user, not both")
+		return chat.FieldErrorf(chat.CodeBadRequest, "to", "name a conversationId or, in to, a user, not both")
 	case r.MessageType == "":
-		return chat.FieldErrorf(chat.BadRequest, "messageType", "messageType is missing; use text, image, voice, file or custom")
+		return chat.FieldErrorf(chat.CodeBadRequest, "messageType", "messageType is missing; use text, image, voice, file or custom")
 	case !r.MessageType.Sendable():
-		return chat.FieldErrorf(chat.BadRequest, "messageType", "%q cannot be sent; use text, image, voice, file or custom", r.MessageType)
+		return chat.FieldErrorf(chat.CodeBadRequest, "messageType", "%q cannot be sent; use text, image, voice, file or custom", r.MessageType)
 	case r.ClientTime < 0 || r.ClientTime > chat.MaxSeq:
-		return chat.FieldErrorf(chat.BadRequest, "clientTime", "clientTime is milliseconds since 1970, from 0 to %d", int64(chat.MaxSeq))
+		return chat.FieldErrorf(chat.CodeBadRequest, "clientTime", "clientTime is milliseconds since 1970, from 0 to %d", int64(chat.MaxSeq))
 	}
 	return nil
 }

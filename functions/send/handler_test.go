@@ -11,10 +11,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // fakeLedger validates as the ledger does and keeps what it was given.
@@ -31,7 +31,7 @@ func (f *fakeLedger) Append(_ context.Context, m chat.Message, to string) (store
 	if to != "" {
 		m.ConversationID = chat.SingleID(m.SenderID, to)
 	}
-	m.MessageID, m.ServerTime, m.Version, m.Status = "01K", 9, 1, chat.Normal
+	m.MessageID, m.ServerTime, m.Version, m.Status = "01K", 9, 1, chat.StatusNormal
 	if err := m.Validate(); err != nil {
 		return store.Receipt{}, err
 	}
@@ -105,31 +105,31 @@ func TestSendRefuses(t *testing.T) {
 		code   chat.Code
 		field  string
 	}{
-		"no conversation":             {`"clientMsgId":"c","messageType":"text","text":"x"`, chat.BadRequest, "conversationId"},
-		"a conversation and a user":   {`"conversationId":"group:1","to":"bob","clientMsgId":"c","messageType":"text","text":"x"`, chat.BadRequest, "to"},
-		"a number for conversation":   {`"conversationId":1,"clientMsgId":"c","messageType":"text","text":"x"`, chat.BadRequest, "conversationId"},
-		"no kind of conversation":     {`"conversationId":"room:1","clientMsgId":"c","messageType":"text","text":"x"`, chat.BadRequest, "conversationId"},
-		"no clientMsgId":              {`"to":"bob","messageType":"text","text":"x"`, chat.BadRequest, "clientMsgId"},
-		"an empty clientMsgId":        {`"to":"bob","clientMsgId":"","messageType":"text","text":"x"`, chat.BadRequest, "clientMsgId"},
-		"a clientMsgId of 65":         {`"to":"bob","clientMsgId":"` + long[:65] + `","messageType":"text","text":"x"`, chat.BadRequest, "clientMsgId"},
-		"a clientMsgId beyond ASCII":  {`"to":"bob","clientMsgId":"é","messageType":"text","text":"x"`, chat.BadRequest, "clientMsgId"},
-		"a number for clientMsgId":    {`"to":"bob","clientMsgId":7,"messageType":"text","text":"x"`, chat.BadRequest, "clientMsgId"},
-		"no messageType":              {`"to":"bob","clientMsgId":"c","text":"x"`, chat.BadRequest, "messageType"},
-		"an unknown messageType":      {`"to":"bob","clientMsgId":"c","messageType":"smell","text":"x"`, chat.BadRequest, "messageType"},
-		"the server's messageType":    {`"to":"bob","clientMsgId":"c","messageType":"system","text":"x"`, chat.BadRequest, "messageType"},
-		"an event":                    {`"to":"bob","clientMsgId":"c","messageType":"event","event":{"kind":"recall"}`, chat.BadRequest, "messageType"},
-		"a text without text":         {`"to":"bob","clientMsgId":"c","messageType":"text"`, chat.BadRequest, "text"},
-		"a text in the wrong case":    {`"to":"bob","clientMsgId":"c","messageType":"text","Text":"x"`, chat.BadRequest, "text"},
-		"a list for text":             {`"to":"bob","clientMsgId":"c","messageType":"text","text":["x"]`, chat.BadRequest, "text"},
-		"a text of 4,001 runes":       {`"to":"bob","clientMsgId":"c","messageType":"text","text":"` + strings.Repeat("é", 4001) + `"`, chat.TooLarge, "text"},
-		"an image without data":       {`"to":"bob","clientMsgId":"c","messageType":"image"`, chat.BadRequest, "data"},
-		"data that is no object":      {`"to":"bob","clientMsgId":"c","messageType":"image","data":[1]`, chat.BadRequest, "data"},
-		"an entry of over 24 KB":      {`"to":"bob","clientMsgId":"c","messageType":"custom","data":{"x":"` + strings.Repeat("x", 25_000) + `"}`, chat.TooLarge, ""},
-		"a reply to nothing":          {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","replyTo":{}`, chat.BadRequest, "replyTo"},
-		"a reply to half a message":   {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","replyTo":{"seq":1.5,"messageId":"m"}`, chat.BadRequest, "replyTo.seq"},
-		"a clientTime before 1970":    {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","clientTime":-1`, chat.BadRequest, "clientTime"},
-		"a clientTime of beyond 2^53": {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","clientTime":9007199254740992`, chat.BadRequest, "clientTime"},
-		"a clientTime with exponent":  {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","clientTime":1e12`, chat.BadRequest, "clientTime"},
+		"no conversation":             {`"clientMsgId":"c","messageType":"text","text":"x"`, chat.CodeBadRequest, "conversationId"},
+		"a conversation and a user":   {`"conversationId":"group:1","to":"bob","clientMsgId":"c","messageType":"text","text":"x"`, chat.CodeBadRequest, "to"},
+		"a number for conversation":   {`"conversationId":1,"clientMsgId":"c","messageType":"text","text":"x"`, chat.CodeBadRequest, "conversationId"},
+		"no kind of conversation":     {`"conversationId":"room:1","clientMsgId":"c","messageType":"text","text":"x"`, chat.CodeBadRequest, "conversationId"},
+		"no clientMsgId":              {`"to":"bob","messageType":"text","text":"x"`, chat.CodeBadRequest, "clientMsgId"},
+		"an empty clientMsgId":        {`"to":"bob","clientMsgId":"","messageType":"text","text":"x"`, chat.CodeBadRequest, "clientMsgId"},
+		"a clientMsgId of 65":         {`"to":"bob","clientMsgId":"` + long[:65] + `","messageType":"text","text":"x"`, chat.CodeBadRequest, "clientMsgId"},
+		"a clientMsgId beyond ASCII":  {`"to":"bob","clientMsgId":"é","messageType":"text","text":"x"`, chat.CodeBadRequest, "clientMsgId"},
+		"a number for clientMsgId":    {`"to":"bob","clientMsgId":7,"messageType":"text","text":"x"`, chat.CodeBadRequest, "clientMsgId"},
+		"no messageType":              {`"to":"bob","clientMsgId":"c","text":"x"`, chat.CodeBadRequest, "messageType"},
+		"an unknown messageType":      {`"to":"bob","clientMsgId":"c","messageType":"smell","text":"x"`, chat.CodeBadRequest, "messageType"},
+		"the server's messageType":    {`"to":"bob","clientMsgId":"c","messageType":"system","text":"x"`, chat.CodeBadRequest, "messageType"},
+		"an event":                    {`"to":"bob","clientMsgId":"c","messageType":"event","event":{"kind":"recall"}`, chat.CodeBadRequest, "messageType"},
+		"a text without text":         {`"to":"bob","clientMsgId":"c","messageType":"text"`, chat.CodeBadRequest, "text"},
+		"a text in the wrong case":    {`"to":"bob","clientMsgId":"c","messageType":"text","Text":"x"`, chat.CodeBadRequest, "text"},
+		"a list for text":             {`"to":"bob","clientMsgId":"c","messageType":"text","text":["x"]`, chat.CodeBadRequest, "text"},
+		"a text of 4,001 runes":       {`"to":"bob","clientMsgId":"c","messageType":"text","text":"` + strings.Repeat("é", 4001) + `"`, chat.CodeTooLarge, "text"},
+		"an image without data":       {`"to":"bob","clientMsgId":"c","messageType":"image"`, chat.CodeBadRequest, "data"},
+		"data that is no object":      {`"to":"bob","clientMsgId":"c","messageType":"image","data":[1]`, chat.CodeBadRequest, "data"},
+		"an entry of over 24 KB":      {`"to":"bob","clientMsgId":"c","messageType":"custom","data":{"x":"` + strings.Repeat("x", 25_000) + `"}`, chat.CodeTooLarge, ""},
+		"a reply to nothing":          {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","replyTo":{}`, chat.CodeBadRequest, "replyTo"},
+		"a reply to half a message":   {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","replyTo":{"seq":1.5,"messageId":"m"}`, chat.CodeBadRequest, "replyTo.seq"},
+		"a clientTime before 1970":    {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","clientTime":-1`, chat.CodeBadRequest, "clientTime"},
+		"a clientTime of beyond 2^53": {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","clientTime":9007199254740992`, chat.CodeBadRequest, "clientTime"},
+		"a clientTime with exponent":  {`"to":"bob","clientMsgId":"c","messageType":"text","text":"x","clientTime":1e12`, chat.CodeBadRequest, "clientTime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +144,7 @@ func TestSendRefuses(t *testing.T) {
 
 	t.Run("what the ledger refuses", func(t *testing.T) {
 		t.Parallel()
-		l := &fakeLedger{err: &chat.Error{Code: chat.IdempotencyConflict, Field: "clientMsgId", Message: "used", Details: map[string]any{"seq": 4}}}
+		l := &fakeLedger{err: &chat.Error{Code: chat.CodeIdempotencyConflict, Field: "clientMsgId", Message: "used", Details: map[string]any{"seq": 4}}}
 		require.Equal(t,
 			`{"type":"error","id":"r-7","action":"send","error":{"code":"IDEMPOTENCY_CONFLICT","message":"used","retryable":false,"field":"clientMsgId","details":{"seq":4}}}`,
 			serve(t, l, ""))

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // reader is what the routes read. Errors for the client are *chat.Errors.
@@ -114,7 +114,7 @@ func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (w
 
 func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conversations) (wire.ConversationsPage, error) {
 	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && r.Cursor != store.FromStart && !ok {
-		return wire.ConversationsPage{}, chat.FieldErrorf(chat.BadRequest, "cursor", "use the cursor of an earlier answer, or none")
+		return wire.ConversationsPage{}, chat.FieldErrorf(chat.CodeBadRequest, "cursor", "use the cursor of an earlier answer, or none")
 	}
 	limit, err := limitOf(r.Limit, wire.DefaultListLimit, wire.MaxListLimit)
 	if err != nil {
@@ -271,7 +271,7 @@ func validatePage(conversationID, cursor string) error {
 // number checks a seq or a cursor that the request has to have.
 func number(field string, n *int64, least int64) (int64, error) {
 	if n == nil {
-		return 0, chat.FieldErrorf(chat.BadRequest, field, "%s is missing", field)
+		return 0, chat.FieldErrorf(chat.CodeBadRequest, field, "%s is missing", field)
 	}
 	return *n, chat.ValidateNumber(field, *n, least)
 }
@@ -281,7 +281,7 @@ func limitOf(limit *int, standard, most int) (int, error) {
 		return standard, nil
 	}
 	if *limit < 1 || *limit > most {
-		return 0, chat.FieldErrorf(chat.BadRequest, "limit", "limit is from 1 to %d", most)
+		return 0, chat.FieldErrorf(chat.CodeBadRequest, "limit", "limit is from 1 to %d", most)
 	}
 	return *limit, nil
 }

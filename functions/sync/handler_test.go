@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"inorder/shared/chat"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // fakeReader answers as told and keeps what it was asked.
@@ -214,7 +214,7 @@ func TestRefusals(t *testing.T) {
 			f := &fakeReader{}
 			var e wire.ErrorReply
 			require.NoError(t, json.Unmarshal([]byte(serve(t, f, `{"id":"r",`+tc.body+`}`)), &e))
-			require.Equal(t, chat.BadRequest, e.Error.Code, e.Error.Message)
+			require.Equal(t, chat.CodeBadRequest, e.Error.Code, e.Error.Message)
 			require.Equal(t, tc.field, e.Error.Field)
 			require.Empty(t, f.asked)
 		})
@@ -226,15 +226,15 @@ func TestRefusals(t *testing.T) {
 			"", `{"action":"members","id":"r","conversationId":"group:1"}`, `{"action":"receipts","id":"r","conversationId":"group:1","seq":1}`,
 		} {
 			var e wire.ErrorReply
-			require.NoError(t, json.Unmarshal([]byte(serve(t, &fakeReader{err: chat.FieldErrorf(chat.NotFound, "conversationId", "no such")}, body)), &e))
-			require.Equal(t, chat.NotFound, e.Error.Code, body)
+			require.NoError(t, json.Unmarshal([]byte(serve(t, &fakeReader{err: chat.FieldErrorf(chat.CodeNotFound, "conversationId", "no such")}, body)), &e))
+			require.Equal(t, chat.CodeNotFound, e.Error.Code, body)
 		}
 	})
 }
 
 func TestPagesAreHandedOn(t *testing.T) {
 	t.Parallel()
-	m := chat.Message{ConversationID: "group:1", Seq: 3, MessageID: "01K", ClientMsgID: "c", SenderID: "bob", MessageType: chat.TypeText, Text: "<hi>", Version: 1, Status: chat.Normal}
+	m := chat.Message{ConversationID: "group:1", Seq: 3, MessageID: "01K", ClientMsgID: "c", SenderID: "bob", MessageType: chat.TypeText, Text: "<hi>", Version: 1, Status: chat.StatusNormal}
 
 	t.Run("sync", func(t *testing.T) {
 		t.Parallel()
@@ -254,15 +254,15 @@ func TestPagesAreHandedOn(t *testing.T) {
 		t.Parallel()
 		f := &fakeReader{members: store.MemberPage{
 			Members: []chat.Member{
-				{ConversationID: "group:1", UserID: "alice", Role: chat.Owner, JoinSeq: 1, JoinedAt: 7},
-				{ConversationID: "group:1", UserID: "bob", Role: chat.Plain, JoinSeq: 4, JoinedAt: 8},
+				{ConversationID: "group:1", UserID: "alice", Role: chat.RoleOwner, JoinSeq: 1, JoinedAt: 7},
+				{ConversationID: "group:1", UserID: "bob", Role: chat.RolePlain, JoinSeq: 4, JoinedAt: 8},
 			},
 			MembersVersion: 3, Next: "bob",
 		}}
 		require.Equal(t, wire.MembersPage{
 			Members: []wire.Member{
-				{UserID: "alice", Role: chat.Owner, JoinSeq: 1, JoinedAt: 7},
-				{UserID: "bob", Role: chat.Plain, JoinSeq: 4, JoinedAt: 8},
+				{UserID: "alice", Role: chat.RoleOwner, JoinSeq: 1, JoinedAt: 7},
+				{UserID: "bob", Role: chat.RolePlain, JoinSeq: 4, JoinedAt: 8},
 			},
 			MembersVersion: 3, Cursor: "bob",
 		}, result[wire.MembersPage](t, serve(t, f, `{"action":"members","id":"r","conversationId":"group:1"}`)))
@@ -293,7 +293,7 @@ func TestRosterPagesFitTheirFrame(t *testing.T) {
 	var f fakeReader
 	for i := range ids {
 		ids[i] = strings.Repeat(`"`, chat.MaxUserIDBytes-2) + fmt.Sprintf("%02d", i)
-		f.members.Members = append(f.members.Members, chat.Member{UserID: ids[i], Role: chat.Plain, JoinSeq: chat.MaxSeq, JoinedAt: chat.MaxSeq})
+		f.members.Members = append(f.members.Members, chat.Member{UserID: ids[i], Role: chat.RolePlain, JoinSeq: chat.MaxSeq, JoinedAt: chat.MaxSeq})
 	}
 	f.members.MembersVersion, f.members.Next = chat.MaxSeq, ids[len(ids)-1]
 	f.receipts = store.ReceiptPage{Delivered: ids[:receiptPage], Read: ids[:receiptPage], Next: ids[receiptPage-1]}
@@ -313,7 +313,7 @@ func TestPagesFillTheirFrame(t *testing.T) {
 		f := &fakeReader{
 			fill: func(seq int64) chat.Message {
 				return chat.Message{ConversationID: "group:1", Seq: seq, MessageID: "01K", ClientMsgID: "c", SenderID: "bob",
-					MessageType: chat.TypeText, Text: text, Data: json.RawMessage(`{"a":"<&>"}`), Version: 1, Status: chat.Normal}
+					MessageType: chat.TypeText, Text: text, Data: json.RawMessage(`{"a":"<&>"}`), Version: 1, Status: chat.StatusNormal}
 			},
 			page:    store.Page{NextSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq, FirstSeq: chat.MaxSeq},
 			history: store.HistoryPage{NextBeforeSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq},
@@ -335,9 +335,9 @@ func TestPagesFillTheirFrame(t *testing.T) {
 
 func line(id, text string) store.Line {
 	return store.Line{
-		Conversation: chat.Conversation{ConversationID: id, Kind: chat.Group, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.Active, UpdatedAt: 77},
+		Conversation: chat.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.StateActive, UpdatedAt: 77},
 		ReadSeq:      4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, MaxSeq: 9, Unread: 5,
-		Last: &chat.Message{ConversationID: id, Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: text, Status: chat.Normal, ServerTime: 70},
+		Last: &chat.Message{ConversationID: id, Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: text, Status: chat.StatusNormal, ServerTime: 70},
 	}
 }
 
@@ -352,21 +352,21 @@ func lines(n int, text string) []store.Line {
 func TestConversationsShowLines(t *testing.T) {
 	t.Parallel()
 	single := store.Line{
-		Conversation: chat.Conversation{ConversationID: "single:1", Kind: chat.Single, LastSeq: 1, MemberCount: 2, State: chat.Active},
+		Conversation: chat.Conversation{ConversationID: "single:1", Kind: chat.KindSingle, LastSeq: 1, MemberCount: 2, State: chat.StateActive},
 		Peer:         "bob", MaxSeq: 1, Unread: 1,
 	}
 	f := &fakeReader{lines: []store.Line{line("group:1", strings.Repeat("好", wire.PreviewRunes+1)), line("group:2", strings.Repeat("好", wire.PreviewRunes)), single}, next: "z"}
 	page := result[wire.ConversationsPage](t, serve(t, f, `{"action":"conversations","id":"r"}`))
 	want := func(id string) wire.Conversation {
 		return wire.Conversation{
-			ConversationID: id, Kind: chat.Group, Title: "T", State: chat.Active, MemberCount: 3, LastSeq: 9,
+			ConversationID: id, Kind: chat.KindGroup, Title: "T", State: chat.StateActive, MemberCount: 3, LastSeq: 9,
 			ReadSeq: 4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, Unread: 5, UpdatedAt: 77,
-			LastMessage: &wire.MessagePreview{Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: strings.Repeat("好", wire.PreviewRunes), Status: chat.Normal, ServerTime: 70},
+			LastMessage: &wire.MessagePreview{Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: strings.Repeat("好", wire.PreviewRunes), Status: chat.StatusNormal, ServerTime: 70},
 		}
 	}
 	require.Equal(t, wire.ConversationsPage{Cursor: "z", Conversations: []wire.Conversation{
 		want("group:1"), want("group:2"),
-		{ConversationID: "single:1", Kind: chat.Single, Peer: "bob", State: chat.Active, MemberCount: 2, LastSeq: 1, Unread: 1},
+		{ConversationID: "single:1", Kind: chat.KindSingle, Peer: "bob", State: chat.StateActive, MemberCount: 2, LastSeq: 1, Unread: 1},
 	}}, page)
 }
 

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 
-	"inorder/shared/chat"
-	"inorder/shared/route"
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // roomIn is how many bytes the elements of a result may take, commas included,

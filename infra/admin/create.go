@@ -10,8 +10,8 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func createCommand() command {
@@ -68,7 +68,7 @@ func (s *session) wouldOpen(ctx context.Context, userID, otherID string) error {
 	}
 	conversationID := chat.SingleID(userID, otherID)
 	_, err := s.operator.Head(ctx, conversationID)
-	if err != nil && chat.CodeOf(err) != chat.NotFound {
+	if err != nil && chat.CodeOf(err) != chat.CodeNotFound {
 		return err
 	}
 	there := err == nil

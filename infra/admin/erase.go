@@ -4,8 +4,8 @@ import (
 	"context"
 	"flag"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func eraseCommand() command {

@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 func exportCommand() command {

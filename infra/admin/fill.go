@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func fillCommand() command {

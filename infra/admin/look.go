@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // pageSize is how much is read at a time.

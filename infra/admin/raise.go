@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func raiseCommand() command {

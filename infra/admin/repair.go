@@ -5,7 +5,7 @@ import (
 	"errors"
 	"flag"
 
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func repairCommand() command {

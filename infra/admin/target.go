@@ -20,9 +20,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"inorder/infra/local/address"
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/infra/local/address"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // defaultLocal is where a local cloud is, unless it was told otherwise.

@@ -11,7 +11,7 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"inorder/infra/costs/bill"
+	"github.com/inorder-im/inorder/infra/costs/bill"
 )
 
 func main() {

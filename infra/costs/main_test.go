@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/costs/bill"
+	"github.com/inorder-im/inorder/infra/costs/bill"
 )
 
 // total is the last number of a bill.

@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
 )
 
 // request is one to the local cloud, and how it is answered to who may ask.

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"inorder/infra/local/build"
-	"inorder/infra/local/lambda"
-	"inorder/infra/local/watch"
+	"github.com/inorder-im/inorder/infra/local/build"
+	"github.com/inorder-im/inorder/infra/local/lambda"
+	"github.com/inorder-im/inorder/infra/local/watch"
 )
 
 // templateItself stands for the template among the functions that change. No function

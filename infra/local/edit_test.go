@@ -134,10 +134,10 @@ func TestEdit_Mistakes(t *testing.T) {
 	require.Equal(t, "echo common hello", user.ask("echo"))
 
 	// A package that is not there yet.
-	p.change("echo/main.go", `"inorder/words"`, `"inorder/more"; "inorder/words"`)
-	c.awaitLog(`^local      \| error: echo/main\.go:\d+:\d+: package inorder/more is not in std`)
+	p.change("echo/main.go", `"github.com/inorder-im/inorder/words"`, `"github.com/inorder-im/inorder/more"; "github.com/inorder-im/inorder/words"`)
+	c.awaitLog(`^local      \| error: echo/main\.go:\d+:\d+: no required module provides package github.com/inorder-im/inorder/more`)
 	p.change("echo/main.go", "words.Answer(name", "words.Answer(more.Name")
-	require.Eventually(t, func() bool { return c.said(`inorder/more is not in std`) == 2 }, patience, often)
+	require.Eventually(t, func() bool { return c.said(`inorder-im/inorder/more`) == 2 }, patience, often)
 	require.NoError(t, os.Mkdir(p.path("more"), 0o700))
 	require.NoError(t, os.WriteFile(p.path("more/more.go"), []byte("package more\n\nconst Name = \"more\"\n"), 0o600))
 	require.Eventually(t, func() bool { return c.said(`^local      \| echo: rebuilt in`) == 2 }, patience, often)

@@ -16,9 +16,9 @@ import (
 	"os"
 	"strings"
 
-	"inorder/infra/local/address"
-	"inorder/infra/local/lambda"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/address"
+	"github.com/inorder-im/inorder/infra/local/lambda"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // invokePath is where the Lambda API takes a direct invocation (Lambda API

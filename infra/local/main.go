@@ -35,8 +35,8 @@ import (
 	"syscall"
 	"time"
 
-	"inorder/infra/local/address"
-	"inorder/infra/local/loopback"
+	"github.com/inorder-im/inorder/infra/local/address"
+	"github.com/inorder-im/inorder/infra/local/loopback"
 )
 
 const (

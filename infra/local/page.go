@@ -11,8 +11,8 @@ import (
 	"os"
 	"strings"
 
-	"inorder/infra/local/loopback"
-	"inorder/infra/local/page"
+	"github.com/inorder-im/inorder/infra/local/loopback"
+	"github.com/inorder-im/inorder/infra/local/page"
 )
 
 // openFolder opens the folder of a page of the developer's own, and gives nil if there

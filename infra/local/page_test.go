@@ -24,7 +24,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/client/web/browsertest"
+	"github.com/inorder-im/inorder/shared/client/web/browsertest"
 )
 
 // get asks for a path by a name of this machine, "" for its address.

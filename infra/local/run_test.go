@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/build/buildtest"
+	"github.com/inorder-im/inorder/infra/local/build/buildtest"
 )
 
 const (

@@ -24,7 +24,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
 )
 
 // client is one end of a socket.

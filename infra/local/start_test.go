@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
 )
 
 func TestStart_Product(t *testing.T) {

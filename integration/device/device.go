@@ -14,7 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Refusal is an error frame as an error.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"inorder/integration/proxy"
+	"github.com/inorder-im/inorder/integration/proxy"
 )
 
 // applying knows the transactions whose new items do not show yet.

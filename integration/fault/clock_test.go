@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/integration/fault"
+	"github.com/inorder-im/inorder/integration/fault"
 )
 
 const clockProgram = `package main

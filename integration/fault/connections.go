@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"inorder/integration/proxy"
+	"github.com/inorder-im/inorder/integration/proxy"
 )
 
 // Connections is a proxy in front of the @connections API. Its target may be set

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/integration/fault"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/integration/fault"
 )
 
 // connectionID has what has to be escaped.

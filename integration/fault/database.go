@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"inorder/integration/proxy"
+	"github.com/inorder-im/inorder/integration/proxy"
 )
 
 // Database is a proxy in front of DynamoDB and DynamoDB Streams.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"inorder/integration/stack"
+	"github.com/inorder-im/inorder/integration/stack"
 )
 
 // Killer ends processes of functions with SIGKILL, at moments of its own choice.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/integration/fault"
+	"github.com/inorder-im/inorder/integration/fault"
 )
 
 func needLinux(t *testing.T) {

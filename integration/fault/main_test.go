@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/integration/fault"
+	"github.com/inorder-im/inorder/integration/fault"
 )
 
 // idle makes this program one that only waits, for the Killer to kill.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/integration/fault"
+	"github.com/inorder-im/inorder/integration/fault"
 )
 
 func TestARateHasToBeOne(t *testing.T) {

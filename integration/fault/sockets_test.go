@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/integration/fault"
+	"github.com/inorder-im/inorder/integration/fault"
 )
 
 // echo serves connections that give back what they get, and end when the other

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"inorder/integration/proxy"
+	"github.com/inorder-im/inorder/integration/proxy"
 )
 
 // maxRecords is what one GetRecords gives (API reference, "Limit").

@@ -6,8 +6,8 @@ import (
 	"io"
 	"slices"
 
-	"inorder/infra/local/dynamo"
-	"inorder/integration/stack"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/integration/stack"
 )
 
 // localCloud is a local cloud of the hammer's own, with a meter between it and

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	raw "inorder/integration/device"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 const (
@@ -341,7 +341,7 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 			return wire.Sent{}, ctx.Err()
 		case isRefusal && !refused.Frame.Retryable:
 			return wire.Sent{}, err
-		case isRefusal && refused.Frame.Code == chat.Busy:
+		case isRefusal && refused.Frame.Code == chat.CodeBusy:
 			d.load.figures.busy.Add(1)
 		default:
 			d.load.figures.lost.Add(1)

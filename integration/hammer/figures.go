@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"inorder/infra/costs/bill"
+	"github.com/inorder-im/inorder/infra/costs/bill"
 )
 
 // figures is what a run counts. It does not grow.

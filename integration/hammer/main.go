@@ -29,9 +29,9 @@ import (
 	"syscall"
 	"time"
 
-	"inorder/infra/local/address"
-	"inorder/integration/stack"
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/infra/local/address"
+	"github.com/inorder-im/inorder/integration/stack"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/build/buildtest"
-	"inorder/integration/fault"
+	"github.com/inorder-im/inorder/infra/local/build/buildtest"
+	"github.com/inorder-im/inorder/integration/fault"
 )
 
 // asHammer makes this program the hammer.

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"sync"
 
-	"inorder/integration/proxy"
+	"github.com/inorder-im/inorder/integration/proxy"
 )
 
 // meter is a proxy in front of DynamoDB that counts requests and what they cost.

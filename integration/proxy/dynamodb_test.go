@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/integration/proxy"
+	"github.com/inorder-im/inorder/integration/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,9 +9,9 @@ import (
 	"net/url"
 	"sync"
 
-	raw "inorder/integration/device"
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	raw "github.com/inorder-im/inorder/integration/device"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // fault is what went wrong, and what to look at.
@@ -38,9 +38,9 @@ var byStatus = map[int]string{
 
 // byCode says the same of an error frame's code.
 var byCode = map[chat.Code]string{
-	chat.Busy:      "The server is overloaded, or DynamoDB throttles: query \"failures\".",
-	chat.Internal:  "Query \"failures\" for this requestId: err says what failed. A right that the function lacks is AccessDenied.",
-	chat.Forbidden: "With DirectMessages=closed the two need a conversation: go run ./infra/admin create USER USER -stack STACK -yes.",
+	chat.CodeBusy:      "The server is overloaded, or DynamoDB throttles: query \"failures\".",
+	chat.CodeInternal:  "Query \"failures\" for this requestId: err says what failed. A right that the function lacks is AccessDenied.",
+	chat.CodeForbidden: "With DirectMessages=closed the two need a conversation: go run ./infra/admin create USER USER -stack STACK -yes.",
 }
 
 // frame is what the server pushes.

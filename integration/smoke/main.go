@@ -30,7 +30,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"inorder/integration/stack"
+	"github.com/inorder-im/inorder/integration/stack"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // standIn is a stack with one thing wrong. The real one is in integration/smoke_test.go.

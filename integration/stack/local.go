@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/process"
 )
 
 const (

@@ -14,7 +14,7 @@ type State string
 
 // The states of a conversation.
 const (
-	Active         State = "active"
+	StateActive    State = "active"
 	StateDissolved State = "dissolved"
 )
 
@@ -32,9 +32,9 @@ type Role string
 
 // The roles.
 const (
-	Owner Role = "owner"
-	Admin Role = "admin"
-	Plain Role = "member"
+	RoleOwner Role = "owner"
+	RoleAdmin Role = "admin"
+	RolePlain Role = "member"
 )
 
 // Conversation is the head of a ledger: the one item whose conditional change
@@ -173,11 +173,11 @@ const (
 func ValidateTitle(field, title string) error {
 	switch n := utf8.RuneCountInString(title); {
 	case strings.TrimSpace(title) == "":
-		return FieldErrorf(BadRequest, field, "a title is missing")
+		return FieldErrorf(CodeBadRequest, field, "a title is missing")
 	case n > MaxTitleRunes:
-		return FieldErrorf(TooLarge, field, "a title has at most %d characters, this has %d", MaxTitleRunes, n)
+		return FieldErrorf(CodeTooLarge, field, "a title has at most %d characters, this has %d", MaxTitleRunes, n)
 	case hasControl(title):
-		return FieldErrorf(BadRequest, field, "a title is UTF-8 without control characters")
+		return FieldErrorf(CodeBadRequest, field, "a title is UTF-8 without control characters")
 	}
 	return validateName(field, "a title", title)
 }
@@ -196,11 +196,11 @@ func ValidateKnownMembers(field string, userIDs []string) error {
 
 func validateUsers(field string, userIDs []string, validate func(field, id string) error) error {
 	if len(userIDs) == 0 {
-		return FieldErrorf(BadRequest, field, "name at least one user")
+		return FieldErrorf(CodeBadRequest, field, "name at least one user")
 	}
 	if len(userIDs) > MaxRosterChange {
 		return &Error{
-			Code: Limit, Field: field, Details: map[string]any{"max": MaxRosterChange},
+			Code: CodeLimit, Field: field, Details: map[string]any{"max": MaxRosterChange},
 			Message: fmt.Sprintf("one request takes at most %d users, this has %d; send the rest in further ones", MaxRosterChange, len(userIDs)),
 		}
 	}
@@ -210,7 +210,7 @@ func validateUsers(field string, userIDs []string, validate func(field, id strin
 			return err
 		}
 		if seen[id] {
-			return FieldErrorf(BadRequest, field, "%q is named twice", id)
+			return FieldErrorf(CodeBadRequest, field, "%q is named twice", id)
 		}
 		seen[id] = true
 	}

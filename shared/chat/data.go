@@ -122,5 +122,5 @@ func isJSONObject(raw json.RawMessage) bool {
 }
 
 func dataErrorf(format string, args ...any) *Error {
-	return &Error{Code: BadRequest, Field: "data", Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: CodeBadRequest, Field: "data", Message: fmt.Sprintf(format, args...)}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // deep is data of this many objects, one in the other.
@@ -81,7 +81,7 @@ func TestG5_DataIsWhatEveryReaderTakes(t *testing.T) {
 			err := withData(tc.data).Validate()
 			refusal := &chat.Error{}
 			require.ErrorAs(t, err, &refusal)
-			require.Equal(t, chat.BadRequest, refusal.Code)
+			require.Equal(t, chat.CodeBadRequest, refusal.Code)
 			require.Equal(t, "data", refusal.Field)
 			require.Contains(t, refusal.Message, tc.says)
 		})
@@ -95,7 +95,7 @@ func TestG5_DataOfAnEditIsWhatEveryReaderTakes(t *testing.T) {
 	edit.MessageType, edit.Event = chat.TypeEvent, &chat.Event{Kind: chat.EventEdit}
 	require.NoError(t, edit.Validate())
 	edit.Data = json.RawMessage(deep(chat.MaxDataDepth + 1))
-	require.Equal(t, chat.BadRequest, chat.CodeOf(edit.Validate()))
+	require.Equal(t, chat.CodeBadRequest, chat.CodeOf(edit.Validate()))
 }
 
 // FuzzG5_Data compares Validate with another implementation's idea of I-JSON: what
@@ -115,7 +115,7 @@ func FuzzG5_Data(f *testing.F) {
 			return // no data
 		}
 		err := withData(string(data)).Validate()
-		if chat.CodeOf(err) == chat.TooLarge {
+		if chat.CodeOf(err) == chat.CodeTooLarge {
 			return
 		}
 		require.Equal(t, isStrict(data), err == nil, "%q: %v", data, err)

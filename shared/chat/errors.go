@@ -12,23 +12,23 @@ type Code string
 
 // The codes. Only Busy and Internal are worth sending the same request again.
 const (
-	BadRequest          Code = "BAD_REQUEST"
-	UnknownAction       Code = "UNKNOWN_ACTION"
-	TooLarge            Code = "TOO_LARGE"
-	NotFound            Code = "NOT_FOUND"
-	Forbidden           Code = "FORBIDDEN"
-	IdempotencyConflict Code = "IDEMPOTENCY_CONFLICT"
-	VersionConflict     Code = "VERSION_CONFLICT"
-	TooLate             Code = "TOO_LATE"
-	Dissolved           Code = "DISSOLVED"
-	Limit               Code = "LIMIT"
-	Busy                Code = "BUSY"
-	Internal            Code = "INTERNAL"
+	CodeBadRequest          Code = "BAD_REQUEST"
+	CodeUnknownAction       Code = "UNKNOWN_ACTION"
+	CodeTooLarge            Code = "TOO_LARGE"
+	CodeNotFound            Code = "NOT_FOUND"
+	CodeForbidden           Code = "FORBIDDEN"
+	CodeIdempotencyConflict Code = "IDEMPOTENCY_CONFLICT"
+	CodeVersionConflict     Code = "VERSION_CONFLICT"
+	CodeTooLate             Code = "TOO_LATE"
+	CodeDissolved           Code = "DISSOLVED"
+	CodeLimit               Code = "LIMIT"
+	CodeBusy                Code = "BUSY"
+	CodeInternal            Code = "INTERNAL"
 )
 
 // Retryable reports whether the same request may succeed later. A retry of a
 // write keeps its clientMsgId.
-func (c Code) Retryable() bool { return c == Busy || c == Internal }
+func (c Code) Retryable() bool { return c == CodeBusy || c == CodeInternal }
 
 // Error is a refusal that the client is told about.
 type Error struct {
@@ -52,7 +52,7 @@ const DetailRetryAfter = "retryAfterMs"
 
 // BusyFor makes a Busy that asks to wait, in whole milliseconds.
 func BusyFor(wait time.Duration, format string, args ...any) *Error {
-	e := Errorf(Busy, format, args...)
+	e := Errorf(CodeBusy, format, args...)
 	e.Details = map[string]any{DetailRetryAfter: wait.Milliseconds()}
 	return e
 }
@@ -72,5 +72,5 @@ func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
-	return Internal
+	return CodeInternal
 }

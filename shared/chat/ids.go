@@ -27,9 +27,9 @@ type Kind string
 
 // The kinds of conversations.
 const (
-	Single Kind = "single" // two users, or one user's notes
-	Group  Kind = "group"  // a roster that changes
-	System Kind = "system" // written by the publish function alone
+	KindSingle Kind = "single" // two users, or one user's notes
+	KindGroup  Kind = "group"  // a roster that changes
+	KindSystem Kind = "system" // written by the publish function alone
 )
 
 // SingleID is the id of the conversation between two users, who may be one and
@@ -43,7 +43,7 @@ func SingleID(a, b string) string {
 		a, b = b, a
 	}
 	sum := sha256.Sum256([]byte(LengthPrefixed(a, b)))
-	return string(Single) + ":" + hex.EncodeToString(sum[:16])
+	return string(KindSingle) + ":" + hex.EncodeToString(sum[:16])
 }
 
 // LengthPrefixed joins parts so that no two different lists give one string.
@@ -65,7 +65,7 @@ func KindOf(conversationID string) (kind Kind, ok bool) {
 		return "", false
 	}
 	switch k := Kind(prefix); k {
-	case Single, Group, System:
+	case KindSingle, KindGroup, KindSystem:
 		return k, true
 	}
 	return "", false
@@ -85,9 +85,9 @@ func ValidateUserID(field, id string) error {
 	switch {
 	case strings.ContainsRune(id, unicode.ReplacementChar):
 		// Decoders put it where something was no Unicode, so many ids would be one.
-		return FieldErrorf(BadRequest, field, "a user id is well-formed Unicode, without U+FFFD")
+		return FieldErrorf(CodeBadRequest, field, "a user id is well-formed Unicode, without U+FFFD")
 	case looksLikeSystem(id):
-		return FieldErrorf(BadRequest, field, "no user is called %q, or looks so: it is the name of what the product itself writes", SystemSender)
+		return FieldErrorf(CodeBadRequest, field, "no user is called %q, or looks so: it is the name of what the product itself writes", SystemSender)
 	}
 	return nil
 }
@@ -99,11 +99,11 @@ func ValidateUserID(field, id string) error {
 func ValidateKnownUserID(field, id string) error {
 	switch {
 	case id == "":
-		return FieldErrorf(BadRequest, field, "a user id is missing")
+		return FieldErrorf(CodeBadRequest, field, "a user id is missing")
 	case len(id) > MaxUserIDBytes:
-		return FieldErrorf(BadRequest, field, "a user id has at most %d bytes, this has %d", MaxUserIDBytes, len(id))
+		return FieldErrorf(CodeBadRequest, field, "a user id has at most %d bytes, this has %d", MaxUserIDBytes, len(id))
 	case hasControl(id):
-		return FieldErrorf(BadRequest, field, "a user id is UTF-8 without control characters")
+		return FieldErrorf(CodeBadRequest, field, "a user id is UTF-8 without control characters")
 	}
 	return nil
 }
@@ -111,10 +111,10 @@ func ValidateKnownUserID(field, id string) error {
 // ValidateConversationID refuses what cannot be a conversation id.
 func ValidateConversationID(field, id string) error {
 	if id == "" {
-		return FieldErrorf(BadRequest, field, "a conversation id is missing")
+		return FieldErrorf(CodeBadRequest, field, "a conversation id is missing")
 	}
 	if _, ok := KindOf(id); !ok {
-		return FieldErrorf(BadRequest, field,
+		return FieldErrorf(CodeBadRequest, field,
 			"a conversation id starts with single:, group: or system: and has at most %d bytes", MaxConversationIDBytes)
 	}
 	return nil
@@ -128,7 +128,7 @@ func ValidateDeviceID(field, id string) error {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
 	}
 	if !ok {
-		return FieldErrorf(BadRequest, field, "a device id is 1 to %d of A-Z a-z 0-9 . _ -", MaxDeviceIDBytes)
+		return FieldErrorf(CodeBadRequest, field, "a device id is 1 to %d of A-Z a-z 0-9 . _ -", MaxDeviceIDBytes)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func ValidateClientMsgID(field, id string) error {
 		ok = ok && c >= 0x20 && c <= 0x7e
 	}
 	if !ok {
-		return FieldErrorf(BadRequest, field, "an idempotency key is 1 to %d printable ASCII characters", MaxClientMsgIDBytes)
+		return FieldErrorf(CodeBadRequest, field, "an idempotency key is 1 to %d printable ASCII characters", MaxClientMsgIDBytes)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func ValidateClientMsgID(field, id string) error {
 // ValidateNumber refuses a seq or a cursor below least or above MaxSeq.
 func ValidateNumber(field string, n, least int64) error {
 	if n < least || n > MaxSeq {
-		return FieldErrorf(BadRequest, field, "%s is from %d to %d", field, least, int64(MaxSeq))
+		return FieldErrorf(CodeBadRequest, field, "%s is from %d to %d", field, least, int64(MaxSeq))
 	}
 	return nil
 }

@@ -46,8 +46,8 @@ type Status string
 
 // The states of a message.
 const (
-	Normal   Status = "normal"
-	Recalled Status = "recalled" // its text and data are gone
+	StatusNormal   Status = "normal"
+	StatusRecalled Status = "recalled" // its text and data are gone
 )
 
 // EventKind is what an event message tells of.
@@ -129,7 +129,7 @@ func (m Message) Erased() (erased Message, ok bool) {
 	}
 	m.Text, m.Data, m.Withheld, m.SenderDeviceID, m.ClientTime, m.Via = "", nil, false, "", 0, ""
 	if m.Event == nil || m.Event.Kind == EventEdit {
-		m.Status = Recalled
+		m.Status = StatusRecalled
 		m.Version++
 	}
 	return m, true
@@ -156,7 +156,7 @@ func (m Message) Validate() error {
 		return err
 	}
 	if m.MessageID == "" {
-		return FieldErrorf(BadRequest, "messageId", "a message id is missing")
+		return FieldErrorf(CodeBadRequest, "messageId", "a message id is missing")
 	}
 	if err := ValidateClientMsgID("clientMsgId", m.ClientMsgID); err != nil {
 		return err
@@ -172,10 +172,10 @@ func (m Message) Validate() error {
 
 func (m Message) validateContent() error {
 	if !utf8.ValidString(m.Text) {
-		return FieldErrorf(BadRequest, "text", "the text is not UTF-8")
+		return FieldErrorf(CodeBadRequest, "text", "the text is not UTF-8")
 	}
 	if n := utf8.RuneCountInString(m.Text); n > MaxTextRunes {
-		return FieldErrorf(TooLarge, "text", "the text has %d characters, at most %d are allowed", n, MaxTextRunes)
+		return FieldErrorf(CodeTooLarge, "text", "the text has %d characters, at most %d are allowed", n, MaxTextRunes)
 	}
 	if len(m.Data) > 0 {
 		if err := validateData(m.Data); err != nil {
@@ -183,30 +183,30 @@ func (m Message) validateContent() error {
 		}
 	}
 	if m.ReplyTo != nil && (m.ReplyTo.Seq < 1 || m.ReplyTo.Seq > MaxSeq || m.ReplyTo.MessageID == "") {
-		return FieldErrorf(BadRequest, "replyTo", "replyTo needs the seq and the messageId of a message")
+		return FieldErrorf(CodeBadRequest, "replyTo", "replyTo needs the seq and the messageId of a message")
 	}
 	if (m.MessageType == TypeEvent) != (m.Event != nil) {
-		return FieldErrorf(BadRequest, "event", "an event, and nothing else, has an event field")
+		return FieldErrorf(CodeBadRequest, "event", "an event, and nothing else, has an event field")
 	}
 	switch m.MessageType {
 	case TypeText:
 		if m.Text == "" {
-			return FieldErrorf(BadRequest, "text", "a text message needs a text")
+			return FieldErrorf(CodeBadRequest, "text", "a text message needs a text")
 		}
 	case TypeImage, TypeVoice, TypeFile, TypeCustom:
 		if len(m.Data) == 0 {
-			return FieldErrorf(BadRequest, "data", "a message of type %s needs data", m.MessageType)
+			return FieldErrorf(CodeBadRequest, "data", "a message of type %s needs data", m.MessageType)
 		}
 	case TypeSystem:
 		if m.Text == "" && len(m.Data) == 0 {
-			return FieldErrorf(BadRequest, "text", "a system message needs a text or data")
+			return FieldErrorf(CodeBadRequest, "text", "a system message needs a text or data")
 		}
 	case TypeEvent:
 		if m.Event.Kind == "" {
-			return FieldErrorf(BadRequest, "event", "an event needs a kind")
+			return FieldErrorf(CodeBadRequest, "event", "an event needs a kind")
 		}
 	default:
-		return FieldErrorf(BadRequest, "messageType", "%q is no message type; use text, image, voice, file or custom", m.MessageType)
+		return FieldErrorf(CodeBadRequest, "messageType", "%q is no message type; use text, image, voice, file or custom", m.MessageType)
 	}
 	return nil
 }
@@ -217,10 +217,10 @@ func (m Message) validateSize() error {
 	m.Seq = MaxSeq
 	size, err := m.Size()
 	if err != nil {
-		return FieldErrorf(BadRequest, "data", "the message cannot be encoded: %v", err)
+		return FieldErrorf(CodeBadRequest, "data", "the message cannot be encoded: %v", err)
 	}
 	if size > MaxMessageBytes {
-		return Errorf(TooLarge, "the message takes %d bytes, at most %d are allowed", size, MaxMessageBytes)
+		return Errorf(CodeTooLarge, "the message takes %d bytes, at most %d are allowed", size, MaxMessageBytes)
 	}
 	return nil
 }

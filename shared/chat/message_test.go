@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 func text(s string) chat.Message {
 	return chat.Message{
 		ConversationID: chat.SingleID("alice", "bob"), MessageID: "01K", ClientMsgID: "c1", SenderID: "alice",
-		MessageType: chat.TypeText, Text: s, Version: 1, Status: chat.Normal,
+		MessageType: chat.TypeText, Text: s, Version: 1, Status: chat.StatusNormal,
 	}
 }
 
@@ -33,32 +33,32 @@ func TestValidate(t *testing.T) {
 		"text":                     {m: text("hi")},
 		"4,000 Chinese characters": {m: text(strings.Repeat("字", 4000))},
 		"4,000 emoji":              {m: text(strings.Repeat("😀", 4000))},
-		"4,001 runes":              {m: text(strings.Repeat("a", 4001)), code: chat.TooLarge, field: "text"},
-		"not UTF-8":                {m: text("\xff"), code: chat.BadRequest, field: "text"},
-		"empty text":               {m: text(""), code: chat.BadRequest, field: "text"},
+		"4,001 runes":              {m: text(strings.Repeat("a", 4001)), code: chat.CodeTooLarge, field: "text"},
+		"not UTF-8":                {m: text("\xff"), code: chat.CodeBadRequest, field: "text"},
+		"empty text":               {m: text(""), code: chat.CodeBadRequest, field: "text"},
 		"4,000 six-byte escapes":   {m: text(strings.Repeat("\x01", 4000))},
-		"escapes count as sent":    {m: with(func(m *chat.Message) { m.Text, m.Data = strings.Repeat("\x01", 4000), object(600) }), code: chat.TooLarge},
+		"escapes count as sent":    {m: with(func(m *chat.Message) { m.Text, m.Data = strings.Repeat("\x01", 4000), object(600) }), code: chat.CodeTooLarge},
 		"angle brackets are small": {m: text(strings.Repeat("<", 4000))},
-		"no conversation":          {m: with(func(m *chat.Message) { m.ConversationID = "" }), code: chat.BadRequest, field: "conversationId"},
-		"odd conversation":         {m: with(func(m *chat.Message) { m.ConversationID = "room:1" }), code: chat.BadRequest, field: "conversationId"},
-		"no messageId":             {m: with(func(m *chat.Message) { m.MessageID = "" }), code: chat.BadRequest, field: "messageId"},
-		"no sender":                {m: with(func(m *chat.Message) { m.SenderID = "" }), code: chat.BadRequest, field: "senderId"},
-		"no clientMsgId":           {m: with(func(m *chat.Message) { m.ClientMsgID = "" }), code: chat.BadRequest, field: "clientMsgId"},
+		"no conversation":          {m: with(func(m *chat.Message) { m.ConversationID = "" }), code: chat.CodeBadRequest, field: "conversationId"},
+		"odd conversation":         {m: with(func(m *chat.Message) { m.ConversationID = "room:1" }), code: chat.CodeBadRequest, field: "conversationId"},
+		"no messageId":             {m: with(func(m *chat.Message) { m.MessageID = "" }), code: chat.CodeBadRequest, field: "messageId"},
+		"no sender":                {m: with(func(m *chat.Message) { m.SenderID = "" }), code: chat.CodeBadRequest, field: "senderId"},
+		"no clientMsgId":           {m: with(func(m *chat.Message) { m.ClientMsgID = "" }), code: chat.CodeBadRequest, field: "clientMsgId"},
 		"64 of clientMsgId":        {m: with(func(m *chat.Message) { m.ClientMsgID = strings.Repeat("c", 64) })},
-		"65 of clientMsgId":        {m: with(func(m *chat.Message) { m.ClientMsgID = strings.Repeat("c", 65) }), code: chat.BadRequest, field: "clientMsgId"},
-		"clientMsgId with accent":  {m: with(func(m *chat.Message) { m.ClientMsgID = "é" }), code: chat.BadRequest, field: "clientMsgId"},
-		"clientMsgId with tab":     {m: with(func(m *chat.Message) { m.ClientMsgID = "\t" }), code: chat.BadRequest, field: "clientMsgId"},
-		"no type":                  {m: with(func(m *chat.Message) { m.MessageType = "" }), code: chat.BadRequest, field: "messageType"},
-		"odd type":                 {m: with(func(m *chat.Message) { m.MessageType = "poem" }), code: chat.BadRequest, field: "messageType"},
+		"65 of clientMsgId":        {m: with(func(m *chat.Message) { m.ClientMsgID = strings.Repeat("c", 65) }), code: chat.CodeBadRequest, field: "clientMsgId"},
+		"clientMsgId with accent":  {m: with(func(m *chat.Message) { m.ClientMsgID = "é" }), code: chat.CodeBadRequest, field: "clientMsgId"},
+		"clientMsgId with tab":     {m: with(func(m *chat.Message) { m.ClientMsgID = "\t" }), code: chat.CodeBadRequest, field: "clientMsgId"},
+		"no type":                  {m: with(func(m *chat.Message) { m.MessageType = "" }), code: chat.CodeBadRequest, field: "messageType"},
+		"odd type":                 {m: with(func(m *chat.Message) { m.MessageType = "poem" }), code: chat.CodeBadRequest, field: "messageType"},
 		"image":                    {m: with(func(m *chat.Message) { m.MessageType, m.Text, m.Data = chat.TypeImage, "", object(3) })},
-		"image without data":       {m: with(func(m *chat.Message) { m.MessageType = chat.TypeImage }), code: chat.BadRequest, field: "data"},
-		"data is an array":         {m: with(func(m *chat.Message) { m.Data = json.RawMessage(`[1]`) }), code: chat.BadRequest, field: "data"},
-		"data is broken":           {m: with(func(m *chat.Message) { m.Data = json.RawMessage(`{"a":`) }), code: chat.BadRequest, field: "data"},
-		"24 KB in all":             {m: with(func(m *chat.Message) { m.Data = object(chat.MaxMessageBytes) }), code: chat.TooLarge},
-		"reply to nothing":         {m: with(func(m *chat.Message) { m.ReplyTo = &chat.ReplyTo{} }), code: chat.BadRequest, field: "replyTo"},
+		"image without data":       {m: with(func(m *chat.Message) { m.MessageType = chat.TypeImage }), code: chat.CodeBadRequest, field: "data"},
+		"data is an array":         {m: with(func(m *chat.Message) { m.Data = json.RawMessage(`[1]`) }), code: chat.CodeBadRequest, field: "data"},
+		"data is broken":           {m: with(func(m *chat.Message) { m.Data = json.RawMessage(`{"a":`) }), code: chat.CodeBadRequest, field: "data"},
+		"24 KB in all":             {m: with(func(m *chat.Message) { m.Data = object(chat.MaxMessageBytes) }), code: chat.CodeTooLarge},
+		"reply to nothing":         {m: with(func(m *chat.Message) { m.ReplyTo = &chat.ReplyTo{} }), code: chat.CodeBadRequest, field: "replyTo"},
 		"reply":                    {m: with(func(m *chat.Message) { m.ReplyTo = &chat.ReplyTo{Seq: 1, MessageID: "01J"} })},
-		"event without event":      {m: with(func(m *chat.Message) { m.MessageType = chat.TypeEvent }), code: chat.BadRequest, field: "event"},
-		"text with event":          {m: with(func(m *chat.Message) { m.Event = &chat.Event{Kind: chat.EventTitle} }), code: chat.BadRequest, field: "event"},
+		"event without event":      {m: with(func(m *chat.Message) { m.MessageType = chat.TypeEvent }), code: chat.CodeBadRequest, field: "event"},
+		"text with event":          {m: with(func(m *chat.Message) { m.Event = &chat.Event{Kind: chat.EventTitle} }), code: chat.CodeBadRequest, field: "event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +89,7 @@ func TestValidateMeasuresTheWholeMessage(t *testing.T) {
 	m.Data = json.RawMessage(`{"k":"` + fill + `"}`)
 	require.NoError(t, m.Validate())
 	m.Data = json.RawMessage(`{"k":"` + fill + `x"}`)
-	require.Equal(t, chat.TooLarge, chat.CodeOf(m.Validate()))
+	require.Equal(t, chat.CodeTooLarge, chat.CodeOf(m.Validate()))
 }
 
 func TestFingerprint(t *testing.T) {
@@ -134,7 +134,7 @@ func TestSingleID(t *testing.T) {
 	require.Regexp(t, `^single:[0-9a-f]{32}$`, chat.SingleID("alice", "bob"))
 	kind, ok := chat.KindOf(chat.SingleID("a", "b"))
 	require.True(t, ok)
-	require.Equal(t, chat.Single, kind)
+	require.Equal(t, chat.KindSingle, kind)
 }
 
 func TestDedupeKeyKeepsPartsApart(t *testing.T) {
@@ -164,7 +164,7 @@ func TestG9_In(t *testing.T) {
 	during := chat.Range{From: 5, To: 9}
 	edit := func(target int64, change func(*chat.Message)) chat.Message {
 		m := chat.Message{
-			Seq: 8, MessageType: chat.TypeEvent, Text: "new", Data: json.RawMessage(`{}`), Status: chat.Normal,
+			Seq: 8, MessageType: chat.TypeEvent, Text: "new", Data: json.RawMessage(`{}`), Status: chat.StatusNormal,
 			Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: target, Version: 2},
 		}
 		change(&m)
@@ -179,7 +179,7 @@ func TestG9_In(t *testing.T) {
 		"an edit of what was before":  {edit(4, same), true},
 		"an edit of what comes later": {edit(10, same), true}, // there is none such
 		"only data":                   {edit(4, func(m *chat.Message) { m.Text = "" }), true},
-		"without content":             {edit(4, func(m *chat.Message) { m.Text, m.Data, m.Status = "", nil, chat.Recalled }), false},
+		"without content":             {edit(4, func(m *chat.Message) { m.Text, m.Data, m.Status = "", nil, chat.StatusRecalled }), false},
 		"a recall":                    {edit(4, func(m *chat.Message) { m.Event.Kind = chat.EventRecall }), false},
 		"a reply":                     {chat.Message{Seq: 8, Text: "yes", ReplyTo: &chat.ReplyTo{Seq: 1, MessageID: "m"}}, false},
 	} {

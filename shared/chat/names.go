@@ -12,9 +12,9 @@ import (
 func validateName(field, what, name string) error {
 	switch {
 	case !strings.ContainsFunc(name, isVisible):
-		return FieldErrorf(BadRequest, field, "%s has at least one visible character", what)
+		return FieldErrorf(CodeBadRequest, field, "%s has at least one visible character", what)
 	case strings.ContainsFunc(name, isDirectionControl):
-		return FieldErrorf(BadRequest, field, "%s has no control of the text's direction, such as U+202E", what)
+		return FieldErrorf(CodeBadRequest, field, "%s has no control of the text's direction, such as U+202E", what)
 	}
 	return nil
 }

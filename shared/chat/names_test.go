@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 func TestNamesCanBeShown(t *testing.T) {
@@ -26,7 +26,7 @@ func TestNamesCanBeShown(t *testing.T) {
 			err := validate(kind, name)
 			refusal := &chat.Error{}
 			require.ErrorAs(t, err, &refusal, "%s %q", kind, name)
-			require.Equal(t, chat.BadRequest, refusal.Code, "%s %q", kind, name)
+			require.Equal(t, chat.CodeBadRequest, refusal.Code, "%s %q", kind, name)
 			require.Equal(t, kind, refusal.Field, "%s %q", kind, name)
 		}
 	}
@@ -79,7 +79,7 @@ func TestNoUserLooksLikeSystem(t *testing.T) {
 // A decoder of JSON puts U+FFFD for what is no Unicode: two ids would be one.
 func TestUserIDsAreNotMended(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, chat.BadRequest, chat.CodeOf(chat.ValidateUserID("to", "a\ufffd")))
+	require.Equal(t, chat.CodeBadRequest, chat.CodeOf(chat.ValidateUserID("to", "a\ufffd")))
 	for _, id := range []string{"\xed\xa0\x80", "a\xff", "\xc0\x80"} {
 		require.Error(t, chat.ValidateUserID("to", id), "%q", id)
 		require.Error(t, chat.ValidateKnownUserID("to", id), "%q", id)

@@ -24,11 +24,11 @@ func (r Role) May(action Action, target Role) bool {
 	case ActSend, ActLeave:
 		return true
 	case ActAdd, ActSetTitle:
-		return r == Owner || r == Admin
+		return r == RoleOwner || r == RoleAdmin
 	case ActRemove, ActRecall:
-		return r == Owner && target != Owner || r == Admin && target == Plain
+		return r == RoleOwner && target != RoleOwner || r == RoleAdmin && target == RolePlain
 	case ActSetRole, ActDissolve:
-		return r == Owner
+		return r == RoleOwner
 	}
 	return false
 }
@@ -49,8 +49,8 @@ func Successor(members []Member, leaving string) (next Member, ok bool) {
 }
 
 func before(a, b Member) bool {
-	if (a.Role == Admin) != (b.Role == Admin) {
-		return a.Role == Admin
+	if (a.Role == RoleAdmin) != (b.Role == RoleAdmin) {
+		return a.Role == RoleAdmin
 	}
 	if a.JoinedAt != b.JoinedAt {
 		return a.JoinedAt < b.JoinedAt

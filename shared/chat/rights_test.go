@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // TestRights is the table of the package documentation. For what is done to
@@ -28,8 +28,8 @@ func TestRights(t *testing.T) {
 		chat.ActDissolve: {everyone, "", ""},
 		"juggle":         {},
 	} {
-		for actor, cell := range map[chat.Role]string{chat.Owner: want.owner, chat.Admin: want.admin, chat.Plain: want.plain} {
-			for _, target := range []chat.Role{chat.Owner, chat.Admin, chat.Plain} {
+		for actor, cell := range map[chat.Role]string{chat.RoleOwner: want.owner, chat.RoleAdmin: want.admin, chat.RolePlain: want.plain} {
+			for _, target := range []chat.Role{chat.RoleOwner, chat.RoleAdmin, chat.RolePlain} {
 				allowed := strings.Contains(" "+cell+" ", " "+string(target)+" ")
 				require.Equal(t, allowed, actor.May(action, target), "%s: %s, to %s", actor, action, target)
 			}
@@ -56,10 +56,10 @@ func TestTheDocumentedRightsAreTheRights(t *testing.T) {
 			delete(actions, label)
 			columns := strings.Fields(rest)
 			require.GreaterOrEqual(t, len(columns), 3, line)
-			for i, role := range []chat.Role{chat.Owner, chat.Admin, chat.Plain} {
+			for i, role := range []chat.Role{chat.RoleOwner, chat.RoleAdmin, chat.RolePlain} {
 				says := strings.TrimSuffix(columns[i], "*")
 				require.Contains(t, []string{"yes", "no"}, says, line)
-				require.Equal(t, says == "yes", role.May(action, chat.Plain), "%s: %s", label, role)
+				require.Equal(t, says == "yes", role.May(action, chat.RolePlain), "%s: %s", label, role)
 			}
 		}
 	}
@@ -71,19 +71,19 @@ func TestSuccessor(t *testing.T) {
 	member := func(id string, role chat.Role, joined int64) chat.Member {
 		return chat.Member{UserID: id, Role: role, JoinedAt: joined}
 	}
-	owner := member("owner", chat.Owner, 1)
+	owner := member("owner", chat.RoleOwner, 1)
 	for name, tc := range map[string]struct {
 		members []chat.Member
 		next    string // "" is no one
 	}{
 		"nobody else":                       {[]chat.Member{owner}, ""},
 		"nobody at all":                     {nil, ""},
-		"the first member":                  {[]chat.Member{member("b", chat.Plain, 3), owner, member("c", chat.Plain, 2)}, "c"},
-		"an admin before earlier members":   {[]chat.Member{member("a", chat.Plain, 1), member("z", chat.Admin, 9), owner}, "z"},
-		"the first admin":                   {[]chat.Member{owner, member("a", chat.Admin, 5), member("b", chat.Admin, 4), member("c", chat.Plain, 1)}, "b"},
-		"members who joined together":       {[]chat.Member{member("c", chat.Plain, 1), member("b", chat.Plain, 1), owner}, "b"},
-		"admins who joined together":        {[]chat.Member{member("c", chat.Admin, 2), member("b", chat.Admin, 2), member("a", chat.Plain, 1), owner}, "b"},
-		"the owner joined first and is out": {[]chat.Member{owner, member("z", chat.Plain, 1000)}, "z"},
+		"the first member":                  {[]chat.Member{member("b", chat.RolePlain, 3), owner, member("c", chat.RolePlain, 2)}, "c"},
+		"an admin before earlier members":   {[]chat.Member{member("a", chat.RolePlain, 1), member("z", chat.RoleAdmin, 9), owner}, "z"},
+		"the first admin":                   {[]chat.Member{owner, member("a", chat.RoleAdmin, 5), member("b", chat.RoleAdmin, 4), member("c", chat.RolePlain, 1)}, "b"},
+		"members who joined together":       {[]chat.Member{member("c", chat.RolePlain, 1), member("b", chat.RolePlain, 1), owner}, "b"},
+		"admins who joined together":        {[]chat.Member{member("c", chat.RoleAdmin, 2), member("b", chat.RoleAdmin, 2), member("a", chat.RolePlain, 1), owner}, "b"},
+		"the owner joined first and is out": {[]chat.Member{owner, member("z", chat.RolePlain, 1000)}, "z"},
 	} {
 		next, ok := chat.Successor(tc.members, "owner")
 		require.Equal(t, tc.next != "", ok, name)
@@ -98,13 +98,13 @@ func TestValidateTitle(t *testing.T) {
 		" padded ":               "",
 		strings.Repeat("字", 100): "",
 		strings.Repeat("😀", 100): "",
-		strings.Repeat("字", 101): chat.TooLarge,
-		"":                       chat.BadRequest,
-		" \t\u2003":              chat.BadRequest,
-		"two\nlines":             chat.BadRequest,
-		"a bell\a":               chat.BadRequest,
-		"a next line\u0085":      chat.BadRequest,
-		"not UTF-8 \xff":         chat.BadRequest,
+		strings.Repeat("字", 101): chat.CodeTooLarge,
+		"":                       chat.CodeBadRequest,
+		" \t\u2003":              chat.CodeBadRequest,
+		"two\nlines":             chat.CodeBadRequest,
+		"a bell\a":               chat.CodeBadRequest,
+		"a next line\u0085":      chat.CodeBadRequest,
+		"not UTF-8 \xff":         chat.CodeBadRequest,
 	} {
 		requireRefusal(t, code, "title", chat.ValidateTitle("title", title), title)
 	}
@@ -126,20 +126,20 @@ func TestValidateMembers(t *testing.T) {
 		"one":                     {[]string{"bob"}, ""},
 		"any characters":          {[]string{"bob", "Bob", "bob ", "字", `"`, "a:b|c"}, ""},
 		"as many as allowed":      {many(chat.MaxRosterChange), ""},
-		"one more":                {many(chat.MaxRosterChange + 1), chat.Limit},
-		"101":                     {many(101), chat.Limit},
-		"nobody":                  {nil, chat.BadRequest},
-		"an empty list":           {[]string{}, chat.BadRequest},
-		"one twice":               {[]string{"bob", "cy", "bob"}, chat.BadRequest},
-		"an empty id":             {[]string{"bob", ""}, chat.BadRequest},
+		"one more":                {many(chat.MaxRosterChange + 1), chat.CodeLimit},
+		"101":                     {many(101), chat.CodeLimit},
+		"nobody":                  {nil, chat.CodeBadRequest},
+		"an empty list":           {[]string{}, chat.CodeBadRequest},
+		"one twice":               {[]string{"bob", "cy", "bob"}, chat.CodeBadRequest},
+		"an empty id":             {[]string{"bob", ""}, chat.CodeBadRequest},
 		"128 bytes":               {[]string{strings.Repeat("u", 128)}, ""},
-		"129 bytes":               {[]string{strings.Repeat("u", 129)}, chat.BadRequest},
-		"a control character":     {[]string{"b\x00b"}, chat.BadRequest},
-		"an id that is not UTF-8": {[]string{"b\xffb"}, chat.BadRequest},
+		"129 bytes":               {[]string{strings.Repeat("u", 129)}, chat.CodeBadRequest},
+		"a control character":     {[]string{"b\x00b"}, chat.CodeBadRequest},
+		"an id that is not UTF-8": {[]string{"b\xffb"}, chat.CodeBadRequest},
 	} {
 		err := chat.ValidateMembers("members", tc.ids)
 		requireRefusal(t, tc.code, "members", err, name)
-		if tc.code == chat.Limit {
+		if tc.code == chat.CodeLimit {
 			var refusal *chat.Error
 			require.ErrorAs(t, err, &refusal)
 			require.Equal(t, chat.MaxRosterChange, refusal.Details["max"], name)

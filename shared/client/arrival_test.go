@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // nth does something else with the nth push than to deliver it at once.

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"sync"
 
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Change says that something is different now. It is one of MessagesChanged,

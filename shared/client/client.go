@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // ConnectionState is how a client stands to the server.

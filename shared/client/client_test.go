@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
 )
 
 func TestTwoDevicesTalk(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"net/url"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Config says who the device is, where the server is, and how patient to be.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
 )
 
 // Hundreds of devices in one process, as a load tool has them.

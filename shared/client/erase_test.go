@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // secrets: alice writes more than a page of the store, edits, recalls and answers;
@@ -135,7 +135,7 @@ func TestG5_HistoryDoesNotBringBackWhatWasErased(t *testing.T) {
 		require.NoError(t, err)
 		erasure := chat.Message{
 			ConversationID: group, Seq: 2, MessageID: second.MessageID, SenderID: chat.SystemSender, MessageType: chat.TypeEvent,
-			Event: &chat.Event{Kind: chat.EventErase, Erased: "alice"}, Version: 1, Status: chat.Normal,
+			Event: &chat.Event{Kind: chat.EventErase, Erased: "alice"}, Version: 1, Status: chat.StatusNormal,
 		}
 		require.NoError(t, store.Commit(t.Context(), client.Batch{
 			Messages: []chat.Message{want, erasure},

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // The errors a program may want to tell apart. What the server refuses is a
@@ -101,7 +101,7 @@ func refusal(e wire.Error) error {
 func wireError(err error) *wire.Error {
 	e, ok := errors.AsType[*chat.Error](err)
 	if !ok {
-		return &wire.Error{Code: chat.Internal, Message: err.Error()}
+		return &wire.Error{Code: chat.CodeInternal, Message: err.Error()}
 	}
 	return &wire.Error{Code: e.Code, Message: e.Message, Field: e.Field, Details: e.Details}
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // frame is any frame of the server's, with the fields of its type.
@@ -100,14 +100,14 @@ func encodeRequest(action, id string, request any) ([]byte, error) {
 	}
 	body, err := wire.Encode(request)
 	if err != nil {
-		return nil, chat.Errorf(chat.BadRequest, "the %s request cannot be encoded: %v", action, err)
+		return nil, chat.Errorf(chat.CodeBadRequest, "the %s request cannot be encoded: %v", action, err)
 	}
 	if len(body) <= len("{}") {
 		return []byte(head + "}"), nil
 	}
 	data := append([]byte(head+","), body[1:]...)
 	if len(data) > wire.MaxFrameBytes {
-		return nil, chat.Errorf(chat.TooLarge, "the %s request takes %d bytes, at most %d are allowed", action, len(data), wire.MaxFrameBytes)
+		return nil, chat.Errorf(chat.CodeTooLarge, "the %s request takes %d bytes, at most %d are allowed", action, len(data), wire.MaxFrameBytes)
 	}
 	return data, nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // What passes decode has to be safe: possible seqs and ids, and a step of the
@@ -93,6 +93,6 @@ func TestRequestsAreFrames(t *testing.T) {
 		require.Equal(t, want, string(data))
 	}
 	_, err := encodeRequest("send", "7", wire.Send{Text: strings.Repeat("x", wire.MaxFrameBytes)})
-	require.Equal(t, chat.TooLarge, chat.CodeOf(err))
+	require.Equal(t, chat.CodeTooLarge, chat.CodeOf(err))
 	require.True(t, isRefusal(err), "sending it again would not help")
 }

@@ -9,8 +9,8 @@ import (
 	"maps"
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Incoming is what another user, or the product, wrote: what a bot answers.
@@ -43,7 +43,7 @@ func (c *Client) Incoming(ctx context.Context) iter.Seq2[*Incoming, error] {
 				return
 			}
 			for _, m := range page {
-				if m.SenderID == c.cfg.UserID || IsEvent(m) || m.Status == chat.Recalled {
+				if m.SenderID == c.cfg.UserID || IsEvent(m) || m.Status == chat.StatusRecalled {
 					continue
 				}
 				if !yield(&Incoming{Message: m, client: c, world: world}, nil) {
@@ -131,7 +131,7 @@ func (in *Incoming) Reply(ctx context.Context, text string) (Sent, error) {
 // firstOf reads what a conflict of idempotency keys says of the message that has the key.
 func firstOf(err error) (Sent, bool) {
 	e, ok := errors.AsType[*chat.Error](err)
-	if !ok || e.Code != chat.IdempotencyConflict {
+	if !ok || e.Code != chat.CodeIdempotencyConflict {
 		return Sent{}, false
 	}
 	messageID, _ := e.Details["messageId"].(string)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // bot is a program that was started anew with what it has stored.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func listedIDs(c *client.Client) []string {

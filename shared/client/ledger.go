@@ -3,8 +3,8 @@ package client
 import (
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // ledger is how far a device is in one conversation. It is a value: each method

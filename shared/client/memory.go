@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // Memory is a Store that lasts as long as the program. It holds every message.

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"slices"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // Messages gives a conversation's messages above afterSeq, or above the conversation's

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func TestMessages(t *testing.T) {
@@ -54,7 +54,7 @@ func TestMessages(t *testing.T) {
 		require.Equal(t, map[int]bool{251: true, 151: true, 0: true}, lengths)
 
 		for _, err := range alice.Messages(t.Context(), "no id", 0) {
-			require.Equal(t, chat.BadRequest, chat.CodeOf(err))
+			require.Equal(t, chat.CodeBadRequest, chat.CodeOf(err))
 		}
 		_, ok := alice.Conversation("group:other")
 		require.False(t, ok)
@@ -119,7 +119,7 @@ func TestMessagesOfWhatDoesNotExistYet(t *testing.T) {
 		line, ok := bob.Conversation(id)
 		require.True(t, ok)
 		require.Equal(t, "alice", line.Peer)
-		require.Equal(t, chat.Single, line.Kind)
+		require.Equal(t, chat.KindSingle, line.Kind)
 		require.Equal(t, "hi", line.LastMessage.Text)
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // The methods below ask the server. Each waits for a connection, repeats the
@@ -214,7 +214,7 @@ func (c *Client) Members(ctx context.Context, conversationID string) ([]wire.Mem
 			return members, version, err
 		}
 	}
-	return nil, 0, chat.Errorf(chat.Busy, "the roster of %s changed %d times while it was read; ask again", conversationID, maxRereads)
+	return nil, 0, chat.Errorf(chat.CodeBusy, "the roster of %s changed %d times while it was read; ask again", conversationID, maxRereads)
 }
 
 // membersOnce reads the roster; the version is -1 if it changed on the way.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func TestGroups(t *testing.T) {
@@ -36,7 +36,7 @@ func TestGroups(t *testing.T) {
 		require.NoError(t, err)
 		_, err = alice.RemoveMembers(ctx, wire.ChangeMembers{ConversationID: group, Members: []string{"dave"}})
 		require.NoError(t, err)
-		_, err = alice.SetRole(ctx, wire.SetRole{ConversationID: group, UserID: "bob", Role: chat.Admin})
+		_, err = alice.SetRole(ctx, wire.SetRole{ConversationID: group, UserID: "bob", Role: chat.RoleAdmin})
 		require.NoError(t, err)
 		_, err = alice.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: "Dinner"})
 		require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestGroups(t *testing.T) {
 		for _, m := range members {
 			roles[m.UserID] = m.Role
 		}
-		require.Equal(t, map[string]chat.Role{"alice": chat.Owner, "bob": chat.Admin, "carol": chat.Plain, "eve": chat.Plain}, roles)
+		require.Equal(t, map[string]chat.Role{"alice": chat.RoleOwner, "bob": chat.RoleAdmin, "carol": chat.RolePlain, "eve": chat.RolePlain}, roles)
 
 		_, err = bob.Leave(ctx, wire.ChangeGroup{ConversationID: group})
 		require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestGroups(t *testing.T) {
 		line, _ = alice.Conversation(group)
 		require.Equal(t, chat.StateDissolved, line.State)
 		_, err = alice.Send(ctx, text(group, "anyone?"))
-		require.Equal(t, chat.Dissolved, chat.CodeOf(err))
+		require.Equal(t, chat.CodeDissolved, chat.CodeOf(err))
 		pong, err := alice.Ping(ctx)
 		require.NoError(t, err)
 		require.Equal(t, time.Now().UnixMilli(), pong.ServerTime)
@@ -82,18 +82,18 @@ func TestWhatTheServerRefusesIsATypedError(t *testing.T) {
 		sent, err := alice.Send(ctx, client.Draft{ConversationID: group, Type: chat.TypeCustom, Data: json.RawMessage(`{"a": 1}`)})
 		require.NoError(t, err)
 		_, err = bob.RequestRecall(ctx, wire.Recall{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID})
-		require.Equal(t, chat.Forbidden, chat.CodeOf(err))
+		require.Equal(t, chat.CodeForbidden, chat.CodeOf(err))
 		_, err = alice.RequestEdit(ctx, wire.Edit{ConversationID: group, Seq: sent.Seq, MessageID: sent.MessageID, Version: 7, Text: "x"})
 		refused, ok := errors.AsType[*chat.Error](err)
 		require.True(t, ok)
-		require.Equal(t, chat.VersionConflict, refused.Code)
+		require.Equal(t, chat.CodeVersionConflict, refused.Code)
 		require.EqualValues(t, 1, refused.Details["version"])
 		_, _, err = alice.Members(ctx, "group:none")
-		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+		require.Equal(t, chat.CodeNotFound, chat.CodeOf(err))
 		_, err = alice.History(ctx, "group:none", 0, 0)
-		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+		require.Equal(t, chat.CodeNotFound, chat.CodeOf(err))
 		_, err = alice.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: string(make([]byte, 40_000))})
-		require.Equal(t, chat.TooLarge, chat.CodeOf(err))
+		require.Equal(t, chat.CodeTooLarge, chat.CodeOf(err))
 	})
 }
 
@@ -181,7 +181,7 @@ func TestOwnMessagesAreNotAcked(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 20, s.Count(wire.ActionAck), "nor is anything acked twice")
 		_, err = users[0].Ack(ctx, "group:none", 1, 1)
-		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+		require.Equal(t, chat.CodeNotFound, chat.CodeOf(err))
 	})
 }
 

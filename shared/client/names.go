@@ -1,8 +1,8 @@
 package client
 
 import (
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // What a program meets besides this package's own types, so that it need not import
@@ -77,8 +77,8 @@ const (
 	TypeSystem = chat.TypeSystem
 	TypeEvent  = chat.TypeEvent
 
-	Normal   = chat.Normal
-	Recalled = chat.Recalled
+	Normal   = chat.StatusNormal
+	Recalled = chat.StatusRecalled
 
 	EventRecall   = chat.EventRecall
 	EventEdit     = chat.EventEdit
@@ -87,28 +87,28 @@ const (
 	EventDissolve = chat.EventDissolve
 	EventErase    = chat.EventErase
 
-	Single = chat.Single
-	Group  = chat.Group
-	System = chat.System
+	Single = chat.KindSingle
+	Group  = chat.KindGroup
+	System = chat.KindSystem
 
-	Owner = chat.Owner
-	Admin = chat.Admin
-	Plain = chat.Plain
+	Owner = chat.RoleOwner
+	Admin = chat.RoleAdmin
+	Plain = chat.RolePlain
 
 	VisibleAll       = chat.VisibleAll
 	VisibleSinceJoin = chat.VisibleSinceJoin
 
-	BadRequest          = chat.BadRequest
-	TooLarge            = chat.TooLarge
-	NotFound            = chat.NotFound
-	Forbidden           = chat.Forbidden
-	IdempotencyConflict = chat.IdempotencyConflict
-	VersionConflict     = chat.VersionConflict
-	TooLate             = chat.TooLate
-	Dissolved           = chat.Dissolved
-	Limit               = chat.Limit
-	Busy                = chat.Busy
-	Internal            = chat.Internal
+	BadRequest          = chat.CodeBadRequest
+	TooLarge            = chat.CodeTooLarge
+	NotFound            = chat.CodeNotFound
+	Forbidden           = chat.CodeForbidden
+	IdempotencyConflict = chat.CodeIdempotencyConflict
+	VersionConflict     = chat.CodeVersionConflict
+	TooLate             = chat.CodeTooLate
+	Dissolved           = chat.CodeDissolved
+	Limit               = chat.CodeLimit
+	Busy                = chat.CodeBusy
+	Internal            = chat.CodeInternal
 )
 
 // SingleID is the id of the conversation of two users.

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Draft is a message to send.
@@ -88,9 +88,9 @@ func (c *Client) Send(ctx context.Context, d Draft) (wire.Sent, error) {
 func (d Draft) request(cfg Config) (wire.Send, error) {
 	switch {
 	case d.ConversationID == "" && d.To == "":
-		return wire.Send{}, chat.FieldErrorf(chat.BadRequest, "conversationId", "name a conversation, or in To a user")
+		return wire.Send{}, chat.FieldErrorf(chat.CodeBadRequest, "conversationId", "name a conversation, or in To a user")
 	case d.ConversationID != "" && d.To != "":
-		return wire.Send{}, chat.FieldErrorf(chat.BadRequest, "to", "name a conversation or, in To, a user, not both")
+		return wire.Send{}, chat.FieldErrorf(chat.CodeBadRequest, "to", "name a conversation or, in To, a user, not both")
 	case d.To != "":
 		if err := chat.ValidateUserID("to", d.To); err != nil {
 			return wire.Send{}, err
@@ -104,7 +104,7 @@ func (d Draft) request(cfg Config) (wire.Send, error) {
 		ClientTime: time.Now().UnixMilli(),
 	}
 	if !send.MessageType.Sendable() {
-		return wire.Send{}, chat.FieldErrorf(chat.BadRequest, "messageType", "%q cannot be sent; use text, image, voice, file or custom", send.MessageType)
+		return wire.Send{}, chat.FieldErrorf(chat.CodeBadRequest, "messageType", "%q cannot be sent; use text, image, voice, file or custom", send.MessageType)
 	}
 	return send, messageOf(send, cfg.UserID, cfg.DeviceID).Validate()
 }
@@ -116,7 +116,7 @@ func messageOf(s wire.Send, userID, deviceID string) chat.Message {
 		ConversationID: laneOf(s, userID), MessageID: "00000000000000000000000000",
 		ClientMsgID: s.ClientMsgID, SenderID: userID, SenderDeviceID: deviceID,
 		MessageType: s.MessageType, Text: s.Text, Data: s.Data, ReplyTo: s.ReplyTo,
-		Version: 1, Status: chat.Normal, ServerTime: s.ClientTime, ClientTime: s.ClientTime,
+		Version: 1, Status: chat.StatusNormal, ServerTime: s.ClientTime, ClientTime: s.ClientTime,
 	}
 }
 
@@ -176,7 +176,7 @@ func (c *Client) accept(w OutboxEntry, request any) (*entry, error) {
 			return nil, err
 		}
 		if !same {
-			return nil, chat.FieldErrorf(chat.IdempotencyConflict, "clientMsgId", "this clientMsgId is in the outbox with other content")
+			return nil, chat.FieldErrorf(chat.CodeIdempotencyConflict, "clientMsgId", "this clientMsgId is in the outbox with other content")
 		}
 		e.waiters++
 		return e, nil
@@ -466,7 +466,7 @@ func (c *Client) Retry(ctx context.Context, clientMsgID string) (wire.Sent, erro
 	w, ok := c.refused[clientMsgID]
 	c.mu.Unlock()
 	if !ok {
-		return wire.Sent{}, chat.FieldErrorf(chat.NotFound, "clientMsgId", "nothing was refused under %q", clientMsgID)
+		return wire.Sent{}, chat.FieldErrorf(chat.CodeNotFound, "clientMsgId", "nothing was refused under %q", clientMsgID)
 	}
 	request, err := decodeWrite(w)
 	if err != nil {
@@ -486,7 +486,7 @@ func (c *Client) Discard(clientMsgID string) error {
 	e := c.outbox[clientMsgID]
 	_, refused := c.refused[clientMsgID]
 	if e == nil && !refused {
-		return chat.FieldErrorf(chat.NotFound, "clientMsgId", "the outbox has nothing under %q", clientMsgID)
+		return chat.FieldErrorf(chat.CodeNotFound, "clientMsgId", "the outbox has nothing under %q", clientMsgID)
 	}
 	if err := c.commit(Batch{OutboxDelete: []string{clientMsgID}}); err != nil {
 		return err

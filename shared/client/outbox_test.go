@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // noPushes loses every push.
@@ -200,7 +200,7 @@ func TestWhatTheServerRefusesIsNotSentAgain(t *testing.T) {
 		_, err := alice.Send(within(t, time.Minute), text(group, "let me in"))
 		refused, ok := errors.AsType[*chat.Error](err)
 		require.True(t, ok, "%v", err)
-		require.Equal(t, chat.NotFound, refused.Code)
+		require.Equal(t, chat.CodeNotFound, refused.Code)
 		require.Empty(t, alice.Outbox())
 		require.Equal(t, 1, s.Count(wire.ActionSend))
 	})
@@ -214,17 +214,17 @@ func TestADraftThatCannotBeSentIsRefusedAtOnce(t *testing.T) {
 			code  chat.Code
 			field string
 		}{
-			"no address":       {client.Draft{Text: "x"}, chat.BadRequest, "conversationId"},
-			"two addresses":    {client.Draft{Text: "x", To: "bob", ConversationID: "group:g"}, chat.BadRequest, "to"},
-			"a bad user":       {client.Draft{Text: "x", To: "b\nb"}, chat.BadRequest, "to"},
-			"a bad id":         {client.Draft{Text: "x", ConversationID: "g"}, chat.BadRequest, "conversationId"},
-			"no text":          {client.Draft{To: "bob"}, chat.BadRequest, "text"},
-			"too long":         {client.Draft{To: "bob", Text: strings.Repeat("ü", chat.MaxTextRunes+1)}, chat.TooLarge, "text"},
-			"too large":        {client.Draft{To: "bob", Type: chat.TypeCustom, Data: json.RawMessage(`{"x":"` + strings.Repeat("x", chat.MaxMessageBytes) + `"}`)}, chat.TooLarge, ""},
-			"data is no JSON":  {client.Draft{To: "bob", Type: chat.TypeCustom, Data: json.RawMessage(`{"x`)}, chat.BadRequest, "data"},
-			"the server's own": {client.Draft{To: "bob", Text: "x", Type: chat.TypeSystem}, chat.BadRequest, "messageType"},
-			"a bad key":        {client.Draft{To: "bob", Text: "x", ClientMsgID: "ü"}, chat.BadRequest, "clientMsgId"},
-			"a reply to none":  {client.Draft{To: "bob", Text: "x", ReplyTo: &chat.ReplyTo{}}, chat.BadRequest, "replyTo"},
+			"no address":       {client.Draft{Text: "x"}, chat.CodeBadRequest, "conversationId"},
+			"two addresses":    {client.Draft{Text: "x", To: "bob", ConversationID: "group:g"}, chat.CodeBadRequest, "to"},
+			"a bad user":       {client.Draft{Text: "x", To: "b\nb"}, chat.CodeBadRequest, "to"},
+			"a bad id":         {client.Draft{Text: "x", ConversationID: "g"}, chat.CodeBadRequest, "conversationId"},
+			"no text":          {client.Draft{To: "bob"}, chat.CodeBadRequest, "text"},
+			"too long":         {client.Draft{To: "bob", Text: strings.Repeat("ü", chat.MaxTextRunes+1)}, chat.CodeTooLarge, "text"},
+			"too large":        {client.Draft{To: "bob", Type: chat.TypeCustom, Data: json.RawMessage(`{"x":"` + strings.Repeat("x", chat.MaxMessageBytes) + `"}`)}, chat.CodeTooLarge, ""},
+			"data is no JSON":  {client.Draft{To: "bob", Type: chat.TypeCustom, Data: json.RawMessage(`{"x`)}, chat.CodeBadRequest, "data"},
+			"the server's own": {client.Draft{To: "bob", Text: "x", Type: chat.TypeSystem}, chat.CodeBadRequest, "messageType"},
+			"a bad key":        {client.Draft{To: "bob", Text: "x", ClientMsgID: "ü"}, chat.CodeBadRequest, "clientMsgId"},
+			"a reply to none":  {client.Draft{To: "bob", Text: "x", ReplyTo: &chat.ReplyTo{}}, chat.CodeBadRequest, "replyTo"},
 		} {
 			_, err := alice.Send(t.Context(), c.draft)
 			refused, ok := errors.AsType[*chat.Error](err)
@@ -314,7 +314,7 @@ func TestTheOutboxIsBounded(t *testing.T) {
 		require.ErrorContains(t, err, "2 writes wait")
 
 		require.NoError(t, alice.Discard("a"))
-		require.Equal(t, chat.NotFound, chat.CodeOf(alice.Discard("a")))
+		require.Equal(t, chat.CodeNotFound, chat.CodeOf(alice.Discard("a")))
 		require.Len(t, alice.Outbox(), 1)
 		cancel()
 		sends.Wait()
@@ -338,7 +338,7 @@ func TestOneKeyIsOneMessage(t *testing.T) {
 		synctest.Wait()
 		draft.Text = "y"
 		_, err := alice.Send(t.Context(), draft)
-		require.Equal(t, chat.IdempotencyConflict, chat.CodeOf(err))
+		require.Equal(t, chat.CodeIdempotencyConflict, chat.CodeOf(err))
 		s.Interfere(fakeserver.Hooks{})
 		sends.Wait()
 		require.Len(t, s.Ledger("alice", group), 1)

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // revised is a conversation's messages while a step is put together: those that
@@ -56,7 +56,7 @@ func (r revised) apply(ctx context.Context, event chat.Message) error {
 		if ok {
 			r.written[seq] = changed
 		}
-		recalled = recalled || changed.Status == chat.Recalled
+		recalled = recalled || changed.Status == chat.StatusRecalled
 	}
 	if !recalled {
 		return nil
@@ -99,7 +99,7 @@ func (r revised) erase(ctx context.Context, event chat.Message) error {
 }
 
 func holdsContent(m chat.Message) bool {
-	return m.Status != chat.Recalled || m.Text != "" || len(m.Data) > 0
+	return m.Status != chat.StatusRecalled || m.Text != "" || len(m.Data) > 0
 }
 
 func (r revised) message(ctx context.Context, seq int64) (chat.Message, bool, error) {
@@ -139,11 +139,11 @@ func after(target, event chat.Message) (m chat.Message, ok bool) {
 		return target, false
 	}
 	switch {
-	case e.Kind == chat.EventRecall, event.Status == chat.Recalled:
+	case e.Kind == chat.EventRecall, event.Status == chat.StatusRecalled:
 		m = emptied(target)
 		m.Version = max(m.Version, e.Version)
-		return m, target.Status != chat.Recalled || m.Version != target.Version
-	case target.Status == chat.Recalled || e.Version <= target.Version:
+		return m, target.Status != chat.StatusRecalled || m.Version != target.Version
+	case target.Status == chat.StatusRecalled || e.Version <= target.Version:
 		return target, false
 	}
 	target.Text, target.Data, target.Version = event.Text, event.Data, e.Version
@@ -178,7 +178,7 @@ func asTold(ctx context.Context, store Store, messages []chat.Message) error {
 }
 
 func emptied(m chat.Message) chat.Message {
-	m.Status, m.Text, m.Data, m.Withheld = chat.Recalled, "", nil, false
+	m.Status, m.Text, m.Data, m.Withheld = chat.StatusRecalled, "", nil, false
 	return m
 }
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // revisions: alice writes "one", edits it twice, and recalls it; "two" stays
@@ -44,7 +44,7 @@ func TestEveryDeviceHoldsTheLastState(t *testing.T) {
 		late := online(t, config(s, "bob", "laptop"))
 		want := s.Ledger("bob", group)
 		require.Len(t, want, 7)
-		require.Equal(t, chat.Recalled, want[0].Status)
+		require.Equal(t, chat.StatusRecalled, want[0].Status)
 		require.Empty(t, want[1].Text, "a recall empties the edits too")
 		require.Equal(t, "two edited", want[4].Text)
 		for name, device := range map[string]*client.Client{"live": live, "late": late, "own": alice} {
@@ -131,7 +131,7 @@ func TestARecallOfAMessageThatWasClearedEmptiesItsEdits(t *testing.T) {
 		messages := stored(t, bob, group)
 		require.Equal(t, s.Ledger("bob", group), messages)
 		require.Equal(t, int64(2), messages[0].Seq)
-		require.Equal(t, chat.Recalled, messages[0].Status)
+		require.Equal(t, chat.StatusRecalled, messages[0].Status)
 	})
 }
 
@@ -169,7 +169,7 @@ func TestAHistoryPageThatIsOutOfDate(t *testing.T) {
 				require.NoError(t, err)
 				switch want := target; name {
 				case "recalled":
-					want.Status, want.Text, want.Version = chat.Recalled, "", 2
+					want.Status, want.Text, want.Version = chat.StatusRecalled, "", 2
 					require.Equal(t, want, page.Messages[0])
 				case "edited":
 					want.Text, want.Version = "new", 2
@@ -229,6 +229,6 @@ func TestG9_AWithheldEditChangesNothing(t *testing.T) {
 		require.NoError(t, bob.Refresh(ctx))
 		messages := stored(t, bob, group)
 		require.Equal(t, s.Ledger("bob", group), messages)
-		require.Equal(t, chat.Recalled, messages[1].Status)
+		require.Equal(t, chat.StatusRecalled, messages[1].Status)
 	})
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // session is one connection. It matches answers to requests, and ends when the

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // A server may lose messages that devices have: it was restored to an earlier time, or
@@ -130,7 +130,7 @@ func (c *Client) verify(s *session, cv *conversation) error {
 		var page wire.HistoryPage
 		err := c.ask(s, wire.ActionHistory, wire.History{ConversationID: cv.id, BeforeSeq: &before, Limit: &limit}, &page)
 		switch {
-		case isRefusal(err) && chat.CodeOf(err) == chat.NotFound:
+		case isRefusal(err) && chat.CodeOf(err) == chat.CodeNotFound:
 			return c.rewind(cv, 0, 0)
 		case isRefusal(err):
 			c.trust(cv, err)
@@ -265,7 +265,7 @@ func (c *Client) adapted(cv *conversation, fork int64) ([]entry, error) {
 		to := *e
 		switch r := e.request.(type) {
 		case wire.Send:
-			if fork > 0 || cv.known.Kind != chat.Single || cv.known.Peer == "" {
+			if fork > 0 || cv.known.Kind != chat.KindSingle || cv.known.Peer == "" {
 				continue
 			}
 			r.ConversationID, r.To = "", cv.known.Peer

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Store is what a device keeps: messages, how far each conversation is complete,

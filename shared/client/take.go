@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // pushed takes in the updates of a push or a notify.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // answer is what the server says to a write.
@@ -75,7 +75,7 @@ func (e *entry) read(result json.RawMessage) (a answer, err error) {
 	}
 	switch e.Action {
 	case wire.ActionCreateGroup:
-		if kind, _ := chat.KindOf(a.created.ConversationID); kind != chat.Group {
+		if kind, _ := chat.KindOf(a.created.ConversationID); kind != chat.KindGroup {
 			return answer{}, violated("createGroup was answered with conversation %.100q", a.created.ConversationID)
 		}
 		a.Sent = wire.Sent{ConversationID: a.created.ConversationID, Seq: 1, Duplicate: a.created.Duplicate} // a group begins with its making
@@ -132,7 +132,7 @@ func sameContent(one, other chat.Message) (bool, error) {
 func (c *Client) isAskedFor(m chat.Message, e *entry) bool {
 	if send, ok := e.request.(wire.Send); ok {
 		same, err := sameContent(m, messageOf(send, c.cfg.UserID, ""))
-		return err == nil && same && m.Version == 1 && m.Status == chat.Normal
+		return err == nil && same && m.Version == 1 && m.Status == chat.StatusNormal
 	}
 	if m.Event == nil {
 		return false

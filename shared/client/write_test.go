@@ -14,10 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // scene is a group of alice's in which she wrote, and what is written in it.
@@ -111,7 +111,7 @@ var writes = map[string]struct {
 	},
 	wire.ActionSetRole: {
 		func(ctx context.Context, c *client.Client, in scene, key string) error {
-			_, err := c.SetRole(ctx, wire.SetRole{ConversationID: in.group, UserID: "bob", Role: chat.Admin, ClientMsgID: key})
+			_, err := c.SetRole(ctx, wire.SetRole{ConversationID: in.group, UserID: "bob", Role: chat.RoleAdmin, ClientMsgID: key})
 			return err
 		},
 		events(chat.EventMembers),
@@ -327,9 +327,9 @@ func TestOneKeyIsOneWrite(t *testing.T) {
 			all.Go(func() { require.NoError(t, rename("one")) })
 		}
 		synctest.Wait()
-		require.Equal(t, chat.IdempotencyConflict, chat.CodeOf(rename("other")))
-		require.Equal(t, chat.IdempotencyConflict, chat.CodeOf(writes[wire.ActionSend].do(t.Context(), alice, in, "key")))
-		require.Equal(t, chat.IdempotencyConflict, chat.CodeOf(writes[wire.ActionDissolve].do(t.Context(), alice, in, "key")))
+		require.Equal(t, chat.CodeIdempotencyConflict, chat.CodeOf(rename("other")))
+		require.Equal(t, chat.CodeIdempotencyConflict, chat.CodeOf(writes[wire.ActionSend].do(t.Context(), alice, in, "key")))
+		require.Equal(t, chat.CodeIdempotencyConflict, chat.CodeOf(writes[wire.ActionDissolve].do(t.Context(), alice, in, "key")))
 		require.Len(t, alice.Outbox(), 1)
 		s.Interfere(fakeserver.Hooks{})
 		all.Wait()
@@ -372,34 +372,34 @@ func TestAWriteThatCannotBeIsRefusedAtOnce(t *testing.T) {
 			code  chat.Code
 			field string
 		}{
-			"no conversation": {func() error { _, err := alice.Leave(ctx, wire.ChangeGroup{}); return err }, chat.BadRequest, "conversationId"},
+			"no conversation": {func() error { _, err := alice.Leave(ctx, wire.ChangeGroup{}); return err }, chat.CodeBadRequest, "conversationId"},
 			"a bad key": {func() error {
 				_, err := alice.Dissolve(ctx, wire.ChangeGroup{ConversationID: in.group, ClientMsgID: "ü"})
 				return err
-			}, chat.BadRequest, "clientMsgId"},
-			"no title": {func() error { _, err := alice.CreateGroup(ctx, wire.CreateGroup{}); return err }, chat.BadRequest, "title"},
+			}, chat.CodeBadRequest, "clientMsgId"},
+			"no title": {func() error { _, err := alice.CreateGroup(ctx, wire.CreateGroup{}); return err }, chat.CodeBadRequest, "title"},
 			"a long title": {func() error {
 				_, err := alice.SetTitle(ctx, wire.SetTitle{ConversationID: in.group, Title: strings.Repeat("x", 101)})
 				return err
-			}, chat.TooLarge, "title"},
+			}, chat.CodeTooLarge, "title"},
 			"no members": {func() error {
 				_, err := alice.AddMembers(ctx, wire.ChangeMembers{ConversationID: in.group})
 				return err
-			}, chat.BadRequest, "members"},
-			"a bad seq":  {func() error { _, err := alice.Clear(ctx, in.group, -1); return err }, chat.BadRequest, "throughSeq"},
-			"no message": {func() error { _, err := alice.Recall(ctx, chat.Message{ConversationID: in.group}); return err }, chat.BadRequest, "seq"},
+			}, chat.CodeBadRequest, "members"},
+			"a bad seq":  {func() error { _, err := alice.Clear(ctx, in.group, -1); return err }, chat.CodeBadRequest, "throughSeq"},
+			"no message": {func() error { _, err := alice.Recall(ctx, chat.Message{ConversationID: in.group}); return err }, chat.CodeBadRequest, "seq"},
 			"a long text": {func() error {
 				e := edit
 				e.Text = strings.Repeat("x", 4001)
 				_, err := alice.RequestEdit(ctx, e)
 				return err
-			}, chat.TooLarge, "text"},
-			"data is none": {func() error { e := edit; e.Data = []byte(`{"x`); _, err := alice.RequestEdit(ctx, e); return err }, chat.BadRequest, "data"},
-			"no version":   {func() error { e := edit; e.Version = 0; _, err := alice.RequestEdit(ctx, e); return err }, chat.BadRequest, "version"},
+			}, chat.CodeTooLarge, "text"},
+			"data is none": {func() error { e := edit; e.Data = []byte(`{"x`); _, err := alice.RequestEdit(ctx, e); return err }, chat.CodeBadRequest, "data"},
+			"no version":   {func() error { e := edit; e.Version = 0; _, err := alice.RequestEdit(ctx, e); return err }, chat.CodeBadRequest, "version"},
 			"a long roster": {func() error {
 				_, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "x", Members: slices.Repeat([]string{strings.Repeat("u", 128)}, 300)})
 				return err
-			}, chat.TooLarge, ""},
+			}, chat.CodeTooLarge, ""},
 		} {
 			refused, ok := errors.AsType[*chat.Error](c.do())
 			require.True(t, ok, name)
@@ -435,16 +435,16 @@ func TestWhatIsRefusedWhileNobodyWaitsIsKept(t *testing.T) {
 				alice = online(t, cfg)
 				refused := alice.Refused()
 				require.Len(t, refused, 1)
-				require.Equal(t, chat.NotFound, refused[0].Refused.Code)
+				require.Equal(t, chat.CodeNotFound, refused[0].Refused.Code)
 				refused[0].Refused = nil
 				require.Equal(t, left, refused)
 				require.Empty(t, alice.Outbox())
 
 				_, err := alice.Retry(within(t, time.Minute), pending.ClientMsgID)
-				require.Equal(t, chat.NotFound, chat.CodeOf(err), "it is the call's now")
+				require.Equal(t, chat.CodeNotFound, chat.CodeOf(err), "it is the call's now")
 				require.Empty(t, alice.Refused())
 				_, err = alice.Retry(within(t, time.Minute), pending.ClientMsgID)
-				require.Equal(t, chat.NotFound, chat.CodeOf(err))
+				require.Equal(t, chat.CodeNotFound, chat.CodeOf(err))
 				require.NoError(t, write.do(within(t, time.Minute), alice, in, "key"))
 				require.Equal(t, 1, write.done(in))
 				kept, err := cfg.Store.Load(t.Context(), "alice")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/limit"
 )
 
 // clock is a time that a test moves.

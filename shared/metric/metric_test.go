@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/metric/metrictest"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric/metrictest"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // write gives the line of one record, "" if it is not written.
@@ -176,13 +176,13 @@ func TestEntry(t *testing.T) {
 
 func TestSend(t *testing.T) {
 	t.Parallel()
-	busy := chat.Errorf(chat.Busy, "busy")
+	busy := chat.Errorf(chat.CodeBusy, "busy")
 	for name, tc := range map[string]struct {
 		err  error
 		want string
 	}{
 		"done":        {nil, `"SendLatency":7,"SendSuccess":1}`},
-		"refused":     {chat.Errorf(chat.NotFound, "no"), `"SendLatency":7}`},
+		"refused":     {chat.Errorf(chat.CodeNotFound, "no"), `"SendLatency":7}`},
 		"busy":        {fmt.Errorf("sending: %w", busy), `"SendLatency":7,"SendFailures":1}`},
 		"failed":      {errors.New("no table"), `"SendLatency":7,"SendFailures":1}`},
 		"out of time": {context.DeadlineExceeded, `"SendLatency":7,"SendFailures":1}`},

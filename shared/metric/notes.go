@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Notes are fields for the one line of an invocation, taken down on the way by
@@ -95,10 +95,10 @@ func (n *Notes) Outcome(err error, code chat.Code, field string, took time.Durat
 	}
 	switch {
 	case err == nil:
-	case code == chat.Internal:
+	case code == chat.CodeInternal:
 		level = slog.LevelError
 		more = append(more, slog.Any("err", err))
-	case code == chat.Busy:
+	case code == chat.CodeBusy:
 		level = slog.LevelWarn
 		more = append(more, slog.Any("err", err))
 	default:

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric"
 )
 
 // resource is what of the template's resources the tests look at. Values of

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Delivery is what one connection is to get, in this order.

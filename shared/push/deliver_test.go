@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/push"
 )
 
 func TestDeliver(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Encoder makes frames, for one batch of messages. It encodes each message once, or

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"inorder/shared/chat"
-	"inorder/shared/push"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func message(conversationID string, seq int64, text string) chat.Message {
 	return chat.Message{
 		ConversationID: conversationID, Seq: seq, MessageID: fmt.Sprintf("01K%d", seq), ClientMsgID: "c",
-		SenderID: "alice", MessageType: chat.TypeText, Text: text, Version: 1, Status: chat.Normal, ServerTime: 1,
+		SenderID: "alice", MessageType: chat.TypeText, Text: text, Version: 1, Status: chat.StatusNormal, ServerTime: 1,
 		Data: json.RawMessage(`{"a":"<b>"}`),
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/apigatewaymanagementapi"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/push"
 )
 
 // errorTypes are the error names that API Gateway sends with a status.

@@ -20,7 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewaymanagementapi"
 
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // ErrGone says that there is no such connection any more, or that there never

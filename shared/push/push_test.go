@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/push"
 )
 
 func TestMain(m *testing.M) {

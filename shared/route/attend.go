@@ -5,8 +5,8 @@ import (
 	"errors"
 	"log/slog"
 
-	"inorder/shared/store"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Registry knows who is connected; a *store.Store does.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // maxActionBytes is more than any action has. A longer one is unknown and is not
@@ -26,7 +26,7 @@ type request struct {
 func readRequest(body string) (request, error) {
 	var r request
 	if err := json.Unmarshal([]byte(body), &r.fields); err != nil || r.fields == nil {
-		return request{}, chat.Errorf(chat.UnknownAction, "a frame is one JSON object with an action and an id")
+		return request{}, chat.Errorf(chat.CodeUnknownAction, "a frame is one JSON object with an action and an id")
 	}
 	idOK := json.Unmarshal(r.fields["id"], &r.id) == nil && r.id != "" && len(r.id) <= wire.MaxRequestIDBytes
 	if !idOK {
@@ -37,9 +37,9 @@ func readRequest(body string) (request, error) {
 	}
 	switch {
 	case !idOK:
-		return r, chat.FieldErrorf(chat.BadRequest, "id", "a request has an id, a string of 1 to %d bytes", wire.MaxRequestIDBytes)
+		return r, chat.FieldErrorf(chat.CodeBadRequest, "id", "a request has an id, a string of 1 to %d bytes", wire.MaxRequestIDBytes)
 	case len(body) > wire.MaxFrameBytes:
-		return r, chat.Errorf(chat.TooLarge, "the frame has %d bytes, at most %d are allowed", len(body), wire.MaxFrameBytes)
+		return r, chat.Errorf(chat.CodeTooLarge, "the frame has %d bytes, at most %d are allowed", len(body), wire.MaxFrameBytes)
 	}
 	return r, nil
 }
@@ -98,7 +98,7 @@ func wrongType(path string, wanted reflect.Kind) error {
 	case reflect.Slice:
 		what = "a list"
 	}
-	return chat.FieldErrorf(chat.BadRequest, path, "%s is %s", path, what)
+	return chat.FieldErrorf(chat.CodeBadRequest, path, "%s is %s", path, what)
 }
 
 // DecodeEvent fills the struct that into points to from the event of a direct
@@ -110,7 +110,7 @@ func wrongType(path string, wanted reflect.Kind) error {
 func DecodeEvent(raw []byte, into any) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return chat.Errorf(chat.BadRequest, "the event is one JSON object")
+		return chat.Errorf(chat.CodeBadRequest, "the event is one JSON object")
 	}
 	if err := refuseUnknown(fields, reflect.TypeOf(into).Elem(), ""); err != nil {
 		return err
@@ -130,7 +130,7 @@ func refuseUnknown(fields map[string]json.RawMessage, t reflect.Type, path strin
 		of, ok := known[name]
 		if !ok {
 			field := clip(path + name)
-			return chat.FieldErrorf(chat.BadRequest, field, "there is no field %s; in this place there are %s, spelt exactly so",
+			return chat.FieldErrorf(chat.CodeBadRequest, field, "there is no field %s; in this place there are %s, spelt exactly so",
 				field, strings.Join(names, ", "))
 		}
 		if of.Kind() == reflect.Pointer {

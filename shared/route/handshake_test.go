@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route"
 )
 
 func TestSubprotocols(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/limit"
-	"inorder/shared/metric"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // userShare is how many times as often as one connection its user may ask, with

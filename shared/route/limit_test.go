@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/limit"
-	"inorder/shared/route"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // bucket is what all environments share, with a number of tokens.
@@ -67,7 +67,7 @@ func TestLimits(t *testing.T) {
 	requireAdmitted("echo", "alice", "c1")
 	refused := ask("other", "alice", "c1")
 	require.Equal(t, &wire.Error{
-		Code: chat.Busy, Retryable: true, Details: map[string]any{"retryAfterMs": 500.0},
+		Code: chat.CodeBusy, Retryable: true, Details: map[string]any{"retryAfterMs": 500.0},
 		Message: "one connection may do this 2 a second, and up to 3 at once; send it again in 500 ms, a message with the same clientMsgId",
 	}, refused.Error)
 	require.Equal(t, "r-1", refused.ID)
@@ -77,7 +77,7 @@ func TestLimits(t *testing.T) {
 		requireAdmitted("echo", "alice", "c2")
 	}
 	users.tokens = 0
-	require.Equal(t, chat.Busy, ask("echo", "alice", "c2").Error.Code)
+	require.Equal(t, chat.CodeBusy, ask("echo", "alice", "c2").Error.Code)
 	third := ask("echo", "alice", "c3").Error
 	require.Contains(t, third.Message, "one user may do this 4 a second, and up to 6 at once")
 	require.Equal(t, map[string]any{"retryAfterMs": 250.0}, third.Details)
@@ -86,15 +86,15 @@ func TestLimits(t *testing.T) {
 
 	now = now.Add(500 * time.Millisecond)
 	requireAdmitted("echo", "alice", "c1")
-	require.Equal(t, chat.Busy, ask("echo", "alice", "c1").Error.Code)
+	require.Equal(t, chat.CodeBusy, ask("echo", "alice", "c1").Error.Code)
 
 	// Who is told and goes on all the same is sent away.
 	for range 20*3 - 1 {
 		require.Empty(t, sockets.calls)
-		require.Equal(t, chat.Busy, ask("echo", "alice", "c1").Error.Code)
+		require.Equal(t, chat.CodeBusy, ask("echo", "alice", "c1").Error.Code)
 	}
 	sockets.err = errors.New("429")
-	require.Equal(t, chat.Busy, ask("echo", "alice", "c1").Error.Code)
+	require.Equal(t, chat.CodeBusy, ask("echo", "alice", "c1").Error.Code)
 	require.Equal(t, []string{"c1 flooding"}, sockets.calls)
 	now = now.Add(time.Minute)
 	requireAdmitted("echo", "alice", "c2")
@@ -124,7 +124,7 @@ func TestG10_EveryFrameCounts(t *testing.T) {
 				require.NoError(t, json.Unmarshal([]byte(response.Body), &f))
 				codes[f.Error.Code]++
 			}
-			require.Equal(t, 61, codes[chat.Busy], "%v", codes)
+			require.Equal(t, 61, codes[chat.CodeBusy], "%v", codes)
 			require.Equal(t, 61, strings.Count(log.String(), `"Refusals":1`))
 			require.Equal(t, []string{"conn-1 flooding"}, sockets.calls)
 		})

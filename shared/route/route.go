@@ -15,9 +15,9 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Caller is the device a request came from, as the authorizer saw it.
@@ -140,7 +140,7 @@ func expired(ctx context.Context, log *slog.Logger, sockets Sockets, c Caller) e
 func run(ctx context.Context, actions map[string]Action, c Caller, r request) (any, error) {
 	action, ok := actions[r.action]
 	if !ok {
-		return nil, chat.Errorf(chat.UnknownAction, "there is no action %q here; see the protocol for those there are", r.action)
+		return nil, chat.Errorf(chat.CodeUnknownAction, "there is no action %q here; see the protocol for those there are", r.action)
 	}
 	envelope, err := wire.Encode(reply(r, struct{}{}))
 	if err != nil {
@@ -194,7 +194,7 @@ func refusal(err error, requestID string) wire.Error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return wire.Error{
-			Code: chat.Busy, Retryable: true,
+			Code: chat.CodeBusy, Retryable: true,
 			Message: "the time for this request is over; send it again, a message with the same clientMsgId",
 		}
 	}
@@ -203,7 +203,7 @@ func refusal(err error, requestID string) wire.Error {
 
 func internal(requestID string) wire.Error {
 	return wire.Error{
-		Code: chat.Internal, Retryable: true,
+		Code: chat.CodeInternal, Retryable: true,
 		Message: "the server failed; its log has the reason under request id " + requestID,
 	}
 }

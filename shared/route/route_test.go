@@ -14,10 +14,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/route"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // probe is a request with a field of every kind that requests have.
@@ -111,41 +111,41 @@ func TestServeRefusesFrames(t *testing.T) {
 		field string
 		id    string
 	}{
-		"nothing":              {"", chat.UnknownAction, "", ""},
-		"no JSON":              {"hello", chat.UnknownAction, "", ""},
-		"null":                 {"null", chat.UnknownAction, "", ""},
-		"a list":               {`[{"action":"echo","id":"r-1"}]`, chat.UnknownAction, "", ""},
-		"a string":             {`"echo"`, chat.UnknownAction, "", ""},
-		"a number":             {"7", chat.UnknownAction, "", ""},
-		"half an object":       {head, chat.UnknownAction, "", ""},
-		"more than an object":  {`{"action":"echo","id":"r-1"}{}`, chat.UnknownAction, "", ""},
-		"endless nesting":      {strings.Repeat(`{"a":`, 20_000), chat.UnknownAction, "", ""},
-		"an unknown action":    {`{"action":"fly","id":"r-1"}`, chat.UnknownAction, "", "r-1"},
-		"no action":            {`{"id":"r-1"}`, chat.UnknownAction, "", "r-1"},
-		"a null action":        {`{"action":null,"id":"r-1"}`, chat.UnknownAction, "", "r-1"},
-		"a number for action":  {`{"action":7,"id":"r-1"}`, chat.UnknownAction, "", "r-1"},
-		"Action for action":    {`{"Action":"echo","id":"r-1"}`, chat.UnknownAction, "", "r-1"},
-		"an endless action":    {`{"action":"` + strings.Repeat("\u2028", 10_000) + `","id":"r-1"}`, chat.UnknownAction, "", "r-1"},
-		"no id":                {`{"action":"echo"}`, chat.BadRequest, "id", ""},
-		"an empty id":          {`{"action":"echo","id":""}`, chat.BadRequest, "id", ""},
-		"a null id":            {`{"action":"echo","id":null}`, chat.BadRequest, "id", ""},
-		"a number for id":      {`{"action":"echo","id":1}`, chat.BadRequest, "id", ""},
-		"Id for id":            {`{"action":"echo","Id":"r-1"}`, chat.BadRequest, "id", ""},
-		"an id of 65":          {`{"action":"echo","id":"` + strings.Repeat("i", 65) + `"}`, chat.BadRequest, "id", ""},
-		"a number for text":    {head + `"text":1}`, chat.BadRequest, "text", "r-1"},
-		"a string for seq":     {head + `"seq":"1"}`, chat.BadRequest, "seq", "r-1"},
-		"a fraction":           {head + `"seq":1.5}`, chat.BadRequest, "seq", "r-1"},
-		"an exponent":          {head + `"seq":1e3}`, chat.BadRequest, "seq", "r-1"},
-		"a seq beyond 64 bits": {head + `"seq":9223372036854775808}`, chat.BadRequest, "seq", "r-1"},
-		"a fraction for limit": {head + `"limit":1.0}`, chat.BadRequest, "limit", "r-1"},
-		"a string for flag":    {head + `"flag":"true"}`, chat.BadRequest, "flag", "r-1"},
-		"a string for members": {head + `"members":"bob"}`, chat.BadRequest, "members", "r-1"},
-		"a number as member":   {head + `"members":["bob",1]}`, chat.BadRequest, "members", "r-1"},
-		"a string for replyTo": {head + `"replyTo":"m"}`, chat.BadRequest, "replyTo", "r-1"},
-		"a list for replyTo":   {head + `"replyTo":[1]}`, chat.BadRequest, "replyTo", "r-1"},
-		"a nested fraction":    {head + `"replyTo":{"seq":1.5,"messageId":"m"}}`, chat.BadRequest, "replyTo.seq", "r-1"},
-		"a nested number":      {head + `"replyTo":{"seq":1,"messageId":2}}`, chat.BadRequest, "replyTo.messageId", "r-1"},
-		"over 32 KB":           {head + `"text":"` + strings.Repeat("x", wire.MaxFrameBytes) + `"}`, chat.TooLarge, "", "r-1"},
+		"nothing":              {"", chat.CodeUnknownAction, "", ""},
+		"no JSON":              {"hello", chat.CodeUnknownAction, "", ""},
+		"null":                 {"null", chat.CodeUnknownAction, "", ""},
+		"a list":               {`[{"action":"echo","id":"r-1"}]`, chat.CodeUnknownAction, "", ""},
+		"a string":             {`"echo"`, chat.CodeUnknownAction, "", ""},
+		"a number":             {"7", chat.CodeUnknownAction, "", ""},
+		"half an object":       {head, chat.CodeUnknownAction, "", ""},
+		"more than an object":  {`{"action":"echo","id":"r-1"}{}`, chat.CodeUnknownAction, "", ""},
+		"endless nesting":      {strings.Repeat(`{"a":`, 20_000), chat.CodeUnknownAction, "", ""},
+		"an unknown action":    {`{"action":"fly","id":"r-1"}`, chat.CodeUnknownAction, "", "r-1"},
+		"no action":            {`{"id":"r-1"}`, chat.CodeUnknownAction, "", "r-1"},
+		"a null action":        {`{"action":null,"id":"r-1"}`, chat.CodeUnknownAction, "", "r-1"},
+		"a number for action":  {`{"action":7,"id":"r-1"}`, chat.CodeUnknownAction, "", "r-1"},
+		"Action for action":    {`{"Action":"echo","id":"r-1"}`, chat.CodeUnknownAction, "", "r-1"},
+		"an endless action":    {`{"action":"` + strings.Repeat("\u2028", 10_000) + `","id":"r-1"}`, chat.CodeUnknownAction, "", "r-1"},
+		"no id":                {`{"action":"echo"}`, chat.CodeBadRequest, "id", ""},
+		"an empty id":          {`{"action":"echo","id":""}`, chat.CodeBadRequest, "id", ""},
+		"a null id":            {`{"action":"echo","id":null}`, chat.CodeBadRequest, "id", ""},
+		"a number for id":      {`{"action":"echo","id":1}`, chat.CodeBadRequest, "id", ""},
+		"Id for id":            {`{"action":"echo","Id":"r-1"}`, chat.CodeBadRequest, "id", ""},
+		"an id of 65":          {`{"action":"echo","id":"` + strings.Repeat("i", 65) + `"}`, chat.CodeBadRequest, "id", ""},
+		"a number for text":    {head + `"text":1}`, chat.CodeBadRequest, "text", "r-1"},
+		"a string for seq":     {head + `"seq":"1"}`, chat.CodeBadRequest, "seq", "r-1"},
+		"a fraction":           {head + `"seq":1.5}`, chat.CodeBadRequest, "seq", "r-1"},
+		"an exponent":          {head + `"seq":1e3}`, chat.CodeBadRequest, "seq", "r-1"},
+		"a seq beyond 64 bits": {head + `"seq":9223372036854775808}`, chat.CodeBadRequest, "seq", "r-1"},
+		"a fraction for limit": {head + `"limit":1.0}`, chat.CodeBadRequest, "limit", "r-1"},
+		"a string for flag":    {head + `"flag":"true"}`, chat.CodeBadRequest, "flag", "r-1"},
+		"a string for members": {head + `"members":"bob"}`, chat.CodeBadRequest, "members", "r-1"},
+		"a number as member":   {head + `"members":["bob",1]}`, chat.CodeBadRequest, "members", "r-1"},
+		"a string for replyTo": {head + `"replyTo":"m"}`, chat.CodeBadRequest, "replyTo", "r-1"},
+		"a list for replyTo":   {head + `"replyTo":[1]}`, chat.CodeBadRequest, "replyTo", "r-1"},
+		"a nested fraction":    {head + `"replyTo":{"seq":1.5,"messageId":"m"}}`, chat.CodeBadRequest, "replyTo.seq", "r-1"},
+		"a nested number":      {head + `"replyTo":{"seq":1,"messageId":2}}`, chat.CodeBadRequest, "replyTo.messageId", "r-1"},
+		"over 32 KB":           {head + `"text":"` + strings.Repeat("x", wire.MaxFrameBytes) + `"}`, chat.CodeTooLarge, "", "r-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,40 +182,40 @@ func failing(err error) route.Action {
 
 func TestServeTellsErrors(t *testing.T) {
 	t.Parallel()
-	busy := chat.Errorf(chat.Busy, "send again")
+	busy := chat.Errorf(chat.CodeBusy, "send again")
 	for name, tc := range map[string]struct {
 		err   error
 		want  wire.Error
 		level string
 	}{
 		"of the domain, with field and details": {
-			fmt.Errorf("sending: %w", &chat.Error{Code: chat.IdempotencyConflict, Field: "clientMsgId", Message: "used", Details: map[string]any{"seq": 4}}),
-			wire.Error{Code: chat.IdempotencyConflict, Field: "clientMsgId", Message: "used", Details: map[string]any{"seq": 4.0}},
+			fmt.Errorf("sending: %w", &chat.Error{Code: chat.CodeIdempotencyConflict, Field: "clientMsgId", Message: "used", Details: map[string]any{"seq": 4}}),
+			wire.Error{Code: chat.CodeIdempotencyConflict, Field: "clientMsgId", Message: "used", Details: map[string]any{"seq": 4.0}},
 			"INFO",
 		},
 		"busy, whatever the deadline": {
 			fmt.Errorf("%w (%w)", busy, context.DeadlineExceeded),
-			wire.Error{Code: chat.Busy, Message: "send again", Retryable: true},
+			wire.Error{Code: chat.CodeBusy, Message: "send again", Retryable: true},
 			"WARN",
 		},
 		"a deadline as busy": {
 			fmt.Errorf("reading: %w", context.DeadlineExceeded),
-			wire.Error{Code: chat.Busy, Message: "the time for this request is over; send it again, a message with the same clientMsgId", Retryable: true},
+			wire.Error{Code: chat.CodeBusy, Message: "the time for this request is over; send it again, a message with the same clientMsgId", Retryable: true},
 			"WARN",
 		},
 		"of the server, by its request id only": {
 			errors.New("table x1 is missing"),
-			wire.Error{Code: chat.Internal, Message: "the server failed; its log has the reason under request id req-1", Retryable: true},
+			wire.Error{Code: chat.CodeInternal, Message: "the server failed; its log has the reason under request id req-1", Retryable: true},
 			"ERROR",
 		},
 		"with details that fit no frame, as the server's": {
-			&chat.Error{Code: chat.Limit, Details: map[string]any{"x": strings.Repeat("x", wire.MaxFrameBytes)}},
-			wire.Error{Code: chat.Internal, Message: "the server failed; its log has the reason under request id req-1", Retryable: true},
+			&chat.Error{Code: chat.CodeLimit, Details: map[string]any{"x": strings.Repeat("x", wire.MaxFrameBytes)}},
+			wire.Error{Code: chat.CodeInternal, Message: "the server failed; its log has the reason under request id req-1", Retryable: true},
 			"",
 		},
 		"with details that cannot be encoded, as the server's": {
-			&chat.Error{Code: chat.Limit, Details: map[string]any{"x": func() {}}},
-			wire.Error{Code: chat.Internal, Message: "the server failed; its log has the reason under request id req-1", Retryable: true},
+			&chat.Error{Code: chat.CodeLimit, Details: map[string]any{"x": func() {}}},
+			wire.Error{Code: chat.CodeInternal, Message: "the server failed; its log has the reason under request id req-1", Retryable: true},
 			"",
 		},
 	} {
@@ -226,7 +226,7 @@ func TestServeTellsErrors(t *testing.T) {
 			if tc.level != "" {
 				require.Contains(t, log, `"level":"`+tc.level+`"`)
 			}
-			if tc.want.Code == chat.Internal && tc.level != "" {
+			if tc.want.Code == chat.CodeInternal && tc.level != "" {
 				require.Contains(t, log, "table x1 is missing")
 			}
 			require.NotContains(t, log, "secret")
@@ -235,8 +235,8 @@ func TestServeTellsErrors(t *testing.T) {
 
 	t.Run("without letting a quote of the request fill the frame", func(t *testing.T) {
 		t.Parallel()
-		f, _ := serve(t, failing(chat.Errorf(chat.BadRequest, "%q is wrong", strings.Repeat("ü\x00", 15_000))), event(`{"action":"echo","id":"r-1"}`))
-		require.Equal(t, chat.BadRequest, f.Error.Code)
+		f, _ := serve(t, failing(chat.Errorf(chat.CodeBadRequest, "%q is wrong", strings.Repeat("ü\x00", 15_000))), event(`{"action":"echo","id":"r-1"}`))
+		require.Equal(t, chat.CodeBadRequest, f.Error.Code)
 		require.Less(t, len(f.Error.Message), 600)
 	})
 }
@@ -253,7 +253,7 @@ func TestServeBoundsReplies(t *testing.T) {
 	require.Equal(t, wire.TypeReply, f.Type)
 
 	f, log := serve(t, filling(1), event(`{"action":"echo","id":"`+id+`"}`))
-	require.Equal(t, chat.Internal, f.Error.Code)
+	require.Equal(t, chat.CodeInternal, f.Error.Code)
 	require.Contains(t, log, `"level":"ERROR"`)
 	require.Contains(t, log, "32769 bytes")
 }
@@ -274,7 +274,7 @@ func TestServeGivesTheCaller(t *testing.T) {
 			e := event(`{"action":"echo","id":"r-1"}`)
 			e.RequestContext.Authorizer = authorizer
 			f, log := serve(t, route.To(echo), e)
-			require.Equal(t, chat.Internal, f.Error.Code)
+			require.Equal(t, chat.CodeInternal, f.Error.Code)
 			require.Contains(t, log, "principalId")
 		}
 	})
@@ -330,10 +330,10 @@ func TestServeLogsWhatActionsNote(t *testing.T) {
 		told     bool // which conversation
 	}{
 		"a result":          {nil, `"code":"OK"`, true},
-		"a busy one":        {chat.Errorf(chat.Busy, "busy"), `"code":"BUSY"`, true},
+		"a busy one":        {chat.Errorf(chat.CodeBusy, "busy"), `"code":"BUSY"`, true},
 		"a failed one":      {errors.New("no table"), `"code":"INTERNAL"`, true},
-		"a refusal":         {chat.FieldErrorf(chat.NotFound, "conversationId", "no group:secret"), `"code":"NOT_FOUND"`, false},
-		"a refusal's field": {chat.FieldErrorf(chat.BadRequest, "replyTo.seq", "group:secret"), `"field":"replyTo.seq"`, false},
+		"a refusal":         {chat.FieldErrorf(chat.CodeNotFound, "conversationId", "no group:secret"), `"code":"NOT_FOUND"`, false},
+		"a refusal's field": {chat.FieldErrorf(chat.CodeBadRequest, "replyTo.seq", "group:secret"), `"field":"replyTo.seq"`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -433,7 +433,7 @@ func TestALineThatSaysNothingIsOfDebugLevel(t *testing.T) {
 			return nil, nil
 		}, "INFO"},
 		"a refusal": {func(context.Context, route.Caller, map[string]json.RawMessage) (any, error) {
-			return nil, chat.Errorf(chat.NotFound, "no such thing")
+			return nil, chat.Errorf(chat.CodeNotFound, "no such thing")
 		}, "INFO"},
 		"a failure": {func(context.Context, route.Caller, map[string]json.RawMessage) (any, error) {
 			return nil, errors.New("no table")

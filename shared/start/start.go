@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric"
 )
 
 // Function wires a function and serves its invocations. wire gets the log and

@@ -5,7 +5,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // Receipt says what a message became. Duplicate is true when an earlier request
@@ -61,7 +61,7 @@ func (s *Store) stamp(m chat.Message) chat.Message {
 	now := s.db.Now()
 	m.MessageID = ulid.MustNewDefault(now).String()
 	m.ServerTime = now.UnixMilli()
-	m.Version, m.Status = 1, chat.Normal
+	m.Version, m.Status = 1, chat.StatusNormal
 	return m
 }
 
@@ -75,11 +75,11 @@ func (s *Store) replyTo(m chat.Message) changeFunc {
 
 func singleOf(conversationID, userID, to string) *creation {
 	c := &creation{
-		head:    chat.Conversation{ConversationID: conversationID, Kind: chat.Single},
-		members: []newMember{{userID: userID, role: chat.Plain, peer: to}},
+		head:    chat.Conversation{ConversationID: conversationID, Kind: chat.KindSingle},
+		members: []newMember{{userID: userID, role: chat.RolePlain, peer: to}},
 	}
 	if to != userID {
-		c.members = append(c.members, newMember{userID: to, role: chat.Plain, peer: userID})
+		c.members = append(c.members, newMember{userID: to, role: chat.RolePlain, peer: userID})
 	}
 	return c
 }

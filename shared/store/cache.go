@@ -3,7 +3,7 @@ package store
 import (
 	"sync"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // headCache remembers heads as this process last wrote or read them, and which

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
 // cannedLatency is how long a canned DynamoDB takes for each request.

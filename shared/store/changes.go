@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // FromStart is the cursor of a list's first page, where "" is no cursor.

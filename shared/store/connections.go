@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 const (

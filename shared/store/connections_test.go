@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func conn(id, device string, age time.Duration) store.Connection {

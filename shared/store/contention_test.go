@@ -15,10 +15,10 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/limit"
-	"inorder/shared/store"
-	"inorder/shared/store/regiontest"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/regiontest"
 )
 
 var printContention = flag.Bool("contention", false, "print the table of contention in a region")
@@ -119,7 +119,7 @@ func (h *hot) send(sender, id string) {
 		h.busy++
 		h.mu.Unlock()
 		refusal, ok := errors.AsType[*chat.Error](err)
-		if !ok || refusal.Code != chat.Busy {
+		if !ok || refusal.Code != chat.CodeBusy {
 			h.t.Errorf("send %s of %s: %v", id, sender, err)
 			return
 		}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/metric"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // telling gives a Store that tells of damaged items, and what it has told since it
@@ -179,7 +179,7 @@ func TestG6_TheLargestMessageIsNoDamage(t *testing.T) {
 	m := chatOf(func(n int) chat.Message {
 		m := text("alice", "large", "")
 		m.MessageType, m.Data = chat.TypeCustom, json.RawMessage(`{"a":"`+strings.Repeat("x", n)+`"}`)
-		m.ConversationID, m.MessageID, m.Version, m.Status = chat.SingleID("alice", "bob"), strings.Repeat("0", 26), 1, chat.Normal
+		m.ConversationID, m.MessageID, m.Version, m.Status = chat.SingleID("alice", "bob"), strings.Repeat("0", 26), 1, chat.StatusNormal
 		m.ServerTime, m.Seq = 1795950400000, chat.MaxSeq
 		return m
 	})
@@ -250,7 +250,7 @@ func TestG10_ADamagedMemberDoesNotStopTheRoster(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, page.Members, 3)
 	require.Equal(t, "bob", page.Members[1].UserID)
-	require.Equal(t, chat.Plain, page.Members[1].Role)
+	require.Equal(t, chat.RolePlain, page.Members[1].Role)
 	receipts, err := s.Receipts(t.Context(), "ann", id, 1, "", 50)
 	require.NoError(t, err)
 	require.NotContains(t, receipts.Delivered, "bob")

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"inorder/infra/local/template"
-	"inorder/shared/chat"
-	"inorder/shared/limit"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/infra/local/template"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // A kindOfItem is what README.md has a table of attributes for. Its heading, or the
@@ -204,7 +204,7 @@ func writeEverything(t *testing.T, c *cloud) {
 	}
 	require.ErrorIs(t, s.Enlist(ctx, "ann", "group:one-too-many"), store.ErrLargeFull)
 
-	wait, err := s.Charge(store.Writes)(ctx, "ann", limit.Rate{PerSecond: 1, Burst: 1}, 1, time.Now())
+	wait, err := s.Charge(store.RequestWrites)(ctx, "ann", limit.Rate{PerSecond: 1, Burst: 1}, 1, time.Now())
 	require.NoError(t, err)
 	require.Zero(t, wait)
 	_, err = s.Connect(ctx, "ann", store.Connection{ID: "c", DeviceID: "phone", ConnectedAt: time.Now().UnixMilli()})

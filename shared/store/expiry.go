@@ -3,7 +3,7 @@ package store
 import (
 	"time"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // expiry is when a message expires, in seconds; 0 is never. The event of an erasure

@@ -1,8 +1,8 @@
 package store
 
 import (
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Sent gives the receipt as the protocol has it.

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Request is what every change of a conversation carries: who asks, and the
@@ -81,16 +81,16 @@ func validateGroup(r Request, title string, userIDs []string, v chat.Visibility)
 		return err
 	}
 	if v != chat.VisibleAll && v != chat.VisibleSinceJoin {
-		return chat.FieldErrorf(chat.BadRequest, "visibility", "%q is no visibility; use all or sinceJoin", v)
+		return chat.FieldErrorf(chat.CodeBadRequest, "visibility", "%q is no visibility; use all or sinceJoin", v)
 	}
 	if len(userIDs)+1 > chat.MaxRosterChange {
 		return &chat.Error{
-			Code: chat.Limit, Field: "members", Details: map[string]any{"max": chat.MaxRosterChange - 1},
+			Code: chat.CodeLimit, Field: "members", Details: map[string]any{"max": chat.MaxRosterChange - 1},
 			Message: fmt.Sprintf("a group begins with at most %d others; add the rest with addMembers", chat.MaxRosterChange-1),
 		}
 	}
 	if slices.Contains(userIDs, r.UserID) {
-		return chat.FieldErrorf(chat.BadRequest, "members", "you are a member of what you create; name the others")
+		return chat.FieldErrorf(chat.CodeBadRequest, "members", "you are a member of what you create; name the others")
 	}
 	if len(userIDs) == 0 {
 		return nil // a group may begin with its owner alone
@@ -123,11 +123,11 @@ func (s *Store) groupChange(ctx context.Context, r Request, conversationID strin
 		// Whoever wants to leave is never refused for what became of the group.
 		anyState: may == chat.ActLeave,
 		change: func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
-			if head.Kind != chat.Group {
+			if head.Kind != chat.KindGroup {
 				return nil, errNoGroup()
 			}
-			if !self.Role.May(may, chat.Plain) {
-				return nil, chat.Errorf(chat.Forbidden, "your role is %s, which may not %s", self.Role, may)
+			if !self.Role.May(may, chat.RolePlain) {
+				return nil, chat.Errorf(chat.CodeForbidden, "your role is %s, which may not %s", self.Role, may)
 			}
 			return change(ctx, head, self)
 		},
@@ -135,7 +135,7 @@ func (s *Store) groupChange(ctx context.Context, r Request, conversationID strin
 }
 
 func errNoGroup() error {
-	return chat.FieldErrorf(chat.Forbidden, "conversationId", "this is no group")
+	return chat.FieldErrorf(chat.CodeForbidden, "conversationId", "this is no group")
 }
 
 // AddMembers adds users to a group. They read from the first message on, or by
@@ -155,7 +155,7 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 		if s.closed {
-			return nil, chat.FieldErrorf(chat.Forbidden, "members", "here only the product adds members to a group")
+			return nil, chat.FieldErrorf(chat.CodeForbidden, "members", "here only the product adds members to a group")
 		}
 		return s.adding(ctx, head, userIDs, s.rejoin)
 	})
@@ -175,9 +175,9 @@ func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs
 		trusted: true,
 		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			switch {
-			case head.Kind != chat.Group:
+			case head.Kind != chat.KindGroup:
 				return nil, errNoGroup()
-			case head.State != chat.Active:
+			case head.State != chat.StateActive:
 				return nil, errDissolved()
 			}
 			return s.adding(ctx, head, userIDs, 0)
@@ -219,7 +219,7 @@ func (s *Store) mayRejoin(userIDs []string, former map[string]table.Line, within
 		return nil
 	}
 	return &chat.Error{
-		Code: chat.Forbidden, Field: "members", Details: map[string]any{"members": out},
+		Code: chat.CodeForbidden, Field: "members", Details: map[string]any{"members": out},
 		Message: fmt.Sprintf("%d of the users named left this group by themselves; for %d days after that only the product adds them again, so leave them out",
 			len(out), within/day),
 	}
@@ -227,7 +227,7 @@ func (s *Store) mayRejoin(userIDs []string, former map[string]table.Line, within
 
 func (s *Store) errTooLarge() error {
 	return &chat.Error{
-		Code: chat.Limit, Field: "members", Details: map[string]any{"max": s.maxMembers},
+		Code: chat.CodeLimit, Field: "members", Details: map[string]any{"max": s.maxMembers},
 		Message: fmt.Sprintf("a group has at most %d members", s.maxMembers),
 	}
 }
@@ -258,7 +258,7 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 				joinSeq = line.JoinSeq
 			}
 			joined := chat.Member{
-				ConversationID: conversationID, UserID: id, Role: chat.Plain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
+				ConversationID: conversationID, UserID: id, Role: chat.RolePlain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
 			}
 			out.joined = append(out.joined, joined)
 			member, err := table.Marshal(joined)
@@ -319,7 +319,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 		return Receipt{}, err
 	}
 	if slices.Contains(userIDs, r.UserID) {
-		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "members", "to go yourself, use leave")
+		return Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "members", "to go yourself, use leave")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Removed: userIDs}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member) (changesFunc, error) {
@@ -335,7 +335,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 			case !ok:
 				absent = append(absent, id)
 			case !self.Role.May(chat.ActRemove, target.Role):
-				return nil, chat.FieldErrorf(chat.Forbidden, "members", "your role is %s, which may not remove %s, who is %s", self.Role, id, target.Role)
+				return nil, chat.FieldErrorf(chat.CodeForbidden, "members", "your role is %s, which may not remove %s, who is %s", self.Role, id, target.Role)
 			}
 			targets = append(targets, target)
 		}
@@ -352,7 +352,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 		leave := s.leaving([]chat.Member{self})
-		if self.Role != chat.Owner {
+		if self.Role != chat.RoleOwner {
 			return leave, nil
 		}
 		roster, err := s.Roster(ctx, conversationID)
@@ -373,7 +373,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 			event.Owner = next.UserID
 			m.Event = &event
 			out.owner = next.UserID
-			out.items = append(out.items, s.setRole(next, chat.Owner))
+			out.items = append(out.items, s.setRole(next, chat.RoleOwner))
 			return out, err
 		}, nil
 	})
@@ -385,14 +385,14 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
 		return Receipt{}, err
 	}
-	if role != chat.Owner && role != chat.Admin && role != chat.Plain {
-		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "role", "%q is no role; use owner, admin or member", role)
+	if role != chat.RoleOwner && role != chat.RoleAdmin && role != chat.RolePlain {
+		return Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "role", "%q is no role; use owner, admin or member", role)
 	}
 	if userID == r.UserID {
-		return Receipt{}, chat.FieldErrorf(chat.BadRequest, "userId", "your own role changes when you make another the owner")
+		return Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "userId", "your own role changes when you make another the owner")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Member: userID, Role: role}
-	if role == chat.Owner {
+	if role == chat.RoleOwner {
 		e.Owner = userID
 	}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActSetRole, func(ctx context.Context, _ chat.Conversation, self chat.Member) (changesFunc, error) {
@@ -405,9 +405,9 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 			return nil, membersError("no member", []string{userID})
 		}
 		out := changes{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
-		if role == chat.Owner {
+		if role == chat.RoleOwner {
 			out.owner = userID
-			out.items = append(out.items, s.setRole(self, chat.Admin))
+			out.items = append(out.items, s.setRole(self, chat.RoleAdmin))
 		}
 		return always(out), nil
 	})
@@ -514,7 +514,7 @@ func (s *Store) membersAmong(ctx context.Context, conversationID string, userIDs
 
 func membersError(what string, userIDs []string) error {
 	return &chat.Error{
-		Code: chat.BadRequest, Field: "members", Details: map[string]any{"members": userIDs},
+		Code: chat.CodeBadRequest, Field: "members", Details: map[string]any{"members": userIDs},
 		Message: fmt.Sprintf("%d of the users named: %s", len(userIDs), what),
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
 // must gives the receipt of a change that has to work.
@@ -39,10 +39,10 @@ type told struct {
 
 // replay reads a group's history off its events.
 func replay(t require.TestingT, v chat.Visibility, entries []chat.Message) told {
-	g := told{roles: map[string]chat.Role{}, state: chat.Active, windows: map[string][]chat.Range{}}
+	g := told{roles: map[string]chat.Role{}, state: chat.StateActive, windows: map[string][]chat.Range{}}
 	for _, m := range entries {
 		leaves := m.Event != nil && slices.Equal(m.Event.Removed, []string{m.SenderID})
-		require.True(t, g.state == chat.Active || leaves, "seq %d came after the end", m.Seq)
+		require.True(t, g.state == chat.StateActive || leaves, "seq %d came after the end", m.Seq)
 		_, isMember := g.roles[m.SenderID]
 		require.True(t, isMember || m.Seq == 1 || m.SenderID == chat.SystemSender, "seq %d is of %s, who is no member", m.Seq, m.SenderID)
 		if m.Event == nil {
@@ -71,7 +71,7 @@ func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 	}
 	for _, id := range e.Added {
 		require.NotContains(t, g.roles, id, "seq %d adds a member", m.Seq)
-		g.roles[id] = chat.Plain
+		g.roles[id] = chat.RolePlain
 		before := len(g.windows[id])
 		switch {
 		case before > 0 && g.windows[id][before-1].To == m.Seq-1:
@@ -93,10 +93,10 @@ func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 	}
 	if e.Owner != "" {
 		if _, stays := g.roles[g.owner]; stays {
-			g.roles[g.owner] = chat.Admin
+			g.roles[g.owner] = chat.RoleAdmin
 		}
 		require.Contains(t, g.roles, e.Owner, "seq %d", m.Seq)
-		g.owner, g.roles[e.Owner] = e.Owner, chat.Owner
+		g.owner, g.roles[e.Owner] = e.Owner, chat.RoleOwner
 	}
 	if len(g.roles) == 0 {
 		g.state = chat.StateDissolved
@@ -156,7 +156,7 @@ func TestCreateGroup(t *testing.T) {
 	id := line.Conversation.ConversationID
 	kind, ok := chat.KindOf(id)
 	require.True(t, ok)
-	require.Equal(t, chat.Group, kind)
+	require.Equal(t, chat.KindGroup, kind)
 	require.Equal(t, store.Receipt{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime, Attempts: 1}, r)
 	require.Equal(t, c.Head(id), line.Conversation, "what was answered is what was written")
 	again, err := s.Line(t.Context(), "ann", id)
@@ -165,7 +165,7 @@ func TestCreateGroup(t *testing.T) {
 	require.Zero(t, line.Unread)
 
 	g := requireWhole(t, c, s, id)
-	require.Equal(t, map[string]chat.Role{"ann": chat.Owner, "bob": chat.Plain, "cy": chat.Plain}, g.roles)
+	require.Equal(t, map[string]chat.Role{"ann": chat.RoleOwner, "bob": chat.RolePlain, "cy": chat.RolePlain}, g.roles)
 	require.Equal(t, "Café 字", g.title)
 	require.Equal(t, chat.VisibleSinceJoin, line.Conversation.Visibility)
 	for _, user := range []string{"bob", "cy"} {
@@ -210,7 +210,7 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 		"other visibility": {"one", []string{"bob"}, chat.VisibleSinceJoin},
 	} {
 		_, _, err := s.CreateGroup(t.Context(), by("ann", "same"), tc.title, tc.members, tc.v)
-		e := refused(t, chat.IdempotencyConflict, err, name)
+		e := refused(t, chat.CodeIdempotencyConflict, err, name)
 		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
 	}
 	must(t)(s.Leave(t.Context(), by("ann", "leave"), receipts[0].ConversationID))
@@ -241,17 +241,17 @@ func TestCreateGroupRefusals(t *testing.T) {
 		field   string
 		most    any
 	}{
-		"empty title":        {"", []string{"bob"}, chat.VisibleAll, chat.BadRequest, "title", nil},
-		"blank title":        {" \u00a0", []string{"bob"}, chat.VisibleAll, chat.BadRequest, "title", nil},
-		"long title":         {strings.Repeat("字", 101), []string{"bob"}, chat.VisibleAll, chat.TooLarge, "title", nil},
-		"101 recipients":     {"g", users(101), chat.VisibleAll, chat.Limit, "members", 47},
-		"48 recipients":      {"g", users(48), chat.VisibleAll, chat.Limit, "members", 47},
-		"duplicate member":   {"g", []string{"bob", "cy", "bob"}, chat.VisibleAll, chat.BadRequest, "members", nil},
-		"oneself":            {"g", []string{"bob", "ann"}, chat.VisibleAll, chat.BadRequest, "members", nil},
-		"empty user id":      {"g", []string{""}, chat.VisibleAll, chat.BadRequest, "members", nil},
-		"long user id":       {"g", []string{strings.Repeat("u", 129)}, chat.VisibleAll, chat.BadRequest, "members", nil},
-		"user id with a tab": {"g", []string{"b\tb"}, chat.VisibleAll, chat.BadRequest, "members", nil},
-		"no visibility":      {"g", []string{"bob"}, "", chat.BadRequest, "visibility", nil},
+		"empty title":        {"", []string{"bob"}, chat.VisibleAll, chat.CodeBadRequest, "title", nil},
+		"blank title":        {" \u00a0", []string{"bob"}, chat.VisibleAll, chat.CodeBadRequest, "title", nil},
+		"long title":         {strings.Repeat("字", 101), []string{"bob"}, chat.VisibleAll, chat.CodeTooLarge, "title", nil},
+		"101 recipients":     {"g", users(101), chat.VisibleAll, chat.CodeLimit, "members", 47},
+		"48 recipients":      {"g", users(48), chat.VisibleAll, chat.CodeLimit, "members", 47},
+		"duplicate member":   {"g", []string{"bob", "cy", "bob"}, chat.VisibleAll, chat.CodeBadRequest, "members", nil},
+		"oneself":            {"g", []string{"bob", "ann"}, chat.VisibleAll, chat.CodeBadRequest, "members", nil},
+		"empty user id":      {"g", []string{""}, chat.VisibleAll, chat.CodeBadRequest, "members", nil},
+		"long user id":       {"g", []string{strings.Repeat("u", 129)}, chat.VisibleAll, chat.CodeBadRequest, "members", nil},
+		"user id with a tab": {"g", []string{"b\tb"}, chat.VisibleAll, chat.CodeBadRequest, "members", nil},
+		"no visibility":      {"g", []string{"bob"}, "", chat.CodeBadRequest, "visibility", nil},
 	} {
 		_, _, err := s.CreateGroup(t.Context(), by("ann", "x"), tc.title, tc.members, tc.v)
 		e := refused(t, tc.code, err, name)
@@ -259,7 +259,7 @@ func TestCreateGroupRefusals(t *testing.T) {
 		require.Equal(t, tc.most, e.Details["max"], name)
 	}
 	_, _, err := s.CreateGroup(t.Context(), by("ann", ""), "g", nil, chat.VisibleAll)
-	require.Equal(t, "clientMsgId", refused(t, chat.BadRequest, err).Field)
+	require.Equal(t, "clientMsgId", refused(t, chat.CodeBadRequest, err).Field)
 	require.Zero(t, c.Count(c.Tables.Conversations))
 
 	line, _, err := s.CreateGroup(t.Context(), by("ann", "x"), "g", users(47), chat.VisibleAll)
@@ -284,7 +284,7 @@ func TestEveryChangeIsOneTransactionAndOneMessage(t *testing.T) {
 	w := &wire{}
 	s := c.Store(w)
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
-	const owner, admin, plain = chat.Owner, chat.Admin, chat.Plain
+	const owner, admin, plain = chat.RoleOwner, chat.RoleAdmin, chat.RolePlain
 	members := func(e chat.Event) chat.Event { e.Kind = chat.EventMembers; return e }
 	ctx := t.Context()
 	steps := []step{
@@ -370,8 +370,8 @@ func TestGroupRefusals(t *testing.T) {
 	s := c.Store(nil)
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "owner", "admin", "admin2", "member", "former", "member2")
-	must(t)(s.SetRole(ctx, by("owner", "a1"), id, "admin", chat.Admin))
-	must(t)(s.SetRole(ctx, by("owner", "a2"), id, "admin2", chat.Admin))
+	must(t)(s.SetRole(ctx, by("owner", "a1"), id, "admin", chat.RoleAdmin))
+	must(t)(s.SetRole(ctx, by("owner", "a2"), id, "admin2", chat.RoleAdmin))
 	must(t)(s.RemoveMembers(ctx, by("owner", "a3"), id, []string{"former"}))
 	single := send(t, s, "owner", "admin", "s1").ConversationID
 	published, err := s.Publish(ctx, store.Publication{
@@ -397,7 +397,7 @@ func TestGroupRefusals(t *testing.T) {
 	leave := call(func(user, id, key string) (store.Receipt, error) { return s.Leave(ctx, by(user, key), id) })
 	dissolve := call(func(user, id, key string) (store.Receipt, error) { return s.Dissolve(ctx, by(user, key), id) })
 	every := map[string]call{
-		"add": add("new"), "remove": remove("member2"), "role": role("member2", chat.Admin),
+		"add": add("new"), "remove": remove("member2"), "role": role("member2", chat.RoleAdmin),
 		"title": title("t"), "leave": leave, "dissolve": dissolve,
 	}
 	type refusal struct {
@@ -407,42 +407,42 @@ func TestGroupRefusals(t *testing.T) {
 		details  map[string]any
 	}
 	cases := map[string]refusal{
-		"member adds":                 {"member", id, add("new"), chat.Forbidden, nil},
-		"member removes":              {"member", id, remove("member2"), chat.Forbidden, nil},
-		"admin removes an admin":      {"admin", id, remove("admin2"), chat.Forbidden, nil},
-		"admin removes the owner":     {"admin", id, remove("owner"), chat.Forbidden, nil},
-		"admin removes one too many":  {"admin", id, remove("member", "admin2"), chat.Forbidden, nil},
-		"admin changes a role":        {"admin", id, role("member", chat.Admin), chat.Forbidden, nil},
-		"member changes a role":       {"member", id, role("member2", chat.Admin), chat.Forbidden, nil},
-		"member renames":              {"member", id, title("t"), chat.Forbidden, nil},
-		"admin dissolves":             {"admin", id, dissolve, chat.Forbidden, nil},
-		"member dissolves":            {"member", id, dissolve, chat.Forbidden, nil},
-		"adding members again":        {"owner", id, add("new", "member", "member2"), chat.BadRequest, map[string]any{"members": []string{"member", "member2"}}},
-		"adding oneself":              {"owner", id, add("owner"), chat.BadRequest, map[string]any{"members": []string{"owner"}}},
-		"adding twice":                {"owner", id, add("new", "new"), chat.BadRequest, nil},
-		"adding nobody":               {"owner", id, add(), chat.BadRequest, nil},
-		"adding 101":                  {"owner", id, add(users(101)...), chat.Limit, map[string]any{"max": 48}},
-		"adding an odd id":            {"owner", id, add("a\nb"), chat.BadRequest, nil},
-		"removing strangers":          {"owner", id, remove("member", "x", "former"), chat.BadRequest, map[string]any{"members": []string{"x", "former"}}},
-		"removing oneself":            {"owner", id, remove("owner"), chat.BadRequest, nil},
-		"removing 49":                 {"owner", id, remove(users(49)...), chat.Limit, map[string]any{"max": 48}},
-		"a role for oneself":          {"owner", id, role("owner", chat.Plain), chat.BadRequest, nil},
-		"a role for a former member":  {"owner", id, role("former", chat.Admin), chat.BadRequest, map[string]any{"members": []string{"former"}}},
-		"a role that is none":         {"owner", id, role("member", "king"), chat.BadRequest, nil},
-		"an empty title":              {"owner", id, title(" "), chat.BadRequest, nil},
-		"a title with a line break":   {"owner", id, title("a\nb"), chat.BadRequest, nil},
-		"a title of 101 characters":   {"owner", id, title(strings.Repeat("é", 101)), chat.TooLarge, nil},
-		"an id that is none":          {"owner", "room:1", title("t"), chat.BadRequest, nil},
-		"no idempotency key is given": {"owner", id, func(user, id, _ string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, ""), id, "t") }, chat.BadRequest, nil},
+		"member adds":                 {"member", id, add("new"), chat.CodeForbidden, nil},
+		"member removes":              {"member", id, remove("member2"), chat.CodeForbidden, nil},
+		"admin removes an admin":      {"admin", id, remove("admin2"), chat.CodeForbidden, nil},
+		"admin removes the owner":     {"admin", id, remove("owner"), chat.CodeForbidden, nil},
+		"admin removes one too many":  {"admin", id, remove("member", "admin2"), chat.CodeForbidden, nil},
+		"admin changes a role":        {"admin", id, role("member", chat.RoleAdmin), chat.CodeForbidden, nil},
+		"member changes a role":       {"member", id, role("member2", chat.RoleAdmin), chat.CodeForbidden, nil},
+		"member renames":              {"member", id, title("t"), chat.CodeForbidden, nil},
+		"admin dissolves":             {"admin", id, dissolve, chat.CodeForbidden, nil},
+		"member dissolves":            {"member", id, dissolve, chat.CodeForbidden, nil},
+		"adding members again":        {"owner", id, add("new", "member", "member2"), chat.CodeBadRequest, map[string]any{"members": []string{"member", "member2"}}},
+		"adding oneself":              {"owner", id, add("owner"), chat.CodeBadRequest, map[string]any{"members": []string{"owner"}}},
+		"adding twice":                {"owner", id, add("new", "new"), chat.CodeBadRequest, nil},
+		"adding nobody":               {"owner", id, add(), chat.CodeBadRequest, nil},
+		"adding 101":                  {"owner", id, add(users(101)...), chat.CodeLimit, map[string]any{"max": 48}},
+		"adding an odd id":            {"owner", id, add("a\nb"), chat.CodeBadRequest, nil},
+		"removing strangers":          {"owner", id, remove("member", "x", "former"), chat.CodeBadRequest, map[string]any{"members": []string{"x", "former"}}},
+		"removing oneself":            {"owner", id, remove("owner"), chat.CodeBadRequest, nil},
+		"removing 49":                 {"owner", id, remove(users(49)...), chat.CodeLimit, map[string]any{"max": 48}},
+		"a role for oneself":          {"owner", id, role("owner", chat.RolePlain), chat.CodeBadRequest, nil},
+		"a role for a former member":  {"owner", id, role("former", chat.RoleAdmin), chat.CodeBadRequest, map[string]any{"members": []string{"former"}}},
+		"a role that is none":         {"owner", id, role("member", "king"), chat.CodeBadRequest, nil},
+		"an empty title":              {"owner", id, title(" "), chat.CodeBadRequest, nil},
+		"a title with a line break":   {"owner", id, title("a\nb"), chat.CodeBadRequest, nil},
+		"a title of 101 characters":   {"owner", id, title(strings.Repeat("é", 101)), chat.CodeTooLarge, nil},
+		"an id that is none":          {"owner", "room:1", title("t"), chat.CodeBadRequest, nil},
+		"no idempotency key is given": {"owner", id, func(user, id, _ string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, ""), id, "t") }, chat.CodeBadRequest, nil},
 	}
 	for name, do := range every {
-		cases["former: "+name] = refusal{"former", id, do, chat.NotFound, nil}
-		cases["stranger: "+name] = refusal{"mallory", id, do, chat.NotFound, nil}
-		cases["unknown group: "+name] = refusal{"owner", "group:none", do, chat.NotFound, nil}
-		cases["no group: "+name] = refusal{"owner", single, do, chat.Forbidden, nil}
-		cases["no group, stranger: "+name] = refusal{"mallory", single, do, chat.NotFound, nil}
-		cases["system: "+name] = refusal{"owner", published.ConversationID, do, chat.Forbidden, nil}
-		cases["system, stranger: "+name] = refusal{"mallory", published.ConversationID, do, chat.NotFound, nil}
+		cases["former: "+name] = refusal{"former", id, do, chat.CodeNotFound, nil}
+		cases["stranger: "+name] = refusal{"mallory", id, do, chat.CodeNotFound, nil}
+		cases["unknown group: "+name] = refusal{"owner", "group:none", do, chat.CodeNotFound, nil}
+		cases["no group: "+name] = refusal{"owner", single, do, chat.CodeForbidden, nil}
+		cases["no group, stranger: "+name] = refusal{"mallory", single, do, chat.CodeNotFound, nil}
+		cases["system: "+name] = refusal{"owner", published.ConversationID, do, chat.CodeForbidden, nil}
+		cases["system, stranger: "+name] = refusal{"mallory", published.ConversationID, do, chat.CodeNotFound, nil}
 	}
 	before, records := c.Head(id), c.Count(c.Tables.Idempotency)
 	for name, tc := range cases {
@@ -465,7 +465,7 @@ func TestAGroupHasALargestSize(t *testing.T) {
 		must(t)(s.AddMembers(t.Context(), by("ann", fmt.Sprint(i)), id, chunk))
 	}
 	_, err := s.AddMembers(t.Context(), by("ann", "more"), id, []string{"bob"})
-	require.Equal(t, chat.MaxGroupMembers, refused(t, chat.Limit, err).Details["max"])
+	require.Equal(t, chat.MaxGroupMembers, refused(t, chat.CodeLimit, err).Details["max"])
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "less"), id, users(chat.MaxRosterChange)))
 	must(t)(s.AddMembers(t.Context(), by("ann", "more"), id, []string{"bob"}))
 	require.Equal(t, chat.MaxGroupMembers-chat.MaxRosterChange+1, c.Head(id).MemberCount)
@@ -491,7 +491,7 @@ func TestMembersAreShownToMembers(t *testing.T) {
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"cy"}))
 	_, err := s.MembersOf(t.Context(), "bob", id, "", 10)
 	require.NoError(t, err)
-	for user, code := range map[string]chat.Code{"cy": chat.Forbidden, "mallory": chat.NotFound} {
+	for user, code := range map[string]chat.Code{"cy": chat.CodeForbidden, "mallory": chat.CodeNotFound} {
 		_, err = s.MembersOf(t.Context(), user, id, "", 10)
 		requireCode(t, code, err, user)
 		_, err = s.Receipts(t.Context(), user, id, 1, "", 10)
@@ -506,8 +506,8 @@ func TestAnOwnerWhoLeavesPassesTheGroupOn(t *testing.T) {
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "ann", "dan", "cy")
 	must(t)(s.AddMembers(ctx, by("ann", "1"), id, []string{"bob", "aaron"}))
-	must(t)(s.SetRole(ctx, by("ann", "2"), id, "bob", chat.Admin))
-	must(t)(s.SetRole(ctx, by("ann", "3"), id, "aaron", chat.Admin))
+	must(t)(s.SetRole(ctx, by("ann", "2"), id, "bob", chat.RoleAdmin))
+	must(t)(s.SetRole(ctx, by("ann", "3"), id, "aaron", chat.RoleAdmin))
 	for i, want := range []string{
 		"aaron", // of the admins who joined at the same time the first by id
 		"bob",   // the other admin
@@ -524,7 +524,7 @@ func TestAnOwnerWhoLeavesPassesTheGroupOn(t *testing.T) {
 	require.Equal(t, chat.StateDissolved, g.state)
 	require.Equal(t, chat.StateDissolved, c.Head(id).State)
 	_, err := s.Append(ctx, chatIn(text("dan", "x", "hi"), id), "")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	requireDense(t, ledger(t, s, "dan", id), int(c.Head(id).LastSeq))
 }
 
@@ -543,7 +543,9 @@ func TestADissolvedGroupCanBeReadAndLeftAndNothingElse(t *testing.T) {
 		"remove": func(user string) (store.Receipt, error) {
 			return s.RemoveMembers(ctx, by(user, "x"), id, []string{"cy"})
 		},
-		"role":     func(user string) (store.Receipt, error) { return s.SetRole(ctx, by(user, "x"), id, "cy", chat.Admin) },
+		"role": func(user string) (store.Receipt, error) {
+			return s.SetRole(ctx, by(user, "x"), id, "cy", chat.RoleAdmin)
+		},
 		"title":    func(user string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, "x"), id, "t") },
 		"dissolve": func(user string) (store.Receipt, error) { return s.Dissolve(ctx, by(user, "x"), id) },
 		"recall":   func(user string) (store.Receipt, error) { return s.Recall(ctx, by(user, "x"), target, store.NoWindow) },
@@ -551,7 +553,7 @@ func TestADissolvedGroupCanBeReadAndLeftAndNothingElse(t *testing.T) {
 			return s.Edit(ctx, by(user, "x"), target, store.Edited{Version: 1, Text: "new"}, store.NoWindow)
 		},
 	} {
-		for user, code := range map[string]chat.Code{"ann": chat.Dissolved, "bob": chat.Dissolved, "mallory": chat.NotFound} {
+		for user, code := range map[string]chat.Code{"ann": chat.CodeDissolved, "bob": chat.CodeDissolved, "mallory": chat.CodeNotFound} {
 			_, err := do(user)
 			requireCode(t, code, err, "%s: %s", user, name)
 		}
@@ -576,7 +578,7 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	was := c.Head(id)
 	was.RosterHash, was.HashedVersion, was.Kept = 0, 0, 0 // they are shown no roster
 	must(t)(s.SetTitle(ctx, by("ann", "2"), id, "without bob"))
-	must(t)(s.SetRole(ctx, by("ann", "3"), id, "cy", chat.Owner))
+	must(t)(s.SetRole(ctx, by("ann", "3"), id, "cy", chat.RoleOwner))
 	must(t)(s.Dissolve(ctx, by("cy", "4"), id))
 	line, err := s.Line(ctx, "bob", id)
 	require.NoError(t, err)
@@ -627,7 +629,7 @@ func TestG9_EveryChangeOfARosterIsInItsHash(t *testing.T) {
 	check(id, 0, 0, "ann", "bob")
 	must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"cy", "dan"}))
 	check(id, 1, 0, "ann", "bob", "cy", "dan")
-	must(t)(s.SetRole(ctx, by("ann", "b"), id, "cy", chat.Admin))
+	must(t)(s.SetRole(ctx, by("ann", "b"), id, "cy", chat.RoleAdmin))
 	check(id, 2, 0, "ann", "bob", "cy", "dan")
 	must(t)(s.SetTitle(ctx, by("ann", "c"), id, "other"))
 	check(id, 2, 0, "ann", "bob", "cy", "dan")
@@ -666,7 +668,7 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 		refused := 0
 		for n := 0; n < each || refused == 0; n++ {
 			r, err := s.Append(t.Context(), chatIn(text("bob", fmt.Sprintf("%d-%d", i, n), "hi"), id), "")
-			if err != nil && chat.CodeOf(err) == chat.NotFound {
+			if err != nil && chat.CodeOf(err) == chat.CodeNotFound {
 				refused++
 				continue
 			}
@@ -697,7 +699,7 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 	require.Equal(t, removal.Seq, c.Head(id).LastSeq, "nothing came after it")
 	require.Equal(t, int64(total)+2, removal.Seq, "all that is there was acked")
 	_, err := c.Store(nil).Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	requireWhole(t, c, admin, id)
 }
 
@@ -739,7 +741,7 @@ func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 
 	must(t)(admin.AddMembers(t.Context(), by("ann", "join"), id, []string{"new"}))
 	all("after a joining", map[string]int{"TransactWriteItems": 41, "GetItem": 1})
-	must(t)(admin.SetRole(t.Context(), by("ann", "role"), id, "new", chat.Admin))
+	must(t)(admin.SetRole(t.Context(), by("ann", "role"), id, "new", chat.RoleAdmin))
 	all("after a new role", map[string]int{"TransactWriteItems": 41, "GetItem": 1})
 	sendIn(t, env, "new", id, "hello")
 	var got map[string]int
@@ -748,14 +750,14 @@ func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 
 	must(t)(admin.RemoveMembers(t.Context(), by("ann", "remove"), id, []string{"new"}))
 	_, err := env.Append(t.Context(), chatIn(text("new", "after", "hi"), id), "")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	_, calls = w.Since(0)
 	all("after a removal", map[string]int{"TransactGetItems": 2, "GetItem": 1, "Query": 1, "TransactWriteItems": 40})
 
 	// One who is no member makes nobody read rosters.
 	for n := range 5 {
 		_, err := env.Append(t.Context(), chatIn(text("mallory", fmt.Sprint(n), "hi"), id), "")
-		requireCode(t, chat.NotFound, err)
+		requireCode(t, chat.CodeNotFound, err)
 	}
 	got, _ = countOps(w, calls)
 	require.Equal(t, map[string]int{"TransactGetItems": 10}, got, "the head with the roster item, and the idempotency record")
@@ -790,7 +792,7 @@ func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 	}
 	_, n := w.Since(0)
 	_, err = env.Append(t.Context(), chatIn(text("bob", "1", "hi"), id), "")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	calls, _ := w.Since(n)
 	require.Equal(t, []string{"GetItem", "Query", "TransactGetItems", "TransactGetItems"}, calls, "the roster was read, and not believed")
 	sendIn(t, env, "eve", id, "1")
@@ -817,7 +819,7 @@ func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 	removed = false
 	_, n = w.Since(0)
 	_, err = env.Append(t.Context(), chatIn(text("bob", "2", "hi"), id), "")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	calls, _ = w.Since(n)
 	require.Equal(t, "TransactWriteItems", calls[0], "it was tried without a read")
 	require.True(t, removed)
@@ -889,7 +891,7 @@ func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
 				removal := removals[sender]
 				mu.Unlock()
 				switch {
-				case err != nil && chat.CodeOf(err) == chat.NotFound:
+				case err != nil && chat.CodeOf(err) == chat.CodeNotFound:
 					gone[sender] = true
 				case err != nil:
 					return err
@@ -941,7 +943,7 @@ func TestG9_MessagesDoNotHoldARemovalUp(t *testing.T) {
 
 	// But when the roster has changed, what was read holds no more.
 	must(t)(s.AddMembers(t.Context(), by("ann", "a"), id, []string{"bob"}))
-	must(t)(s.SetRole(t.Context(), by("ann", "b"), id, "bob", chat.Admin))
+	must(t)(s.SetRole(t.Context(), by("ann", "b"), id, "bob", chat.RoleAdmin))
 	removed := false
 	w = &wire{Rule: func(op string, _ int) fault {
 		if op == "TransactWriteItems" && !removed {
@@ -953,7 +955,7 @@ func TestG9_MessagesDoNotHoldARemovalUp(t *testing.T) {
 	}}
 	_, err := c.Store(w).SetTitle(t.Context(), by("bob", "t"), id, "bob was here")
 	require.NoError(t, errors.Join(sent...))
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	requireWhole(t, c, s, id)
 }
 
@@ -962,7 +964,7 @@ func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob", "cy")
-	must(t)(s.SetRole(t.Context(), by("ann", "admin"), id, "bob", chat.Admin))
+	must(t)(s.SetRole(t.Context(), by("ann", "admin"), id, "bob", chat.RoleAdmin))
 	const rounds = 12
 	var changes [4]int
 	require.NoError(t, parallel(4, func(i int) error {
@@ -978,7 +980,7 @@ func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 			switch {
 			case err == nil:
 				changes[i]++
-			case chat.CodeOf(err) != chat.BadRequest:
+			case chat.CodeOf(err) != chat.CodeBadRequest:
 				return err
 			}
 		}
@@ -1030,9 +1032,9 @@ func TestG9_AStaleRosterItemLetsNobodySend(t *testing.T) {
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
 	for _, sender := range []*store.Store{bob, c.Store(w)} {
 		_, err := sender.Append(t.Context(), chatIn(text("bob", "after", "hi"), id), "")
-		requireCode(t, chat.NotFound, err)
+		requireCode(t, chat.CodeNotFound, err)
 		_, err = sender.SetTitle(t.Context(), by("bob", "after"), id, "mine")
-		requireCode(t, chat.NotFound, err)
+		requireCode(t, chat.CodeNotFound, err)
 	}
 	requireWhole(t, c, s, id)
 }
@@ -1048,7 +1050,7 @@ func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
 		admin := c.Store(&wire{Edit: stale("BatchGetItem", c.Tables.Members)})
 		must(t)(admin.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
 		_, err := admin.RemoveMembers(ctx, by("ann", "2"), id, []string{"bob"})
-		requireCode(t, chat.BadRequest, err)
+		requireCode(t, chat.CodeBadRequest, err)
 		requireWhole(t, c, s, id)
 	})
 	t.Run("a role is given to no former member", func(t *testing.T) {
@@ -1058,10 +1060,10 @@ func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
 		id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 		w := &wire{Edit: stale("BatchGetItem", c.Tables.Members)}
 		admin := c.Store(w)
-		must(t)(admin.SetRole(ctx, by("ann", "1"), id, "bob", chat.Admin))
+		must(t)(admin.SetRole(ctx, by("ann", "1"), id, "bob", chat.RoleAdmin))
 		must(t)(s.RemoveMembers(ctx, by("ann", "2"), id, []string{"bob"}))
-		_, err := admin.SetRole(ctx, by("ann", "3"), id, "bob", chat.Plain)
-		requireCode(t, chat.BadRequest, err)
+		_, err := admin.SetRole(ctx, by("ann", "3"), id, "bob", chat.RolePlain)
+		requireCode(t, chat.CodeBadRequest, err)
 		requireWhole(t, c, s, id)
 	})
 	t.Run("the first window of one who comes back is kept", func(t *testing.T) {
@@ -1096,7 +1098,7 @@ func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
 			return storetest.EditItems(answer, func(items []map[string]json.RawMessage) []map[string]json.RawMessage { return items[:1] })
 		}}
 		must(t)(c.Store(w).Leave(ctx, by("ann", "2"), id))
-		require.Equal(t, map[string]chat.Role{"bob": chat.Owner}, requireWhole(t, c, s, id).roles)
+		require.Equal(t, map[string]chat.Role{"bob": chat.RoleOwner}, requireWhole(t, c, s, id).roles)
 	})
 }
 
@@ -1122,7 +1124,9 @@ func TestG3G4_GroupChangesFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 			require.Equal(t, 1, c.Count(c.Tables.Conversations))
 			for i, do := range []func(store.Request) (store.Receipt, error){
 				func(r store.Request) (store.Receipt, error) { return s.AddMembers(t.Context(), r, id, []string{"cy"}) },
-				func(r store.Request) (store.Receipt, error) { return s.SetRole(t.Context(), r, id, "cy", chat.Admin) },
+				func(r store.Request) (store.Receipt, error) {
+					return s.SetRole(t.Context(), r, id, "cy", chat.RoleAdmin)
+				},
 				func(r store.Request) (store.Receipt, error) {
 					return s.RemoveMembers(t.Context(), r, id, []string{"bob"})
 				},

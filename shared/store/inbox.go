@@ -10,8 +10,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Line is one conversation in a user's list.
@@ -141,7 +141,7 @@ func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]view, error)
 	}
 	var again []table.Item
 	for _, head := range heads {
-		if line := byID[head.ConversationID]; head.Kind == chat.Group && line.LeftSeq == 0 {
+		if line := byID[head.ConversationID]; head.Kind == chat.KindGroup && line.LeftSeq == 0 {
 			again = append(again, table.LineKey(line.UserID, line.ConversationID))
 		}
 	}

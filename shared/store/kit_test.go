@@ -1,6 +1,6 @@
 package store_test
 
-import "inorder/shared/store/internal/storetest"
+import "github.com/inorder-im/inorder/shared/store/internal/storetest"
 
 // The kit of the store's tests, by shorter names.
 type (

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func headsOf(conversations []chat.Conversation) map[string]int64 {

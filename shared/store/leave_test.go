@@ -10,9 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // leftEarlier makes it longer ago that a user left a group.
@@ -44,17 +44,17 @@ func TestG9_LeaveWorksInADissolvedGroup(t *testing.T) {
 	require.True(t, again.Duplicate)
 	require.Equal(t, left.MessageID, again.MessageID)
 	_, err := s.Leave(ctx, by("bob", "l2"), id)
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	require.Equal(t, left.Seq, c.Inbox("bob", id).LeftSeq)
 	require.Equal(t, chat.StateDissolved, mustLine(t, s, "bob", id).Conversation.State)
-	require.Equal(t, map[string]chat.Role{"ann": chat.Owner, "cy": chat.Plain}, requireWhole(t, c, s, id).roles)
+	require.Equal(t, map[string]chat.Role{"ann": chat.RoleOwner, "cy": chat.RolePlain}, requireWhole(t, c, s, id).roles)
 
 	must(t)(s.Leave(ctx, by("ann", "l"), id))
 	require.Equal(t, "cy", requireWhole(t, c, s, id).owner, "who is left owns what is left")
 	_, err = s.Append(ctx, chatIn(text("cy", "x", "hi"), id), "")
-	requireCode(t, chat.Dissolved, err)
+	requireCode(t, chat.CodeDissolved, err)
 	_, err = s.AdmitMembers(ctx, id, []string{"bob"}, "x")
-	requireCode(t, chat.Dissolved, err, "nor does the product add to it")
+	requireCode(t, chat.CodeDissolved, err, "nor does the product add to it")
 	must(t)(s.Leave(ctx, by("cy", "l"), id))
 	require.Empty(t, requireWhole(t, c, s, id).roles)
 	require.Equal(t, chat.StateDissolved, c.Head(id).State)
@@ -86,7 +86,7 @@ func TestG9_LeaveRacesTheEndOfTheGroup(t *testing.T) {
 		_, err := c.Store(nil).Leave(t.Context(), by(members[i+1], "l"), id)
 		return err
 	}))
-	require.Equal(t, map[string]chat.Role{"ann": chat.Owner}, requireWhole(t, c, s, id).roles)
+	require.Equal(t, map[string]chat.Role{"ann": chat.RoleOwner}, requireWhole(t, c, s, id).roles)
 }
 
 // A remembered head is no way around the end of a group.
@@ -99,7 +99,7 @@ func TestADissolvedGroupTakesNoMessageFromOneWhoRemembersIt(t *testing.T) {
 	must(t)(s.Dissolve(t.Context(), by("ann", "d"), id))
 	for i := range 3 {
 		_, err := other.Append(t.Context(), chatIn(text("bob", fmt.Sprint("x", i), "hi"), id), "")
-		requireCode(t, chat.Dissolved, err)
+		requireCode(t, chat.CodeDissolved, err)
 	}
 	require.Equal(t, int64(3), c.Head(id).LastSeq)
 }
@@ -117,7 +117,7 @@ func TestG9_WhoLeftIsAddedAgainByTheProductAlone(t *testing.T) {
 	must(t)(s.RemoveMembers(ctx, by("ann", "r1"), id, []string{"cy"}))
 
 	_, err := s.AddMembers(ctx, by("ann", "a1"), id, []string{"dan", "bob", "cy"})
-	e := refused(t, chat.Forbidden, err)
+	e := refused(t, chat.CodeForbidden, err)
 	require.Equal(t, "members", e.Field)
 	require.Equal(t, map[string]any{"members": []string{"bob"}}, e.Details)
 	require.Equal(t, "1 of the users named left this group by themselves; for 30 days after that only the product adds them again, so leave them out", e.Message)
@@ -142,7 +142,7 @@ func TestG9_WhoLeftIsAddedAgainByTheProductAlone(t *testing.T) {
 	must(t)(c.Store(nil).AddMembers(ctx, by("ann", "a4"), id, []string{"cy"}))
 	leftEarlier(c, "bob", id, 30*days-time.Minute)
 	_, err = s.AddMembers(ctx, by("ann", "a5"), id, []string{"bob"})
-	requireCode(t, chat.Forbidden, err)
+	requireCode(t, chat.CodeForbidden, err)
 	leftEarlier(c, "bob", id, time.Minute)
 	must(t)(s.AddMembers(ctx, by("ann", "a5"), id, []string{"bob"}))
 	requireWhole(t, c, s, id)
@@ -161,15 +161,15 @@ func TestAdmitMembersRefusals(t *testing.T) {
 		key     string
 		code    chat.Code
 	}{
-		"who is there":      {id, []string{"bob"}, "k", chat.BadRequest},
-		"one too many":      {id, []string{"dan", "eve"}, "k", chat.Limit},
-		"nobody":            {id, nil, "k", chat.BadRequest},
-		"no name":           {id, []string{""}, "k", chat.BadRequest},
-		"no key":            {id, []string{"dan"}, "", chat.BadRequest},
-		"a used key":        {id, []string{"dan"}, "used", chat.IdempotencyConflict},
-		"no group":          {single, []string{"dan"}, "k", chat.Forbidden},
-		"an unknown group":  {"group:none", []string{"dan"}, "k", chat.NotFound},
-		"an id that is not": {"room:1", []string{"dan"}, "k", chat.BadRequest},
+		"who is there":      {id, []string{"bob"}, "k", chat.CodeBadRequest},
+		"one too many":      {id, []string{"dan", "eve"}, "k", chat.CodeLimit},
+		"nobody":            {id, nil, "k", chat.CodeBadRequest},
+		"no name":           {id, []string{""}, "k", chat.CodeBadRequest},
+		"no key":            {id, []string{"dan"}, "", chat.CodeBadRequest},
+		"a used key":        {id, []string{"dan"}, "used", chat.CodeIdempotencyConflict},
+		"no group":          {single, []string{"dan"}, "k", chat.CodeForbidden},
+		"an unknown group":  {"group:none", []string{"dan"}, "k", chat.CodeNotFound},
+		"an id that is not": {"room:1", []string{"dan"}, "k", chat.CodeBadRequest},
 	} {
 		_, err := s.AdmitMembers(t.Context(), tc.id, tc.members, tc.key)
 		requireCode(t, tc.code, err, name)
@@ -190,24 +190,24 @@ func TestG9_AClosedStoreLetsNoUserReachAStranger(t *testing.T) {
 
 	for _, whom := range []string{"zoe", "dan"} { // a former member is a stranger
 		_, err := s.AddMembers(ctx, by("ann", "a"), id, []string{whom})
-		e := refused(t, chat.Forbidden, err, whom)
+		e := refused(t, chat.CodeForbidden, err, whom)
 		require.Equal(t, "members", e.Field)
 		require.Equal(t, "here only the product adds members to a group", e.Message)
 	}
 	_, err := s.AddMembers(ctx, by("mallory", "a"), id, []string{"zoe"})
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	again := must(t)(s.AddMembers(ctx, by("ann", "before"), id, []string{"dan"}))
 	require.True(t, again.Duplicate, "what was answered before is answered so again")
 	require.Equal(t, added.MessageID, again.MessageID)
 
 	_, err = s.Append(ctx, text("ann", "s", "hi"), "zoe")
-	requireCode(t, chat.Forbidden, err)
+	requireCode(t, chat.CodeForbidden, err)
 	_, _, err = s.CreateGroup(ctx, by("ann", "g"), "Trip", []string{"zoe"}, chat.VisibleAll)
-	requireCode(t, chat.Forbidden, err)
-	_, err = s.SetRole(ctx, by("ann", "o"), id, "zoe", chat.Owner)
-	requireCode(t, chat.BadRequest, err)
+	requireCode(t, chat.CodeForbidden, err)
+	_, err = s.SetRole(ctx, by("ann", "o"), id, "zoe", chat.RoleOwner)
+	requireCode(t, chat.CodeBadRequest, err)
 	_, err = s.RemoveMembers(ctx, by("ann", "x"), id, []string{"zoe"})
-	requireCode(t, chat.BadRequest, err)
+	requireCode(t, chat.CodeBadRequest, err)
 	require.Equal(t, lines, c.Count(c.Tables.Inboxes))
 	require.Equal(t, members, c.Count(c.Tables.Members))
 

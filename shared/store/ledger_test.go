@@ -11,14 +11,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
 func isBusy(err error) bool {
 	refusal, ok := errors.AsType[*chat.Error](err)
-	return ok && refusal.Code == chat.Busy
+	return ok && refusal.Code == chat.CodeBusy
 }
 
 func TestG1G2_SeqsAreDenseUnderConcurrentSenders(t *testing.T) {
@@ -102,7 +102,7 @@ func TestG3_OtherContentUnderTheSameClientMsgIDIsRefused(t *testing.T) {
 		_, err := s.Append(t.Context(), second.m, second.to)
 		var refusal *chat.Error
 		require.ErrorAs(t, err, &refusal, name)
-		require.Equal(t, chat.IdempotencyConflict, refusal.Code, name)
+		require.Equal(t, chat.CodeIdempotencyConflict, refusal.Code, name)
 		require.Equal(t, first.MessageID, refusal.Details["messageId"], name)
 		require.Equal(t, first.Seq, refusal.Details["seq"], name)
 	}
@@ -171,7 +171,7 @@ func TestG3G4_RetryAfterAFunctionDiedInMidFlight(t *testing.T) {
 			ctx, cancel := contextFor(t, 400)
 			defer cancel()
 			_, err := c.Store(w).Append(ctx, text("alice", "once", "text of once"), "bob")
-			require.Equal(t, chat.Busy, chat.CodeOf(err), "%v", err)
+			require.Equal(t, chat.CodeBusy, chat.CodeOf(err), "%v", err)
 			require.True(t, chat.CodeOf(err).Retryable())
 			r := send(t, c.Store(nil), "alice", "bob", "once")
 			require.Equal(t, int64(1), r.Seq)
@@ -283,7 +283,7 @@ func TestReceiptsTellWhatARequestTook(t *testing.T) {
 		ctx, cancel := contextFor(t, 400)
 		defer cancel()
 		r, err := newCloud(t).Store(w).Append(ctx, text("alice", "1", "hi"), "bob")
-		requireCode(t, chat.Busy, err)
+		requireCode(t, chat.CodeBusy, err)
 		require.Positive(t, r.Attempts)
 		require.InDelta(t, r.Attempts, r.Conflicts, 1, "the time may be up in the middle of the last")
 		require.Equal(t, store.Receipt{Attempts: r.Attempts, Conflicts: r.Conflicts}, r)
@@ -320,12 +320,12 @@ func TestRefusals(t *testing.T) {
 		sender, conversation string
 		code                 chat.Code
 	}{
-		"unknown conversation": {"alice", chat.SingleID("x", "y"), chat.NotFound},
-		"stranger":             {"mallory", single, chat.NotFound},
-		"system conversation":  {"alice", "system:order:1", chat.Forbidden},
-		"system, stranger":     {"mallory", "system:order:1", chat.NotFound},
-		"dissolved":            {"alice", "group:1", chat.Dissolved},
-		"dissolved, stranger":  {"mallory", "group:1", chat.NotFound},
+		"unknown conversation": {"alice", chat.SingleID("x", "y"), chat.CodeNotFound},
+		"stranger":             {"mallory", single, chat.CodeNotFound},
+		"system conversation":  {"alice", "system:order:1", chat.CodeForbidden},
+		"system, stranger":     {"mallory", "system:order:1", chat.CodeNotFound},
+		"dissolved":            {"alice", "group:1", chat.CodeDissolved},
+		"dissolved, stranger":  {"mallory", "group:1", chat.CodeNotFound},
 	} {
 		_, err := s.Append(t.Context(), chatIn(text(tc.sender, "r-"+name, "hi"), tc.conversation), "")
 		require.Equal(t, tc.code, chat.CodeOf(err), "%s: %v", name, err)
@@ -352,7 +352,7 @@ func TestG3_RetryAfterTheRightWasLost(t *testing.T) {
 	require.True(t, retry.Duplicate)
 	require.Equal(t, first.MessageID, retry.MessageID)
 	_, err = c.Store(nil).Append(t.Context(), chatIn(text("alice", "2", "hi"), first.ConversationID), "")
-	require.Equal(t, chat.NotFound, chat.CodeOf(err))
+	require.Equal(t, chat.CodeNotFound, chat.CodeOf(err))
 }
 
 // A head that fell behind its ledger must not overwrite, nor spin.
@@ -371,7 +371,7 @@ func TestAHeadBehindItsLedgerIsAFault(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Store(nil).Append(t.Context(), text("alice", "3", "hi"), "bob")
 	require.ErrorContains(t, err, "behind its ledger")
-	require.Equal(t, chat.Internal, chat.CodeOf(err))
+	require.Equal(t, chat.CodeInternal, chat.CodeOf(err))
 	require.NotEmpty(t, kept.MessageID)
 }
 
@@ -427,9 +427,9 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 			want, tries := chat.Code(""), 2
 			switch {
 			case m.record == failed:
-				want, tries = chat.IdempotencyConflict, 1
+				want, tries = chat.CodeIdempotencyConflict, 1
 			case m.head == "None" && m.message == failed:
-				want, tries = chat.Internal, 1
+				want, tries = chat.CodeInternal, 1
 			}
 			switch {
 			case want == "" && (err != nil || r.Seq != 2):
@@ -483,7 +483,7 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 				_, n := env.wire.Since(0)
 				_, err := write()
 				require.Error(t, err, "%s with lastSeq %s", what, name)
-				require.Equal(t, chat.Internal, chat.CodeOf(err), "%s with lastSeq %s: %v", what, name, err)
+				require.Equal(t, chat.CodeInternal, chat.CodeOf(err), "%s with lastSeq %s: %v", what, name, err)
 				if name != "a text" {
 					require.ErrorContains(t, err, "the head of "+strings.TrimSpace(what)+" is damaged")
 				}
@@ -505,9 +505,9 @@ func TestG2_NoSeqIsGivenOutBeyondTheLast(t *testing.T) {
 	require.Equal(t, int64(chat.MaxSeq), last.Seq)
 	for name, env := range map[string]*store.Store{"warm": s, "cold": c.Store(nil)} {
 		_, err := env.Append(t.Context(), chatIn(text("bob", "1", "hi"), id), "")
-		require.Equal(t, int64(chat.MaxSeq), refused(t, chat.Limit, err, name).Details["max"])
+		require.Equal(t, int64(chat.MaxSeq), refused(t, chat.CodeLimit, err, name).Details["max"])
 		_, err = env.Leave(t.Context(), by("bob", "2"), id)
-		requireCode(t, chat.Limit, err, name)
+		requireCode(t, chat.CodeLimit, err, name)
 		retry := sendIn(t, env, "ann", id, "last")
 		require.True(t, retry.Duplicate, name)
 		require.Equal(t, last.MessageID, retry.MessageID, name)

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/limit"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Requests are the kinds of them that are limited apart.
@@ -20,9 +20,9 @@ type Requests string
 
 // The kinds of requests.
 const (
-	Reads      Requests = "r"
-	Writes     Requests = "w"
-	Handshakes Requests = "c"
+	RequestReads      Requests = "r"
+	RequestWrites     Requests = "w"
+	RequestHandshakes Requests = "c"
 )
 
 const (

@@ -9,11 +9,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/limit"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/limit"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // environments are those of a function, each with a Shared and a Store of its own,
@@ -33,7 +33,7 @@ func newEnvironments(t *testing.T, n int, rate limit.Rate) *environments {
 	options := c.Options(e.wire)
 	for range n {
 		s := store.New(dynamodb.New(options), c.Tables)
-		e.all = append(e.all, limit.NewShared(rate, func() time.Time { return e.now }, s.Charge(store.Writes)))
+		e.all = append(e.all, limit.NewShared(rate, func() time.Time { return e.now }, s.Charge(store.RequestWrites)))
 	}
 	return e
 }
@@ -176,7 +176,7 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	c := newCloud(t)
 	s := store.New(c.DB, c.Tables, store.WithQuotas(store.Quotas{GroupsPerDay: 5}))
 	now := time.Now()
-	for _, kind := range []store.Requests{store.Reads, store.Writes, store.Handshakes} {
+	for _, kind := range []store.Requests{store.RequestReads, store.RequestWrites, store.RequestHandshakes} {
 		wait, err := s.Charge(kind)(t.Context(), "alice", limit.Rate{PerSecond: 1, Burst: 1}, 1, now)
 		require.NoError(t, err)
 		require.Zero(t, wait)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // group is the model: a group in memory, without transactions, pages or
@@ -53,16 +53,16 @@ func (g *group) last() int64 { return int64(len(g.ledger)) }
 func (g *group) refusal(user string) chat.Code {
 	switch {
 	case g.roles[user] == "":
-		return chat.NotFound
+		return chat.CodeNotFound
 	case g.dissolved:
-		return chat.Dissolved
+		return chat.CodeDissolved
 	}
 	return ""
 }
 
 // may is the table of rights once more, in other words.
 func (g *group) may(user string, do string, whose string) bool {
-	rank := map[chat.Role]int{"": 0, chat.Plain: 0, chat.Admin: 1, chat.Owner: 2}
+	rank := map[chat.Role]int{"": 0, chat.RolePlain: 0, chat.RoleAdmin: 1, chat.RoleOwner: 2}
 	mine, theirs := rank[g.roles[user]], rank[g.roles[whose]]
 	switch do {
 	case "add", "title":
@@ -82,7 +82,7 @@ func (g *group) heir(leaving string) string {
 		if user == leaving {
 			continue
 		}
-		admin, bestAdmin := g.roles[user] == chat.Admin, g.roles[best] == chat.Admin
+		admin, bestAdmin := g.roles[user] == chat.RoleAdmin, g.roles[best] == chat.RoleAdmin
 		if best == "" || admin && !bestAdmin || admin == bestAdmin && g.joined[user] < g.joined[best] {
 			best = user
 		}
@@ -98,7 +98,7 @@ func (g *group) add(user string, seq, at int64) {
 	if g.windows[user] == nil {
 		g.marks[user] = store.Watermarks{DeliveredSeq: seq - 1, ReadSeq: seq - 1}
 	}
-	g.roles[user], g.joined[user] = chat.Plain, at
+	g.roles[user], g.joined[user] = chat.RolePlain, at
 	delete(g.gone, user)
 	if n := len(g.windows[user]); n > 0 && g.windows[user][n-1].To == seq-1 {
 		g.windows[user][n-1].To = 0 // who is back at once was never away
@@ -167,10 +167,10 @@ func (g *group) time(user string, seq int64) chat.Range {
 // membership, and nothing of what was said at another one.
 func (g *group) shown(user string, seq int64) chat.Message {
 	m, during := g.ledger[seq-1], g.time(user, seq)
-	shown := chat.Message{Seq: seq, MessageID: m.receipt.MessageID, SenderID: m.by, Version: m.version, Status: chat.Normal}
+	shown := chat.Message{Seq: seq, MessageID: m.receipt.MessageID, SenderID: m.by, Version: m.version, Status: chat.StatusNormal}
 	switch {
 	case m.recall != nil:
-		shown.Status = chat.Recalled
+		shown.Status = chat.StatusRecalled
 	case m.target != 0 && (m.target < during.From || m.target > during.To):
 		shown.Withheld = true
 	case m.event:
@@ -254,7 +254,7 @@ func (r *run) send() {
 		seq := rapid.Int64Range(1, g.last()).Draw(r.T, "to")
 		m.ReplyTo = &chat.ReplyTo{Seq: seq, MessageID: g.ledger[seq-1].receipt.MessageID}
 		if want == "" && !slices.Contains(g.sees(user), seq) {
-			want = chat.NotFound
+			want = chat.CodeNotFound
 		}
 	}
 	if receipt, ok := r.write("send", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
@@ -273,11 +273,11 @@ func (r *run) addMembers() {
 	switch {
 	case want != "":
 	case !g.may(user, "add", ""):
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
-		want = chat.BadRequest
+		want = chat.CodeBadRequest
 	case slices.ContainsFunc(whom, func(id string) bool { return g.gone[id] }):
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	}
 	if receipt, ok := r.write("add", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.AddMembers(r.ctx, q, g.id, whom)
@@ -296,9 +296,9 @@ func (r *run) admit() {
 	want := chat.Code("")
 	switch {
 	case g.dissolved:
-		want = chat.Dissolved
+		want = chat.CodeDissolved
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
-		want = chat.BadRequest
+		want = chat.CodeBadRequest
 	}
 	if receipt, ok := r.write("admit", chat.SystemSender, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.AdmitMembers(r.ctx, g.id, whom, q.ClientMsgID)
@@ -316,14 +316,14 @@ func (r *run) removeMembers() {
 	want := g.refusal(user)
 	switch {
 	case slices.Contains(whom, user):
-		want = chat.BadRequest
+		want = chat.CodeBadRequest
 	case want != "":
 	case !g.may(user, "add", ""): // who may not add may remove nobody
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" && !g.may(user, "remove", id) }):
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] == "" }):
-		want = chat.BadRequest
+		want = chat.CodeBadRequest
 	}
 	if receipt, ok := r.write("remove", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.RemoveMembers(r.ctx, q, g.id, whom)
@@ -339,44 +339,44 @@ func (r *run) leave() {
 	g, user := r.g, r.pick("who leaves")
 	want := chat.Code("") // also of a group that is dissolved
 	if g.roles[user] == "" {
-		want = chat.NotFound
+		want = chat.CodeNotFound
 	}
 	if receipt, ok := r.write("leave", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.Leave(r.ctx, q, g.id)
 	}); ok {
 		heir := ""
-		if g.roles[user] == chat.Owner {
+		if g.roles[user] == chat.RoleOwner {
 			heir = g.heir(user)
 			g.dissolved = g.dissolved || heir == ""
 		}
 		g.remove(user, r.event(user, "", receipt))
 		g.gone[user] = true
 		if heir != "" {
-			g.roles[heir] = chat.Owner
+			g.roles[heir] = chat.RoleOwner
 		}
 	}
 }
 
 func (r *run) setRole() {
 	g, user, whose := r.g, r.pick("owner"), r.pick("whose")
-	role := rapid.SampledFrom([]chat.Role{chat.Owner, chat.Admin, chat.Admin, chat.Plain}).Draw(r.T, "role")
+	role := rapid.SampledFrom([]chat.Role{chat.RoleOwner, chat.RoleAdmin, chat.RoleAdmin, chat.RolePlain}).Draw(r.T, "role")
 	want := g.refusal(user)
 	switch {
 	case user == whose:
-		want = chat.BadRequest
+		want = chat.CodeBadRequest
 	case want != "":
 	case !g.may(user, "role", ""):
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	case g.roles[whose] == "":
-		want = chat.BadRequest
+		want = chat.CodeBadRequest
 	}
 	if receipt, ok := r.write("role", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.SetRole(r.ctx, q, g.id, whose, role)
 	}); ok {
 		r.event(user, "", receipt)
 		g.roles[whose] = role
-		if role == chat.Owner {
-			g.roles[user] = chat.Admin
+		if role == chat.RoleOwner {
+			g.roles[user] = chat.RoleAdmin
 		}
 	}
 }
@@ -385,7 +385,7 @@ func (r *run) setTitle() {
 	g, user, title := r.g, r.pick("admin"), rapid.StringMatching(`[a-zé字]{1,5}`).Draw(r.T, "title")
 	want := g.refusal(user)
 	if want == "" && !g.may(user, "title", "") {
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	}
 	if receipt, ok := r.write("title", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.SetTitle(r.ctx, q, g.id, title)
@@ -402,7 +402,7 @@ func (r *run) dissolve() {
 	}
 	want := g.refusal(user)
 	if want == "" && !g.may(user, "dissolve", "") {
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	}
 	if receipt, ok := r.write("dissolve", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.Dissolve(r.ctx, q, g.id)
@@ -425,10 +425,10 @@ func (r *run) target(label string) (m *said, user string, want chat.Code) {
 	user = r.mostly(label, func(user string) bool { return user == m.by })
 	want = r.g.refusal(user)
 	if want == "" && !slices.Contains(r.g.sees(user), seq) {
-		want = chat.NotFound
+		want = chat.CodeNotFound
 	}
 	if want == "" && m.event {
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	}
 	return m, user, want
 }
@@ -444,7 +444,7 @@ func (r *run) recall() {
 		return
 	}
 	if want == "" && m.by != user && !g.may(user, "recall", m.by) {
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	}
 	if receipt, ok := r.write("recall", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
 		return s.Recall(r.ctx, q, targetOf(m.receipt), store.NoWindow)
@@ -465,9 +465,9 @@ func (r *run) edit() {
 	switch {
 	case want != "":
 	case m.by != user || g.time(user, m.receipt.Seq).To != g.end(user):
-		want = chat.Forbidden
+		want = chat.CodeForbidden
 	case behind != m.version || m.recall != nil:
-		want = chat.VersionConflict
+		want = chat.CodeVersionConflict
 	}
 	content := fmt.Sprint("edited ", r.keys)
 	if receipt, ok := r.write("edit", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
@@ -487,7 +487,7 @@ func (r *run) ack() {
 	want := store.Watermarks{DeliveredSeq: to.Draw(r.T, "delivered"), ReadSeq: to.Draw(r.T, "read")}
 	got, err := r.store().Ack(r.ctx, user, g.id, want)
 	if g.windows[user] == nil {
-		requireCode(r, chat.NotFound, err)
+		requireCode(r, chat.CodeNotFound, err)
 		return
 	}
 	require.NoError(r, err)
@@ -504,7 +504,7 @@ func (r *run) clear() {
 	through := rapid.Int64Range(1, g.last()+3).Draw(r.T, "through")
 	got, rose, err := r.store().Clear(r.ctx, user, g.id, through)
 	if g.windows[user] == nil {
-		requireCode(r, chat.NotFound, err)
+		requireCode(r, chat.CodeNotFound, err)
 		return
 	}
 	require.NoError(r, err)
@@ -543,7 +543,7 @@ func (r *run) compare(c *cloud) {
 		require.Equal(r, want.by, m.SenderID)
 		require.Equal(r, want.text, m.Text, "seq %d", m.Seq)
 		require.Equal(r, want.version, m.Version, "seq %d", m.Seq)
-		require.Equal(r, want.recall != nil, m.Status == chat.Recalled, "seq %d", m.Seq)
+		require.Equal(r, want.recall != nil, m.Status == chat.StatusRecalled, "seq %d", m.Seq)
 	}
 	limit := rapid.IntRange(1, 5).Draw(r.T, "limit")
 	for _, user := range r.people {
@@ -578,7 +578,7 @@ func (r *run) reads(s *store.Store, user string, limit int) (line store.Line, ok
 	g := r.g
 	if g.windows[user] == nil {
 		_, err := s.Sync(r.ctx, user, g.id, 0, 10, frame)
-		requireCode(r, chat.NotFound, err)
+		requireCode(r, chat.CodeNotFound, err)
 		return store.Line{}, false
 	}
 	want := []chat.Message{}
@@ -679,6 +679,6 @@ func newRun(ctx context.Context, rt *rapid.T, c *cloud, people []string) *run {
 	for _, user := range append([]string{owner}, first...) {
 		r.g.add(user, 1, receipt.ServerTime)
 	}
-	r.g.roles[owner], r.g.marks[owner] = chat.Owner, store.Watermarks{DeliveredSeq: 1, ReadSeq: 1}
+	r.g.roles[owner], r.g.marks[owner] = chat.RoleOwner, store.Watermarks{DeliveredSeq: 1, ReadSeq: 1}
 	return r
 }

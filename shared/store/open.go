@@ -9,7 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // OpenSingle opens the single conversation of two users, for the product's own
@@ -86,13 +86,13 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 	if err != nil {
 		return write{}, err
 	}
-	event.ConversationID = string(chat.Group) + ":" + ulid.MustNewDefault(s.db.Now()).String()
+	event.ConversationID = string(chat.KindGroup) + ":" + ulid.MustNewDefault(s.db.Now()).String()
 	w := write{
 		message:     event,
 		fingerprint: fingerprint + string(v),
 		create: &creation{head: chat.Conversation{
 			ConversationID: event.ConversationID,
-			Kind:           chat.Group,
+			Kind:           chat.KindGroup,
 			Title:          title,
 			Owner:          r.UserID,
 			Visibility:     v,
@@ -102,9 +102,9 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 		},
 	}
 	for _, id := range all {
-		role := chat.Plain
+		role := chat.RolePlain
 		if id == r.UserID {
-			role = chat.Owner
+			role = chat.RoleOwner
 		}
 		w.create.members = append(w.create.members, newMember{userID: id, role: role})
 	}

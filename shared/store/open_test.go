@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func TestOpenSingle(t *testing.T) {
@@ -31,7 +31,7 @@ func TestOpenSingle(t *testing.T) {
 		require.Equal(t, &chat.Event{Kind: chat.EventMembers, Added: []string{"ann", "bob"}}, all[0].Event)
 		require.Equal(t, map[string]string{"ann": "bob", "bob": "ann"}[user], mustLine(t, s, user, id).Peer)
 	}
-	require.Equal(t, chat.Single, c.Head(id).Kind)
+	require.Equal(t, chat.KindSingle, c.Head(id).Kind)
 	require.Equal(t, 2, c.Head(id).MemberCount)
 
 	_, n = w.Since(n)
@@ -49,7 +49,7 @@ func TestOpenSingle(t *testing.T) {
 	own := must(t)(s.OpenSingle(t.Context(), "ann", "ann"))
 	require.Equal(t, 1, c.Head(own.ConversationID).MemberCount)
 	_, err := s.OpenSingle(t.Context(), "ann", "")
-	require.Equal(t, chat.BadRequest, chat.CodeOf(err))
+	require.Equal(t, chat.CodeBadRequest, chat.CodeOf(err))
 }
 
 // The product opens, and the two users write to each other, all at once: there is
@@ -99,13 +99,13 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	s := c.Store(w, store.WithClosed(true))
 	for name, to := range map[string]string{"one who writes": "old2", "nobody": "no-such-user", "oneself": "ann"} {
 		_, err := s.Append(t.Context(), text("ann", to, "hi"), to)
-		e := refused(t, chat.Forbidden, err, name)
+		e := refused(t, chat.CodeForbidden, err, name)
 		require.Equal(t, "to", e.Field, name)
 		require.Equal(t, "here only the product opens a conversation with another user, and it has not opened this one", e.Message, name)
 	}
 	_, n := w.Since(0)
 	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g2"}, "Trip", []string{"bob"}, chat.VisibleAll)
-	require.Equal(t, chat.Forbidden, chat.CodeOf(err))
+	require.Equal(t, chat.CodeForbidden, chat.CodeOf(err))
 	calls, _ := w.Since(n)
 	require.Equal(t, []string{"TransactGetItems"}, calls, "it asks whether that was made before, and writes nothing")
 	require.Equal(t, 2, c.Count(c.Tables.Conversations))
@@ -145,7 +145,7 @@ func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 	require.True(t, again.Duplicate)
 	require.Equal(t, group.MessageID, again.MessageID)
 	_, err := open("ann", "trip-7", "Tour")
-	requireCode(t, chat.IdempotencyConflict, err)
+	requireCode(t, chat.CodeIdempotencyConflict, err)
 	require.NotEqual(t, group.ConversationID, must(t)(open("cy", "trip-7", "Trip")).ConversationID, "each owner has keys")
 
 	head := c.Head(group.ConversationID)
@@ -163,7 +163,7 @@ func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 
 	for name, key := range map[string]string{"none": "", "too long": string(make([]byte, 65)), "no ASCII": "é"} {
 		_, err := open("ann", key, "Trip")
-		require.Equal(t, "clientMsgId", refused(t, chat.BadRequest, err, name).Field)
+		require.Equal(t, "clientMsgId", refused(t, chat.CodeBadRequest, err, name).Field)
 	}
 	report, err := operate.New(s).AuditConversation(t.Context(), group.ConversationID)
 	require.NoError(t, err)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
 // collide makes writers of a store collide.
@@ -27,7 +27,7 @@ func collide(t *testing.T, d *canned, s *store.Store) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, err := s.Append(ctx, chatIn(text("ann", fmt.Sprint("in vain", n), "hi"), "group:1"), "")
 		cancel()
-		requireCode(t, chat.Busy, err)
+		requireCode(t, chat.CodeBusy, err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestAReadThatIsRefusedAsWrongFailsAtOnce(t *testing.T) {
 		d.refuse("TransactGetItems", 1<<30, cancelledAnswer("ValidationError"))
 		_, err := d.store().Entries(t.Context(), "group:1", chat.Range{From: 1, To: 1})
 		require.ErrorContains(t, err, "ValidationError")
-		require.Equal(t, chat.Internal, chat.CodeOf(err))
+		require.Equal(t, chat.CodeInternal, chat.CodeOf(err))
 		require.Len(t, d.calls, 2)
 	})
 }
@@ -172,7 +172,7 @@ func TestG10_AMessageIsNotTriedForEver(t *testing.T) {
 				} else {
 					r, err = s.Append(t.Context(), chatIn(text("ann", "1", "hi"), "group:1"), "")
 				}
-				requireCode(t, chat.Busy, err)
+				requireCode(t, chat.CodeBusy, err)
 				refusal, _ := errors.AsType[*chat.Error](err)
 				took := time.Since(start)
 				if tc.change {

@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 	"slices"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // Publication is a message that the product itself writes into a system
@@ -39,7 +39,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 		}
 	}
 	m := p.Message
-	m.ConversationID = string(chat.System) + ":" + p.Key
+	m.ConversationID = string(chat.KindSystem) + ":" + p.Key
 	m.ClientMsgID = p.ClientMsgID
 	m.SenderID = chat.SystemSender
 	m = s.stamp(m)
@@ -51,9 +51,9 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 	fingerprint := chat.LengthPrefixed(append([]string{content}, slices.Sorted(slices.Values(p.Recipients))...)...)
 	w := write{message: m, fingerprint: fingerprint, trusted: true}
 	if len(p.Recipients) > 0 {
-		w.create = &creation{head: chat.Conversation{ConversationID: m.ConversationID, Kind: chat.System, Title: p.Title}}
+		w.create = &creation{head: chat.Conversation{ConversationID: m.ConversationID, Kind: chat.KindSystem, Title: p.Title}}
 		for _, id := range p.Recipients {
-			w.create.members = append(w.create.members, newMember{userID: id, role: chat.Plain})
+			w.create.members = append(w.create.members, newMember{userID: id, role: chat.RolePlain})
 		}
 		w.change = func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			if head.LastSeq == 0 {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func publication(clientMsgID string, recipients ...string) store.Publication {
@@ -45,7 +45,7 @@ func TestPublish(t *testing.T) {
 	require.Equal(t, int64(1), mustLine(t, s, "cy", id).Unread)
 	require.Equal(t, int64(4), mustLine(t, s, "ann", id).Unread)
 	head := c.Head(id)
-	require.Equal(t, chat.System, head.Kind)
+	require.Equal(t, chat.KindSystem, head.Kind)
 	require.Equal(t, "Order 1", head.Title)
 	require.Equal(t, 3, head.MemberCount)
 	require.Equal(t, int64(2), head.MembersVersion, "one more, with the one who came")
@@ -89,7 +89,7 @@ func TestPublishIsIdempotent(t *testing.T) {
 		p := publication("same", "ann", "bob")
 		change(&p)
 		_, err := s.Publish(t.Context(), p)
-		e := refused(t, chat.IdempotencyConflict, err, name)
+		e := refused(t, chat.CodeIdempotencyConflict, err, name)
 		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
 	}
 	// A user's idempotency keys are others.
@@ -131,14 +131,14 @@ func TestPublishRefusals(t *testing.T) {
 		code   chat.Code
 		field  string
 	}{
-		"nobody to make it for": {func(p *store.Publication) { p.Recipients = nil }, chat.NotFound, "conversationId"},
-		"no key":                {func(p *store.Publication) { p.Key = "" }, chat.BadRequest, "conversationId"},
-		"no idempotency key":    {func(p *store.Publication) { p.ClientMsgID = "" }, chat.BadRequest, "clientMsgId"},
-		"101 recipients":        {func(p *store.Publication) { p.Recipients = users(101) }, chat.Limit, "recipients"},
-		"a recipient twice":     {func(p *store.Publication) { p.Recipients = []string{"ann", "ann"} }, chat.BadRequest, "recipients"},
-		"an odd title":          {func(p *store.Publication) { p.Title = "a\nb" }, chat.BadRequest, "title"},
-		"no content":            {func(p *store.Publication) { p.Message.Text = "" }, chat.BadRequest, "text"},
-		"data is broken":        {func(p *store.Publication) { p.Message.Data = []byte(`{"a":`) }, chat.BadRequest, "data"},
+		"nobody to make it for": {func(p *store.Publication) { p.Recipients = nil }, chat.CodeNotFound, "conversationId"},
+		"no key":                {func(p *store.Publication) { p.Key = "" }, chat.CodeBadRequest, "conversationId"},
+		"no idempotency key":    {func(p *store.Publication) { p.ClientMsgID = "" }, chat.CodeBadRequest, "clientMsgId"},
+		"101 recipients":        {func(p *store.Publication) { p.Recipients = users(101) }, chat.CodeLimit, "recipients"},
+		"a recipient twice":     {func(p *store.Publication) { p.Recipients = []string{"ann", "ann"} }, chat.CodeBadRequest, "recipients"},
+		"an odd title":          {func(p *store.Publication) { p.Title = "a\nb" }, chat.CodeBadRequest, "title"},
+		"no content":            {func(p *store.Publication) { p.Message.Text = "" }, chat.CodeBadRequest, "text"},
+		"data is broken":        {func(p *store.Publication) { p.Message.Data = []byte(`{"a":`) }, chat.CodeBadRequest, "data"},
 	} {
 		p := publication("x", "ann")
 		tc.change(&p)
@@ -156,14 +156,14 @@ func TestNobodyWritesToASystemConversation(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	id := publish(t, s, publication("1", "ann")).ConversationID
-	for user, code := range map[string]chat.Code{"ann": chat.Forbidden, "mallory": chat.NotFound} {
+	for user, code := range map[string]chat.Code{"ann": chat.CodeForbidden, "mallory": chat.CodeNotFound} {
 		for _, from := range []*store.Store{s, c.Store(nil)} {
 			_, err := from.Append(t.Context(), chatIn(text(user, "x", "hi"), id), "")
 			requireCode(t, code, err, user)
 		}
 	}
 	_, err := s.Sync(t.Context(), "mallory", id, 0, 10, frame)
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 	require.Equal(t, int64(1), c.Head(id).LastSeq)
 }
 
@@ -198,7 +198,7 @@ func TestReadersOfASystemConversationAreNotToldOfEachOther(t *testing.T) {
 	s := c.Store(nil)
 	id := publish(t, s, publication("1", "ann", "bob")).ConversationID
 	_, members := s.MembersOf(t.Context(), "ann", id, "", 10)
-	requireCode(t, chat.Forbidden, members, "members")
+	requireCode(t, chat.CodeForbidden, members, "members")
 	_, receipts := s.Receipts(t.Context(), "ann", id, 1, "", 10)
-	requireCode(t, chat.Forbidden, receipts, "receipts")
+	requireCode(t, chat.CodeForbidden, receipts, "receipts")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Quotas bound what requests leave behind, however slowly they come. 0 is none.
@@ -62,7 +62,7 @@ func (s *Store) countGroup(m chat.Message) types.TransactWriteItem {
 
 func (s *Store) errGroupsToday() error {
 	return &chat.Error{
-		Code: chat.Limit, Details: map[string]any{"max": s.quotas.GroupsPerDay},
+		Code: chat.CodeLimit, Details: map[string]any{"max": s.quotas.GroupsPerDay},
 		Message: fmt.Sprintf("a user creates at most %d groups a day; the next day begins at 0:00 UTC", s.quotas.GroupsPerDay),
 	}
 }
@@ -72,7 +72,7 @@ func (s *Store) errGroupsToday() error {
 func (s *Store) systemMayGrow(ctx context.Context, head chat.Conversation, added []string) error {
 	if most := s.quotas.SystemMembers; most > 0 && head.MemberCount+len(added) > most {
 		return &chat.Error{
-			Code: chat.Limit, Field: "recipients", Details: map[string]any{"max": most},
+			Code: chat.CodeLimit, Field: "recipients", Details: map[string]any{"max": most},
 			Message: fmt.Sprintf("a system conversation has at most %d members; publish under another key", most),
 		}
 	}
@@ -114,7 +114,7 @@ func (s *Store) mayGrow(ctx context.Context, head chat.Conversation, added []str
 		return nil
 	}
 	return &chat.Error{
-		Code: chat.Limit, Field: field, Details: map[string]any{"max": most, "members": full},
+		Code: chat.CodeLimit, Field: field, Details: map[string]any{"max": most, "members": full},
 		Message: fmt.Sprintf("%d of the users are in as many conversations of more than %d members as one may be in: %d",
 			len(full), chat.InboxGroupMax, most),
 	}

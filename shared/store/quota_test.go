@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // create asks for a group of ann and others.
@@ -41,7 +41,7 @@ func TestG10_GroupsOfADayAreCounted(t *testing.T) {
 	}
 	_, n = w.Since(n)
 	_, err := create(t, s, "one more")
-	e := refused(t, chat.Limit, err)
+	e := refused(t, chat.CodeLimit, err)
 	require.Equal(t, map[string]any{"max": most}, e.Details)
 	calls, _ = w.Since(n)
 	require.Equal(t, []string{"TransactWriteItems", "TransactGetItems"}, calls)
@@ -93,7 +93,7 @@ func TestG10_GroupsThatAreMadeAtOnceAreCounted(t *testing.T) {
 	require.NoError(t, parallel(2*asked, func(i int) error { // each is asked for twice
 		s := store.New(c.DB, c.Tables, store.WithQuotas(store.Quotas{GroupsPerDay: most}))
 		_, err := create(t, s, fmt.Sprint(i/2))
-		if chat.CodeOf(err) == chat.Limit {
+		if chat.CodeOf(err) == chat.CodeLimit {
 			return nil
 		}
 		if i%2 == 0 {
@@ -127,7 +127,7 @@ func TestG10_ARetryOfTheLastGroupIsNotRefused(t *testing.T) {
 	require.Equal(t, 1, groupsOf(c, "ann"))
 	require.Equal(t, int64(1), c.Head(r.ConversationID).LastSeq)
 	_, err := create(t, s, "g2")
-	requireCode(t, chat.Limit, err)
+	requireCode(t, chat.CodeLimit, err)
 }
 
 func TestG10_MembersOfSystemConversationsAreLimited(t *testing.T) {
@@ -141,17 +141,17 @@ func TestG10_MembersOfSystemConversationsAreLimited(t *testing.T) {
 		})
 	}
 	_, err := publish("big", "1", names("u", most+1)...)
-	e := refused(t, chat.Limit, err)
+	e := refused(t, chat.CodeLimit, err)
 	require.Equal(t, "recipients", e.Field)
 	require.Equal(t, map[string]any{"max": most}, e.Details)
 
 	first := must(t)(publish("k", "2", names("u", most-1)...))
 	_, err = publish("k", "3", "new1", "new2")
-	requireCode(t, chat.Limit, err)
+	requireCode(t, chat.CodeLimit, err)
 	must(t)(publish("k", "4", "new1"))
 	must(t)(publish("k", "5", append(names("u", most-1), "new1")...))
 	_, err = publish("k", "6", "new2")
-	requireCode(t, chat.Limit, err)
+	requireCode(t, chat.CodeLimit, err)
 	must(t)(publish("k", "7"))
 	require.Equal(t, most, c.Head(first.ConversationID).MemberCount)
 	require.True(t, must(t)(publish("k", "4", "new1")).Duplicate)
@@ -171,7 +171,7 @@ func TestG10_LargeConversationsOfAUserAreLimited(t *testing.T) {
 	}
 	requireFull := func(err error, field string, users ...string) {
 		t.Helper()
-		e := refused(t, chat.Limit, err)
+		e := refused(t, chat.CodeLimit, err)
 		require.Equal(t, field, e.Field)
 		require.Equal(t, most, e.Details["max"])
 		require.ElementsMatch(t, users, e.Details["members"])

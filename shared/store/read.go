@@ -13,8 +13,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // queryPage is how many messages one Query asks for at most. DynamoDB cannot stop
@@ -173,7 +173,7 @@ func viewOf(head chat.Conversation, inbox table.Line) view {
 		head = *inbox.LeftHead
 	default:
 		head = chat.Conversation{
-			ConversationID: head.ConversationID, Kind: head.Kind, LastSeq: head.LastSeq, State: chat.Active, CreatedAt: head.CreatedAt,
+			ConversationID: head.ConversationID, Kind: head.Kind, LastSeq: head.LastSeq, State: chat.StateActive, CreatedAt: head.CreatedAt,
 		}
 	}
 	return view{head: head, inbox: inbox}

@@ -13,9 +13,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 const frame = 31 * 1024
@@ -271,10 +271,10 @@ func TestG9_WhatAUserMayRead(t *testing.T) {
 	}
 	for _, user := range []string{"mallory", "#"} {
 		_, err := s.Sync(t.Context(), user, id, 0, 100, frame)
-		require.Equal(t, chat.NotFound, chat.CodeOf(err))
+		require.Equal(t, chat.CodeNotFound, chat.CodeOf(err))
 	}
 	_, err := s.Sync(t.Context(), "bob", "group:none", 0, 100, frame)
-	require.Equal(t, chat.NotFound, chat.CodeOf(err))
+	require.Equal(t, chat.CodeNotFound, chat.CodeOf(err))
 }
 
 func TestDataComesBackAsItWasSent(t *testing.T) {
@@ -293,7 +293,7 @@ func TestDataComesBackAsItWasSent(t *testing.T) {
 	require.Equal(t, string(m.Data), string(got.Data))
 	require.Equal(t, m.ReplyTo, got.ReplyTo)
 	m.ConversationID, m.Seq, m.MessageID, m.ServerTime = r.ConversationID, 2, r.MessageID, r.ServerTime
-	m.Version, m.Status = 1, chat.Normal
+	m.Version, m.Status = 1, chat.StatusNormal
 	require.Equal(t, m, got)
 }
 

@@ -5,19 +5,19 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
-func errDissolved() error { return chat.Errorf(chat.Dissolved, "the group is dissolved") }
+func errDissolved() error { return chat.Errorf(chat.CodeDissolved, "the group is dissolved") }
 
 func errNoConversation() error {
-	return chat.FieldErrorf(chat.NotFound, "conversationId", "no such conversation, or you are no member of it")
+	return chat.FieldErrorf(chat.CodeNotFound, "conversationId", "no such conversation, or you are no member of it")
 }
 
 // errFull refuses to write where no seq is left that every JSON reader keeps exact.
 func errFull() error {
 	return &chat.Error{
-		Code: chat.Limit, Field: "conversationId", Details: map[string]any{"max": int64(chat.MaxSeq)},
+		Code: chat.CodeLimit, Field: "conversationId", Details: map[string]any{"max": int64(chat.MaxSeq)},
 		Message: fmt.Sprintf("this conversation has had %d messages, which is all it can have; go on in another", int64(chat.MaxSeq)),
 	}
 }
@@ -25,7 +25,7 @@ func errFull() error {
 // errClosed refuses what creates a conversation. It is the same for every user
 // named, whether there is such a user or not.
 func errClosed(field, what string) error {
-	return chat.FieldErrorf(chat.Forbidden, field, "here only the product opens %s, and it has not opened this one", what)
+	return chat.FieldErrorf(chat.CodeForbidden, field, "here only the product opens %s, and it has not opened this one", what)
 }
 
 // crowded is busy for who may come again once some of the crowd is served, from half of
@@ -39,6 +39,6 @@ func crowded(conversationID string, attempts int, cause error) error {
 const crowdedPause = time.Second
 
 func busy(conversationID string, attempts int, cause error) error {
-	return fmt.Errorf("%w (after %d transactions: %w)", chat.Errorf(chat.Busy,
+	return fmt.Errorf("%w (after %d transactions: %w)", chat.Errorf(chat.CodeBusy,
 		"conversation %s is busy; send again with the same clientMsgId", conversationID), attempts, cause)
 }

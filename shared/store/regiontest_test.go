@@ -12,7 +12,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/store/regiontest"
+	"github.com/inorder-im/inorder/shared/store/regiontest"
 )
 
 type stringSet []string

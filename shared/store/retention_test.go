@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func TestRetention_EveryEntryExpiresAndItsIdempotencyRecordLater(t *testing.T) {
@@ -64,27 +64,27 @@ func TestOptionsFromEnv(t *testing.T) {
 	s, err := open(map[string]string{"MAX_GROUP_MEMBERS": "3"})
 	require.NoError(t, err)
 	_, _, err = s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g1"}, "All", []string{"b", "c", "d"}, chat.VisibleAll)
-	require.Equal(t, 3, refused(t, chat.Limit, err).Details["max"])
+	require.Equal(t, 3, refused(t, chat.CodeLimit, err).Details["max"])
 	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g2"}, "All", []string{"b", "c"}, chat.VisibleAll)
 	require.NoError(t, err)
 	_, err = s.AddMembers(t.Context(), store.Request{UserID: "alice", ClientMsgID: "a"}, line.Conversation.ConversationID, []string{"d"})
-	require.Equal(t, 3, refused(t, chat.Limit, err).Details["max"])
+	require.Equal(t, 3, refused(t, chat.CodeLimit, err).Details["max"])
 
 	s, err = open(map[string]string{"GROUPS_PER_DAY": "1", "MAX_SYSTEM_MEMBERS": "2", "MAX_LARGE_CONVERSATIONS": "1"})
 	require.NoError(t, err)
 	_, err = create(t, s, "one")
 	require.NoError(t, err)
 	_, err = create(t, s, "two")
-	require.Equal(t, 1, refused(t, chat.Limit, err).Details["max"])
+	require.Equal(t, 1, refused(t, chat.CodeLimit, err).Details["max"])
 	_, err = s.Publish(t.Context(), store.Publication{
 		Key: "k", Recipients: names("u", 3), ClientMsgID: "p", Message: chat.Message{MessageType: chat.TypeSystem, Text: "hi"},
 	})
-	require.Equal(t, 2, refused(t, chat.Limit, err).Details["max"])
+	require.Equal(t, 2, refused(t, chat.CodeLimit, err).Details["max"])
 
 	s, err = open(map[string]string{"DIRECT_MESSAGES": "closed"})
 	require.NoError(t, err)
 	_, err = s.Append(t.Context(), text("ann", "m", "hi"), "zoe")
-	_ = refused(t, chat.Forbidden, err)
+	_ = refused(t, chat.CodeForbidden, err)
 	s, err = open(map[string]string{"DIRECT_MESSAGES": "open"})
 	require.NoError(t, err)
 	send(t, s, "ann", "zoe", "m")

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Target names the message that is recalled or edited.
@@ -58,7 +58,7 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 				return changes{items: append(slices.Clip(edits), s.reviseTarget(target,
 					"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
 					table.Item{
-						":status": table.Str(string(chat.Recalled)),
+						":status": table.Str(string(chat.StatusRecalled)),
 						":next":   table.Num(version),
 						":by":     &types.AttributeValueMemberM{Value: by},
 					}))}, err
@@ -77,7 +77,7 @@ func (s *Store) recallEdits(ctx context.Context, target table.Message) ([]types.
 	var items []types.TransactWriteItem
 	for _, seq := range slices.Sorted(maps.Keys(edits)) {
 		items = append(items, s.reviseTarget(edits[seq], "SET #status = :status REMOVE #text, #data, original",
-			table.Item{":status": table.Str(string(chat.Recalled))}))
+			table.Item{":status": table.Str(string(chat.StatusRecalled))}))
 	}
 	return items, nil
 }
@@ -87,11 +87,11 @@ func (s *Store) mayRecall(ctx context.Context, r Request, head chat.Conversation
 		return err
 	}
 	own := target.SenderID == r.UserID
-	if head.Kind == chat.Group && (self.Role == chat.Owner || self.Role == chat.Admin) {
+	if head.Kind == chat.KindGroup && (self.Role == chat.RoleOwner || self.Role == chat.RoleAdmin) {
 		if own {
 			return nil
 		}
-		role := chat.Plain
+		role := chat.RolePlain
 		present, err := s.membersAmong(ctx, head.ConversationID, []string{target.SenderID})
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func (s *Store) mayRecall(ctx context.Context, r Request, head chat.Conversation
 		}
 	}
 	if !own {
-		return chat.Errorf(chat.Forbidden, "this message is not yours to recall")
+		return chat.Errorf(chat.CodeForbidden, "this message is not yours to recall")
 	}
 	return s.within(window, target, "recalled")
 }
@@ -143,7 +143,7 @@ func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, wi
 			}
 			return func(_ chat.Conversation, m *chat.Message) (changes, error) {
 				e := changes{items: []types.TransactWriteItem{s.editTarget(target, edited, m.Seq)}}
-				if head.Kind == chat.Group && len(target.Edits) == 0 {
+				if head.Kind == chat.KindGroup && len(target.Edits) == 0 {
 					e.original = &table.Content{Text: target.Text, Data: target.Data}
 				}
 				return e, nil
@@ -179,14 +179,14 @@ func (s *Store) mayEdit(r Request, target table.Message, edited Edited, window t
 		return err
 	}
 	if target.SenderID != r.UserID {
-		return chat.Errorf(chat.Forbidden, "this message is not yours to edit")
+		return chat.Errorf(chat.CodeForbidden, "this message is not yours to edit")
 	}
 	if target.Earlier { // the edit would be withheld from its own author
-		return chat.Errorf(chat.Forbidden, "you were away since you sent this message; it can be recalled, not edited")
+		return chat.Errorf(chat.CodeForbidden, "you were away since you sent this message; it can be recalled, not edited")
 	}
-	if target.Version != edited.Version || target.Status != chat.Normal {
+	if target.Version != edited.Version || target.Status != chat.StatusNormal {
 		return &chat.Error{
-			Code: chat.VersionConflict, Field: "version", Message: "the message was changed meanwhile; look at it again",
+			Code: chat.CodeVersionConflict, Field: "version", Message: "the message was changed meanwhile; look at it again",
 			Details: map[string]any{"version": target.Version, "status": target.Status},
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Store) mayEdit(r Request, target table.Message, edited Edited, window t
 	}
 	if len(target.Edits) >= chat.MaxEdits {
 		return &chat.Error{
-			Code: chat.Limit, Details: map[string]any{"max": chat.MaxEdits},
+			Code: chat.CodeLimit, Details: map[string]any{"max": chat.MaxEdits},
 			Message: fmt.Sprintf("a message can be edited %d times", chat.MaxEdits),
 		}
 	}
@@ -207,7 +207,7 @@ func (s *Store) mayEdit(r Request, target table.Message, edited Edited, window t
 // revisable refuses what was not sent by a person.
 func revisable(target table.Message) error {
 	if !target.MessageType.Sendable() {
-		return chat.Errorf(chat.Forbidden, "a message of type %s stays as it is", target.MessageType)
+		return chat.Errorf(chat.CodeForbidden, "a message of type %s stays as it is", target.MessageType)
 	}
 	return nil
 }
@@ -218,9 +218,9 @@ func (s *Store) within(window time.Duration, target table.Message, what string) 
 	case window < 0 || age < window:
 		return nil
 	case window == 0:
-		return chat.Errorf(chat.TooLate, "messages cannot be %s here", what)
+		return chat.Errorf(chat.CodeTooLate, "messages cannot be %s here", what)
 	default:
-		return chat.Errorf(chat.TooLate, "a message can be %s for %s", what, window)
+		return chat.Errorf(chat.CodeTooLate, "a message can be %s for %s", what, window)
 	}
 }
 
@@ -272,5 +272,5 @@ func withVersion(e *chat.Event, version int64) *chat.Event {
 }
 
 func errNoMessage(field string) error {
-	return chat.FieldErrorf(chat.NotFound, field, "no such message in this conversation, or you may not read it")
+	return chat.FieldErrorf(chat.CodeNotFound, field, "no such message in this conversation, or you may not read it")
 }

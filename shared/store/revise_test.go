@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
 const hour = time.Hour
@@ -49,7 +49,7 @@ func TestRecallTakesTheContentAway(t *testing.T) {
 	require.False(t, r.Duplicate)
 
 	target, event := entry(t, s, sent), entry(t, s, r)
-	require.Equal(t, chat.Recalled, target.Status)
+	require.Equal(t, chat.StatusRecalled, target.Status)
 	require.Empty(t, target.Text)
 	require.Empty(t, target.Data)
 	require.Equal(t, int64(2), target.Version)
@@ -93,7 +93,7 @@ func TestEditReplacesTheContent(t *testing.T) {
 	require.Equal(t, "third", target.Text)
 	require.Empty(t, target.Data, "the whole content is replaced")
 	require.Equal(t, int64(3), target.Version)
-	require.Equal(t, chat.Normal, target.Status)
+	require.Equal(t, chat.StatusNormal, target.Status)
 	for receipt, want := range map[store.Receipt]chat.Message{
 		r:     {Text: "second", Data: json.RawMessage(`{"n":2}`), Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 2}},
 		third: {Text: "third", Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 3}},
@@ -110,29 +110,29 @@ func TestEditReplacesTheContent(t *testing.T) {
 	require.Equal(t, r.Seq, retry.Seq)
 	require.Equal(t, "third", entry(t, s, sent).Text)
 	_, err = s.Edit(t.Context(), by("alice", "e1"), targetOf(sent), store.Edited{Version: 3, Text: "other"}, hour)
-	requireCode(t, chat.IdempotencyConflict, err)
+	requireCode(t, chat.CodeIdempotencyConflict, err)
 
 	// An older edit does not override a newer one.
 	_, err = s.Edit(t.Context(), by("alice", "e3"), targetOf(sent), store.Edited{Version: 2, Text: "late"}, hour)
-	e := refused(t, chat.VersionConflict, err)
-	require.Equal(t, map[string]any{"version": int64(3), "status": chat.Normal}, e.Details)
+	e := refused(t, chat.CodeVersionConflict, err)
+	require.Equal(t, map[string]any{"version": int64(3), "status": chat.StatusNormal}, e.Details)
 	_, err = s.Edit(t.Context(), by("alice", "e4"), targetOf(sent), store.Edited{Version: 4, Text: "early"}, hour)
-	requireCode(t, chat.VersionConflict, err)
+	requireCode(t, chat.CodeVersionConflict, err)
 
 	// Nor does an edit bring back what was recalled.
 	_, err = s.Recall(t.Context(), by("alice", "recall"), targetOf(sent), hour)
 	require.NoError(t, err)
 	for _, version := range []int64{3, 4} {
 		_, err = s.Edit(t.Context(), by("alice", fmt.Sprint("e5", version)), targetOf(sent), store.Edited{Version: version, Text: "back"}, hour)
-		e = refused(t, chat.VersionConflict, err)
-		require.Equal(t, map[string]any{"version": int64(4), "status": chat.Recalled}, e.Details)
+		e = refused(t, chat.CodeVersionConflict, err)
+		require.Equal(t, map[string]any{"version": int64(4), "status": chat.StatusRecalled}, e.Details)
 	}
 	require.Empty(t, entry(t, s, sent).Text)
 	for _, receipt := range []store.Receipt{r, third} {
 		got := entry(t, s, receipt)
 		require.Empty(t, got.Text, "the events of the edits do not keep what was recalled")
 		require.Empty(t, got.Data)
-		require.Equal(t, chat.Recalled, got.Status)
+		require.Equal(t, chat.StatusRecalled, got.Status)
 		require.NotNil(t, got.Event)
 	}
 }
@@ -162,17 +162,17 @@ func TestReviseRefusals(t *testing.T) {
 		window time.Duration
 		code   chat.Code
 	}{
-		"another's":                         {"bob", good, hour, chat.Forbidden},
-		"another's, no window":              {"bob", good, store.NoWindow, chat.Forbidden},
-		"a stranger":                        {"mallory", good, hour, chat.NotFound},
-		"switched off":                      {"alice", good, 0, chat.TooLate},
-		"no such seq":                       {"alice", with(func(t *store.Target) { t.Seq = 9 }), hour, chat.NotFound},
-		"seq 0":                             {"alice", with(func(t *store.Target) { t.Seq = 0 }), hour, chat.NotFound},
-		"another messageId":                 {"alice", with(func(t *store.Target) { t.MessageID = other.MessageID }), hour, chat.NotFound},
-		"a message of another conversation": {"alice", with(func(t *store.Target) { t.ConversationID = other.ConversationID }), hour, chat.NotFound},
-		"no such conversation":              {"alice", with(func(t *store.Target) { t.ConversationID = "group:none" }), hour, chat.NotFound},
-		"a system conversation":             {"alice", targetOf(published), hour, chat.Forbidden},
-		"an event":                          {"alice", store.Target{ConversationID: group, Seq: 1, MessageID: event.MessageID}, hour, chat.Forbidden},
+		"another's":                         {"bob", good, hour, chat.CodeForbidden},
+		"another's, no window":              {"bob", good, store.NoWindow, chat.CodeForbidden},
+		"a stranger":                        {"mallory", good, hour, chat.CodeNotFound},
+		"switched off":                      {"alice", good, 0, chat.CodeTooLate},
+		"no such seq":                       {"alice", with(func(t *store.Target) { t.Seq = 9 }), hour, chat.CodeNotFound},
+		"seq 0":                             {"alice", with(func(t *store.Target) { t.Seq = 0 }), hour, chat.CodeNotFound},
+		"another messageId":                 {"alice", with(func(t *store.Target) { t.MessageID = other.MessageID }), hour, chat.CodeNotFound},
+		"a message of another conversation": {"alice", with(func(t *store.Target) { t.ConversationID = other.ConversationID }), hour, chat.CodeNotFound},
+		"no such conversation":              {"alice", with(func(t *store.Target) { t.ConversationID = "group:none" }), hour, chat.CodeNotFound},
+		"a system conversation":             {"alice", targetOf(published), hour, chat.CodeForbidden},
+		"an event":                          {"alice", store.Target{ConversationID: group, Seq: 1, MessageID: event.MessageID}, hour, chat.CodeForbidden},
 	} {
 		_, err := s.Recall(ctx, by(tc.user, "r"), tc.target, tc.window)
 		requireCode(t, tc.code, err, "recall: %s", name)
@@ -184,7 +184,7 @@ func TestReviseRefusals(t *testing.T) {
 		"data is no object": {Version: 1, Text: "x", Data: json.RawMessage(`[1]`)},
 	} {
 		_, err := s.Edit(ctx, by("alice", "e"), good, edited, hour)
-		requireCode(t, chat.BadRequest, err, name)
+		requireCode(t, chat.CodeBadRequest, err, name)
 	}
 	require.Equal(t, int64(1), c.Head(sent.ConversationID).LastSeq)
 	require.Equal(t, "text of 1", entry(t, s, sent).Text)
@@ -201,11 +201,11 @@ func TestTheWindowCloses(t *testing.T) {
 	}
 	require.NoError(t, edit("1", 1, 2*time.Minute))
 	c.Age(sent.ConversationID, sent.Seq, 3*time.Minute)
-	requireCode(t, chat.TooLate, edit("2", 2, 2*time.Minute))
+	requireCode(t, chat.CodeTooLate, edit("2", 2, 2*time.Minute))
 	require.NoError(t, edit("3", 2, 4*time.Minute))
 	require.NoError(t, edit("4", 3, store.NoWindow))
 	_, err := s.Recall(t.Context(), by("alice", "r"), targetOf(sent), 2*time.Minute)
-	requireCode(t, chat.TooLate, err)
+	requireCode(t, chat.CodeTooLate, err)
 	_, err = s.Recall(t.Context(), by("alice", "r"), targetOf(sent), store.NoWindow)
 	require.NoError(t, err)
 }
@@ -217,7 +217,7 @@ func TestWhoRecallsWhatInAGroup(t *testing.T) {
 	ctx := t.Context()
 	id := newGroup(t, s, chat.VisibleAll, "owner", "admin", "admin2", "member", "member2", "former")
 	for _, user := range []string{"admin", "admin2"} {
-		must(t)(s.SetRole(ctx, by("owner", user), id, user, chat.Admin))
+		must(t)(s.SetRole(ctx, by("owner", user), id, user, chat.RoleAdmin))
 	}
 	n := 0
 	for _, tc := range []struct {
@@ -226,16 +226,16 @@ func TestWhoRecallsWhatInAGroup(t *testing.T) {
 	}{
 		{"owner", "owner", ""}, {"owner", "admin", ""}, {"owner", "member", ""}, {"owner", "former", ""},
 		{"admin", "admin", ""}, {"admin", "member", ""}, {"admin", "former", ""},
-		{"admin", "owner", chat.Forbidden}, {"admin", "admin2", chat.Forbidden},
-		{"member", "member", chat.TooLate},
-		{"member", "owner", chat.Forbidden}, {"member", "admin", chat.Forbidden}, {"member", "member2", chat.Forbidden}, {"member", "former", chat.Forbidden},
-		{"former", "former", chat.NotFound}, {"mallory", "member", chat.NotFound},
+		{"admin", "owner", chat.CodeForbidden}, {"admin", "admin2", chat.CodeForbidden},
+		{"member", "member", chat.CodeTooLate},
+		{"member", "owner", chat.CodeForbidden}, {"member", "admin", chat.CodeForbidden}, {"member", "member2", chat.CodeForbidden}, {"member", "former", chat.CodeForbidden},
+		{"former", "former", chat.CodeNotFound}, {"mallory", "member", chat.CodeNotFound},
 	} {
 		n++
 		name := fmt.Sprintf("%s recalls of %s", tc.by, tc.of)
 		if tc.of == "former" && n > 1 {
 			if _, err := s.AddMembers(ctx, by("owner", fmt.Sprint("add", n)), id, []string{"former"}); err != nil {
-				requireCode(t, chat.BadRequest, err) // the first time it is a member
+				requireCode(t, chat.CodeBadRequest, err) // the first time it is a member
 			}
 		}
 		sent := sendIn(t, s, tc.of, id, fmt.Sprint("m", n))
@@ -247,13 +247,13 @@ func TestWhoRecallsWhatInAGroup(t *testing.T) {
 		_, editErr := s.Edit(ctx, by(tc.by, fmt.Sprint("e", n)), targetOf(sent), store.Edited{Version: 1, Text: "mine"}, store.NoWindow)
 		if tc.code == "" {
 			require.NoError(t, err, name)
-			require.Equal(t, chat.Recalled, entry(t, s, sent).Status, name)
+			require.Equal(t, chat.StatusRecalled, entry(t, s, sent).Status, name)
 		} else {
 			requireCode(t, tc.code, err, name)
 			require.Equal(t, tc.by == tc.of && tc.by != "former", editErr == nil, name)
 		}
 		if tc.by != tc.of {
-			require.Contains(t, []chat.Code{chat.Forbidden, chat.NotFound}, chat.CodeOf(editErr), "nobody edits what another wrote: %s", name)
+			require.Contains(t, []chat.Code{chat.CodeForbidden, chat.CodeNotFound}, chat.CodeOf(editErr), "nobody edits what another wrote: %s", name)
 		}
 	}
 	requireWhole(t, c, s, id)
@@ -272,7 +272,7 @@ func TestAMessageIsEditedANumberOfTimes(t *testing.T) {
 	for version := range int64(chat.MaxEdits) {
 		require.NoError(t, edit(version+1))
 	}
-	require.Equal(t, chat.MaxEdits, refused(t, chat.Limit, edit(chat.MaxEdits+1)).Details["max"])
+	require.Equal(t, chat.MaxEdits, refused(t, chat.CodeLimit, edit(chat.MaxEdits+1)).Details["max"])
 	must(t)(s.Recall(t.Context(), by("alice", "r"), targetOf(sent), hour))
 	all := ledger(t, s, "bob", sent.ConversationID)
 	requireDense(t, all, chat.MaxEdits+2)
@@ -330,10 +330,10 @@ func TestG8_ARecallRacesEdits(t *testing.T) {
 				return nil
 			}
 			var refusal *chat.Error
-			if !errors.As(err, &refusal) || refusal.Code != chat.VersionConflict {
+			if !errors.As(err, &refusal) || refusal.Code != chat.CodeVersionConflict {
 				return err
 			}
-			if refusal.Details["status"] == chat.Recalled {
+			if refusal.Details["status"] == chat.StatusRecalled {
 				return nil
 			}
 			now := refusal.Details["version"].(int64)
@@ -358,7 +358,7 @@ func TestG8_ARecallRacesEdits(t *testing.T) {
 		}
 		require.Equal(t, chat.EventEdit, m.Event.Kind)
 	}
-	require.Equal(t, chat.Recalled, all[0].Status)
+	require.Equal(t, chat.StatusRecalled, all[0].Status)
 	require.Empty(t, all[0].Text)
 	require.Equal(t, version, all[0].Version)
 }
@@ -400,7 +400,7 @@ func TestAReadThatHangsIsBusy(t *testing.T) {
 			return none
 		}}).Recall(ctx, by("alice", "r"), targetOf(sent), hour)
 		cancel()
-		requireCode(t, chat.Busy, err, hangs)
+		requireCode(t, chat.CodeBusy, err, hangs)
 	}
 }
 
@@ -413,7 +413,7 @@ func TestG8_OfTwoEditsOfOneVersionOneWins(t *testing.T) {
 	require.NoError(t, parallel(2, func(i int) error {
 		_, err := c.Store(nil).Edit(t.Context(), by("alice", fmt.Sprint("e", i)), targetOf(sent), store.Edited{Version: 1, Text: fmt.Sprint(i)}, hour)
 		won[i] = err == nil
-		if err != nil && chat.CodeOf(err) == chat.VersionConflict {
+		if err != nil && chat.CodeOf(err) == chat.CodeVersionConflict {
 			return nil
 		}
 		return err
@@ -482,7 +482,7 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 			for i, do := range []func(*store.Store, int) (store.Receipt, error){edit, recall} {
 				died, err := do(c.Store(w), 300)
 				if f == dropped {
-					requireCode(t, chat.Busy, err)
+					requireCode(t, chat.CodeBusy, err)
 				}
 				r, err := do(c.Store(nil), 10_000)
 				require.NoError(t, err)
@@ -493,7 +493,7 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 				}
 			}
 			requireDense(t, ledger(t, c.Store(nil), "bob", sent.ConversationID), 3)
-			require.Equal(t, chat.Recalled, entry(t, c.Store(nil), sent).Status)
+			require.Equal(t, chat.StatusRecalled, entry(t, c.Store(nil), sent).Status)
 		})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // Roster reads the members of a conversation, strongly consistent, ordered by
@@ -39,7 +39,7 @@ func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor st
 	if err != nil {
 		return MemberPage{}, err
 	}
-	if v.head.Kind == chat.System {
+	if v.head.Kind == chat.KindSystem {
 		return MemberPage{}, errReaders()
 	}
 	if v.inbox.LeftSeq != 0 {
@@ -50,12 +50,12 @@ func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor st
 }
 
 func errFormer() error {
-	return chat.Errorf(chat.Forbidden, "you are no member of this conversation any more")
+	return chat.Errorf(chat.CodeForbidden, "you are no member of this conversation any more")
 }
 
 // errReaders refuses to tell the readers of a system conversation of each other.
 func errReaders() error {
-	return chat.Errorf(chat.Forbidden, "the readers of a system conversation are not told of each other")
+	return chat.Errorf(chat.CodeForbidden, "the readers of a system conversation are not told of each other")
 }
 
 // Rosters remembers rosters by conversation and version. A roster of a version

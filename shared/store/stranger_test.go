@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // Whether a conversation exists that one is not in can be told neither by what is
@@ -56,7 +56,7 @@ func TestG9_AStrangerCausesTheSameWorkWhetherTheConversationExistsOrNot(t *testi
 		"addMembers":    func(s *store.Store, id string) error { return sent(s.AddMembers(ctx, key(), id, []string{"mallory"})) },
 		"removeMembers": func(s *store.Store, id string) error { return sent(s.RemoveMembers(ctx, key(), id, []string{"ann"})) },
 		"leave":         func(s *store.Store, id string) error { return sent(s.Leave(ctx, key(), id)) },
-		"setRole":       func(s *store.Store, id string) error { return sent(s.SetRole(ctx, key(), id, "bob", chat.Admin)) },
+		"setRole":       func(s *store.Store, id string) error { return sent(s.SetRole(ctx, key(), id, "bob", chat.RoleAdmin)) },
 		"setTitle":      func(s *store.Store, id string) error { return sent(s.SetTitle(ctx, key(), id, "mine")) },
 		"dissolve":      func(s *store.Store, id string) error { return sent(s.Dissolve(ctx, key(), id)) },
 		"sync":          func(s *store.Store, id string) error { _, err := s.Sync(ctx, "mallory", id, 0, 10, frame); return err },
@@ -80,7 +80,7 @@ func TestG9_AStrangerCausesTheSameWorkWhetherTheConversationExistsOrNot(t *testi
 		work := func(s *store.Store, w *wire, id string) []string {
 			_, n := w.Since(0)
 			err := do(s, id)
-			require.Equal(t, refusedAs(t, c, do, absent[0]), refused(t, chat.NotFound, err, action), action)
+			require.Equal(t, refusedAs(t, c, do, absent[0]), refused(t, chat.CodeNotFound, err, action), action)
 			calls, _ := w.Since(n)
 			return slices.Sorted(slices.Values(calls)) // an ack of what is remembered reads last
 		}
@@ -105,7 +105,7 @@ func TestG9_AStrangerCausesTheSameWorkWhetherTheConversationExistsOrNot(t *testi
 // refusedAs is how an action is refused, by a Store that remembers nothing.
 func refusedAs(t testing.TB, c *cloud, do func(*store.Store, string) error, id string) *chat.Error {
 	t.Helper()
-	return refused(t, chat.NotFound, do(c.Store(nil), id))
+	return refused(t, chat.CodeNotFound, do(c.Store(nil), id))
 }
 
 // What the above costs is paid by strangers: for members a warm ack is one write.

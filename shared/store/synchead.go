@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // The bounds of a sync head. Each raise pays for the whole item by the kilobyte,

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // show makes of messages what one sees of them who reads them as of a time of
@@ -38,7 +38,7 @@ func (s *Store) show(ctx context.Context, conversationID string, known map[int64
 //
 // Nobody leaves a conversation of another kind.
 func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64]table.Message, end int64) error {
-	if kind, _ := chat.KindOf(conversationID); kind != chat.Group {
+	if kind, _ := chat.KindOf(conversationID); kind != chat.KindGroup {
 		return nil
 	}
 	var later []table.Message
@@ -61,7 +61,7 @@ func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64
 			setContent(&m, *event.Original)
 		default:
 			setContent(&m, table.Content{})
-			m.Withheld = event.Status != chat.Recalled
+			m.Withheld = event.Status != chat.StatusRecalled
 		}
 		if found {
 			m.Status = event.Status // recalled since the message was read
@@ -96,7 +96,7 @@ func (s *Store) editsOf(ctx context.Context, conversationID string, messages []t
 // editedAfter reports whether the content is from after the ledger ended with seq
 // end.
 func editedAfter(mi table.Message, end int64) bool {
-	return mi.Status == chat.Normal && editsUntil(mi, end) < len(mi.Edits)
+	return mi.Status == chat.StatusNormal && editsUntil(mi, end) < len(mi.Edits)
 }
 
 // editsUntil is how many edits the message had when the ledger ended with seq end.

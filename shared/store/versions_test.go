@@ -9,10 +9,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // editIn edits ann's message, whose version is the one given.
@@ -59,13 +59,13 @@ func TestG9_AFormerMemberReadsWhatThereWasThen(t *testing.T) {
 	} {
 		got := read(t, s, user, id, sent.Seq)
 		require.Equal(t, want, chat.Message{Version: got.Version, Text: got.Text, Data: got.Data, Withheld: got.Withheld}, user)
-		require.Equal(t, chat.Normal, got.Status)
+		require.Equal(t, chat.StatusNormal, got.Status)
 	}
 
 	must(t)(s.Recall(t.Context(), by("ann", "recall"), targetOf(sent), hour))
 	for _, user := range []string{"v1", "v2", "v3", "stays"} {
 		got := read(t, s, user, id, sent.Seq)
-		require.Equal(t, chat.Recalled, got.Status, "a recall is for everyone: %s", user)
+		require.Equal(t, chat.StatusRecalled, got.Status, "a recall is for everyone: %s", user)
 		require.Empty(t, got.Text)
 		require.Empty(t, got.Data)
 	}
@@ -151,7 +151,7 @@ func TestG9_WhoWasAwayEditsNothingFromBefore(t *testing.T) {
 	remove("3")
 	sendIn(t, s, "own", id, "unseen")
 	add("4")
-	requireCode(t, chat.Forbidden, edit("e2", 2))
+	requireCode(t, chat.CodeForbidden, edit("e2", 2))
 	requireSees(t, s, "ann", id, 1, 2, 3, 4, 5, 6, 8)
 	must(t)(s.Recall(t.Context(), by("ann", "recall"), targetOf(sent), hour))
 }
@@ -273,7 +273,7 @@ func TestEraseUserTakesWhatAnEditReplaced(t *testing.T) {
 	for _, raw := range c.Scan(c.Tables.Messages) {
 		require.NotContains(t, raw, "text of secret")
 	}
-	require.Equal(t, chat.Recalled, read(t, s, "cy", id, sent.Seq).Status)
+	require.Equal(t, chat.StatusRecalled, read(t, s, "cy", id, sent.Seq).Status)
 }
 
 // What an edit costs is what it did without keeping anything.

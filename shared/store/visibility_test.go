@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // synced reads a conversation by Sync in pages of limit and checks that each
@@ -103,7 +103,7 @@ func TestVisibility(t *testing.T) {
 			require.NoError(t, err)
 			want := chat.Code("")
 			if tc.visibility == chat.VisibleSinceJoin {
-				want = chat.NotFound
+				want = chat.CodeNotFound
 			}
 			reply := chatIn(text("late", "reply", "to that"), id)
 			reply.ReplyTo = &chat.ReplyTo{Seq: 2, MessageID: second[0].MessageID}
@@ -183,7 +183,7 @@ func TestG9_ComingBackOpensASecondWindow(t *testing.T) {
 			require.Equal(t, []int64{1, 2, 3}, seqs(history.Messages), "history goes on below the gap")
 
 			_, err = s.Recall(ctx, by("bob", "x"), store.Target{ConversationID: id, Seq: hidden.Seq, MessageID: hidden.MessageID}, store.NoWindow)
-			requireCode(t, chat.NotFound, err)
+			requireCode(t, chat.CodeNotFound, err)
 			line, err := s.Line(ctx, "bob", id)
 			require.NoError(t, err)
 			require.Equal(t, int64(1), line.Unread, "what was written while away is not unread, nor one's own")
@@ -259,6 +259,6 @@ func TestClearHidesForOneUserOnAllDevices(t *testing.T) {
 	require.Equal(t, []string{"UpdateItem"}, calls)
 	for _, who := range [][2]string{{"mallory", id}, {"ann", "group:none"}} {
 		_, _, err = s.Clear(ctx, who[0], who[1], 1)
-		requireCode(t, chat.NotFound, err)
+		requireCode(t, chat.CodeNotFound, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Watermarks are how far a user has come in a conversation. Both only go up.
@@ -197,7 +197,7 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if err != nil {
 		return ReceiptPage{}, err
 	}
-	if v.head.Kind == chat.System {
+	if v.head.Kind == chat.KindSystem {
 		return ReceiptPage{}, errReaders()
 	}
 	if _, ok := v.windowAt(seq); !ok {
@@ -210,7 +210,7 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if err != nil {
 		return ReceiptPage{}, err
 	}
-	strangers := v.head.Kind == chat.Single && !v.head.Answered()
+	strangers := v.head.Kind == chat.KindSingle && !v.head.Answered()
 	var ids []string
 	for _, m := range members {
 		// What was there before a member joined counts as read, but was not.

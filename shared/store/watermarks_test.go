@@ -10,9 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
 // Sixteen devices of one user ack in random order, beyond the end too, while
@@ -142,7 +142,7 @@ func TestG7_MembersAckWhileMessagesComeIn(t *testing.T) {
 	require.Equal(t, members[13:], all.Read)
 	for _, seq := range []int64{0, 14} {
 		_, err := s.Receipts(t.Context(), "ann", id, seq, "", 5)
-		requireCode(t, chat.NotFound, err, seq)
+		requireCode(t, chat.CodeNotFound, err, seq)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestWhoMayNotAck(t *testing.T) {
 		"one's notes, not made": {"bob", chat.SingleID("bob", "bob")},
 	} {
 		_, err := s.Ack(t.Context(), who[0], who[1], store.Watermarks{ReadSeq: 1})
-		requireCode(t, chat.NotFound, err, name)
+		requireCode(t, chat.CodeNotFound, err, name)
 	}
 	require.Equal(t, lines, c.Count(c.Tables.Inboxes), "and no line is made")
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 func TestWindowsFromEnv(t *testing.T) {

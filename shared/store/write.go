@@ -24,8 +24,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // write is one message on its way into the ledger.
@@ -244,7 +244,7 @@ var errUnsettled = errors.New("the conversation is being changed right now")
 
 // look reads the head and checks the sender's right to write.
 func (s *Store) look(ctx context.Context, w write) (base, error) {
-	if w.create != nil && w.create.head.Kind == chat.Group {
+	if w.create != nil && w.create.head.Kind == chat.KindGroup {
 		return base{head: w.create.head}, nil // its id is new
 	}
 	if w.readsSelf() || w.to == "" && !w.trusted && !s.heads.knows(w.message.ConversationID, w.message.SenderID) {
@@ -290,9 +290,9 @@ func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (base, 
 	}
 	s.heads.admit(p.head, w.message.SenderID)
 	switch {
-	case p.head.Kind == chat.System:
-		return base{}, chat.Errorf(chat.Forbidden, "a system conversation can be read, not written")
-	case p.head.State != chat.Active && !w.anyState:
+	case p.head.Kind == chat.KindSystem:
+		return base{}, chat.Errorf(chat.CodeForbidden, "a system conversation can be read, not written")
+	case p.head.State != chat.StateActive && !w.anyState:
 		return base{}, errDissolved()
 	}
 	return p, nil
@@ -571,7 +571,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}}, err
 	}
-	state := chat.Active
+	state := chat.StateActive
 	if w.anyState {
 		state = head.State
 	}
@@ -646,7 +646,7 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 		roster := w.create.roster(w.message)
 		head.MembersVersion, head.HashedVersion = 1, 1
 		head.MemberCount, head.RosterHash = len(roster), chat.RosterHash(roster)
-		head.State = chat.Active
+		head.State = chat.StateActive
 		head.CreatedAt = w.message.ServerTime
 	}
 	head.LastSeq = w.message.Seq
@@ -678,7 +678,7 @@ func (w write) first(r table.Record) (*Receipt, error) {
 	}
 	if r.Fingerprint != w.fingerprint {
 		return nil, &chat.Error{
-			Code:    chat.IdempotencyConflict,
+			Code:    chat.CodeIdempotencyConflict,
 			Field:   "clientMsgId",
 			Message: "this clientMsgId was used for other content; a new message needs a new one",
 			Details: map[string]any{"messageId": r.MessageID, "seq": r.Seq, "conversationId": r.ConversationID},

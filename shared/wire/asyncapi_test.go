@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // An exchange is an action: its request beside the Header, and its result, nil for
@@ -716,7 +716,7 @@ func strangersIn(cell string, of reflect.Type) []word {
 	return slices.DeleteFunc(inWords(cell), func(w word) bool {
 		return known[w.name] || known["@SendableType"] && chat.MessageType(w.name).Sendable() ||
 			known["@Visibility"] && slices.Contains([]chat.Visibility{chat.VisibleAll, chat.VisibleSinceJoin}, chat.Visibility(w.name)) ||
-			known["@Role"] && slices.Contains([]chat.Role{chat.Owner, chat.Admin, chat.Plain}, chat.Role(w.name))
+			known["@Role"] && slices.Contains([]chat.Role{chat.RoleOwner, chat.RoleAdmin, chat.RolePlain}, chat.Role(w.name))
 	})
 }
 

@@ -6,7 +6,7 @@ package wire
 import (
 	"encoding/json"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // Subprotocol is the WebSocket subprotocol the server selects. A browser, which

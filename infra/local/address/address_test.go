@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/address"
+	"github.com/inorder-im/inorder/infra/local/address"
 )
 
 func TestParse(t *testing.T) {

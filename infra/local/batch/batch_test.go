@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/batch"
+	"github.com/inorder-im/inorder/infra/local/batch"
 )
 
 func TestFailed(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // resources begins the path of what is in a function of the template.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/build"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/build"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // module writes the files of a Go module without dependencies, and a template beside it.

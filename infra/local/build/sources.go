@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // Sources are the files that a function is built from, without those of the standard

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"inorder/infra/local/cron"
+	"github.com/inorder-im/inorder/infra/local/cron"
 )
 
 const layout = "2006-01-02 15:04:05"

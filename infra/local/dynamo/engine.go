@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/process"
 )
 
 const (

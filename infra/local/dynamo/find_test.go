@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
 )
 
 // machine is an environment for Find. Its tests set environment variables, so

@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
 )
 
 func TestHandlerPassesOnAndLetsNoPageRead(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
 )
 
 // makeSeed writes the seed anew, from what dynoxide makes itself and seed.sql:

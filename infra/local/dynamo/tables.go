@@ -16,7 +16,7 @@ import (
 	smithytime "github.com/aws/smithy-go/time"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // messages is a table with everything that a table can have.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/filter"
+	"github.com/inorder-im/inorder/infra/local/filter"
 )
 
 const change = `{"eventID": "1", "eventName": "INSERT", "eventVersion": "1.1", "eventSource": "aws:dynamodb", "awsRegion": "us-east-1",

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"inorder/infra/local/selection"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/selection"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // maxAuthorizerResult is the size of what an authorizer may return, in bytes (API Gateway, "Quotas

@@ -14,7 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // ending is how a connection ended: what $disconnect reports.

@@ -12,8 +12,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/gateway"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/gateway"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // authorized is an API with everything an event can carry.

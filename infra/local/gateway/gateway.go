@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"inorder/infra/local/template"
-	"inorder/shared/limit"
+	"github.com/inorder-im/inorder/infra/local/template"
+	"github.com/inorder-im/inorder/shared/limit"
 )
 
 // The keys of the three routes with a meaning of their own.

@@ -14,8 +14,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/gateway"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/gateway"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 func TestHandshakeIsPendingUntilConnectReturns(t *testing.T) {

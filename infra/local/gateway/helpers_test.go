@@ -25,9 +25,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/gateway"
-	"inorder/infra/local/selection"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/gateway"
+	"github.com/inorder-im/inorder/infra/local/selection"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // patience is how long a test waits for what must happen.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 var errTimedOut = errors.New("the function did not answer within the integration timeout")

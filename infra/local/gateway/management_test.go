@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/gateway"
+	"github.com/inorder-im/inorder/infra/local/gateway"
 )
 
 func TestPostsArriveInTheOrderPosted(t *testing.T) {

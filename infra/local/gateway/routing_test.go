@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/gateway"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/gateway"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 func TestRouteIsSelectedByExpression(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/gateway"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/gateway"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // slow is a rate that gives no second token while a test runs.

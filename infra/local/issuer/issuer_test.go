@@ -18,7 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/issuer"
+	"github.com/inorder-im/inorder/infra/local/issuer"
 )
 
 func newServer(t *testing.T) *httptest.Server {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/lambda"
+	"github.com/inorder-im/inorder/infra/local/lambda"
 )
 
 func (f *fixture) event(t *testing.T, c command) error {

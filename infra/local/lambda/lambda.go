@@ -22,8 +22,8 @@ import (
 	"sync"
 	"time"
 
-	"inorder/infra/local/process"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // Defaults and limits. Those of AWS are from "Lambda quotas" and "Understanding

@@ -23,9 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/lambda"
-	"inorder/infra/local/process"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/lambda"
+	"github.com/inorder-im/inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 const (

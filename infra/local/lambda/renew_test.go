@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/lambda"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/lambda"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // place makes dir/bootstrap one that has VERSION in its environment, as a build does:

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"inorder/infra/local/loopback"
+	"github.com/inorder-im/inorder/infra/local/loopback"
 )
 
 // unhandled is the FunctionError of every failure that a caller of Lambda sees.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/lambda"
+	"github.com/inorder-im/inorder/infra/local/lambda"
 )
 
 // A web page can find the port of a runtime; it must not take the runtime's work, nor

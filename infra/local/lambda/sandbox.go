@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/process"
 )
 
 const (

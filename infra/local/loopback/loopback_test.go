@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/loopback"
+	"github.com/inorder-im/inorder/infra/local/loopback"
 )
 
 // call is a request, and where it comes from.

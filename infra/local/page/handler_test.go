@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/page"
-	"inorder/shared/client/web/browsertest"
+	"github.com/inorder-im/inorder/infra/local/page"
+	"github.com/inorder-im/inorder/shared/client/web/browsertest"
 )
 
 const (

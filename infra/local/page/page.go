@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"inorder/shared/client/web"
+	"github.com/inorder-im/inorder/shared/client/web"
 )
 
 //go:embed index.html style.css favicon.svg

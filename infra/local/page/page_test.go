@@ -16,8 +16,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/page"
-	"inorder/shared/client/web/browsertest"
+	"github.com/inorder-im/inorder/infra/local/page"
+	"github.com/inorder-im/inorder/shared/client/web/browsertest"
 )
 
 var picturesDir = flag.String("page.pictures", "", "folder to leave pictures of the page in, of every state, size and colour scheme")

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/process"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // Limits of SQS ("Amazon SQS message quotas" in its developer guide), and of a queue

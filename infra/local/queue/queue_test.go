@@ -22,8 +22,8 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/queue"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/queue"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // configure gives a queue's configuration, with its file in the folder.

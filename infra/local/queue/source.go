@@ -11,8 +11,8 @@ import (
 
 	smithytime "github.com/aws/smithy-go/time"
 
-	"inorder/infra/local/batch"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/batch"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 const (

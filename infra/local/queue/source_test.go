@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/queue"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/queue"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // function is an Invoker that runs a Go function and notes what it was given.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // Schedule says which function is invoked when.

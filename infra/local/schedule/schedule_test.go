@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/cron"
-	"inorder/infra/local/schedule"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/cron"
+	"github.com/inorder-im/inorder/infra/local/schedule"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/selection"
+	"github.com/inorder-im/inorder/infra/local/selection"
 )
 
 func TestKey(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/aws/smithy-go"
 	smithytime "github.com/aws/smithy-go/time"
 
-	"inorder/infra/local/filter"
-	"inorder/shared/letter"
+	"github.com/inorder-im/inorder/infra/local/filter"
+	"github.com/inorder-im/inorder/shared/letter"
 )
 
 // allLanes makes a cursor read the records of every lane.

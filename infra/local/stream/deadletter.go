@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"inorder/shared/letter"
+	"github.com/inorder-im/inorder/shared/letter"
 )
 
 // Why a batch was given up.

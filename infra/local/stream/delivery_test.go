@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/stream"
+	"github.com/inorder-im/inorder/infra/local/stream"
 )
 
 // answer makes a batchItemFailures answer.

@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/infra/local/stream"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/stream"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

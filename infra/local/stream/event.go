@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"inorder/shared/letter"
+	"github.com/inorder-im/inorder/shared/letter"
 )
 
 // maxPayload is the most that an invocation takes (Lambda quotas).

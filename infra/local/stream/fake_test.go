@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/stream"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/stream"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 const streamARN = "arn:aws:dynamodb:us-east-1:000000000000:table/Heads/stream/2026-11-29T00:00:00.000"

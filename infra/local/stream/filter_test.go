@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/filter"
+	"github.com/inorder-im/inorder/infra/local/filter"
 )
 
 func filters(t *testing.T, patterns ...string) []filter.Pattern {

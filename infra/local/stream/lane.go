@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
-	"inorder/infra/local/batch"
+	"github.com/inorder-im/inorder/infra/local/batch"
 
 	smithytime "github.com/aws/smithy-go/time"
 
-	"inorder/shared/letter"
+	"github.com/inorder-im/inorder/shared/letter"
 )
 
 // lane invokes the function with one batch after the other. A shard has as many

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/stream"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/stream"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // logBuffer collects what is logged.

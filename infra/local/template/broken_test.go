@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // The broken templates are made of one of these and a few lines of their own.

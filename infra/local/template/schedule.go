@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"inorder/infra/local/cron"
+	"github.com/inorder-im/inorder/infra/local/cron"
 )
 
 // Schedule invokes a function again and again: a Schedule or ScheduleV2 event of

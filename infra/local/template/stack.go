@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"inorder/infra/local/filter"
+	"github.com/inorder-im/inorder/infra/local/filter"
 )
 
 // stack evaluates the document. What it returns is only good if no mistake was reported.

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"inorder/infra/local/filter"
-	"inorder/infra/local/selection"
+	"github.com/inorder-im/inorder/infra/local/filter"
+	"github.com/inorder-im/inorder/infra/local/selection"
 )
 
 // Options say for which stack, account and parameters a template is evaluated.

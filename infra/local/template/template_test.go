@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/cron"
-	"inorder/infra/local/filter"
-	"inorder/infra/local/selection"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/cron"
+	"github.com/inorder-im/inorder/infra/local/filter"
+	"github.com/inorder-im/inorder/infra/local/selection"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 func load(t *testing.T, o template.Options) *template.Stack {

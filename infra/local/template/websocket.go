@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"inorder/infra/local/selection"
+	"github.com/inorder-im/inorder/infra/local/selection"
 )
 
 // Limits of an integration: "WebSocket API quotas" in the API Gateway developer guide.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"inorder/infra/local/build"
+	"github.com/inorder-im/inorder/infra/local/build"
 )
 
 // kind is what counts at a place.

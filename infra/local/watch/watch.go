@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"inorder/infra/local/build"
+	"github.com/inorder-im/inorder/infra/local/build"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/build"
-	"inorder/infra/local/template"
+	"github.com/inorder-im/inorder/infra/local/build"
+	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // module is a folder with the functions send and sync, both of which need shared, and

@@ -20,8 +20,8 @@ import (
 
 	_ "modernc.org/sqlite" // the driver, in Go
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
 )
 
 // Store is a client.Store in a file. Make it with Open.

@@ -13,12 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/client/internal/fakeserver"
-	"inorder/shared/client/internal/storetest"
-	"inorder/shared/client/sqlite"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/internal/storetest"
+	"github.com/inorder-im/inorder/shared/client/sqlite"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func TestStore(t *testing.T) {
@@ -190,7 +190,7 @@ func BenchmarkCommit(b *testing.B) {
 	seq := int64(0)
 	for b.Loop() {
 		seq++
-		m := chat.Message{ConversationID: group, Seq: seq, MessageID: "m", SenderID: "bob", MessageType: chat.TypeText, Text: "hello", Version: 1, Status: chat.Normal}
+		m := chat.Message{ConversationID: group, Seq: seq, MessageID: "m", SenderID: "bob", MessageType: chat.TypeText, Text: "hello", Version: 1, Status: chat.StatusNormal}
 		c := client.Conversation{MaxContiguousSeq: seq, MaxSeenSeq: seq}
 		c.ConversationID = group
 		require.NoError(b, s.Commit(b.Context(), client.Batch{Messages: []chat.Message{m}, Conversations: []client.Conversation{c}}))

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/shared/client/web"
-	"inorder/shared/client/web/browsertest"
+	"github.com/inorder-im/inorder/shared/client/web"
+	"github.com/inorder-im/inorder/shared/client/web/browsertest"
 )
 
 func TestClientModulesInNode(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"slices"
 
-	"inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/metric"
 )
 
 // document is what the rules are about (CloudWatch User Guide, "Specification:

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/smithy-go"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Head reads the head of a conversation. NotFound (*chat.Error) if there is none.
@@ -19,7 +19,7 @@ func (o *Operator) Head(ctx context.Context, conversationID string) (chat.Conver
 	var head chat.Conversation
 	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err == nil && !found {
-		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %q", conversationID)
+		err = chat.FieldErrorf(chat.CodeNotFound, "conversationId", "there is no conversation %q", conversationID)
 	}
 	return head, err
 }
@@ -192,7 +192,7 @@ func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []tabl
 		}
 	}
 	if len(messages) == 0 {
-		return nil, chat.FieldErrorf(chat.NotFound, "messageId", "there is no message %q", messageID)
+		return nil, chat.FieldErrorf(chat.CodeNotFound, "messageId", "there is no message %q", messageID)
 	}
 	return messages, nil
 }

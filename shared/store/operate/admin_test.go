@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/template"
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/storetest"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/infra/local/template"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 func TestAdmin_Heads(t *testing.T) {
@@ -43,7 +43,7 @@ func TestAdmin_Heads(t *testing.T) {
 	require.Equal(t, want, got)
 	require.GreaterOrEqual(t, pages, 2)
 	_, err := operate.New(s).Head(t.Context(), "group:none")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 }
 
 func TestAdmin_ALedgerAsItIs(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAdmin_FindMessage(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 2, "both of a duplicate")
 	_, err = operate.New(s).FindMessage(t.Context(), "none")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 }
 
 func TestAdmin_FindMessageWithoutAnIndex(t *testing.T) {
@@ -136,7 +136,7 @@ func TestAdmin_FindMessageWithoutAnIndex(t *testing.T) {
 	require.Len(t, found, 1)
 	require.Equal(t, "look at this", found[0].Text)
 	_, err = operate.New(s).ScanMessage(t.Context(), "none")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 }
 
 func TestAdmin_ChangedBetween(t *testing.T) {
@@ -217,7 +217,7 @@ func TestEraseUser(t *testing.T) {
 			if want.SenderID == "alice" {
 				want.SenderDeviceID, want.ClientTime = "", 0
 				if want.MessageType != chat.TypeEvent || want.Event.Kind == chat.EventEdit {
-					want.Text, want.Data, want.Status = "", nil, chat.Recalled
+					want.Text, want.Data, want.Status = "", nil, chat.StatusRecalled
 					want.Version++
 				}
 			}
@@ -237,11 +237,11 @@ func TestEraseUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, report.Violations)
 	_, err = s.Append(t.Context(), chatIn(text("alice", "told", "my secret"), group), "")
-	requireCode(t, chat.IdempotencyConflict, err)
+	requireCode(t, chat.CodeIdempotencyConflict, err)
 	secret := before[group][slices.IndexFunc(before[group], func(m chat.Message) bool { return m.ClientMsgID == "told" })]
 	_, err = s.Edit(t.Context(), store.Request{UserID: "alice", ClientMsgID: "late"},
 		store.Target{ConversationID: group, Seq: secret.Seq, MessageID: secret.MessageID}, store.Edited{Version: 3, Text: "back"}, store.NoWindow)
-	requireCode(t, chat.VersionConflict, err)
+	requireCode(t, chat.CodeVersionConflict, err)
 
 	again, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
@@ -267,7 +267,7 @@ func TestEraseUser_MeetsAnEdit(t *testing.T) {
 	done, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)
 	require.NoError(t, err)
 	m := ledger(t, other, "bob", sent.ConversationID)[0]
-	require.Equal(t, [3]any{"", chat.Recalled, int64(3)}, [3]any{m.Text, m.Status, m.Version}, "after the edit")
+	require.Equal(t, [3]any{"", chat.StatusRecalled, int64(3)}, [3]any{m.Text, m.Status, m.Version}, "after the edit")
 	require.Equal(t, [2]int64{1, 1}, [2]int64{done.Messages, done.Edits}, "the event of the edit came after")
 	w.Set(nil)
 	again, err := operate.New(s).EraseUser(t.Context(), "alice", "", true, nothing)

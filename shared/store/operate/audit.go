@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // ViolationKind names what is wrong with the data of a conversation.
@@ -159,7 +159,7 @@ func (o *Operator) AuditConversation(ctx context.Context, conversationID string)
 	a := o.newAudit()
 	found, err := a.conversation(ctx, conversationID, everything)
 	if err == nil && !found {
-		err = chat.FieldErrorf(chat.NotFound, "conversationId", "there is no conversation %s", conversationID)
+		err = chat.FieldErrorf(chat.CodeNotFound, "conversationId", "there is no conversation %s", conversationID)
 	}
 	return a.report, err
 }

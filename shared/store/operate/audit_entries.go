@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // entries checks a page of messages: their ids, their idempotency records, and
@@ -21,7 +21,7 @@ func (a *audit) entries(ctx context.Context, entries []table.Message) error {
 				return err
 			}
 		}
-		if m.Status == chat.Recalled && !blank(m) {
+		if m.Status == chat.StatusRecalled && !blank(m) {
 			if err := a.notBlank(ctx, m); err != nil {
 				return err
 			}
@@ -117,7 +117,7 @@ func (a *audit) notBlank(ctx context.Context, m table.Message) error {
 		return err
 	}
 	now, found, err := message(out[0])
-	if err == nil && found && now.Status == chat.Recalled && !blank(now) {
+	if err == nil && found && now.Status == chat.StatusRecalled && !blank(now) {
 		a.add(Violation{
 			ConversationID: m.ConversationID, Kind: NotBlank, Seq: m.Seq, UserID: m.SenderID,
 			Expected: "no text and no data: the message was recalled", Found: "content",
@@ -284,9 +284,9 @@ func fits(event, target table.Message) (expected, found string, ok bool) {
 		return "message " + e.TargetMessageID, "message " + target.MessageID, false
 	case target.Version < e.Version:
 		return fmt.Sprintf("version %d or later", e.Version), fmt.Sprintf("version %d", target.Version), false
-	case e.Kind == chat.EventRecall && (target.Status != chat.Recalled || !blank(target)):
+	case e.Kind == chat.EventRecall && (target.Status != chat.StatusRecalled || !blank(target)):
 		return "a recalled message without content", fmt.Sprintf("status %s, content: %t", target.Status, !blank(target)), false
-	case e.Kind == chat.EventEdit && target.Status == chat.Recalled && !blank(event):
+	case e.Kind == chat.EventEdit && target.Status == chat.StatusRecalled && !blank(event):
 		return "a message that is not recalled, or no content in the event", "a recalled one", false
 	}
 	return "", "", true

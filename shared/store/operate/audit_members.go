@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // roster checks the roster: each member's inbox line, and who is in it. No position

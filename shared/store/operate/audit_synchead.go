@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // listingTime is how long after a change of the roster the fan-out may still be on

@@ -19,9 +19,9 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // finding is what a test expects of a violation.
@@ -129,7 +129,7 @@ func TestAudit_AHealthyStore(t *testing.T) {
 		require.Equal(t, c.Head(id).LastSeq, r.Messages)
 	}
 	_, err := operate.New(s).AuditConversation(t.Context(), "group:none")
-	requireCode(t, chat.NotFound, err)
+	requireCode(t, chat.CodeNotFound, err)
 }
 
 // Each corruption is found by its name, alone, both in the conversation and among
@@ -685,7 +685,7 @@ func (b *bulk) conversation(n int64) (id string) {
 	for seq := int64(1); seq <= n; seq++ {
 		m := text(users[seq%2], fmt.Sprintf("c%d", seq), strings.Repeat("long ", 40))
 		m.ConversationID, m.Seq, m.MessageID = id, seq, ulid.MustNewDefault(now).String()
-		m.Version, m.Status, m.ServerTime, m.Data = 1, chat.Normal, now.UnixMilli(), nil
+		m.Version, m.Status, m.ServerTime, m.Data = 1, chat.StatusNormal, now.UnixMilli(), nil
 		b.put(b.c.Tables.Messages, m)
 		b.put(b.c.Tables.Idempotency, values{
 			"dedupeKey": chat.DedupeKey(m.SenderID, m.ClientMsgID), "conversationId": id, "seq": seq,
@@ -693,11 +693,11 @@ func (b *bulk) conversation(n int64) (id string) {
 		})
 	}
 	b.put(b.c.Tables.Conversations, chat.Conversation{
-		ConversationID: id, Kind: chat.Single, LastSeq: n, MembersVersion: 1, MemberCount: 2, State: chat.Active,
+		ConversationID: id, Kind: chat.KindSingle, LastSeq: n, MembersVersion: 1, MemberCount: 2, State: chat.StateActive,
 		CreatedAt: now.UnixMilli(), UpdatedAt: now.UnixMilli(),
 	})
 	for i, user := range users {
-		b.put(b.c.Tables.Members, chat.Member{ConversationID: id, UserID: user, Role: chat.Plain, JoinSeq: 1, JoinedSeq: 1, JoinedAt: 1})
+		b.put(b.c.Tables.Members, chat.Member{ConversationID: id, UserID: user, Role: chat.RolePlain, JoinSeq: 1, JoinedSeq: 1, JoinedAt: 1})
 		b.put(b.c.Tables.Inboxes, values{
 			"userId": user, "conversationId": id, "peer": users[1-i], "readSeq": n, "deliveredSeq": n, "clearedSeq": 0, "joinSeq": 1,
 		})
@@ -869,9 +869,9 @@ func TestRepairHead_NeverBackwards(t *testing.T) {
 		margin int64
 		code   chat.Code
 	}{
-		"nothing there":   {"group:none", 1, chat.NotFound},
-		"a margin below":  {single, -1, chat.BadRequest},
-		"a margin beyond": {single, operate.MaxRepairMargin + 1, chat.BadRequest},
+		"nothing there":   {"group:none", 1, chat.CodeNotFound},
+		"a margin below":  {single, -1, chat.CodeBadRequest},
+		"a margin beyond": {single, operate.MaxRepairMargin + 1, chat.CodeBadRequest},
 	} {
 		_, err := operate.New(s).RepairHead(t.Context(), tc.id, tc.margin)
 		requireCode(t, tc.code, err, name)

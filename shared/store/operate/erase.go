@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Erasure counts what EraseUser has blanked, or in a dry run would blank.
@@ -174,7 +174,7 @@ func (e *eraser) tell(ctx context.Context, m table.Message) error {
 	e.told = m.Seq + 1
 	if e.act {
 		receipt, err := e.store.TellErased(ctx, m.ConversationID, e.userID, m.MessageID)
-		if refusal, ok := errors.AsType[*chat.Error](err); ok && refusal.Code == chat.NotFound {
+		if refusal, ok := errors.AsType[*chat.Error](err); ok && refusal.Code == chat.CodeNotFound {
 			e.told = chat.MaxSeq + 1 // there is no head: nobody can read the conversation
 			return nil
 		}
@@ -237,7 +237,7 @@ func (e *eraser) blank(ctx context.Context, m table.Message) error {
 	if m.Event == nil || m.Event.Kind == chat.EventEdit {
 		update = "SET #status = :recalled, #version = :next " + update
 		names["#status"] = "status"
-		values[":recalled"], values[":next"] = table.Str(string(chat.Recalled)), table.Num(m.Version+1)
+		values[":recalled"], values[":next"] = table.Str(string(chat.StatusRecalled)), table.Num(m.Version+1)
 	}
 	_, err = e.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                 &e.db.Messages,

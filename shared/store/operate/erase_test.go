@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/store"
-	"inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
 // erasuresIn gives the events of erasures in a ledger, with all that is in it.
@@ -89,7 +89,7 @@ func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
 		m := events[0]
 		require.Equal(t, all[len(all)-1], m, name)
 		require.Equal(t, &chat.Event{Kind: chat.EventErase, Erased: "alice"}, m.Event, name)
-		require.Equal(t, [3]any{chat.SystemSender, chat.TypeEvent, chat.Normal}, [3]any{m.SenderID, m.MessageType, m.Status}, name)
+		require.Equal(t, [3]any{chat.SystemSender, chat.TypeEvent, chat.StatusNormal}, [3]any{m.SenderID, m.MessageType, m.Status}, name)
 		for _, m := range all {
 			_, more := m.Erased()
 			require.False(t, more && m.SenderID == "alice", "%s: nothing is left at seq %d", name, m.Seq)

@@ -4,8 +4,8 @@
 package operate
 
 import (
-	"inorder/shared/store"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Operator looks at the tables, checks them and mends them. It asks for no one's right,

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
-	"inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // MaxRepairMargin is the largest margin of a repair.
@@ -52,7 +52,7 @@ func (o *Operator) RaiseHead(ctx context.Context, conversationID string, margin 
 
 func (o *Operator) raiseHead(ctx context.Context, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
 	if margin < 0 || margin > MaxRepairMargin {
-		return Repair{}, chat.FieldErrorf(chat.BadRequest, "margin", "a margin is from 0 to %d", MaxRepairMargin)
+		return Repair{}, chat.FieldErrorf(chat.CodeBadRequest, "margin", "a margin is from 0 to %d", MaxRepairMargin)
 	}
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
@@ -67,7 +67,7 @@ func (o *Operator) raiseHead(ctx context.Context, conversationID string, margin 
 			return Repair{}, err
 		}
 		if o.db.Pace.WaitRead(ctx, attempt, false) != nil {
-			return Repair{}, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "conversation %s is being written to; try again", conversationID), err)
+			return Repair{}, fmt.Errorf("%w: %w", chat.Errorf(chat.CodeBusy, "conversation %s is being written to; try again", conversationID), err)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (o *Operator) tryRaise(ctx context.Context, tried Repair, conversationID st
 		return Repair{}, err
 	}
 	if !found {
-		return Repair{}, chat.FieldErrorf(chat.NotFound, "conversationId", "there is no head of %s", conversationID)
+		return Repair{}, chat.FieldErrorf(chat.CodeNotFound, "conversationId", "there is no head of %s", conversationID)
 	}
 	if tried.wasMade(head) {
 		tried.Changed = true

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/process"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/process"
 )
 
 // Region is the region that the clients sign for. The engine takes any.

@@ -2,7 +2,7 @@ module example.com/inorder-bot
 
 go 1.26.0
 
-require inorder v0.0.0
+require github.com/inorder-im/inorder v0.0.0
 
 require (
 	github.com/coder/websocket v1.8.15 // indirect
@@ -20,4 +20,4 @@ require (
 	modernc.org/sqlite v1.62.0 // indirect
 )
 
-replace inorder => ../../../..
+replace github.com/inorder-im/inorder => ../../../..

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"inorder/shared/client"
-	"inorder/shared/client/sqlite"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/sqlite"
 )
 
 func main() {

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"inorder/shared/client"
-	"inorder/shared/client/sqlite"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/client/sqlite"
 )
 
 var errUsage = errors.New("/list  /to NAME  /edit SEQ TEXT  /recall SEQ  /quit  or, after a /to, what you have to say")

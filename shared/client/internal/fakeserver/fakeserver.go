@@ -16,8 +16,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Fate is what becomes of a request.
@@ -339,7 +339,7 @@ func (s *Server) receive(c *Conn, data []byte) {
 		c.Cut()
 		return
 	case Busy:
-		c.answer(header, nil, chat.Errorf(chat.Busy, "too much at once"))
+		c.answer(header, nil, chat.Errorf(chat.CodeBusy, "too much at once"))
 		return
 	case TooFast:
 		c.answer(header, nil, chat.BusyFor(RetryAfter, "too fast"))
@@ -348,7 +348,7 @@ func (s *Server) receive(c *Conn, data []byte) {
 		c.Say(`{"message": "Too Many Requests", "connectionId":"x", "requestId":"y"}`)
 		return
 	case Missing:
-		c.answer(header, nil, chat.Errorf(chat.NotFound, "no such conversation"))
+		c.answer(header, nil, chat.Errorf(chat.CodeNotFound, "no such conversation"))
 		return
 	case Platform:
 		c.Say(`{"message":"Internal server error","connectionId":"x","requestId":"y"}`)
@@ -370,7 +370,7 @@ func (s *Server) receive(c *Conn, data []byte) {
 func (c *Conn) answer(h wire.Header, result any, err error) {
 	var frame any = wire.Reply{Type: wire.TypeReply, ID: h.ID, Action: h.Action, Result: result}
 	if err != nil {
-		e := &chat.Error{Code: chat.Internal, Message: err.Error()}
+		e := &chat.Error{Code: chat.CodeInternal, Message: err.Error()}
 		if refused, ok := errors.AsType[*chat.Error](err); ok {
 			e = refused
 		}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func (a *act) createGroup(r wire.CreateGroup) (any, error) {
@@ -14,12 +14,12 @@ func (a *act) createGroup(r wire.CreateGroup) (any, error) {
 	m := chat.Message{ClientMsgID: r.ClientMsgID, MessageType: chat.TypeEvent, Event: e}
 	return a.once(r.ClientMsgID, m, func() (any, error) {
 		a.s.lastID++
-		c := a.s.open(fmt.Sprintf("group:%026d", a.s.lastID), chat.Group, a.userID)
+		c := a.s.open(fmt.Sprintf("group:%026d", a.s.lastID), chat.KindGroup, a.userID)
 		c.head.Title, c.head.Visibility = r.Title, cmp.Or(r.Visibility, chat.VisibleAll)
 		for _, id := range e.Added {
-			c.members[id] = &member{role: chat.Plain, join: 1}
+			c.members[id] = &member{role: chat.RolePlain, join: 1}
 		}
-		c.members[a.userID].role = chat.Owner
+		c.members[a.userID].role = chat.RoleOwner
 		a.append(c, m)
 		return wire.Created{Conversation: a.line(c.head.ConversationID)}, nil
 	})
@@ -31,14 +31,14 @@ func (a *act) change(conversationID, clientMsgID string, e *chat.Event, effect f
 	m := chat.Message{ConversationID: conversationID, ClientMsgID: clientMsgID, MessageType: chat.TypeEvent, Event: e}
 	return a.once(clientMsgID, m, func() (any, error) {
 		c, err := a.writable(conversationID)
-		if chat.CodeOf(err) == chat.Dissolved && slices.Equal(e.Removed, []string{a.userID}) {
+		if chat.CodeOf(err) == chat.CodeDissolved && slices.Equal(e.Removed, []string{a.userID}) {
 			err = nil // leaving is always possible
 		}
 		if err != nil {
 			return nil, err
 		}
-		if c.head.Kind != chat.Group {
-			return nil, chat.Errorf(chat.Forbidden, "no group")
+		if c.head.Kind != chat.KindGroup {
+			return nil, chat.Errorf(chat.CodeForbidden, "no group")
 		}
 		effect(c, c.last()+1)
 		return a.append(c, m), nil
@@ -56,7 +56,7 @@ func (a *act) addMembers(r wire.ChangeMembers) (any, error) {
 			m := c.members[id]
 			switch {
 			case m == nil:
-				c.members[id] = &member{role: chat.Plain, join: join}
+				c.members[id] = &member{role: chat.RolePlain, join: join}
 			case m.left != 0:
 				if join > m.left {
 					m.past = append(m.past, chat.Range{From: m.join, To: m.left})

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"inorder/shared/chat"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 type conversation struct {
@@ -63,11 +63,11 @@ func (s *Server) Post(senderID string, r wire.Send) wire.Sent {
 func (s *Server) MakeGroup(name string, userIDs ...string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.open("group:"+name, chat.Group, userIDs[0])
+	c := s.open("group:"+name, chat.KindGroup, userIDs[0])
 	for _, id := range userIDs {
-		c.members[id] = &member{role: chat.Plain, join: 1}
+		c.members[id] = &member{role: chat.RolePlain, join: 1}
 	}
-	c.members[userIDs[0]].role = chat.Owner
+	c.members[userIDs[0]].role = chat.RoleOwner
 	return c.head.ConversationID
 }
 
@@ -75,7 +75,7 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 func (s *Server) Join(conversationID, userID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conversations[conversationID].members[userID] = &member{role: chat.Plain, join: 1}
+	s.conversations[conversationID].members[userID] = &member{role: chat.RolePlain, join: 1}
 }
 
 // Erase takes the content out of all that a user has sent, as the operator's tool
@@ -183,7 +183,7 @@ func (s *Server) Positions(userID, conversationID string) (delivered, read, clea
 func (s *Server) open(id string, kind chat.Kind, owner string) *conversation {
 	now := time.Now().UnixMilli()
 	c := &conversation{
-		head:    chat.Conversation{ConversationID: id, Kind: kind, State: chat.Active, Owner: owner, Visibility: chat.VisibleAll, CreatedAt: now, UpdatedAt: now},
+		head:    chat.Conversation{ConversationID: id, Kind: kind, State: chat.StateActive, Owner: owner, Visibility: chat.VisibleAll, CreatedAt: now, UpdatedAt: now},
 		holes:   map[int64]bool{},
 		first:   map[int64]chat.Message{},
 		members: map[string]*member{},
@@ -206,7 +206,7 @@ func (c *conversation) present() []string {
 }
 
 // strangers reports whether the members hear of no receipts of each other.
-func (c *conversation) strangers() bool { return c.head.Kind == chat.Single && !c.head.Answered() }
+func (c *conversation) strangers() bool { return c.head.Kind == chat.KindSingle && !c.head.Answered() }
 
 func (c *conversation) committedMax(userID string) int64 {
 	if m := c.members[userID]; m.left != 0 {
@@ -245,7 +245,7 @@ func (c *conversation) time(userID string, seq int64) chat.Range {
 func (c *conversation) shown(userID string, seq int64) chat.Message {
 	m := c.entries[seq-1]
 	during := c.time(userID, seq)
-	if first, edited := c.first[seq]; edited && m.Status == chat.Normal {
+	if first, edited := c.first[seq]; edited && m.Status == chat.StatusNormal {
 		m = first
 		for _, e := range c.entries[:during.To] {
 			if e.Event != nil && e.Event.Kind == chat.EventEdit && e.Event.TargetSeq == seq {
@@ -305,7 +305,7 @@ func (s *Server) carryOut(c *Conn, action string, body []byte) (any, []push, err
 		},
 	}[action]
 	if !ok {
-		return nil, nil, chat.Errorf(chat.UnknownAction, "no action %q", action)
+		return nil, nil, chat.Errorf(chat.CodeUnknownAction, "no action %q", action)
 	}
 	out, err := do(&a, body)
 	return out, a.pushes, err
@@ -322,7 +322,7 @@ func as[Request any](do func(*act, Request) (any, error)) func(*act, []byte) (an
 	return func(a *act, body []byte) (any, error) {
 		var r Request
 		if err := json.Unmarshal(body, &r); err != nil {
-			return nil, chat.Errorf(chat.BadRequest, "%v", err)
+			return nil, chat.Errorf(chat.CodeBadRequest, "%v", err)
 		}
 		return do(a, r)
 	}
@@ -331,7 +331,7 @@ func as[Request any](do func(*act, Request) (any, error)) func(*act, []byte) (an
 // once gives the first result of a clientMsgId.
 func (a *act) once(clientMsgID string, m chat.Message, do func() (any, error)) (any, error) {
 	if clientMsgID == "" {
-		return nil, chat.FieldErrorf(chat.BadRequest, "clientMsgId", "missing")
+		return nil, chat.FieldErrorf(chat.CodeBadRequest, "clientMsgId", "missing")
 	}
 	fingerprint, err := m.Fingerprint()
 	if err != nil {
@@ -340,7 +340,7 @@ func (a *act) once(clientMsgID string, m chat.Message, do func() (any, error)) (
 	dedupeKey := chat.DedupeKey(a.userID, clientMsgID)
 	if first, known := a.s.results[dedupeKey]; known {
 		if first.fingerprint != fingerprint {
-			e := chat.Errorf(chat.IdempotencyConflict, "this clientMsgId was used for other content")
+			e := chat.Errorf(chat.CodeIdempotencyConflict, "this clientMsgId was used for other content")
 			if sent, ok := first.value.(wire.Sent); ok {
 				e.Details = map[string]any{"messageId": sent.MessageID, "seq": sent.Seq}
 			}
@@ -373,7 +373,7 @@ func duplicate(value any) any {
 func (a *act) conversation(id string) (*conversation, *member, error) {
 	c := a.s.conversations[id]
 	if c == nil || c.members[a.userID] == nil {
-		return nil, nil, chat.Errorf(chat.NotFound, "no such conversation")
+		return nil, nil, chat.Errorf(chat.CodeNotFound, "no such conversation")
 	}
 	return c, c.members[a.userID], nil
 }
@@ -384,9 +384,9 @@ func (a *act) writable(id string) (*conversation, error) {
 	switch {
 	case err != nil:
 	case m.left != 0:
-		err = chat.Errorf(chat.NotFound, "no such conversation")
-	case c.head.State != chat.Active:
-		err = chat.Errorf(chat.Dissolved, "the group is dissolved")
+		err = chat.Errorf(chat.CodeNotFound, "no such conversation")
+	case c.head.State != chat.StateActive:
+		err = chat.Errorf(chat.CodeDissolved, "the group is dissolved")
 	}
 	return c, err
 }
@@ -398,7 +398,7 @@ func (a *act) append(c *conversation, m chat.Message) wire.Sent {
 	m.ConversationID, m.Seq = c.head.ConversationID, c.last()+1
 	m.MessageID = fmt.Sprintf("01M%023d", a.s.lastID)
 	m.SenderID, m.SenderDeviceID = a.userID, a.deviceID
-	m.Version, m.Status, m.ServerTime = 1, chat.Normal, now
+	m.Version, m.Status, m.ServerTime = 1, chat.StatusNormal, now
 	c.entries = append(c.entries, m)
 	c.head.Runs = c.head.Runs.With(m)
 	c.head.UpdatedAt = now
@@ -431,9 +431,9 @@ func (a *act) send(r wire.Send) (any, error) {
 	}
 	return a.once(r.ClientMsgID, m, func() (any, error) {
 		if r.To != "" && a.s.conversations[id] == nil {
-			c := a.s.open(id, chat.Single, "")
-			c.members[a.userID] = &member{role: chat.Plain, join: 1}
-			c.members[r.To] = &member{role: chat.Plain, join: 1}
+			c := a.s.open(id, chat.KindSingle, "")
+			c.members[a.userID] = &member{role: chat.RolePlain, join: 1}
+			c.members[r.To] = &member{role: chat.RolePlain, join: 1}
 		}
 		c, err := a.writable(id)
 		if err != nil {
@@ -449,10 +449,10 @@ func (a *act) target(conversationID string, seq int64, messageID string) (*conve
 		return nil, nil, err
 	}
 	if seq < 1 || seq > c.last() || c.entries[seq-1].MessageID != messageID {
-		return nil, nil, chat.Errorf(chat.NotFound, "no such message")
+		return nil, nil, chat.Errorf(chat.CodeNotFound, "no such message")
 	}
 	if c.entries[seq-1].SenderID != a.userID || c.entries[seq-1].Event != nil {
-		return nil, nil, chat.Errorf(chat.Forbidden, "not yours")
+		return nil, nil, chat.Errorf(chat.CodeForbidden, "not yours")
 	}
 	return c, &c.entries[seq-1], nil
 }
@@ -465,7 +465,7 @@ func (a *act) recall(r wire.Recall) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if target.Status == chat.Recalled {
+		if target.Status == chat.StatusRecalled {
 			for _, entry := range c.entries {
 				if entry.Event != nil && entry.Event.Kind == chat.EventRecall && entry.Event.TargetSeq == r.Seq {
 					return wire.Sent{ConversationID: r.ConversationID, Seq: entry.Seq, MessageID: entry.MessageID, ServerTime: entry.ServerTime}, nil
@@ -484,7 +484,7 @@ func (a *act) recall(r wire.Recall) (any, error) {
 	})
 }
 
-func empty(m *chat.Message) { m.Status, m.Text, m.Data = chat.Recalled, "", nil }
+func empty(m *chat.Message) { m.Status, m.Text, m.Data = chat.StatusRecalled, "", nil }
 
 func (a *act) edit(r wire.Edit) (any, error) {
 	e := &chat.Event{Kind: chat.EventEdit, TargetSeq: r.Seq, TargetMessageID: r.MessageID, Version: r.Version + 1}
@@ -494,11 +494,11 @@ func (a *act) edit(r wire.Edit) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if target.Version != r.Version || target.Status != chat.Normal {
-			return nil, &chat.Error{Code: chat.VersionConflict, Message: "changed meanwhile", Details: map[string]any{"version": target.Version}}
+		if target.Version != r.Version || target.Status != chat.StatusNormal {
+			return nil, &chat.Error{Code: chat.CodeVersionConflict, Message: "changed meanwhile", Details: map[string]any{"version": target.Version}}
 		}
 		if c.time(a.userID, r.Seq).To < c.committedMax(a.userID) {
-			return nil, chat.Errorf(chat.Forbidden, "you were away since")
+			return nil, chat.Errorf(chat.CodeForbidden, "you were away since")
 		}
 		if target.Version == 1 {
 			c.first[r.Seq] = *target
@@ -653,7 +653,7 @@ func (a *act) line(id string) wire.Conversation {
 		ReadSeq: m.read, DeliveredSeq: m.delivered, ClearedSeq: m.cleared, LeftSeq: m.left,
 	}
 	line.Unread = c.head.Unread(a.userID, max(m.read, m.cleared, m.join-1), line.LastSeq)
-	if c.head.Kind == chat.Single {
+	if c.head.Kind == chat.KindSingle {
 		line.Peer = a.userID
 		for other := range c.members {
 			if other != a.userID {

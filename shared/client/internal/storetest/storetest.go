@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"inorder/shared/chat"
-	"inorder/shared/client"
-	"inorder/shared/wire"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/client"
+	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Run checks a kind of store. open gives a new, empty one, and reopen the same
@@ -48,7 +48,7 @@ const id = "group:g"
 func message(seq int64, text string) chat.Message {
 	return chat.Message{
 		ConversationID: id, Seq: seq, MessageID: fmt.Sprintf("m%d", seq), ClientMsgID: fmt.Sprintf("c%d", seq), SenderID: "bob",
-		MessageType: chat.TypeText, Text: text, Version: 1, Status: chat.Normal, ServerTime: 1,
+		MessageType: chat.TypeText, Text: text, Version: 1, Status: chat.StatusNormal, ServerTime: 1,
 	}
 }
 
@@ -61,7 +61,7 @@ func event(seq, target int64, kind chat.EventKind) chat.Message {
 
 func at(contiguous, seen int64) client.Conversation {
 	return client.Conversation{
-		Conversation:     wire.Conversation{ConversationID: id, Kind: chat.Group, Title: "the title", LastSeq: seen},
+		Conversation:     wire.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "the title", LastSeq: seen},
 		MaxContiguousSeq: contiguous, MaxSeenSeq: seen,
 		Receipts: map[string]client.Positions{"bob": {DeliveredSeq: 2, ReadSeq: 1}},
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/build/buildtest"
+	"github.com/inorder-im/inorder/infra/local/build/buildtest"
 )
 
 const patience = 2 * time.Minute // it takes seconds where nothing else runs

@@ -23,11 +23,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
-	"inorder/infra/local/dynamo"
-	"inorder/infra/local/dynamo/dynamotest"
-	"inorder/infra/local/template"
-	"inorder/shared/chat"
-	"inorder/shared/store"
+	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
+	"github.com/inorder-im/inorder/infra/local/template"
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // TheStack is template.yaml, read once for all tests.

@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // DB is a client of DynamoDB with the names of the tables, safe for concurrent use. Its
@@ -142,7 +142,7 @@ func (db *DB) TransactGet(ctx context.Context, gets []types.TransactGetItem) (*d
 			return nil, err
 		}
 		if db.Pace.WaitRead(ctx, attempt, throttled) != nil {
-			return nil, fmt.Errorf("%w: %w", chat.Errorf(chat.Busy, "messages are being written right now; ask again"), err)
+			return nil, fmt.Errorf("%w: %w", chat.Errorf(chat.CodeBusy, "messages are being written right now; ask again"), err)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // Line is one user's view of one conversation.
@@ -111,7 +111,7 @@ func (db *DB) RosterPage(ctx context.Context, conversationID, cursor string, lim
 			db.Damaged(ctx, db.Members, in, err)
 			userID, _ := in["userId"].(*types.AttributeValueMemberS) // of the key, so it is there
 			members[i] = chat.Member{
-				ConversationID: conversationID, UserID: userID.Value, Role: chat.Plain, JoinSeq: chat.MaxSeq, JoinedSeq: chat.MaxSeq,
+				ConversationID: conversationID, UserID: userID.Value, Role: chat.RolePlain, JoinSeq: chat.MaxSeq, JoinedSeq: chat.MaxSeq,
 			}
 			// With what else is in the head's hash, if that can be read.
 			_ = Unmarshal(Item{"joinedSeq": in["joinedSeq"]}, &members[i])

@@ -5,7 +5,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"inorder/words"
+	"github.com/inorder-im/inorder/words"
 )
 
 const name = "other"
