@@ -131,10 +131,10 @@ func (s *Store) linesOf(ctx context.Context, userID string, ids []string, change
 	}
 	lines, err := s.lines(ctx, inboxes)
 	for i := range lines {
-		lines[i].ChangedAt = changed[lines[i].Conversation.ConversationID]
+		lines[i].ChangedAt = changed[lines[i].Head.ConversationID]
 	}
 	slices.SortFunc(lines, func(a, b Line) int {
-		return at[a.Conversation.ConversationID] - at[b.Conversation.ConversationID]
+		return at[a.Head.ConversationID] - at[b.Head.ConversationID]
 	})
 	return lines, err
 }

@@ -40,9 +40,9 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 				return nil, err
 			}
 			if by := target.RecalledBy; by != nil {
-				return nil, &doneError{Receipt{
+				return nil, &doneError{Receipt{Sent: chat.Sent{
 					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime,
-				}}
+				}}}
 			}
 			if err := s.mayRecall(ctx, r, head, self, target, window); err != nil {
 				return nil, err
@@ -226,12 +226,12 @@ func (s *Store) within(window time.Duration, target table.Message, what string) 
 
 // target reads the message with this seq and id, if the user may read it.
 func (s *Store) target(ctx context.Context, userID string, head chat.Conversation, seq int64, messageID, field string) (table.Message, error) {
-	v := view{head: head}
-	found, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, head.ConversationID), &v.inbox)
+	v := chat.View{Head: head}
+	found, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, head.ConversationID), &v.Line)
 	if err != nil {
 		return table.Message{}, err
 	}
-	w, visible := v.windowAt(seq)
+	w, visible := v.WindowAt(seq)
 	if !found || !visible {
 		return table.Message{}, errNoMessage(field)
 	}
@@ -243,7 +243,7 @@ func (s *Store) target(ctx context.Context, userID string, head chat.Conversatio
 	if !ok || m.MessageID != messageID {
 		return table.Message{}, errNoMessage(field)
 	}
-	m.Earlier = w.during.To < v.committedMax()
+	m.Earlier = w.During.To < v.LastSeq()
 	return m, nil
 }
 

@@ -73,7 +73,7 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 		if done {
 			return Acked{Watermarks: before.max(next), Before: before, Head: head}, nil
 		}
-		next = before.max(want.upTo(view{head: head, inbox: old}.committedMax()))
+		next = before.max(want.upTo(chat.View{Head: head, Line: old}.LastSeq()))
 		if next == before {
 			return Acked{Watermarks: before, Before: before, Head: head}, nil
 		}
@@ -120,7 +120,7 @@ func (s *Store) Clear(ctx context.Context, userID, conversationID string, throug
 		if done {
 			return next, true, nil
 		}
-		if next = min(next, view{head: head, inbox: old}.committedMax()); next <= old.ClearedSeq {
+		if next = min(next, chat.View{Head: head, Line: old}.LastSeq()); next <= old.ClearedSeq {
 			return old.ClearedSeq, false, nil
 		}
 	}
@@ -152,7 +152,7 @@ func (s *Store) noLine(ctx context.Context, head chat.Conversation, remembered b
 // updateLine changes a user's line of a conversation under a condition. done is
 // false if the condition failed; old is the line as it was, in both cases. Without
 // a head or a line it errs with NotFound.
-func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update, condition string, values table.Item) (old table.Line, done bool, err error) {
+func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update, condition string, values table.Item) (old chat.Line, done bool, err error) {
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	in := &dynamodb.UpdateItemInput{
@@ -172,12 +172,12 @@ func (s *Store) updateLine(ctx context.Context, userID string, head chat.Convers
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		attributes = failed.Item
 	} else if err != nil {
-		return table.Line{}, false, fmt.Errorf("updating the line of %s in %s: %w", head.ConversationID, userID, err)
+		return chat.Line{}, false, fmt.Errorf("updating the line of %s in %s: %w", head.ConversationID, userID, err)
 	} else {
 		attributes, done = out.Attributes, true
 	}
 	if len(attributes) == 0 || head.LastSeq == 0 {
-		return table.Line{}, false, s.noLine(ctx, head, remembered)
+		return chat.Line{}, false, s.noLine(ctx, head, remembered)
 	}
 	return old, done, table.Unmarshal(attributes, &old)
 }
@@ -197,20 +197,20 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if err != nil {
 		return ReceiptPage{}, err
 	}
-	if v.head.Kind == chat.KindSystem {
+	if v.Head.Kind == chat.KindSystem {
 		return ReceiptPage{}, errReaders()
 	}
-	if _, ok := v.windowAt(seq); !ok {
+	if _, ok := v.WindowAt(seq); !ok {
 		return ReceiptPage{}, errNoMessage("seq")
 	}
-	if v.inbox.LeftSeq != 0 {
+	if v.LeftSeq != 0 {
 		return ReceiptPage{}, errFormer()
 	}
 	members, next, err := s.db.RosterPage(ctx, conversationID, cursor, limit)
 	if err != nil {
 		return ReceiptPage{}, err
 	}
-	strangers := v.head.Kind == chat.KindSingle && !v.head.Answered()
+	strangers := v.Head.Kind == chat.KindSingle && !v.Head.Answered()
 	var ids []string
 	for _, m := range members {
 		// What was there before a member joined counts as read, but was not.
