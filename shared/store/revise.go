@@ -50,21 +50,33 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 			if n := len(target.Edits); n > 0 && target.Edits[n-1] > head.LastSeq {
 				return nil, errUnsettled // edited since the head was read
 			}
-			edits, err := s.recallEdits(ctx, target)
-			return func(_ chat.Conversation, m *chat.Message) (changes, error) {
-				version := target.Version + 1
-				m.Event = withVersion(m.Event, version)
-				by, err := table.Marshal(table.RecalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
-				return changes{items: append(slices.Clip(edits), s.reviseTarget(target,
-					"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
-					table.Item{
-						":status": table.Str(string(chat.StatusRecalled)),
-						":next":   table.Num(version),
-						":by":     &types.AttributeValueMemberM{Value: by},
-					}))}, err
-			}, err
+			return s.recalling(ctx, target)
 		},
 	})
+}
+
+// recalling plans that a message is recalled, and its edits with it.
+func (s *Store) recalling(ctx context.Context, target table.Message) (changesFunc, error) {
+	edits, err := s.recallEdits(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ chat.Conversation, m *chat.Message) (changes, error) {
+		event := *m.Event // the request's own stays as it is, for the next attempt
+		event.Version = target.Version + 1
+		m.Event = &event
+		by, err := table.Marshal(table.RecalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
+		if err != nil {
+			return changes{}, err
+		}
+		return changes{items: append(slices.Clip(edits), s.reviseTarget(target,
+			"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
+			table.Item{
+				":status": table.Str(string(chat.StatusRecalled)),
+				":next":   table.Num(event.Version),
+				":by":     &types.AttributeValueMemberM{Value: by},
+			}))}, nil
+	}, nil
 }
 
 // recallEdits takes the content out of the events that edited a message. Those
@@ -263,12 +275,6 @@ func (s *Store) reviseTarget(target table.Message, update string, values table.I
 		ExpressionAttributeNames:  names,
 		ExpressionAttributeValues: values,
 	}}
-}
-
-func withVersion(e *chat.Event, version int64) *chat.Event {
-	changed := *e
-	changed.Version = version
-	return &changed
 }
 
 func errNoMessage(field string) error {

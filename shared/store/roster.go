@@ -46,7 +46,10 @@ func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor st
 		return MemberPage{}, errFormer()
 	}
 	members, next, err := s.db.RosterPage(ctx, conversationID, cursor, limit)
-	return MemberPage{Members: members, MembersVersion: v.Head.MembersVersion, Next: next}, err
+	if err != nil {
+		return MemberPage{}, err
+	}
+	return MemberPage{Members: members, MembersVersion: v.Head.MembersVersion, Next: next}, nil
 }
 
 func errFormer() error {
