@@ -2,12 +2,8 @@
 // next leader if the one asked ends before. Everything that is asked for may thus be done twice without harm.
 
 import { RequestError } from "./connection.js";
-import { NOT_IN_FLIGHT } from "./outbox.js";
 
-/**
- * @import { Engine } from "./engine.js"
- * @import { Clock, EntryRecord } from "./types.js"
- */
+/** @import { Clock } from "./types.js" */
 
 /** @typedef {{method: string, args: any[], isTimed: boolean}} Call isTimed says whether it ends by itself, unanswered */
 
@@ -99,36 +95,5 @@ export class Calls {
     this.#waiting.delete(id);
     if (waiting.timer !== null) this.#clock.clearTimeout(waiting.timer);
     return waiting;
-  }
-}
-
-/**
- * Does what a tab asks for, in the tab that leads.
- * @param {Engine} engine
- * @param {string} method
- * @param {any[]} args
- */
-export async function perform(engine, method, args) {
-  switch (method) {
-    case "accept":
-      return engine.accept({ .../** @type {EntryRecord} */ (args[0]), ...NOT_IN_FLIGHT });
-    case "raise":
-      return engine.raise(args[0], args[1]);
-    case "discard":
-      return engine.discard(args[0]);
-    case "discardLost":
-      return engine.discardLost(args[0]);
-    case "retry":
-      return engine.retry(args[0]);
-    case "setOffline":
-      return engine.setOffline(args[0]);
-    case "retryNow":
-      return engine.retryNow(args[0]);
-    case "loadEarlier":
-      return engine.loadEarlier(args[0]);
-    case "receipts":
-      return engine.receipts(args[0], args[1]);
-    default:
-      throw new RequestError({ code: "UNKNOWN_ACTION", message: `this tab cannot do ${method}` });
   }
 }

@@ -370,7 +370,7 @@ export class Model {
     const making = held.entries.find(({ action }) => action === "createGroup");
     const title = facts.title ?? making?.fields.title ?? held.lost.at(-1)?.title;
     const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
-    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
+    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : kindOf(key));
     const role = kind === "group" ? this.#roleIn(held) : null;
     /** @type {Map<string, Role>} */
     const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
@@ -441,6 +441,14 @@ function refusalOf(stored) {
  */
 export function lookOf({ state, error, seq, address }) {
   return JSON.stringify([state, error, seq, address]);
+}
+
+/**
+ * The kind of a conversation, as its id tells.
+ * @param {string} conversationId
+ */
+export function kindOf(conversationId) {
+  return /** @type {Conversation["kind"]} */ (conversationId.split(":", 1)[0]);
 }
 
 /**

@@ -3,7 +3,10 @@
 
 import { pauseAfter } from "./connection.js";
 
-/** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
+/**
+ * @import { Parts } from "./engine.js"
+ * @import { Address, Clock, Entry, EntryRecord } from "./types.js"
+ */
 
 /** What is so of an entry that is not stored and not under way. */
 export const NOT_IN_FLIGHT = Object.freeze({ busy: null, failures: 0, stored: false });
@@ -51,39 +54,16 @@ export function anew({ clientMsgId, action, address, fields, text, error }, entr
   return isRefused && action !== "createGroup" ? entry : { ...entry, clientMsgId };
 }
 
-/**
- * @typedef {object} OutboxHooks
- * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(entry: Entry) => string} keyOf says what belongs together and must keep its order
- * @property {(entry: Entry) => Promise<void>} keep stores an entry
- * @property {(entry: Entry, result: any) => void} answered
- * @property {(entry: Entry, error: any) => void} refused
- */
-
 export class Outbox {
+  #parts;
   #entries;
-  #hooks;
-  #clock;
-  #random;
-  #timing;
   /** @type {object | null} One object per connection that may be sent over. */
   #turn = null;
 
-  /**
-   * entries are shared with who shows them: by clientMsgId, oldest first.
-   * @param {object} parts
-   * @param {Map<string, Entry>} parts.entries
-   * @param {OutboxHooks} parts.hooks
-   * @param {Clock} parts.clock
-   * @param {() => number} parts.random
-   * @param {{backoffBaseMs: number, backoffCapMs: number}} parts.timing
-   */
-  constructor({ entries, hooks, clock, random, timing }) {
-    this.#entries = entries;
-    this.#hooks = hooks;
-    this.#clock = clock;
-    this.#random = random;
-    this.#timing = timing;
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.#parts = parts;
+    this.#entries = parts.model.entries;
   }
 
   /** The entries, oldest first. */
@@ -111,7 +91,7 @@ export class Outbox {
    * @param {Entry} entry
    */
   async keep(entry) {
-    await this.#hooks.keep(entry);
+    await this.#parts.writer.commit({ outboxPut: [recordOf(entry)] }, null);
     entry.stored = true;
     this.pump();
   }
@@ -144,7 +124,7 @@ export class Outbox {
     const taken = new Set();
     for (const entry of this.#entries.values()) {
       if (entry.state !== "sending") continue;
-      const key = this.#hooks.keyOf(entry);
+      const key = this.#parts.model.keyOf(entry);
       if (taken.has(key)) continue;
       taken.add(key);
       if (entry.stored && entry.busy !== this.#turn) this.#transmit(this.#turn, entry);
@@ -156,23 +136,19 @@ export class Outbox {
    * @param {Entry} entry
    */
   async #transmit(turn, entry) {
+    const { session, answers, random, timing, sleep } = this.#parts;
     entry.busy = turn;
     try {
-      this.#hooks.answered(entry, await this.#hooks.request(entry.action, requestOf(entry)));
+      answers.answered(entry, await session.request(entry.action, requestOf(entry)));
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       if (entry.state !== "sending") return; // its message arrived before the bad news about its reply
-      if (!error.retryable) this.#hooks.refused(entry, error);
-      else if (turn === this.#turn) await this.#sleep(pauseAfter(error, this.#random, entry.failures++, this.#timing));
+      if (!error.retryable) answers.refused(entry, error);
+      else if (turn === this.#turn) await sleep(pauseAfter(error, random, entry.failures++, timing));
     } finally {
       if (entry.busy === turn) entry.busy = null;
       this.pump();
     }
-  }
-
-  /** @param {number} ms */
-  #sleep(ms) {
-    return new Promise((resolve) => this.#clock.setTimeout(() => resolve(undefined), ms));
   }
 }
 

@@ -2,7 +2,7 @@
 // store. The others follow: they hold a copy of what it knows. What the user asks for goes into the outbox, which
 // all share, and the tab that leads sends it.
 
-import { Calls, perform } from "./calls.js";
+import { Calls } from "./calls.js";
 import { Channel } from "./channel.js";
 import { RequestError } from "./connection.js";
 import { Engine } from "./engine.js";
@@ -270,7 +270,7 @@ export class Role {
   #ask(id, { method, args, isTimed }) {
     const engine = this.#engine;
     if (engine) {
-      perform(engine, method, args).then(
+      engine.perform(method, args).then(
         (result) => engine === this.#engine && this.#calls.resolve(id, result),
         (error) => engine === this.#engine && this.#calls.reject(id, error),
       );
@@ -426,7 +426,7 @@ export class Role {
         log: this.#log,
         watch: (tabId, signal) => this.#awaitEnd(tabId, signal),
         hooks: {
-          perform: (method, args) => perform(engine, method, args),
+          perform: (method, args) => engine.perform(method, args),
           settled: () => engine.settled(),
           show: (keys) => {
             this.#shownElsewhere = keys;

@@ -1,28 +1,23 @@
 // The members of the conversations that are looked at, read page by page and kept until an event says
 // that they changed.
 
-/** @import { Member } from "./types.js" */
+/**
+ * @import { Parts } from "./engine.js"
+ * @import { Member } from "./types.js"
+ */
 
 const TRIES = 3;
 
 export class Rosters {
-  #request;
-  #onChange;
-  #members;
+  #parts;
+  #members; // by conversationId and ordered by userId
   /** @type {Map<string, {stale: boolean, reading: Promise<void> | null}>} */
   #known = new Map();
 
-  /**
-   * members, by conversationId and ordered by userId, are shared with who shows them.
-   * @param {object} parts
-   * @param {Map<string, Member[]>} parts.members
-   * @param {(action: string, fields: object) => Promise<any>} parts.request
-   * @param {() => void} parts.onChange
-   */
-  constructor({ members, request, onChange }) {
-    this.#members = members;
-    this.#request = request;
-    this.#onChange = onChange;
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.#parts = parts;
+    this.#members = parts.model.rosters;
   }
 
   /**
@@ -70,7 +65,7 @@ export class Rosters {
       roster.stale = true;
       throw error;
     }
-    this.#onChange();
+    this.#parts.changed();
   }
 
   // Pages of different versions do not make one roster. If it never stops changing, the last is shown.
@@ -84,7 +79,7 @@ export class Rosters {
       const versions = new Set();
       let cursor = "";
       do {
-        const page = await this.#request("members", { conversationId, ...(cursor && { cursor }) });
+        const page = await this.#parts.session.ask("members", { conversationId, ...(cursor && { cursor }) });
         members.push(...page.members);
         versions.add(page.membersVersion);
         cursor = page.cursor ?? "";

@@ -1,4 +1,3 @@
-import type { Engine } from "./engine.js";
 import type { Clock } from "./types.js";
 export type Call = {
     method: string;
@@ -48,13 +47,3 @@ export declare class Calls {
     /** @param {() => Error} errorOf */
     rejectAll(errorOf: () => Error): void;
 }
-/**
- * Does what a tab asks for, in the tab that leads.
- * @param {Engine} engine
- * @param {string} method
- * @param {any[]} args
- */
-export declare function perform(engine: Engine, method: string, args: any[]): Promise<void | string | {
-    delivered: string[];
-    read: string[];
-} | null>;

@@ -179,3 +179,8 @@ export declare function shownOf(entry: Entry): {
  * @param {Entry} entry
  */
 export declare function lookOf({ state, error, seq, address }: Entry): string;
+/**
+ * The kind of a conversation, as its id tells.
+ * @param {string} conversationId
+ */
+export declare function kindOf(conversationId: string): Conversation["kind"];

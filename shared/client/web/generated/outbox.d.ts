@@ -1,5 +1,9 @@
+import type { Parts } from "./engine.js";
 import type { Address, Clock, Entry, EntryRecord } from "./types.js";
-/** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
+/**
+ * @import { Parts } from "./engine.js"
+ * @import { Address, Clock, Entry, EntryRecord } from "./types.js"
+ */
 /** What is so of an entry that is not stored and not under way. */
 export declare const NOT_IN_FLIGHT: Readonly<{
     busy: null;
@@ -34,48 +38,10 @@ export declare function newEntry({ entries, clock, action, address, fields, text
  * @returns {Entry}
  */
 export declare function anew({ clientMsgId, action, address, fields, text, error }: Entry, entries: Iterable<Entry>, clock: Clock): Entry;
-export type OutboxHooks = {
-    request: (action: string, fields: object) => Promise<any>;
-    /**
-     * says what belongs together and must keep its order
-     */
-    keyOf: (entry: Entry) => string;
-    /**
-     * stores an entry
-     */
-    keep: (entry: Entry) => Promise<void>;
-    answered: (entry: Entry, result: any) => void;
-    refused: (entry: Entry, error: any) => void;
-};
-/**
- * @typedef {object} OutboxHooks
- * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(entry: Entry) => string} keyOf says what belongs together and must keep its order
- * @property {(entry: Entry) => Promise<void>} keep stores an entry
- * @property {(entry: Entry, result: any) => void} answered
- * @property {(entry: Entry, error: any) => void} refused
- */
 export declare class Outbox {
     #private;
-    /**
-     * entries are shared with who shows them: by clientMsgId, oldest first.
-     * @param {object} parts
-     * @param {Map<string, Entry>} parts.entries
-     * @param {OutboxHooks} parts.hooks
-     * @param {Clock} parts.clock
-     * @param {() => number} parts.random
-     * @param {{backoffBaseMs: number, backoffCapMs: number}} parts.timing
-     */
-    constructor({ entries, hooks, clock, random, timing }: {
-        entries: Map<string, Entry>;
-        hooks: OutboxHooks;
-        clock: Clock;
-        random: () => number;
-        timing: {
-            backoffBaseMs: number;
-            backoffCapMs: number;
-        };
-    });
+    /** @param {Parts} parts */
+    constructor(parts: Parts);
     /** The entries, oldest first. */
     all(): Entry[];
     /** @param {string | undefined} clientMsgId */

@@ -1,24 +1,5 @@
+import type { Parts } from "./engine.js";
 import type { Ledger } from "./ledger.js";
-import type { Clock } from "./types.js";
-export type PullHooks = {
-    /**
-     * called before each pull
-     */
-    begin: (ledger: Ledger) => void;
-    request: (action: string, fields: object) => Promise<any>;
-    /**
-     * takes a page in; up to held the ledger was complete when it was asked for
-     */
-    page: (ledger: Ledger, page: any, held: number) => void;
-    /**
-     * over how long the pulls of all who hear of the same gap are spread
-     */
-    spreadMs: (ledger: Ledger) => number;
-    /**
-     * tells whether the ledger is still in use
-     */
-    isCurrent: (ledger: Ledger) => boolean;
-};
 export type Turn = {
     pulls: Map<Ledger, Promise<void>>;
     waits: Map<Ledger, {
@@ -26,38 +7,11 @@ export type Turn = {
         due: number;
     }>;
 };
-/**
- * @typedef {object} PullHooks
- * @property {(ledger: Ledger) => void} begin called before each pull
- * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(ledger: Ledger, page: any, held: number) => void} page takes a page in; up to held the ledger was complete when it was asked for
- * @property {(ledger: Ledger) => number} spreadMs over how long the pulls of all who hear of the same gap are spread
- * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
- */
 /** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due is without what chance added */
 export declare class Pulls {
     #private;
-    /**
-     * @param {object} parts
-     * @param {PullHooks} parts.hooks
-     * @param {Clock} parts.clock
-     * @param {() => number} parts.random
-     * @param {{backoffBaseMs: number, backoffCapMs: number, gapWaitMs: number}} parts.timing
-     * @param {number} parts.limit how many entries to ask for at a time
-     * @param {(message: string) => void} parts.log
-     */
-    constructor({ hooks, clock, random, timing, limit, log }: {
-        hooks: PullHooks;
-        clock: Clock;
-        random: () => number;
-        timing: {
-            backoffBaseMs: number;
-            backoffCapMs: number;
-            gapWaitMs: number;
-        };
-        limit: number;
-        log: (message: string) => void;
-    });
+    /** @param {Parts} parts */
+    constructor(parts: Parts);
     /** A connection is there; the pulls of an earlier one are void. */
     start(): void;
     stop(): void;

@@ -1,18 +1,8 @@
-import type { Member } from "./types.js";
+import type { Parts } from "./engine.js";
 export declare class Rosters {
     #private;
-    /**
-     * members, by conversationId and ordered by userId, are shared with who shows them.
-     * @param {object} parts
-     * @param {Map<string, Member[]>} parts.members
-     * @param {(action: string, fields: object) => Promise<any>} parts.request
-     * @param {() => void} parts.onChange
-     */
-    constructor({ members, request, onChange }: {
-        members: Map<string, Member[]>;
-        request: (action: string, fields: object) => Promise<any>;
-        onChange: () => void;
-    });
+    /** @param {Parts} parts */
+    constructor(parts: Parts);
     /**
      * They changed: what is known is shown until the next read.
      * @param {string} conversationId
