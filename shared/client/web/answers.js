@@ -73,10 +73,7 @@ export class Answers {
     return again[0].clientMsgId;
   }
 
-  /**
-   * @param {Entry} entry
-   * @param {any} result
-   */
+  /** @param {Entry} entry @param {any} result */
   answered(entry, result) {
     const { model, changes, startOver, entries } = this.#parts;
     const { conversationId, seq } = result;
@@ -124,10 +121,7 @@ export class Answers {
     }
   }
 
-  /**
-   * @param {Entry} entry
-   * @param {Refusal} error
-   */
+  /** @param {Entry} entry @param {Refusal} error */
   refused(entry, { code, message, retryable }) {
     const { writer, changed } = this.#parts;
     const waiting = this.#waitingFor(entry.clientMsgId);
@@ -150,10 +144,7 @@ export class Answers {
   }
 
   // Puts the group's address on what was meant for it while it was still to be made.
-  /**
-   * @param {string} clientMsgId
-   * @param {string} conversationId
-   */
+  /** @param {string} clientMsgId @param {string} conversationId */
   #nameGroup(clientMsgId, conversationId) {
     const { model, onScreen } = this.#parts;
     model.created.set(clientMsgId, conversationId);

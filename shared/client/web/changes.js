@@ -146,10 +146,7 @@ export class Changes {
     await writer.commit({ syncCursor, ...settled });
   }
 
-  /**
-   * @param {Turn} turn
-   * @param {number} syncCursor
-   */
+  /** @param {Turn} turn @param {number} syncCursor */
   async #ask(turn, syncCursor) {
     const { model, session } = this.#parts;
     const hidden = model.ledgers.size > 0; // what was hidden elsewhere has to be told to who may show it

@@ -60,10 +60,7 @@ export class Channel {
     });
   }
 
-  /**
-   * @param {string} type
-   * @param {object} [fields]
-   */
+  /** @param {string} type @param {object} [fields] */
   post(type, fields) {
     this.#ports[0].postMessage({ v: CHANNEL_VERSION, from: this.tabId, type, ...fields });
   }
@@ -102,10 +99,7 @@ export class Channel {
   }
 }
 
-/**
- * @param {string} name
- * @param {string} tabId
- */
+/** @param {string} name @param {string} tabId */
 function inboxOf(name, tabId) {
   return `${name}#${tabId}`;
 }

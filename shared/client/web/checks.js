@@ -162,10 +162,7 @@ export function checkUsers(users) {
   if (!Array.isArray(users) || !users.every((user) => typeof user === "string")) throw new TypeError("members have to be a list of user ids");
 }
 
-/**
- * @param {unknown} key
- * @returns {asserts key is string}
- */
+/** @param {unknown} key @returns {asserts key is string} */
 export function checkKey(key) {
   if (typeof key !== "string") throw new TypeError("a conversation's key has to be a string: its conversationId, or what keyFor or createGroup gives");
 }

@@ -3,6 +3,7 @@
 
 import { checkKey, checkOptions, checkTitle, checkUsers, checkedContent, jsonCopy, socketURL } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
+import { listed, mayDo, rowIn, rowsIn, summaryOf } from "./conversations.js";
 import { LIMITS } from "./engine.js";
 import { NEW_KEY, TO_KEY } from "./model.js";
 import { newEntry } from "./outbox.js";
@@ -166,7 +167,7 @@ export class InorderClient extends EventTarget {
    * so by itself when the browser says that the network is back, and when the page comes into sight.
    */
   retryNow() {
-    this.#role.do("retryNow");
+    this.#role.calls.do("retryNow");
   }
 
   /**
@@ -233,7 +234,7 @@ export class InorderClient extends EventTarget {
   conversations() {
     const byTime = (/** @type {Conversation} */ a, /** @type {Conversation} */ b) => b.time - a.time;
     const seen = [...this.#role.model.ledgers.values()].reduce((sum, { maxSeenSeq }) => sum + maxSeenSeq, 0);
-    return this.#rows.get("", `${this.#version} ${seen}`, () => this.#role.model.listed().map((key) => this.conversation(key)).sort(byTime));
+    return this.#rows.get("", `${this.#version} ${seen}`, () => listed(this.#role.model).map((key) => this.conversation(key)).sort(byTime));
   }
 
   /**
@@ -244,7 +245,7 @@ export class InorderClient extends EventTarget {
   conversation(key) {
     const current = this.currentKey(key);
     const seen = this.#role.model.ledgers.get(current)?.maxSeenSeq ?? 0;
-    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(this.#role.model.conversation(current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
+    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(summaryOf(this.#role.model, current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
   }
 
   /**
@@ -255,7 +256,7 @@ export class InorderClient extends EventTarget {
    */
   messages(key, limit = Infinity) {
     const current = this.currentKey(key);
-    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(this.#role.model.messages(current, limit, this.#clock.now()), (rows) => rows));
+    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(rowsIn(this.#role.model, current, limit, this.#clock.now()), (rows) => rows));
   }
 
   /**
@@ -275,7 +276,7 @@ export class InorderClient extends EventTarget {
    * @param {string} [target]
    */
   may(key, action, target) {
-    return this.#role.model.may(key, action, target);
+    return mayDo(this.#role.model, key, action, target);
   }
 
   // ---- what the user does ----
@@ -304,23 +305,17 @@ export class InorderClient extends EventTarget {
     checkTitle(title);
     checkUsers(members);
     const entry = this.#newEntry("createGroup", {}, { title, members });
-    this.#role.accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
+    this.#role.calls.accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
     return NEW_KEY + entry.clientMsgId;
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {string[]} members
-   */
+  /** @param {ConversationKey} key @param {string[]} members */
   async addMembers(key, members) {
     checkUsers(members);
     return this.#change("addMembers", key, { members });
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {string[]} members
-   */
+  /** @param {ConversationKey} key @param {string[]} members */
   async removeMembers(key, members) {
     checkUsers(members);
     return this.#change("removeMembers", key, { members });
@@ -331,11 +326,7 @@ export class InorderClient extends EventTarget {
     return this.#change("leave", key);
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {string} userId
-   * @param {import("./types.js").Role} role
-   */
+  /** @param {ConversationKey} key @param {string} userId @param {import("./types.js").Role} role */
   async setRole(key, userId, role) {
     return this.#change("setRole", key, { userId, role });
   }
@@ -384,7 +375,7 @@ export class InorderClient extends EventTarget {
    * @param {string} clientMsgId
    */
   discard(clientMsgId) {
-    this.#role.do("discard", String(clientMsgId));
+    this.#role.calls.do("discard", String(clientMsgId));
   }
 
   /**
@@ -394,7 +385,7 @@ export class InorderClient extends EventTarget {
    * @returns {Promise<string | null>}
    */
   async retry(clientMsgId) {
-    return this.#role.call("retry", [String(clientMsgId)]);
+    return this.#role.calls.ask("retry", String(clientMsgId));
   }
 
   /**
@@ -432,7 +423,7 @@ export class InorderClient extends EventTarget {
    */
   discardLost(key) {
     const current = this.currentKey(key);
-    if (this.#role.model.lost.some((lost) => this.#role.model.keyOfLost(lost) === current)) this.#role.do("discardLost", current);
+    if (this.#role.model.lost.some((lost) => this.#role.model.keyOfLost(lost) === current)) this.#role.calls.do("discardLost", current);
   }
 
   /**
@@ -441,7 +432,7 @@ export class InorderClient extends EventTarget {
    * @returns {Promise<void>}
    */
   async loadEarlier(key) {
-    await this.#role.inquire("loadEarlier", this.currentKey(key));
+    await this.#role.calls.inquire("loadEarlier", this.currentKey(key));
   }
 
   /**
@@ -452,16 +443,12 @@ export class InorderClient extends EventTarget {
    */
   async receipts(key, seq) {
     if (!Number.isSafeInteger(seq)) throw new TypeError("seq has to be a whole number");
-    return this.#role.inquire("receipts", this.currentKey(key), seq);
+    return this.#role.calls.inquire("receipts", this.currentKey(key), seq);
   }
 
   // ---- the outbox ----
 
-  /**
-   * @param {string} action
-   * @param {ConversationKey} key
-   * @param {Record<string, any>} [fields]
-   */
+  /** @param {string} action @param {ConversationKey} key @param {Record<string, any>} [fields] */
   async #change(action, key, fields) {
     return this.#ask(action, addressOf(this.currentKey(key)), fields);
   }
@@ -474,7 +461,7 @@ export class InorderClient extends EventTarget {
    */
   async #ask(action, address, fields, text) {
     const entry = this.#newEntry(action, address, fields, text);
-    await this.#role.accept(entry);
+    await this.#role.calls.accept(entry);
     return entry.clientMsgId;
   }
 
@@ -491,37 +478,25 @@ export class InorderClient extends EventTarget {
     return newEntry({ entries: this.#role.model.entries.values(), clock: this.#clock, action, address, fields: copied, text });
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {"readSeq" | "clearedSeq"} name
-   * @param {number} [throughSeq]
-   */
+  /** @param {ConversationKey} key @param {"readSeq" | "clearedSeq"} name @param {number} [throughSeq] */
   #raise(key, name, throughSeq = Infinity) {
     const ledger = this.#role.model.ledgers.get(this.currentKey(key));
     if (!ledger) return;
     const seq = Math.min(throughSeq, ledger.maxContiguousSeq);
     if (seq <= this.#role.model.factsOf(ledger.conversationId)[name]) return;
-    this.#role.raise(ledger.conversationId, { [name]: seq });
+    this.#role.calls.raise(ledger.conversationId, { [name]: seq });
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {number[]} seqs
-   */
+  /** @param {string} conversationId @param {number[]} seqs */
   #tell(conversationId, seqs) {
     for (const seq of seqs) {
-      const row = this.#role.model.row(conversationId, seq, this.#clock.now());
+      const row = rowIn(this.#role.model, conversationId, seq, this.#clock.now());
       if (row) this.dispatchEvent(new CustomEvent("message", { detail: frozen({ key: conversationId, row }) }));
     }
   }
 
   // Sees to it that what is read is made anew when the time to edit or recall one of its rows is over.
-  /**
-   * @template T
-   * @param {T} value
-   * @param {(value: T) => readonly Row[]} rowsIn
-   * @returns {T}
-   */
+  /** @template T @param {T} value @param {(value: T) => readonly Row[]} rowsIn @returns {T} */
   #timed(value, rowsIn) {
     const now = this.#clock.now();
     const at = nextEnd(rowsIn(value), this.#role.model.status.windows, now);

@@ -237,11 +237,7 @@ export class Connection {
     return this.#clock.monotonic() - this.#heardAt >= ms;
   }
 
-  /**
-   * @param {string} id
-   * @param {string} action
-   * @param {number} askedAt
-   */
+  /** @param {string} id @param {string} action @param {number} askedAt */
   #timedOut(id, action, askedAt) {
     this.#settle(id, (pending) => pending.reject(new RequestError({ code: "TIMEOUT", message: `no answer to ${action}`, retryable: true })));
     if (action !== "ping" && this.#heardAt <= askedAt) this.#probe();
@@ -302,10 +298,7 @@ export class Connection {
     this.#lost(detail, this.#attempt === 0);
   }
 
-  /**
-   * @param {string} detail
-   * @param {boolean} [atOnce]
-   */
+  /** @param {string} detail @param {boolean} [atOnce] */
   #lost(detail, atOnce = false) {
     this.#drop();
     const delay = atOnce ? 0 : fullJitter(this.#random, this.#attempt, this.#timing);
@@ -328,10 +321,7 @@ export class Connection {
     for (const id of [...this.#pending.keys()]) this.#settle(id, (pending) => pending.reject(disconnected()));
   }
 
-  /**
-   * @param {string} id
-   * @param {(pending: Pending) => void} how
-   */
+  /** @param {string} id @param {(pending: Pending) => void} how */
   #settle(id, how) {
     const pending = this.#pending.get(id);
     if (!pending) return; // a late or repeated answer
@@ -341,10 +331,7 @@ export class Connection {
     how(pending);
   }
 
-  /**
-   * @param {number} ms
-   * @param {() => void} fn
-   */
+  /** @param {number} ms @param {() => void} fn */
   #after(ms, fn) {
     const timer = this.#clock.setTimeout(() => {
       this.#timers.delete(timer);
@@ -359,10 +346,7 @@ export class Connection {
     this.#timers.clear();
   }
 
-  /**
-   * @param {ConnectionState} state
-   * @param {string} [detail]
-   */
+  /** @param {ConnectionState} state @param {string} [detail] */
   #setState(state, detail = "") {
     this.state = state;
     this.detail = detail;

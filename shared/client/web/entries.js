@@ -103,10 +103,7 @@ export class Entries {
   }
 
   // To a device that is new or starts over everything is, so nothing is told.
-  /**
-   * @param {Ledger} ledger
-   * @param {Message[]} fresh
-   */
+  /** @param {Ledger} ledger @param {Message[]} fresh */
   #tellNews({ conversationId }, fresh) {
     const { model, userId, news } = this.#parts;
     const { readSeq, clearedSeq } = model.factsOf(conversationId);
@@ -117,10 +114,7 @@ export class Entries {
   }
 
   // Takes in what entries tell of the conversation itself.
-  /**
-   * @param {string} conversationId
-   * @param {Message[]} entries
-   */
+  /** @param {string} conversationId @param {Message[]} entries */
   #learn(conversationId, entries) {
     const { model, userId, rosters, startOver, changes, onScreen } = this.#parts;
     const facts = model.factsOf(conversationId);

@@ -128,10 +128,7 @@ export class Leader {
     else if (type === "call") this.#serve(message).catch((error) => this.#log(`could not do what another tab asked for: ${error}`));
   }
 
-  /**
-   * @param {string} tabId
-   * @param {ConversationKey | null} key
-   */
+  /** @param {string} tabId @param {ConversationKey | null} key */
   #welcome(tabId, key) {
     this.#flush();
     if (!this.#tabs.has(tabId)) {
@@ -145,10 +142,7 @@ export class Leader {
     this.#show(tabId, key);
   }
 
-  /**
-   * @param {string} tabId
-   * @param {ConversationKey | null} key
-   */
+  /** @param {string} tabId @param {ConversationKey | null} key */
   #show(tabId, key) {
     const tab = this.#tabs.get(tabId);
     if (tab) tab.key = key;

@@ -238,19 +238,13 @@ export class Ledger {
     else this.#revisions.set(target, [seq]);
   }
 
-  /**
-   * @param {number} seq
-   * @param {Set<number>} changed
-   */
+  /** @param {number} seq @param {Set<number>} changed */
   #erase(seq, changed) {
     const message = /** @type {Message} */ (this.get(seq));
     if (seq < (this.#erasures.get(message.senderId ?? "") ?? 0)) this.#replace(erased(message), changed);
   }
 
-  /**
-   * @param {number} seq
-   * @param {Set<number>} changed
-   */
+  /** @param {number} seq @param {Set<number>} changed */
   #revise(seq, changed) {
     const events = (this.#revisions.get(seq) ?? []).map((event) => /** @type {RevisionMessage} */ (this.get(event)));
     const target = this.get(seq);
@@ -262,10 +256,7 @@ export class Ledger {
     }
   }
 
-  /**
-   * @param {Message} message
-   * @param {Set<number>} changed
-   */
+  /** @param {Message} message @param {Set<number>} changed */
   #replace(message, changed) {
     const index = this.#indexOf(message.seq);
     if (this.messages[index] === message) return;
@@ -317,11 +308,7 @@ function targetOf({ event }) {
 // The target as the event leaves it. It may already carry the revision, because sync and history give
 // entries as they are now: versions decide, and a recall is final. An edit that lost its content was
 // recalled since; one whose content is withheld is not for this user, who was away, and changes nothing.
-/**
- * @param {Message} target
- * @param {RevisionMessage} revision
- * @returns {Message}
- */
+/** @param {Message} target @param {RevisionMessage} revision @returns {Message} */
 function revise(target, { event, status, withheld, text, data }) {
   if (event.targetMessageId && event.targetMessageId !== target.messageId) return target;
   const { version = 0 } = event;
@@ -332,19 +319,13 @@ function revise(target, { event, status, withheld, text, data }) {
   return newer && target.status !== "recalled" ? { ...target, text, data, version } : target;
 }
 
-/**
- * @param {Message} message
- * @returns {Message}
- */
+/** @param {Message} message @returns {Message} */
 function withoutContent(message) {
   return message.status === "recalled" ? message : { ...message, status: "recalled", withheld: false, text: null, data: null };
 }
 
 // The message as the server leaves it once all that its sender has sent is erased.
-/**
- * @param {Message} message
- * @returns {Message}
- */
+/** @param {Message} message @returns {Message} */
 function erased(message) {
   const { senderDeviceId, clientTime, ...rest } = message;
   const { text, data, event, version } = message;

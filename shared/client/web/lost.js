@@ -76,10 +76,7 @@ export class LostMessages {
   }
 
   // The messages with content.
-  /**
-   * @param {Entry[]} entries
-   * @returns {Lost[]}
-   */
+  /** @param {Entry[]} entries @returns {Lost[]} */
   #held(entries) {
     const sent = entries.filter(({ state, action }) => state === "sent" && action === "send").map((entry) => messageOf(entry, this.#userId));
     return [...this.#model.ledgers.values()].flatMap(({ conversationId, messages, maxContiguousSeq }) => {

@@ -1,15 +1,12 @@
-// What a device knows, as one tab holds it: what the ledgers, the lists and the outbox say, and how that
-// reads for people. In the tab that leads the engine changes it; in the others what the leader tells does.
-// No I/O, no time.
+// What a device knows, as one tab holds it: the ledgers, what else is known of conversations, and the outbox. In the
+// tab that leads the engine changes it; in the others what the leader tells does. No I/O, no time.
 
-import { SYSTEM, isHidden, newFacts, restored, unreadIn } from "./facts.js";
+import { SYSTEM, newFacts, restored } from "./facts.js";
 import { Ledger } from "./ledger.js";
 import { recordOf } from "./outbox.js";
-import { may } from "./rights.js";
-import { rowAt, rowsOf } from "./rows.js";
 
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Saved, Status } from "./types.js"
  */
 
 /** Begins the key of a single conversation that the server has not named yet. */
@@ -45,11 +42,10 @@ export class Model {
   #grouped = { all: [], byPlace: new Map() };
   /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
   #peers = new Map();
-  #userId;
 
   /** @param {string} userId */
   constructor(userId) {
-    this.#userId = userId;
+    this.userId = userId;
   }
 
   /**
@@ -134,7 +130,7 @@ export class Model {
       this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
     }
     for (const { senderId, clientMsgId } of messages) {
-      if (senderId === this.#userId && clientMsgId) this.entries.delete(clientMsgId); // the message stands for it
+      if (senderId === this.userId && clientMsgId) this.entries.delete(clientMsgId); // the message stands for it
     }
     for (const clientMsgId of entriesDelete) this.entries.delete(clientMsgId);
     for (const [conversationId, members] of rosters) {
@@ -161,18 +157,12 @@ export class Model {
 
   // ---- what is there ----
 
-  /**
-   * @param {string} userId
-   * @returns {ConversationKey}
-   */
+  /** @param {string} userId @returns {ConversationKey} */
   keyFor(userId) {
     return this.#peers.get(userId) ?? TO_KEY + userId;
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @returns {ConversationKey}
-   */
+  /** @param {ConversationKey} key @returns {ConversationKey} */
   currentKey(key) {
     if (key.startsWith(TO_KEY)) return this.keyFor(key.slice(TO_KEY.length));
     if (key.startsWith(NEW_KEY)) return this.created.get(key.slice(NEW_KEY.length)) ?? key;
@@ -220,7 +210,7 @@ export class Model {
    * What is shown as lost in a conversation, oldest first.
    * @param {ConversationKey} key a current one
    */
-  #lostIn(key) {
+  lostIn(key) {
     if (this.#grouped.all !== this.lost) {
       this.#grouped = { all: this.lost, byPlace: new Map() };
       for (const each of this.lost) {
@@ -235,57 +225,9 @@ export class Model {
     return there.filter((each) => this.keyOfLost(each) === key && this.isLost(each));
   }
 
-  /** The current keys of what is on the user's list. */
-  listed() {
-    const keys = new Set([...this.ledgers.keys()].filter((conversationId) => !isHidden(this.factsOf(conversationId))));
-    for (const entry of this.entries.values()) keys.add(this.keyOf(entry));
-    for (const each of this.lost) {
-      if (this.isLost(each)) keys.add(this.keyOfLost(each));
-    }
-    return [...keys];
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} [now] ms since 1970
-   */
-  conversation(key, now = 0) {
-    return this.#summary(this.currentKey(key), now);
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} [limit]
-   * @param {number} [now] ms since 1970
-   * @returns {Row[]}
-   */
-  messages(key, limit = Infinity, now = 0) {
-    return rowsOf(this.#view(this.currentKey(key), now), limit);
-  }
-
-  /**
-   * @param {string} conversationId
-   * @param {number} seq
-   * @param {number} now ms since 1970
-   */
-  row(conversationId, seq, now) {
-    return rowAt(this.#view(conversationId, now), seq);
-  }
-
   /** @param {ConversationKey} key */
   members(key) {
     return this.rosters.get(this.currentKey(key)) ?? null;
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {string} action
-   * @param {string} [target]
-   */
-  may(key, action, target) {
-    const { closed, role } = this.conversation(key);
-    const open = closed === null || (closed === "dissolved" && action === "leave");
-    return open && may(role, action, target);
   }
 
   // ---- what the engine changes ----
@@ -312,10 +254,7 @@ export class Model {
     return /** @type {Facts} */ (this.facts.get(conversationId));
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {string} userId
-   */
+  /** @param {string} conversationId @param {string} userId */
   setPeer(conversationId, userId) {
     this.ledger(conversationId);
     this.factsOf(conversationId).peer = userId;
@@ -349,69 +288,7 @@ export class Model {
    */
   holds(entry) {
     const messages = this.ledgers.get(this.keyOf(entry))?.messages ?? [];
-    return messages.some(({ clientMsgId, senderId }) => clientMsgId === entry.clientMsgId && senderId === this.#userId);
-  }
-
-  // ---- rows for people ----
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} now
-   */
-  #view(key, now) {
-    const held = {
-      ledger: this.ledgers.get(key) ?? null,
-      facts: this.facts.get(key) ?? newFacts(),
-      entries: this.entriesOf(key),
-      lost: this.#lostIn(key),
-      roster: this.rosters.get(key) ?? null,
-    };
-    const { facts, roster } = held;
-    const making = held.entries.find(({ action }) => action === "createGroup");
-    const title = facts.title ?? making?.fields.title ?? held.lost.at(-1)?.title;
-    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
-    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : kindOf(key));
-    const role = kind === "group" ? this.#roleIn(held) : null;
-    /** @type {Map<string, Role>} */
-    const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
-    if (facts.owner !== null) roles.set(facts.owner, "owner");
-    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, this.status.inDoubt, making), role, roles, title, userId: this.#userId, windows: this.status.windows, now };
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} now
-   * @returns {Conversation}
-   */
-  #summary(key, now) {
-    const view = this.#view(key, now);
-    const { ledger, facts, peer, kind, closed, role } = view;
-    const last = rowsOf(view, 1)[0] ?? null;
-    return {
-      key,
-      kind,
-      peer,
-      title: (kind === "single" && peer !== null ? this.#peerTitle(peer) : view.title) || key,
-      memberCount: facts.memberCount,
-      closed,
-      role,
-      earlier: ledger !== null && this.hasEarlier(ledger),
-      readSeq: Math.max(facts.readSeq, facts.clearedSeq),
-      unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId, view.entries.map(({ seq }) => seq ?? 0)),
-      last,
-      time: last?.time ?? facts.updatedAt,
-    };
-  }
-
-  /** @param {{facts: Facts, roster: Member[] | null}} view */
-  #roleIn({ facts, roster }) {
-    const role = roster?.find(({ userId }) => userId === this.#userId)?.role;
-    return role ?? (facts.owner === this.#userId ? "owner" : "member");
-  }
-
-  /** @param {string} peer */
-  #peerTitle(peer) {
-    return peer === this.#userId ? `${peer} (notes to self)` : peer;
+    return messages.some(({ clientMsgId, senderId }) => clientMsgId === entry.clientMsgId && senderId === this.userId);
   }
 }
 
@@ -425,10 +302,7 @@ export function shownOf(entry) {
 }
 
 // An earlier version stored a text.
-/**
- * @param {import("./types.js").Refusal | string | null} stored
- * @returns {import("./types.js").Refusal | null}
- */
+/** @param {import("./types.js").Refusal | string | null} stored @returns {import("./types.js").Refusal | null} */
 function refusalOf(stored) {
   if (typeof stored !== "string") return stored;
   const [code, ...message] = stored.split(": ");
@@ -451,26 +325,7 @@ export function kindOf(conversationId) {
   return /** @type {Conversation["kind"]} */ (conversationId.split(":", 1)[0]);
 }
 
-/**
- * @param {ConversationKey} key
- * @param {string} kind
- * @param {{ledger: Ledger | null, facts: Facts}} view
- * @param {boolean} inDoubt
- * @param {Entry} [making]
- * @returns {Conversation["closed"]}
- */
-function closedFor(key, kind, { ledger, facts }, inDoubt, making) {
-  if (kind === "system") return "system";
-  if (facts.leftSeq > 0) return "left";
-  if (facts.state === "dissolved") return "dissolved";
-  if (making?.state === "failed") return "failed";
-  return ledger === null && !inDoubt && !making && !key.startsWith(TO_KEY) ? "unknown" : null;
-}
-
-/**
- * @param {Message[]} messages
- * @returns {Map<string, Message[]>}
- */
+/** @param {Message[]} messages @returns {Map<string, Message[]>} */
 function groupByConversation(messages) {
   const groups = new Map();
   for (const message of messages) {

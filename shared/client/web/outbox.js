@@ -131,10 +131,7 @@ export class Outbox {
     }
   }
 
-  /**
-   * @param {object} turn
-   * @param {Entry} entry
-   */
+  /** @param {object} turn @param {Entry} entry */
   async #transmit(turn, entry) {
     const { session, answers, random, timing, sleep } = this.#parts;
     entry.busy = turn;

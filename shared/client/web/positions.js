@@ -72,11 +72,7 @@ export class Positions {
     if (state.timer === null && !state.busy && this.#due(conversationId, state)) this.#wait(conversationId, state);
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {TellState} state
-   * @param {number} [pauseMs]
-   */
+  /** @param {string} conversationId @param {TellState} state @param {number} [pauseMs] */
   #wait(conversationId, state, pauseMs = 0) {
     const { clock, timing } = this.#parts;
     state.timer = clock.setTimeout(() => {
@@ -86,11 +82,7 @@ export class Positions {
   }
 
   // What was asked for once on this connection is not asked again: the server may know better, and answer with less.
-  /**
-   * @param {string} conversationId
-   * @param {TellState} state
-   * @returns {OwnPositions | null}
-   */
+  /** @param {string} conversationId @param {TellState} state @returns {OwnPositions | null} */
   #due(conversationId, { asked }) {
     const due = Object.entries(this.#untold(conversationId)).filter(([name, seq]) => seq > (asked[/** @type {keyof OwnPositions} */ (name)] ?? 0));
     return due.length > 0 ? Object.fromEntries(due) : null;
@@ -98,10 +90,7 @@ export class Positions {
 
   // How far we are beyond what the server knows, if that tells it of anything that others wrote: it knows who wrote
   // what, and our own entries are unread to none of our devices.
-  /**
-   * @param {string} conversationId
-   * @returns {OwnPositions}
-   */
+  /** @param {string} conversationId @returns {OwnPositions} */
   #untold(conversationId) {
     const { model, userId } = this.#parts;
     const ledger = model.ledgers.get(conversationId);
@@ -115,10 +104,7 @@ export class Positions {
     };
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {TellState} state
-   */
+  /** @param {string} conversationId @param {TellState} state */
   async #tell(conversationId, state) {
     const { random, timing, writer } = this.#parts;
     const states = this.#states;
@@ -144,11 +130,7 @@ export class Positions {
   }
 
   // What was told so already, and the server turned out not to know, is not told so again.
-  /**
-   * @param {string} conversationId
-   * @param {OwnPositions} due
-   * @param {TellState} state
-   */
+  /** @param {string} conversationId @param {OwnPositions} due @param {TellState} state */
   #tellUnanswered(conversationId, { clearedSeq, ...positions }, state) {
     const { session, changes } = this.#parts;
     const through = Math.max(positions.deliveredSeq ?? 0, positions.readSeq ?? 0);
@@ -159,10 +141,7 @@ export class Positions {
     return true;
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {OwnPositions} due
-   */
+  /** @param {string} conversationId @param {OwnPositions} due */
   async #ask(conversationId, { clearedSeq, ...positions }) {
     const { session } = this.#parts;
     if (Object.keys(positions).length > 0) this.know(conversationId, await session.request("ack", { conversationId, ...positions }));

@@ -109,11 +109,7 @@ export class Pulls {
 
   // Rejects with what is retryable. A refusal (we were removed, say) is final: it must not keep the
   // cursor from moving on.
-  /**
-   * @param {Turn} turn
-   * @param {Ledger} ledger
-   * @param {boolean} again
-   */
+  /** @param {Turn} turn @param {Ledger} ledger @param {boolean} again */
   async #pullOnce(turn, ledger, again) {
     this.#parts.entries.startLate(ledger);
     try {
@@ -132,11 +128,7 @@ export class Pulls {
   }
 
   // Syncs until the server says that there is no more.
-  /**
-   * @param {Turn} turn
-   * @param {Ledger} ledger
-   * @param {boolean} again
-   */
+  /** @param {Turn} turn @param {Ledger} ledger @param {boolean} again */
   async #pages(turn, ledger, again) {
     const { model, session, entries, limits } = this.#parts;
     const isCurrent = () => turn === this.#turn && model.ledgers.get(ledger.conversationId) === ledger;

@@ -1,5 +1,6 @@
 // How far the others have received and read: pushed to us, or looked up.
 
+import { rowsIn } from "./conversations.js";
 import { receive } from "./facts.js";
 import { RECEIPTS_MAX_MEMBERS } from "./rows.js";
 
@@ -55,7 +56,7 @@ export class Receipts {
     const { model, userId, writer } = this.#parts;
     const facts = model.facts.get(conversationId);
     if (!facts || facts.memberCount > RECEIPTS_MAX_MEMBERS || facts.peer === userId) return;
-    const last = model.messages(conversationId).findLast(({ mine, seq, kind, recalled }) => mine && seq !== null && kind !== "event" && !recalled);
+    const last = rowsIn(model, conversationId, Infinity, 0).findLast(({ mine, seq, kind, recalled }) => mine && seq !== null && kind !== "event" && !recalled);
     if (!last || last.seq === null || last.receipt === "read") return;
     const { seq } = last;
     const { delivered, read } = await this.of(conversationId, seq);

@@ -51,10 +51,7 @@ export class Rosters {
     }
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {{stale: boolean}} roster
-   */
+  /** @param {string} conversationId @param {{stale: boolean}} roster */
   async #read(conversationId, roster) {
     roster.stale = false;
     try {
@@ -69,10 +66,7 @@ export class Rosters {
   }
 
   // Pages of different versions do not make one roster. If it never stops changing, the last is shown.
-  /**
-   * @param {string} conversationId
-   * @returns {Promise<Member[]>}
-   */
+  /** @param {string} conversationId @returns {Promise<Member[]>} */
   async #pages(conversationId) {
     for (let tries = 1; ; tries++) {
       const members = [];

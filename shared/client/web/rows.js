@@ -57,20 +57,13 @@ function among(rows, lost) {
   return all.concat(left);
 }
 
-/**
- * @param {Row[]} rows
- * @param {number} time
- */
+/** @param {Row[]} rows @param {number} time */
 function countOlder(rows, time) {
   const index = rows.findIndex((row) => row.time >= time);
   return index < 0 ? rows.length : index;
 }
 
-/**
- * @param {View} view
- * @param {Message} message
- * @returns {Row}
- */
+/** @param {View} view @param {Message} message @returns {Row} */
 function lostRow(view, message) {
   const shown = row(view, message);
   const failed = shown.mine ? { state: /** @type {const} */ ("failed"), error: GONE } : {};
@@ -88,10 +81,7 @@ export function rowAt(view, seq) {
   return message && seq > view.facts.clearedSeq && !isRevision(message) ? row(view, message) : null;
 }
 
-/**
- * @param {View} view
- * @param {number} limit
- */
+/** @param {View} view @param {number} limit */
 function shown(view, limit) {
   const messages = view.ledger?.messages ?? [];
   const rows = [];
@@ -101,11 +91,7 @@ function shown(view, limit) {
   return rows.reverse();
 }
 
-/**
- * @param {View} view
- * @param {Message} message
- * @returns {Row}
- */
+/** @param {View} view @param {Message} message @returns {Row} */
 function row(view, message) {
   const { seq, messageId, clientMsgId, senderId, messageType, version, serverTime } = message;
   const mine = senderId === view.userId;
@@ -135,11 +121,7 @@ function row(view, message) {
   };
 }
 
-/**
- * @param {View} view
- * @param {Entry} entry
- * @returns {Row}
- */
+/** @param {View} view @param {Entry} entry @returns {Row} */
 function ownRow(view, entry) {
   const { userId } = view;
   return {
@@ -167,11 +149,7 @@ function ownRow(view, entry) {
 }
 
 // The event that a change of a group will be once it is committed.
-/**
- * @param {Entry} entry
- * @param {string} userId
- * @returns {LedgerEvent | null}
- */
+/** @param {Entry} entry @param {string} userId @returns {LedgerEvent | null} */
 function eventOf({ action, fields }, userId) {
   switch (action) {
     case "createGroup":
@@ -194,11 +172,7 @@ function eventOf({ action, fields }, userId) {
 }
 
 // What the user last asked to do to a message and is not seen in it yet.
-/**
- * @param {View} view
- * @param {number} seq
- * @returns {Revision | null}
- */
+/** @param {View} view @param {number} seq @returns {Revision | null} */
 function revisionOf({ entries }, seq) {
   const entry = entries.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
   if (!entry) return null;
@@ -211,11 +185,7 @@ function isBeingRecalled(revision) {
   return revision?.action === "recall" && revision.state !== "failed";
 }
 
-/**
- * @param {View} view
- * @param {{seq: number, messageId: string} | null | undefined} replyTo
- * @returns {Quote | null}
- */
+/** @param {View} view @param {{seq: number, messageId: string} | null | undefined} replyTo @returns {Quote | null} */
 function quoteOf({ ledger, facts }, replyTo) {
   if (!replyTo) return null;
   const target = replyTo.seq > facts.clearedSeq ? ledger?.get(replyTo.seq) : undefined;

@@ -25,10 +25,7 @@ export class Session {
   /** @type {{resolve: () => void, reject: (error: Error) => void}[]} Who waits for the connection. */
   #waiting = [];
 
-  /**
-   * @param {Parts} parts
-   * @param {Server} server
-   */
+  /** @param {Parts} parts @param {Server} server */
   constructor(parts, { url, token, WebSocket }) {
     const { clock, random, log, timing, userId, deviceId } = parts;
     this.#parts = parts;
@@ -206,10 +203,7 @@ export class Session {
   }
 }
 
-/**
- * @param {string} url
- * @param {string} deviceId
- */
+/** @param {string} url @param {string} deviceId */
 function endpoint(url, deviceId) {
   const target = new URL(url);
   target.searchParams.set("device", deviceId);

@@ -59,10 +59,7 @@ export class MemoryStore {
     });
   }
 
-  /**
-   * @param {StoreChange} change
-   * @param {number} [term]
-   */
+  /** @param {StoreChange} change @param {number} [term] */
   async commit(change, term) {
     if (term !== undefined && term !== this.#term) throw new FencedError();
     const { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [], lost } = structuredClone(change);
@@ -133,10 +130,7 @@ export class IndexedDBStore {
     return this.#attempt(load);
   }
 
-  /**
-   * @param {StoreChange} change
-   * @param {number} [term]
-   */
+  /** @param {StoreChange} change @param {number} [term] */
   async commit(change, term) {
     return this.#attempt((db) => commit(db, change, term));
   }
@@ -147,10 +141,7 @@ export class IndexedDBStore {
 
   // A connection that the browser has closed is opened anew, once; whatever is done may be done twice. It begins
   // at once where there is a connection, as the page may be about to go.
-  /**
-   * @template T
-   * @param {(db: IDBDatabase) => Promise<T>} work
-   */
+  /** @template T @param {(db: IDBDatabase) => Promise<T>} work */
   async #attempt(work) {
     const db = this.#db ?? (await this.#connected());
     try {
@@ -201,10 +192,7 @@ function create(db) {
   db.createObjectStore("outbox", { keyPath: "clientMsgId" });
 }
 
-/**
- * @param {IDBDatabase} db
- * @param {number} atLeast
- */
+/** @param {IDBDatabase} db @param {number} atLeast */
 async function claim(db, atLeast) {
   const tx = db.transaction(["meta"], "readwrite");
   const meta = tx.objectStore("meta");
@@ -220,10 +208,7 @@ async function claim(db, atLeast) {
   return term;
 }
 
-/**
- * @param {IDBDatabase} db
- * @returns {Promise<Saved>}
- */
+/** @param {IDBDatabase} db @returns {Promise<Saved>} */
 async function load(db) {
   const tx = db.transaction(STORES, "readonly");
   const [messages, conversations, syncCursor, outbox, lost] = await Promise.all([
@@ -236,11 +221,7 @@ async function load(db) {
   return { syncCursor: syncCursor ?? null, conversations, messages, outbox, lost: lost ?? [] };
 }
 
-/**
- * @param {IDBDatabase} db
- * @param {StoreChange} change
- * @param {number} [term]
- */
+/** @param {IDBDatabase} db @param {StoreChange} change @param {number} [term] */
 async function commit(db, change, term) {
   const tx = db.transaction(STORES, "readwrite");
   const done = ended(tx);
@@ -259,11 +240,7 @@ async function commit(db, change, term) {
   return done;
 }
 
-/**
- * @param {IDBTransaction} tx
- * @param {number} term
- * @param {StoreChange} change
- */
+/** @param {IDBTransaction} tx @param {number} term @param {StoreChange} change */
 function writeAsLeader(tx, term, change) {
   return new Promise((resolve, reject) => {
     const last = tx.objectStore("meta").get("term");
@@ -281,10 +258,7 @@ function writeAsLeader(tx, term, change) {
 
 // The transaction is told that nothing more follows. It would find out once this tab has heard that all is
 // written, which a tab that is frozen in between does not, and until then no other tab could write.
-/**
- * @param {IDBTransaction} tx
- * @param {StoreChange} change
- */
+/** @param {IDBTransaction} tx @param {StoreChange} change */
 function write(tx, { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [], lost }) {
   if (forget) {
     for (const name of ["messages", "conversations"]) tx.objectStore(name).clear();
@@ -300,10 +274,7 @@ function write(tx, { forget = false, messages = [], conversations = [], syncCurs
 }
 
 // A user id may hold any printable character; encoding keeps "a/b" + "c" apart from "a" + "b/c".
-/**
- * @param {string} userId
- * @param {string} deviceId
- */
+/** @param {string} userId @param {string} deviceId */
 function databaseName(userId, deviceId) {
   return `inorder/${encodeURIComponent(userId)}/${encodeURIComponent(deviceId)}`;
 }
@@ -337,10 +308,7 @@ function opened(request, patienceMs, create) {
   });
 }
 
-/**
- * @param {IDBTransaction} tx
- * @returns {Promise<void>}
- */
+/** @param {IDBTransaction} tx @returns {Promise<void>} */
 function ended(tx) {
   return new Promise((resolve, reject) => {
     tx.oncomplete = () => resolve();
@@ -348,11 +316,7 @@ function ended(tx) {
   });
 }
 
-/**
- * @template T
- * @param {IDBRequest<T>} request
- * @returns {Promise<T>}
- */
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 function promised(request) {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);

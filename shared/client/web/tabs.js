@@ -107,3 +107,57 @@ export class Election {
     });
   }
 }
+
+/** A lock that a tab holds as long as it takes part, so that the tab that leads notices when it is gone. */
+export class Presence {
+  #locks;
+  #name;
+  #tabId;
+  /** @type {(() => void) | null} */
+  #release = null;
+  #hasEnded = false;
+
+  /**
+   * @param {object} parts
+   * @param {Pick<LockManager, "request">} parts.locks
+   * @param {string} parts.name the same in all tabs of a device
+   * @param {string} parts.tabId
+   */
+  constructor({ locks, name, tabId }) {
+    this.#locks = locks;
+    this.#name = name;
+    this.#tabId = tabId;
+  }
+
+  /** Resolves once the lock is held. */
+  show() {
+    return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
+      const held = () =>
+        new Promise((/** @type {(value?: undefined) => void} */ release) => {
+          resolve();
+          if (this.#hasEnded) release();
+          else this.#release = release;
+        });
+      this.#locks.request(this.#lockOf(this.#tabId), held).catch(() => resolve()); // the election tells what is wrong
+    });
+  }
+
+  end() {
+    this.#hasEnded = true;
+    this.#release?.();
+  }
+
+  /**
+   * Resolves when another tab has ended.
+   * @param {string} tabId
+   * @param {AbortSignal} signal
+   */
+  async awaitEnd(tabId, signal) {
+    await this.#locks.request(this.#lockOf(tabId), { signal }, () => undefined);
+  }
+
+  /** @param {string} tabId */
+  #lockOf(tabId) {
+    return `${this.#name}/${tabId}`;
+  }
+}

@@ -68,10 +68,7 @@ function isEqual(a, b) {
 }
 
 // The items of last in the places where next has what they stand for: rows move up when one is added.
-/**
- * @param {any[]} last
- * @param {any[]} next
- */
+/** @param {any[]} last @param {any[]} next */
 function counterparts(last, next) {
   const byIdentity = new Map(last.map((item, index) => [identityOf(item, index), item]));
   return next.map((item, index) => byIdentity.get(identityOf(item, index)));
@@ -91,11 +88,7 @@ function isObject(value) {
   return typeof value === "object" && value !== null;
 }
 
-/**
- * @template T
- * @param {T} value
- * @returns {T}
- */
+/** @template T @param {T} value @returns {T} */
 export function frozen(value) {
   if (!isObject(value) || Object.isFrozen(value)) return value;
   for (const part of Object.values(/** @type {object} */ (value))) frozen(part);

@@ -61,10 +61,7 @@ export class Writer {
     this.#parts.changed();
   }
 
-  /**
-   * @param {StoreChange} change
-   * @param {number | null} term
-   */
+  /** @param {StoreChange} change @param {number | null} term */
   async #write(change, term) {
     const { model, log, changed } = this.#parts;
     if (model.status.storeError || (this.isHalted && term !== null)) return;
@@ -84,10 +81,7 @@ export class Writer {
 
   // If the change holds a value that cannot be stored, all else is stored, in an order that a crash does no harm to:
   // the messages before what stands for them.
-  /**
-   * @param {StoreChange} change
-   * @param {number | undefined} term
-   */
+  /** @param {StoreChange} change @param {number | undefined} term */
   async #commitAll(change, term) {
     if (await this.#isStored(change, term)) return;
     const { forget = false, messages = [], outboxPut = [], ...rest } = change;
@@ -99,10 +93,7 @@ export class Writer {
     await this.#store.commit(rest, term);
   }
 
-  /**
-   * @param {StoreChange} change
-   * @param {number | undefined} term
-   */
+  /** @param {StoreChange} change @param {number | undefined} term */
   async #isStored(change, term) {
     try {
       await this.#store.commit(change, term);

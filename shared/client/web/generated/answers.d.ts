@@ -28,10 +28,7 @@ export declare class Answers {
      * @returns {Promise<string | null>}
      */
     retry(clientMsgId: string): Promise<string | null>;
-    /**
-     * @param {Entry} entry
-     * @param {any} result
-     */
+    /** @param {Entry} entry @param {any} result */
     answered(entry: Entry, result: any): void;
     /**
      * Notes that an entry is committed, as an answer or the entry itself tells.
@@ -49,9 +46,6 @@ export declare class Answers {
      * @param {Ledger} ledger
      */
     forgetShown({ conversationId, maxContiguousSeq }: Ledger): void;
-    /**
-     * @param {Entry} entry
-     * @param {Refusal} error
-     */
+    /** @param {Entry} entry @param {Refusal} error */
     refused(entry: Entry, { code, message, retryable }: Refusal): void;
 }

@@ -55,10 +55,7 @@ export declare class Channel {
         hooks: ChannelHooks;
         log: (message: string) => void;
     });
-    /**
-     * @param {string} type
-     * @param {object} [fields]
-     */
+    /** @param {string} type @param {object} [fields] */
     post(type: string, fields?: object): void;
     /**
      * Opens the way to one tab alone.

@@ -58,10 +58,7 @@ export declare function checkedContent(content: string | Content): Content;
 export declare function checkTitle(title: string): void;
 /** @param {unknown} users */
 export declare function checkUsers(users: unknown): void;
-/**
- * @param {unknown} key
- * @returns {asserts key is string}
- */
+/** @param {unknown} key @returns {asserts key is string} */
 export declare function checkKey(key: unknown): asserts key is string;
 /**
  * A copy of value as JSON holds it: of a Proxy what it shows, of a Date its text. What JSON has no place for

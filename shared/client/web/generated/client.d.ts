@@ -260,23 +260,13 @@ export declare class InorderClient extends EventTarget {
      * @returns {ConversationKey}
      */
     createGroup(title: string, members: string[]): ConversationKey;
-    /**
-     * @param {ConversationKey} key
-     * @param {string[]} members
-     */
+    /** @param {ConversationKey} key @param {string[]} members */
     addMembers(key: ConversationKey, members: string[]): Promise<string>;
-    /**
-     * @param {ConversationKey} key
-     * @param {string[]} members
-     */
+    /** @param {ConversationKey} key @param {string[]} members */
     removeMembers(key: ConversationKey, members: string[]): Promise<string>;
     /** @param {ConversationKey} key */
     leave(key: ConversationKey): Promise<string>;
-    /**
-     * @param {ConversationKey} key
-     * @param {string} userId
-     * @param {import("./types.js").Role} role
-     */
+    /** @param {ConversationKey} key @param {string} userId @param {import("./types.js").Role} role */
     setRole(key: ConversationKey, userId: string, role: import("./types.js").Role): Promise<string>;
     /**
      * Renames a group. A RangeError says what is wrong with the title.

@@ -1,7 +1,7 @@
 import { Ledger } from "./ledger.js";
-import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Picture, Row, Saved, Status } from "./types.js";
+import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Picture, Saved, Status } from "./types.js";
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Saved, Status } from "./types.js"
  */
 /** Begins the key of a single conversation that the server has not named yet. */
 export declare const TO_KEY = "to:";
@@ -9,6 +9,7 @@ export declare const TO_KEY = "to:";
 export declare const NEW_KEY = "new:";
 export declare class Model {
     #private;
+    userId: string;
     /** @type {Map<string, Ledger>} */
     ledgers: Map<string, Ledger>;
     /** @type {Map<string, Facts>} What else is known of a conversation, see facts.js. */
@@ -65,15 +66,9 @@ export declare class Model {
      * @param {Model} earlier
      */
     inherit(earlier: Model): void;
-    /**
-     * @param {string} userId
-     * @returns {ConversationKey}
-     */
+    /** @param {string} userId @returns {ConversationKey} */
     keyFor(userId: string): ConversationKey;
-    /**
-     * @param {ConversationKey} key
-     * @returns {ConversationKey}
-     */
+    /** @param {ConversationKey} key @returns {ConversationKey} */
     currentKey(key: ConversationKey): ConversationKey;
     /**
      * The key of the conversation that an outbox entry is for.
@@ -95,34 +90,13 @@ export declare class Model {
      * @param {Lost} lost
      */
     isLost({ message: { conversationId, seq, messageId } }: Lost): boolean;
-    /** The current keys of what is on the user's list. */
-    listed(): string[];
     /**
-     * @param {ConversationKey} key
-     * @param {number} [now] ms since 1970
+     * What is shown as lost in a conversation, oldest first.
+     * @param {ConversationKey} key a current one
      */
-    conversation(key: ConversationKey, now?: number): Conversation;
-    /**
-     * @param {ConversationKey} key
-     * @param {number} [limit]
-     * @param {number} [now] ms since 1970
-     * @returns {Row[]}
-     */
-    messages(key: ConversationKey, limit?: number, now?: number): Row[];
-    /**
-     * @param {string} conversationId
-     * @param {number} seq
-     * @param {number} now ms since 1970
-     */
-    row(conversationId: string, seq: number, now: number): Row | null;
+    lostIn(key: ConversationKey): Lost[];
     /** @param {ConversationKey} key */
     members(key: ConversationKey): Member[] | null;
-    /**
-     * @param {ConversationKey} key
-     * @param {string} action
-     * @param {string} [target]
-     */
-    may(key: ConversationKey, action: string, target?: string): boolean;
     /**
      * The ledger of a conversation, a new one if nothing is known of it.
      * @param {string} conversationId
@@ -133,10 +107,7 @@ export declare class Model {
      * @param {string} conversationId
      */
     factsOf(conversationId: string): Facts;
-    /**
-     * @param {string} conversationId
-     * @param {string} userId
-     */
+    /** @param {string} conversationId @param {string} userId */
     setPeer(conversationId: string, userId: string): void;
     /** @param {string} conversationId */
     notePeer(conversationId: string): void;

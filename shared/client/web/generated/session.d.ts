@@ -16,10 +16,7 @@ export type Server = {
  */
 export declare class Session {
     #private;
-    /**
-     * @param {Parts} parts
-     * @param {Server} server
-     */
+    /** @param {Parts} parts @param {Server} server */
     constructor(parts: Parts, { url, token, WebSocket }: Server);
     /** Whether there is a connection, and it is the user's. */
     get isOpen(): boolean;

@@ -14,10 +14,7 @@ export declare class MemoryStore implements Store {
     claim(atLeast: number): Promise<number>;
     /** @returns {Promise<Saved>} */
     load(): Promise<Saved>;
-    /**
-     * @param {StoreChange} change
-     * @param {number} [term]
-     */
+    /** @param {StoreChange} change @param {number} [term] */
     commit(change: StoreChange, term?: number): Promise<void>;
     close(): void;
 }
@@ -46,10 +43,7 @@ export declare class IndexedDBStore implements Store {
     claim(atLeast: number): Promise<number>;
     /** @returns {Promise<Saved>} */
     load(): Promise<Saved>;
-    /**
-     * @param {StoreChange} change
-     * @param {number} [term]
-     */
+    /** @param {StoreChange} change @param {number} [term] */
     commit(change: StoreChange, term?: number): Promise<void>;
     close(): void;
 }

@@ -67,3 +67,27 @@ export declare class Election {
     /** Gives the lead, or the place in the queue, back. */
     leave(): void;
 }
+/** A lock that a tab holds as long as it takes part, so that the tab that leads notices when it is gone. */
+export declare class Presence {
+    #private;
+    /**
+     * @param {object} parts
+     * @param {Pick<LockManager, "request">} parts.locks
+     * @param {string} parts.name the same in all tabs of a device
+     * @param {string} parts.tabId
+     */
+    constructor({ locks, name, tabId }: {
+        locks: Pick<LockManager, "request">;
+        name: string;
+        tabId: string;
+    });
+    /** Resolves once the lock is held. */
+    show(): Promise<undefined>;
+    end(): void;
+    /**
+     * Resolves when another tab has ended.
+     * @param {string} tabId
+     * @param {AbortSignal} signal
+     */
+    awaitEnd(tabId: string, signal: AbortSignal): Promise<void>;
+}

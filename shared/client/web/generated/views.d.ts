@@ -25,9 +25,5 @@ export declare class Views {
  * @returns {any}
  */
 export declare function reuse(last: any, next: any): any;
-/**
- * @template T
- * @param {T} value
- * @returns {T}
- */
+/** @template T @param {T} value @returns {T} */
 export declare function frozen<T>(value: T): T;
