@@ -5,7 +5,7 @@ import { anew, recordOf } from "./outbox.js";
 /**
  * @import { Parts } from "./engine.js"
  * @import { Ledger } from "./ledger.js"
- * @import { Entry, Message, Refusal } from "./types.js"
+ * @import { Message, OutboxEntry, Refusal } from "./types.js"
  */
 
 export class Answers {
@@ -18,7 +18,7 @@ export class Answers {
 
   /**
    * Takes what the user asked for, once. Resolves when it is stored.
-   * @param {Entry} entry
+   * @param {OutboxEntry} entry
    */
   async accept(entry) {
     const { model, outbox, writer, changed } = this.#parts;
@@ -32,7 +32,7 @@ export class Answers {
   }
 
   /**
-   * Forgets what was refused, and with a group that could not be made what was meant for it.
+   * Forgets what was refused; if that is a group that could not be made, also what was meant for it.
    * @param {string} clientMsgId
    */
   discard(clientMsgId) {
@@ -63,7 +63,7 @@ export class Answers {
       return clientMsgId;
     }
     const failed = [entry, ...this.#waitingFor(clientMsgId)].filter(({ state }) => state === "failed");
-    const again = failed.map((old) => anew(old, model.entries.values(), clock));
+    const again = failed.map((old) => anew(old, model.outbox.values(), clock));
     for (const old of failed) outbox.delete(old.clientMsgId);
     const outboxDelete = failed.filter((old, i) => old.clientMsgId !== again[i].clientMsgId).map((old) => old.clientMsgId);
     if (outboxDelete.length > 0) void writer.commit({ outboxDelete });
@@ -73,7 +73,7 @@ export class Answers {
     return again[0].clientMsgId;
   }
 
-  /** @param {Entry} entry @param {any} result */
+  /** @param {OutboxEntry} entry @param {any} result */
   answered(entry, result) {
     const { model, changes, startOver, entries } = this.#parts;
     const { conversationId, seq } = result;
@@ -93,7 +93,7 @@ export class Answers {
 
   /**
    * Notes that an entry is committed, as an answer or the entry itself tells.
-   * @param {Entry} entry
+   * @param {OutboxEntry} entry
    * @param {{conversationId: string, seq: number, messageId?: string, serverTime?: number}} result
    */
   sent(entry, { conversationId, seq, messageId, serverTime }) {
@@ -121,7 +121,7 @@ export class Answers {
     }
   }
 
-  /** @param {Entry} entry @param {Refusal} error */
+  /** @param {OutboxEntry} entry @param {Refusal} error */
   refused(entry, { code, message, retryable }) {
     const { writer, changed } = this.#parts;
     const waiting = this.#waitingFor(entry.clientMsgId);
@@ -133,7 +133,7 @@ export class Answers {
 
   // The first answer to a send tells all of the message: it is not pushed to this connection.
   /**
-   * @param {Entry} entry
+   * @param {OutboxEntry} entry
    * @param {{conversationId: string, seq: number, messageId: string, serverTime: number}} result
    * @returns {Message}
    */

@@ -1,5 +1,5 @@
-// What a tab asks of the tab that leads, which may be itself: kept until it is answered, and asked again of the
-// next leader if the one asked ends before. Everything that is asked for may thus be done twice without harm.
+// What a tab asks of the tab that leads, which may be itself: kept until it is answered, and asked again of the next
+// leader if the one asked ends before. Everything that is asked for may thus be done twice without harm.
 
 import { RequestError } from "./connection.js";
 import { raise } from "./facts.js";
@@ -8,7 +8,7 @@ import { NOT_IN_FLIGHT, recordOf } from "./outbox.js";
 /**
  * @import { OwnPositions } from "./facts.js"
  * @import { Role } from "./role.js"
- * @import { Clock, Entry } from "./types.js"
+ * @import { Clock, OutboxEntry } from "./types.js"
  */
 
 /** @typedef {{method: string, args: any[], isTimed: boolean}} Call isTimed says whether it ends by itself, unanswered */
@@ -70,10 +70,10 @@ export class Calls {
   }
 
   /**
-   * Puts an entry into the outbox, and resolves once it is stored. Where this tab leads, the engine stores it. Where
-   * it does not, it is in the shared store before the leader hears of it: whatever becomes of the two tabs, the next
+   * Puts an entry into the outbox, and resolves once it is stored. Where this tab leads, the engine stores it. Where it
+   * does not, it is in the shared store before the leader hears of it: whatever becomes of the two tabs, the next
    * leader finds it there.
-   * @param {Entry} entry
+   * @param {OutboxEntry} entry
    */
   async accept(entry) {
     const { engine, model, store } = this.#role;
@@ -83,7 +83,7 @@ export class Calls {
       return;
     }
     this.#make("accept", [record], { now: !store.shared }).catch(() => {}); // it is sent all the same, see above
-    model.entries.set(entry.clientMsgId, entry);
+    model.outbox.set(entry.clientMsgId, entry);
     this.#role.changed();
     if (!store.shared) return;
     try {
@@ -115,12 +115,12 @@ export class Calls {
 
   /** Shows in the model what this tab asked for and the leader has not told of yet. */
   overlay() {
-    const { facts, entries } = this.#role.model;
+    const { facts, outbox } = this.#role.model;
     for (const { call: { method, args: [first, second] } } of this.#waiting.values()) {
       const raised = method === "raise" ? facts.get(first) : undefined;
       if (raised) raise(raised, second);
-      if (method === "discard") entries.delete(first);
-      if (method === "accept" && !entries.has(first.clientMsgId)) entries.set(first.clientMsgId, { ...first, ...NOT_IN_FLIGHT });
+      if (method === "discard") outbox.delete(first);
+      if (method === "accept" && !outbox.has(first.clientMsgId)) outbox.set(first.clientMsgId, { ...first, ...NOT_IN_FLIGHT });
     }
   }
 

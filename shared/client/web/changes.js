@@ -69,7 +69,7 @@ export class Changes {
   }
 
   /**
-   * Takes a line of the user's list. Returns the ledger of its conversation.
+   * Takes a line of the user's list of conversations. Returns the ledger of its conversation.
    * @param {any} line
    */
   describe(line) {
@@ -119,7 +119,8 @@ export class Changes {
     turn.heartbeat = clock.setTimeout(() => void this.catchUp(), timing.heartbeatMs);
   }
 
-  // The cursor moves last: were it stored before the entries, a crash in between would hide them from every later answer.
+  // The cursor moves last: were it stored before the entries, a crash in between would hide them from every later
+  // answer.
   /** @param {Turn} turn */
   async #round(turn) {
     const { model, pulls, startOver, writer, changed } = this.#parts;
@@ -149,7 +150,7 @@ export class Changes {
   /** @param {Turn} turn @param {number} syncCursor */
   async #ask(turn, syncCursor) {
     const { model, session } = this.#parts;
-    const hidden = model.ledgers.size > 0; // what was hidden elsewhere has to be told to who may show it
+    const hidden = model.ledgers.size > 0; // it has to hear of what another device hid
     const changes = await session.ask("changes", { syncCursor, headsCursor: turn.headsCursor, hidden });
     if (turn !== this.#turn) throw disconnected();
     session.identify(changes.userId);

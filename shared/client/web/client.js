@@ -1,5 +1,5 @@
-// The client as programs use it, the same in each tab of a device: what is there to be read, and what the user does.
-// Which tab does it is the role's part.
+// The client as programs use it, the same in each tab of a device: what can be read, and what the user does. role.js
+// knows which tab does the work.
 
 import { checkKey, checkOptions, checkTitle, checkUsers, checkedContent, jsonCopy, socketURL } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
@@ -17,31 +17,30 @@ import { Views, frozen } from "./views.js";
  * @import { watchNetwork } from "./network.js"
  * @import { TabTiming } from "./role.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, Entry, Member, NewMessage, Row, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, OutboxEntry, Row, Store } from "./types.js"
  */
 
 const MAX_TIMEOUT_MS = 2 ** 31 - 1; // a longer one would end at once
 
-/** So many lists of rows, and so many conversations, are given as the same objects until they change. */
+/** For how many lists of rows, and how many conversations, reading returns the same objects until they change. */
 export const MAX_VIEWS = 1_000;
 
 /**
  * Who this device is and where the server is.
  * @typedef {object} Options
- * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1, or, of a page whose
- *   own host passes it on, what is relative to the page, such as /v1
- * @property {string} userId the user whose token it is: its sub, or what else the server takes it for. It cannot be
- *   left out, for a device shows what it has, and takes messages to send, before it has ever been connected
+ * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1; or relative to the
+ *   page, such as /v1, where the page's host passes connections on
+ * @property {string} userId the user whose token it is: its sub, or whom else the server takes it for. It cannot be
+ *   left out: a device shows what it has, and accepts messages to send, before it has ever been connected
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
  *   share a connection
- * @property {() => Promise<string> | string} token gives a JWT, or whatever the server takes for one: of a token that
- *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it
- *   throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
- *   setOffline(false).
+ * @property {() => Promise<string> | string} token returns a JWT, or another token that the server accepts: if it
+ *   cannot be read here, the server says whose it is. It is called before each connect, in the tab that leads. If it
+ *   throws, the attempt has failed; an error with `permanent: true` ends the attempts until setOffline(false).
  * @property {Store} [store] IndexedDB, or memory where the browser offers none
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
  * @property {typeof globalThis.WebSocket} [WebSocket]
- * @property {(message: string) => void} [log] takes what a program need not act on; console.warn
+ * @property {(message: string) => void} [log] receives what a program need not act on; console.warn if left out
  * @property {typeof watchNetwork} [network] for tests
  * @property {Clock} [clock] for tests
  * @property {() => number} [random] for tests
@@ -50,10 +49,9 @@ export const MAX_VIEWS = 1_000;
  */
 
 /**
- * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
- * connection and one store. Resolves once there is something to show, which needs no connection; where
- * the browser gives no storage, storeError of the result says so, and all is kept in memory. A TypeError
- * says which option is wrong.
+ * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one connection and
+ * one store. Resolves once there is something to show, which needs no connection; where the browser has no storage,
+ * storeError of the result says so, and all is kept in memory. A TypeError says which option is wrong.
  * @param {Options} options
  * @returns {Promise<InorderClient>}
  */
@@ -75,15 +73,15 @@ export async function open(options) {
 /**
  * One device of one user, as a tab holds it. See open.
  *
- * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox and
- * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
- * and if it is refused, messages shows it.
+ * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox; the method resolves
+ * to its clientMsgId once it is stored. It is sent, and sent again, until the server answers. Until then, and if it is
+ * refused, messages shows it.
  *
- * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and gives
- * the same objects until what they say changes. They are frozen.
+ * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and returns the same
+ * objects until what they say changes. They are frozen.
  *
- * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in
- * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
+ * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in each tab of
+ * the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export class InorderClient extends EventTarget {
   #role;
@@ -91,12 +89,12 @@ export class InorderClient extends EventTarget {
   #log;
   #outboxLimit;
   #version = 0; // grows with each change
-  #windowEnd = { at: Infinity, timer: /** @type {any} */ (null) }; // of the row that was read whose time ends first
+  #windowEnd = { at: Infinity, timer: /** @type {any} */ (null) }; // when the first of the rows that were read cannot be changed any more
   #rows = new Views(MAX_VIEWS);
   #summaries = new Views(MAX_VIEWS);
 
   /**
-   * Makes one that does nothing before start; open is what programs use.
+   * Makes a client that does nothing before start. Programs call open.
    * @param {Options & {store: Store, storeError?: Error | null}} options
    */
   constructor(options) {
@@ -118,10 +116,9 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Why the state is so, for people. When the server sent this device away for good it is the goodbye's
-   * reason: "replaced" by a newer connection of this device, or one of too many "devices". "outdated" says
-   * that a newer version of this code runs in another tab, and this one has to be reloaded; "closed" that
-   * close was called.
+   * The reason of the state, for people. If the server sent this device away for good, it is the goodbye's: "replaced"
+   * by a newer connection of this device, or one of too many "devices". "outdated" says that a newer version of this
+   * code runs in another tab and this one has to be reloaded; "closed" that close was called.
    */
   get detail() {
     return this.#role.detail;
@@ -137,17 +134,16 @@ export class InorderClient extends EventTarget {
     return this.#role.leads;
   }
 
-  /** Begins; open does it. */
+  /** Begins; open calls it. */
   async start() {
     await this.#role.start();
   }
 
   /**
-   * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
-   * them leads from here on. The outbox stays.
+   * Ends this tab's part, and resolves once all is written. Other tabs go on, and one of them leads. The outbox stays.
    *
-   * With forget, for a machine that others use too, all tabs of the device end, and all that they have stored
-   * is gone, also what was not sent. Rejects if it cannot be wiped.
+   * With forget, for a machine that others use too, all tabs of the device end and all that they have stored is wiped,
+   * also what was not sent. Rejects if that fails.
    * @param {{forget?: boolean}} [options]
    */
   async close({ forget = false } = {}) {
@@ -163,16 +159,16 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Tries to connect now if it waits to, and looks whether a connection that is there lives. The client does
-   * so by itself when the browser says that the network is back, and when the page comes into sight.
+   * Connects now if it waits to, and checks whether an open connection still works. The client does so by itself when
+   * the browser says that the network is back, and when the page comes into sight.
    */
   retryNow() {
     this.#role.calls.do("retryNow");
   }
 
   /**
-   * Calls onChange whenever anything shown may have changed, until what is returned is called. It needs no
-   * `this`, and fits React's useSyncExternalStore with any of the methods below.
+   * Calls onChange whenever anything shown may have changed, until the returned function is called. It needs no `this`,
+   * and fits React's useSyncExternalStore with any of the methods below.
    * @param {() => void} onChange
    * @returns {() => void}
    */
@@ -197,7 +193,7 @@ export class InorderClient extends EventTarget {
    * @returns {void}
    */
   /**
-   * As of every EventTarget.
+   * As every EventTarget has it.
    * @param {string} type
    * @param {any} listener
    * @param {boolean | AddEventListenerOptions} [options]
@@ -206,7 +202,7 @@ export class InorderClient extends EventTarget {
     super.addEventListener(type, listener, options);
   }
 
-  // ---- what is there ----
+  // ---- what can be read ----
 
   /**
    * The key of the conversation with a user, known to the server or not.
@@ -249,7 +245,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
+   * The last `limit` rows of a conversation in order; what the server has not numbered yet is at the end.
    * @param {ConversationKey} key
    * @param {number} [limit]
    * @returns {readonly Row[]}
@@ -282,10 +278,10 @@ export class InorderClient extends EventTarget {
   // ---- what the user does ----
 
   /**
-   * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
-   * stored. A RangeError says what is wrong with the text, a TypeError what of it JSON cannot hold.
+   * Sends a message, as the answer to the row replyTo if there is one. Resolves to its clientMsgId once it is stored. A
+   * RangeError says what is wrong with the text, a TypeError what JSON cannot hold.
    * @param {ConversationKey} key
-   * @param {string | Content} content a text, or what else it is
+   * @param {string | Content} content
    * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
    */
   async send(key, content, { replyTo = null } = {}) {
@@ -295,8 +291,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Makes a group of us and the members, and gives its key at once. A RangeError says what is wrong with
-   * the title.
+   * Makes a group of us and the members, and returns its key at once. A RangeError says what is wrong with the title.
    * @param {string} title
    * @param {string[]} members
    * @returns {ConversationKey}
@@ -356,7 +351,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Gives an own message another content, given its row. A RangeError says what is wrong with the text.
+   * Replaces the content of an own message, given its row. A RangeError says what is wrong with the text.
    * @param {ConversationKey} key
    * @param {Pick<Row, "seq" | "messageId">} row
    * @param {string | Omit<Content, "type">} content
@@ -364,14 +359,14 @@ export class InorderClient extends EventTarget {
   async edit(key, { seq, messageId }, content) {
     const { text, data } = checkedContent(content);
     const current = this.currentKey(key);
-    const ours = this.#role.model.entriesOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
+    const ours = this.#role.model.outboxOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
     const target = seq === null ? undefined : this.#role.model.ledgers.get(current)?.get(seq);
-    const version = (target?.version ?? 1) + ours.length; // as it will be by then
+    const version = (target?.version ?? 1) + ours.length; // as it will be once these are committed
     return this.#ask("edit", addressOf(current), { seq, messageId, version, ...(data && { data }) }, text);
   }
 
   /**
-   * Forgets what was refused, and with a group that could not be made what was meant for it.
+   * Forgets what was refused; if that is a group that could not be made, also what was meant for it.
    * @param {string} clientMsgId
    */
   discard(clientMsgId) {
@@ -379,8 +374,8 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Sends again what was refused, as the last, and with a group that could not be made what was meant for it.
-   * Gives its clientMsgId once that is stored, or null if there is nothing to send under the one given.
+   * Sends again what was refused, after all else; if that is a group that could not be made, also what was meant for
+   * it. Resolves to its clientMsgId once it is stored, or to null if nothing has this clientMsgId.
    * @param {string} clientMsgId
    * @returns {Promise<string | null>}
    */
@@ -389,7 +384,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Says which conversation is on screen in this tab, or null: more is kept up to date of that one.
+   * Says which conversation is on screen in this tab, or null: its members and receipts are kept up to date.
    * @param {ConversationKey | null} key
    */
   show(key) {
@@ -398,8 +393,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Notes that the user has seen what is shown in a conversation, up to the row with the seq throughSeq, or
-   * all of it.
+   * Notes that the user has seen what a conversation shows, up to the seq throughSeq, or all of it.
    * @param {ConversationKey} key
    * @param {number} [throughSeq]
    */
@@ -418,7 +412,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Forgets the rows of a conversation that are lost, but for those of the outbox, which are discard's.
+   * Forgets the lost rows of a conversation, but not those of the outbox, which discard forgets.
    * @param {ConversationKey} key
    */
   discardLost(key) {
@@ -474,8 +468,8 @@ export class InorderClient extends EventTarget {
   #newEntry(action, address, fields = {}, text) {
     const copied = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, jsonCopy(value, name)]));
     const limit = this.#outboxLimit;
-    if (this.#role.model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
-    return newEntry({ entries: this.#role.model.entries.values(), clock: this.#clock, action, address, fields: copied, text });
+    if (this.#role.model.outbox.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
+    return newEntry({ entries: this.#role.model.outbox.values(), clock: this.#clock, action, address, fields: copied, text });
   }
 
   /** @param {ConversationKey} key @param {"readSeq" | "clearedSeq"} name @param {number} [throughSeq] */
@@ -495,7 +489,7 @@ export class InorderClient extends EventTarget {
     }
   }
 
-  // Sees to it that what is read is made anew when the time to edit or recall one of its rows is over.
+  // What was read has to be made anew when the time to edit or recall one of its rows is over.
   /** @template T @param {T} value @param {(value: T) => readonly Row[]} rowsIn @returns {T} */
   #timed(value, rowsIn) {
     const now = this.#clock.now();

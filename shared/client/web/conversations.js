@@ -8,7 +8,7 @@ import { rowAt, rowsOf } from "./rows.js";
 /**
  * @import { Ledger } from "./ledger.js"
  * @import { Model } from "./model.js"
- * @import { Conversation, ConversationKey, Entry, Facts, Member, Role, Row } from "./types.js"
+ * @import { Conversation, ConversationKey, Facts, Member, OutboxEntry, Role, Row } from "./types.js"
  */
 
 /**
@@ -17,7 +17,7 @@ import { rowAt, rowsOf } from "./rows.js";
  */
 export function listed(model) {
   const keys = new Set([...model.ledgers.keys()].filter((conversationId) => !isHidden(model.factsOf(conversationId))));
-  for (const entry of model.entries.values()) keys.add(model.keyOf(entry));
+  for (const entry of model.outbox.values()) keys.add(model.keyOf(entry));
   for (const each of model.lost) {
     if (model.isLost(each)) keys.add(model.keyOfLost(each));
   }
@@ -81,7 +81,7 @@ export function summaryOf(model, key, now) {
     role,
     earlier: ledger !== null && model.hasEarlier(ledger),
     readSeq: Math.max(facts.readSeq, facts.clearedSeq),
-    unread: ledger === null ? 0 : unreadIn(facts, ledger, userId, view.entries.map(({ seq }) => seq ?? 0)),
+    unread: ledger === null ? 0 : unreadIn(facts, ledger, userId, view.outbox.map(({ seq }) => seq ?? 0)),
     last,
     time: last?.time ?? facts.updatedAt,
   };
@@ -98,10 +98,10 @@ function viewOf(model, anyKey, now) {
   const key = model.currentKey(anyKey);
   const ledger = model.ledgers.get(key) ?? null;
   const facts = model.facts.get(key) ?? newFacts();
-  const entries = model.entriesOf(key);
+  const outbox = model.outboxOf(key);
   const lost = model.lostIn(key);
   const roster = model.members(key);
-  const making = entries.find(({ action }) => action === "createGroup");
+  const making = outbox.find(({ action }) => action === "createGroup");
   const title = facts.title ?? making?.fields.title ?? lost.at(-1)?.title;
   const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
   const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : kindOf(key));
@@ -111,7 +111,7 @@ function viewOf(model, anyKey, now) {
   if (facts.owner !== null) roles.set(facts.owner, "owner");
   const isUnknown = ledger === null && !status.inDoubt && !making && !key.startsWith(TO_KEY);
   const closed = closedFor(kind, facts, making, isUnknown);
-  return { key, ledger, facts, entries, lost, roster, making, peer, kind, closed, role, roles, title, userId, windows: status.windows, now };
+  return { key, ledger, facts, outbox, lost, roster, making, peer, kind, closed, role, roles, title, userId, windows: status.windows, now };
 }
 
 /** @param {string} userId @param {readonly Member[] | null} roster @param {Facts} facts */
@@ -123,7 +123,7 @@ function roleOf(userId, roster, { owner }) {
 /**
  * @param {string} kind
  * @param {Facts} facts
- * @param {Entry | undefined} making
+ * @param {OutboxEntry | undefined} making
  * @param {boolean} isUnknown
  * @returns {Conversation["closed"]}
  */

@@ -31,8 +31,8 @@ export const TIMING = Object.freeze({
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
   tellWaitMs: 1_000, // one request for positions that rise together
-  // Between two questions of what changed. API Gateway ends a connection after 10 idle minutes, and a timer of a
-  // hidden tab fires up to a minute late.
+  // Between two questions of what changed. API Gateway ends a connection after 10 idle minutes, and a timer of a hidden
+  // tab fires up to a minute late.
   heartbeatMs: 8.9 * 60_000,
 });
 
@@ -86,7 +86,7 @@ export const LIMITS = Object.freeze({
  */
 
 /**
- * @typedef {object} Given
+ * @typedef {object} EngineOptions
  * @property {Model} model
  * @property {Store} store
  * @property {number} term what the store returned when it was claimed
@@ -103,7 +103,7 @@ export const LIMITS = Object.freeze({
 export class Engine {
   #parts;
 
-  /** @param {Given & Server} given */
+  /** @param {EngineOptions & Server} given */
   constructor({ model, store, term, hooks, userId, deviceId, clock = systemClock, random = Math.random, log = console.warn, timing, limits, ...server }) {
     const parts = /** @type {Parts} */ ({
       userId,

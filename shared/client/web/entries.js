@@ -1,5 +1,5 @@
-// Applies the entries that come, pushed, pulled or as an answer: the ledger puts them in order, and what they tell
-// of the conversation, of the outbox and of what was lost follows.
+// Applies the entries that come, pushed, pulled or as an answer: the ledger puts them in order, and what they tell of
+// the conversation, of the outbox and of what was lost follows.
 
 import { SYSTEM, apply } from "./facts.js";
 import { identityOf } from "./lost.js";

@@ -1,12 +1,12 @@
 // What a device knows, as one tab holds it: the ledgers, what else is known of conversations, and the outbox. In the
-// tab that leads the engine changes it; in the others what the leader tells does. No I/O, no time.
+// tab that leads, the engine changes it; in the others, what the leader tells. No I/O, no time.
 
 import { SYSTEM, newFacts, restored } from "./facts.js";
 import { Ledger } from "./ledger.js";
 import { recordOf } from "./outbox.js";
 
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Facts, Lost, Member, Message, OutboxEntry, Picture, Saved, Status } from "./types.js"
  */
 
 /** Begins the key of a single conversation that the server has not named yet. */
@@ -14,26 +14,26 @@ export const TO_KEY = "to:";
 /** Begins the key of a group that the server has not named yet. */
 export const NEW_KEY = "new:";
 
-const IDLE = { busy: null, failures: 0, stored: true }; // an entry that nothing is under way for
+const IDLE = { busy: null, failures: 0, stored: true }; // an outbox entry that nothing is under way for
 
 export class Model {
   /** @type {Map<string, Ledger>} */
   ledgers = new Map();
   /** @type {Map<string, Facts>} What else is known of a conversation, see facts.js. */
   facts = new Map();
-  /** @type {Map<string, Entry>} The outbox, by clientMsgId, oldest first. */
-  entries = new Map();
+  /** @type {Map<string, OutboxEntry>} The outbox, by clientMsgId, oldest first. */
+  outbox = new Map();
   /** @type {Map<string, Member[]>} The members of the groups that were looked at. */
   rosters = new Map();
   /** @type {Map<string, string>} The conversationId by the clientMsgId of the createGroup. */
   created = new Map();
-  /** @type {string[]} Entries that load found in the outbox and, answered, in a ledger. */
+  /** @type {string[]} Outbox entries that load found committed in a ledger. */
   answered = [];
   /** @type {number | null} */
   syncCursor = null;
   /** @type {readonly Lost[]} What the server has lost, oldest first; another list once that changes. */
   lost = [];
-  /** @type {readonly Lost[]} What it may have lost: it was held before all was begun anew. */
+  /** @type {readonly Lost[]} What it may have lost: what was held before all began anew. */
   doubtful = [];
   /** @type {Status} */
   status = { state: "connecting", detail: "", windows: {}, inDoubt: false, storeError: null };
@@ -49,12 +49,12 @@ export class Model {
   }
 
   /**
-   * Takes what a store has.
+   * Takes what a store holds.
    * @param {Saved} saved
    */
   load({ syncCursor, conversations, messages, outbox, lost = [] }) {
     this.syncCursor = syncCursor;
-    if (syncCursor === null) this.doubtful = lost; // it was not known yet which of it the server has
+    if (syncCursor === null) this.doubtful = lost; // it is not known yet which of it the server has
     else this.lost = lost;
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
@@ -66,12 +66,12 @@ export class Model {
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
       const entry = { ...record, error: refusalOf(record.error), ...IDLE };
       if (this.holds(entry)) this.answered.push(entry.clientMsgId);
-      else this.entries.set(entry.clientMsgId, entry);
+      else this.outbox.set(entry.clientMsgId, entry);
     }
   }
 
   /**
-   * What a store would have to give to load, as of now.
+   * What a store would have to hold, as of now.
    * @returns {Saved}
    */
   dump() {
@@ -79,7 +79,7 @@ export class Model {
       syncCursor: this.syncCursor,
       conversations: [...this.ledgers.values()].map((ledger) => this.record(ledger)),
       messages: [...this.ledgers.values()].flatMap(({ messages }) => messages),
-      outbox: [...this.entries.values()].filter(({ state }) => state !== "sent").map(recordOf),
+      outbox: [...this.outbox.values()].filter(({ state }) => state !== "sent").map(recordOf),
       lost: [...this.lost, ...this.doubtful],
     };
   }
@@ -95,7 +95,7 @@ export class Model {
    * @returns {Picture}
    */
   picture() {
-    return { saved: this.dump(), entries: [...this.entries.values()].map(shownOf), rosters: [...this.rosters], created: [...this.created], status: this.status };
+    return { saved: this.dump(), entries: [...this.outbox.values()].map(shownOf), rosters: [...this.rosters], created: [...this.created], status: this.status };
   }
 
   /**
@@ -112,8 +112,8 @@ export class Model {
   }
 
   /**
-   * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
-   * goes wrong where something is told twice.
+   * Takes what changed in the tab that leads. Each part replaces what is held of it, so that nothing goes wrong if
+   * something is told twice.
    * @param {Omit<Delta, "news">} delta
    */
   apply({ forget = false, messages, conversations, entriesPut, entriesDelete, rosters, created, status, lost = this.lost }) {
@@ -126,13 +126,13 @@ export class Model {
       this.notePeer(conversationId);
     }
     for (const entry of entriesPut) {
-      if (this.entries.get(entry.clientMsgId)?.order !== entry.order) this.entries.delete(entry.clientMsgId); // it comes last now
-      this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
+      if (this.outbox.get(entry.clientMsgId)?.order !== entry.order) this.outbox.delete(entry.clientMsgId); // it comes last now
+      this.outbox.set(entry.clientMsgId, { ...entry, ...IDLE });
     }
     for (const { senderId, clientMsgId } of messages) {
-      if (senderId === this.userId && clientMsgId) this.entries.delete(clientMsgId); // the message stands for it
+      if (senderId === this.userId && clientMsgId) this.outbox.delete(clientMsgId); // the message stands for it
     }
-    for (const clientMsgId of entriesDelete) this.entries.delete(clientMsgId);
+    for (const clientMsgId of entriesDelete) this.outbox.delete(clientMsgId);
     for (const [conversationId, members] of rosters) {
       if (members) this.rosters.set(conversationId, members);
       else this.rosters.delete(conversationId);
@@ -142,20 +142,20 @@ export class Model {
   }
 
   /**
-   * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
+   * Takes over what an earlier model of this tab knew and a store does not hold, so that it is still shown.
    * @param {Model} earlier
    */
   inherit(earlier) {
     for (const [clientMsgId, conversationId] of earlier.created) this.created.set(clientMsgId, conversationId);
     for (const [conversationId, members] of earlier.rosters) this.rosters.set(conversationId, members);
-    for (const entry of earlier.entries.values()) {
-      if (entry.state === "failed" || this.entries.has(entry.clientMsgId) || this.holds(entry)) continue;
+    for (const entry of earlier.outbox.values()) {
+      if (entry.state === "failed" || this.outbox.has(entry.clientMsgId) || this.holds(entry)) continue;
       if (entry.state === "sent") this.ledger(/** @type {string} */ (entry.conversationId)).see(entry.seq ?? 0);
-      this.entries.set(entry.clientMsgId, { ...entry, ...IDLE, stored: false });
+      this.outbox.set(entry.clientMsgId, { ...entry, ...IDLE, stored: false });
     }
   }
 
-  // ---- what is there ----
+  // ---- what can be read ----
 
   /** @param {string} userId @returns {ConversationKey} */
   keyFor(userId) {
@@ -171,7 +171,7 @@ export class Model {
 
   /**
    * The key of the conversation that an outbox entry is for.
-   * @param {Entry} entry
+   * @param {OutboxEntry} entry
    */
   keyOf({ clientMsgId, conversationId, action, address }) {
     const known = conversationId ?? address.conversationId;
@@ -184,12 +184,12 @@ export class Model {
    * The outbox's entries for a conversation.
    * @param {ConversationKey} key a current one
    */
-  entriesOf(key) {
-    return [...this.entries.values()].filter((entry) => this.keyOf(entry) === key);
+  outboxOf(key) {
+    return [...this.outbox.values()].filter((entry) => this.keyOf(entry) === key);
   }
 
   /**
-   * The key of the conversation that a lost message is of.
+   * The key of the conversation that shows a lost message.
    * @param {Lost} lost
    */
   keyOfLost({ message: { conversationId }, peer }) {
@@ -197,7 +197,8 @@ export class Model {
   }
 
   /**
-   * Whether the server does not have a message, as far as is known: it is not known of what is before the entries held.
+   * Whether the server does not have a message, as far as is known; it is not known for what is before the held
+   * entries.
    * @param {Lost} lost
    */
   isLost({ message: { conversationId, seq, messageId } }) {
@@ -282,9 +283,9 @@ export class Model {
   }
 
   /**
-   * Whether what an entry asks for is in the ledger already: who led before may have ended between the
-   * message and the removal of its entry from the outbox.
-   * @param {Entry} entry
+   * Whether what an outbox entry asks for is in the ledger already: the tab that led before may have ended between
+   * storing the message and removing its entry from the outbox.
+   * @param {OutboxEntry} entry
    */
   holds(entry) {
     const messages = this.ledgers.get(this.keyOf(entry))?.messages ?? [];
@@ -294,14 +295,14 @@ export class Model {
 
 /**
  * An outbox entry as another tab shows it.
- * @param {Entry} entry
+ * @param {OutboxEntry} entry
  */
 export function shownOf(entry) {
   const { conversationId, seq, messageId, serverTime } = entry;
   return { ...recordOf(entry), conversationId, seq, messageId, serverTime };
 }
 
-// An earlier version stored a text.
+// An earlier version of this code stored a text.
 /** @param {import("./types.js").Refusal | string | null} stored @returns {import("./types.js").Refusal | null} */
 function refusalOf(stored) {
   if (typeof stored !== "string") return stored;
@@ -310,8 +311,8 @@ function refusalOf(stored) {
 }
 
 /**
- * What tells the states of an entry that look different apart.
- * @param {Entry} entry
+ * A text that differs for the states of an outbox entry that look different.
+ * @param {OutboxEntry} entry
  */
 export function lookOf({ state, error, seq, address }) {
   return JSON.stringify([state, error, seq, address]);

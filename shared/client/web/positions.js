@@ -1,7 +1,7 @@
 // Tells the server how far the user has received, read and cleared: one request at a time per conversation, a moment
-// after something changed, until the server knows. A lost one does no harm, the next says the same and more. About
-// what was just pushed the server is told without an answer: the next catch-up says what it knows, and what it lacks
-// is told once more, and answered.
+// after something changed, until the server knows. A lost one does no harm, the next says the same and more. About what
+// was just pushed the server is told without an answer: the next catch-up says what it knows, and what it lacks is told
+// once more, and answered.
 
 import { pauseAfter } from "./connection.js";
 import { know, raise } from "./facts.js";

@@ -1,4 +1,4 @@
-// Fetches what a conversation lacks: one pull of a conversation at a time, a few conversations at once.
+// Pulls what a conversation lacks, its gap: one pull of a conversation at a time, a few conversations at once.
 
 import { RequestError, fullJitter } from "./connection.js";
 import { accountsForAll } from "./ledger.js";
@@ -10,7 +10,7 @@ import { accountsForAll } from "./ledger.js";
 
 const AT_ONCE = 4;
 
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due is without what chance added */
+/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due does not include the random part */
 
 export class Pulls {
   #parts;
@@ -34,8 +34,8 @@ export class Pulls {
   }
 
   /**
-   * Pulls these, from the last entry held: it tells whether the server has it, too. One that fails does not keep
-   * the others from being pulled. Rejects with the first error.
+   * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
+   * pulled all the same. Rejects with the first error.
    * @param {Ledger[]} ledgers
    */
   async all(ledgers) {
@@ -54,8 +54,8 @@ export class Pulls {
   }
 
   /**
-   * Makes sure that a gap is pulled after a wait, unless pushes close it first. The wait is the longer by chance:
-   * all members of a conversation hear of a gap at the same moment. One that is under way is not drawn anew.
+   * Makes sure that a gap is pulled after a wait, unless pushes close it first. A random part is added to the wait,
+   * because all members of a conversation hear of a gap at the same moment. A wait that is under way stays.
    * @param {Ledger} ledger
    * @param {number} waitMs
    */
@@ -77,7 +77,7 @@ export class Pulls {
     turn.waits.set(ledger, { timer, due });
   }
 
-  // Over how long the pulls of all who hear of the same gap are spread.
+  // The time over which the pulls of all who hear of the same gap are spread.
   /** @param {Ledger} ledger */
   #spreadMs({ conversationId }) {
     const { model, timing } = this.#parts;
@@ -92,11 +92,11 @@ export class Pulls {
     return timing.gapWaitMs + (failures === 0 ? 0 : fullJitter(random, failures, timing));
   }
 
-  // Who asks while a conversation is being pulled shares the pull.
+  // Callers share a pull that is under way.
   /**
    * @param {Turn} turn
    * @param {Ledger} ledger
-   * @param {boolean} [again] whether to ask for the last entry held as well
+   * @param {boolean} [again] whether to ask for the last held entry as well
    */
   #pull(turn, ledger, again = false) {
     let pull = turn.pulls.get(ledger);
@@ -107,7 +107,7 @@ export class Pulls {
     return pull;
   }
 
-  // Rejects with what is retryable. A refusal (we were removed, say) is final: it must not keep the
+  // Rejects with retryable errors only. A refusal, such as that of a removed member, is final: it must not keep the
   // cursor from moving on.
   /** @param {Turn} turn @param {Ledger} ledger @param {boolean} again */
   async #pullOnce(turn, ledger, again) {
@@ -124,7 +124,7 @@ export class Pulls {
     } finally {
       turn.pulls.delete(ledger);
     }
-    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // what was heard of meanwhile
+    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // for what was heard of meanwhile
   }
 
   // Syncs until the server says that there is no more.

@@ -1,6 +1,6 @@
-// This tab's role among the tabs of its device. One leads: it has the connection and writes what arrives to the
-// store. The others follow: they hold a copy of what it knows. What the user asks for goes into the outbox, which
-// all share, and the tab that leads sends it.
+// This tab's role among the tabs of its device. One leads: it has the connection and writes what arrives to the store.
+// The others follow: they hold a copy of what it knows. What the user asks for goes into the outbox, which all share,
+// and the tab that leads sends it.
 
 import { Calls } from "./calls.js";
 import { Channel } from "./channel.js";
@@ -22,8 +22,8 @@ import { unlessFenced, wipe } from "./wipe.js";
 /** How long a tab waits for the one that leads, in ms. */
 const TAB_TIMING = Object.freeze({
   ...FOLLOWER_TIMING,
-  helloMs: 1_000, // for what it knows, before the store is read instead
-  callMs: 15_000, // for an answer that it has to ask the server for
+  helloMs: 1_000, // for the leader's picture, before the store is read instead
+  callMs: 15_000, // for an answer for which the leader has to ask the server
 });
 
 /** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
@@ -58,7 +58,7 @@ export class Role {
   #hooks;
   /** @type {Error | null} */
   #storeError;
-  /** @type {Error | null} The error of the tab that leads, as it is shown here. */
+  /** @type {Error | null} The storage error of the tab that leads, as shown here. */
   #toldError = null;
   #tabId = randomId();
   /** @type {Election | null} */
@@ -71,10 +71,10 @@ export class Role {
   #presence = null;
   #unwatch = () => {};
   #unwatchNetwork = () => {};
-  #turn = 0; // grows whenever this tab's role changes; what belongs to an earlier one is void
-  #term = 0; // the highest heard of
+  #turn = 0; // grows whenever this tab's role changes; what an earlier one began is void
+  #term = 0; // the highest that was heard of
   #filled = false; // whether the model holds anything yet
-  /** @type {"" | "closed" | "outdated"} Why this tab takes part no more. */
+  /** @type {"" | "closed" | "outdated"} Why this tab does not take part any more. */
   #ended = "";
   /** @type {ConversationKey | null} */
   #shown = null;
@@ -84,7 +84,7 @@ export class Role {
   #ready = () => {};
 
   /**
-   * Makes one that does nothing before start.
+   * Makes a role that does nothing before start.
    * @param {Options & {store: Store, storeError?: Error | null, clock: Clock, log: (message: string) => void}} options
    * @param {RoleHooks} hooks
    */
@@ -147,7 +147,7 @@ export class Role {
   }
 
   /**
-   * Ends this tab's part, or with forget that of all tabs, and wipes what is stored.
+   * Ends this tab's part. With forget, ends that of all tabs, and wipes what is stored.
    * @param {boolean} forget
    */
   async close(forget) {
@@ -178,7 +178,7 @@ export class Role {
 
   // ---- who leads ----
 
-  // Takes part: follows whoever leads, and waits to be the next.
+  // Takes part: follows the tab that leads, and waits to be the next.
   async #join() {
     const tabs = this.#tabs;
     if (!tabs || this.#ended || this.#channel) return;
@@ -206,8 +206,8 @@ export class Role {
     this.#election.join();
   }
 
-  // Ends the part of a tab that is to be closed, frozen or put aside: it could not answer the others. It
-  // has to be done at once.
+  // Ends the part of a tab that is about to be closed, frozen or put aside: it could not answer the others. It has to
+  // be synchronous.
   #suspend() {
     this.#turn++;
     this.#channel?.post("bye");
@@ -236,18 +236,18 @@ export class Role {
     await written;
   }
 
-  // Ends, and takes back what this tab may have written since another one wiped the store: it may have led by
-  // then. What a new sign-in has stored meanwhile stays.
+  // Ends, and takes back what this tab may have written since another one wiped the store, as it may have led by then.
+  // What a new sign-in has stored meanwhile stays.
   async #forget() {
     const term = this.engine ? this.#term : null;
-    const outboxDelete = [...this.model.entries.keys()];
+    const outboxDelete = [...this.model.outbox.keys()];
     this.model = new Model(this.#userId);
     await this.#quit();
     await this.store.commit({ outboxDelete });
     if (term !== null) await this.store.commit({ forget: true }, term).catch(unlessFenced);
   }
 
-  /** Gives up what belongs to leading and following. */
+  /** Ends leading or following. */
   #retire() {
     this.engine?.halt();
     this.#leader?.close();
@@ -320,7 +320,7 @@ export class Role {
     this.#ready();
   }
 
-  // Makes the store this tab's own, and gives what it has. What cannot be stored is held in memory.
+  // Makes the store this tab's own, and returns what it holds. Without a store that works, all is held in memory.
   /** @returns {Promise<{term: number, saved: Saved}>} */
   async #claim() {
     const atLeast = Math.max(this.#clock.now(), this.#term);
@@ -375,7 +375,7 @@ export class Role {
     this.#turn++; // also if it was just about to lead
     this.#retire();
     const { state, detail } = this.model.status;
-    const wanted = this.#tabs ? state !== "offline" || detail === "replaced" : false; // it was that other tab that replaced us
+    const wanted = this.#tabs ? state !== "offline" || detail === "replaced" : false; // that other tab replaced us
     this.model.status = { ...this.model.status, state: wanted ? "connecting" : "offline", detail: this.#tabs ? (wanted ? "" : detail) : "replaced" };
     if (this.#tabs) {
       this.#follow();
@@ -384,7 +384,7 @@ export class Role {
     this.changed();
   }
 
-  // The browser has locks, but not for this page.
+  // The browser refuses locks to this page.
   /** @param {Error} error */
   #alone(error) {
     this.#log(`tabs cannot share a connection here: ${error.message}`);
@@ -403,7 +403,7 @@ export class Role {
     this.#ready();
   }
 
-  // For a tab whose leader does not answer: what was stored is there to be read.
+  // A tab whose leader does not answer shows what is stored.
   async #fillFromStore() {
     try {
       const saved = await this.store.load();

@@ -1,5 +1,4 @@
-// The members of the conversations that are looked at, read page by page and kept until an event says
-// that they changed.
+// The members of the groups that were on screen, read page by page and kept until an event says that they changed.
 
 /**
  * @import { Parts } from "./engine.js"
@@ -21,7 +20,7 @@ export class Rosters {
   }
 
   /**
-   * They changed: what is known is shown until the next read.
+   * The members changed: what is known is shown until the next read.
    * @param {string} conversationId
    */
   invalidate(conversationId) {
@@ -30,7 +29,7 @@ export class Rosters {
   }
 
   /**
-   * They are not ours to know any more.
+   * The members are not ours to know any more.
    * @param {string} conversationId
    */
   forget(conversationId) {
@@ -39,7 +38,7 @@ export class Rosters {
   }
 
   /**
-   * Reads them if they are not known as they are now. Rejects with the request's error.
+   * Reads the members if they are not known as they are now. Rejects with the request's error.
    * @param {string} conversationId
    */
   async refresh(conversationId) {
@@ -65,7 +64,7 @@ export class Rosters {
     this.#parts.changed();
   }
 
-  // Pages of different versions do not make one roster. If it never stops changing, the last is shown.
+  // Pages of different versions do not make one roster. If it never stops changing, the last try is shown.
   /** @param {string} conversationId @returns {Promise<Member[]>} */
   async #pages(conversationId) {
     for (let tries = 1; ; tries++) {

@@ -5,18 +5,18 @@ import { rightsOver } from "./rights.js";
 
 /**
  * @import { Ledger } from "./ledger.js"
- * @import { Entry, Facts, LedgerEvent, Lost, Member, Message, Quote, Revision, Row } from "./types.js"
+ * @import { Facts, LedgerEvent, Lost, Member, Message, OutboxEntry, Quote, Revision, Row } from "./types.js"
  */
 
 /**
- * entries are the outbox's for this conversation, roster is null while it is unknown.
- * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], lost: readonly Lost[], roster: Member[] | null}} View
+ * What rows are made of. outbox is what waits for this conversation; roster is null while it is unknown.
+ * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, outbox: OutboxEntry[], lost: readonly Lost[], roster: Member[] | null}} View
  */
 
-/** Up to so many members, each hears how far the others are. */
+/** Up to this many members, each hears the positions of the others. */
 export const RECEIPTS_MAX_MEMBERS = 20;
 
-/** Why an own message failed that the server has lost. */
+/** The error of an own message that the server has lost. */
 export const LOST = Object.freeze({ code: "LOST", message: "the server does not have this message any more", retryable: true });
 
 const GONE = Object.freeze({ ...LOST, message: "the server does not have this conversation any more", retryable: false });
@@ -25,7 +25,7 @@ const REVISIONS = new Set(["recall", "edit"]);
 
 /**
  * Whether an outbox entry changes a message, and so has no row of its own.
- * @param {Entry} entry
+ * @param {OutboxEntry} entry
  */
 export function revises({ action }) {
   return REVISIONS.has(action);
@@ -38,14 +38,14 @@ export function revises({ action }) {
  * @returns {Row[]}
  */
 export function rowsOf(view, limit = Infinity) {
-  const own = view.entries.filter((entry) => !revises(entry)).map((entry) => ownRow(view, entry));
+  const own = view.outbox.filter((entry) => !revises(entry)).map((entry) => ownRow(view, entry));
   const numbered = own.filter((row) => row.seq !== null);
   const rows = shown(view, limit).concat(numbered);
   if (numbered.length > 0) rows.sort((a, b) => Number(a.seq) - Number(b.seq));
   return among(rows, view.lost.map(({ message }) => lostRow(view, message))).concat(own.filter((row) => row.seq === null)).slice(-limit);
 }
 
-// What is lost has no place in the order; it stands before the first message that is younger.
+// Lost messages have no place in the order; each stands before the first younger message.
 /**
  * @param {Row[]} rows
  * @param {Row[]} lost oldest first
@@ -121,7 +121,7 @@ function row(view, message) {
   };
 }
 
-/** @param {View} view @param {Entry} entry @returns {Row} */
+/** @param {View} view @param {OutboxEntry} entry @returns {Row} */
 function ownRow(view, entry) {
   const { userId } = view;
   return {
@@ -148,8 +148,8 @@ function ownRow(view, entry) {
   };
 }
 
-// The event that a change of a group will be once it is committed.
-/** @param {Entry} entry @param {string} userId @returns {LedgerEvent | null} */
+// The event that a change of a group becomes once it is committed.
+/** @param {OutboxEntry} entry @param {string} userId @returns {LedgerEvent | null} */
 function eventOf({ action, fields }, userId) {
   switch (action) {
     case "createGroup":
@@ -171,10 +171,10 @@ function eventOf({ action, fields }, userId) {
   }
 }
 
-// What the user last asked to do to a message and is not seen in it yet.
+// The last change that the user asked for and the message does not show yet.
 /** @param {View} view @param {number} seq @returns {Revision | null} */
-function revisionOf({ entries }, seq) {
-  const entry = entries.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
+function revisionOf({ outbox }, seq) {
+  const entry = outbox.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
   if (!entry) return null;
   const { clientMsgId, action, state, text, fields, error } = entry;
   return { clientMsgId, action: /** @type {Revision["action"]} */ (action), state, text, data: fields.data ?? null, error };
@@ -194,8 +194,8 @@ function quoteOf({ ledger, facts }, replyTo) {
 }
 
 /**
- * How far the others are with an own message: receipt is "read" or "delivered" once that holds for all
- * of them, readBy who has read it, and audience how many they are. Who joined later does not count.
+ * How far the others are with an own message: receipt is "read" or "delivered" once that holds for all of them, readBy
+ * are those who have read it, and audience is how many they are. Members who joined later do not count.
  * @param {View} view
  * @param {Message | null} message
  * @returns {Pick<Row, "receipt" | "readBy" | "audience">}

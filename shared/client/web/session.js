@@ -9,7 +9,8 @@ import { Connection, RequestError, disconnected, pauseAfter } from "./connection
 /**
  * @typedef {object} Server where it is, and who asks
  * @property {string} url
- * @property {() => Promise<string> | string} token returns a JWT for each connect; an error with `permanent` ends the attempts
+ * @property {() => Promise<string> | string} token returns a JWT for each connect; an error with `permanent` ends the
+ *   attempts
  * @property {typeof globalThis.WebSocket} WebSocket
  */
 

@@ -1,4 +1,4 @@
-// Which of a device's tabs leads, and when a tab can do nothing.
+// Which of a device's tabs leads, and when a tab cannot run.
 
 /** @import { Port } from "./channel.js" */
 
@@ -9,12 +9,11 @@
  * @property {(name: string) => Port} channel
  * @property {() => boolean} isVisible
  * @property {(hooks: {suspend: () => void, resume: () => void}) => () => void} watch calls suspend when the tab is
- *   about to be frozen, put aside or closed, and resume when it is back; gives what ends that
+ *   about to be frozen, put aside or closed, and resume when it is back; returns a function that ends that
  */
 
 /**
- * The tabs of this browser, or null where they cannot work together: navigator.locks is there in secure
- * contexts only.
+ * The tabs of this browser, or null where they cannot work together: only secure contexts have navigator.locks.
  * @param {any} [scope]
  * @returns {Tabs | null}
  */
@@ -44,7 +43,7 @@ export function browserTabs(scope = globalThis) {
  * @typedef {object} ElectionHooks
  * @property {() => void} won
  * @property {() => void} lost another tab took the lead by force
- * @property {(error: Error) => void} failed the browser does not let this page have locks
+ * @property {(error: Error) => void} failed the browser refuses locks to this page
  */
 
 /** One lock, held by the tab that leads; the next in the queue has it when that tab ends, however it ends. */
@@ -79,7 +78,7 @@ export class Election {
     this.#ask(() => ({ steal: true }));
   }
 
-  /** Gives the lead, or the place in the queue, back. */
+  /** Returns the lead, or the place in the queue. */
   leave() {
     const place = this.#place;
     this.#place = null;

@@ -1,5 +1,5 @@
-// Drives the page as alice against the FakeServer at window.server, by what a person sees and clicks.
-// Runs in a browser, hence no assertion library.
+// Drives the page as alice against the FakeServer at window.server, by what a person sees and clicks. Runs in a
+// browser, so without an assertion library.
 
 const server = globalThis.server;
 const $ = (selector) => document.querySelector(selector);
@@ -30,14 +30,14 @@ export async function checkPage() {
   equal(violations, [], "nothing was against the page's own policy");
 }
 
-// What can be used has a name for who does not see it.
+// Every control has a name for users who do not see it.
 function checkLabels() {
   const named = (node) => node.textContent.trim() !== "" || node.getAttribute("aria-label") || node.labels?.length > 0;
   equal(all("button, input, textarea, a").filter((node) => !named(node) && node.checkVisibility()).map((node) => node.outerHTML), [], "names of what can be used");
   equal(all("button, input, textarea").length > 30, true, "there is much of it");
 }
 
-/** Checks what is otherwise on a phone. */
+/** Checks what is different on a phone. */
 export async function checkPhone() {
   await until("being online", () => $("#app").dataset.connection === "online");
   equal([isShown("#offline"), isShown("#second-device"), isShown("#leave")], [false, false, false], "no tools for developers in the head");
@@ -223,7 +223,7 @@ async function checkHistory() {
   await until("an empty conversation", () => lines().length === 0);
 }
 
-// A name that overrides directions, and ends isolations that it did not begin.
+// Checks a name that overrides directions, and ends isolations that it did not begin.
 async function checkNames() {
   const evil = "\u2069\u202Eevil";
   const { conversationId } = server.act("bob", "createGroup", { title: `x${evil}`, members: ["alice", evil, "שרה"] });
@@ -325,7 +325,7 @@ async function checkReading() {
   equal(Math.abs(first.getBoundingClientRect().top - place) < 1, true, "what is loaded above does not move what one reads");
 }
 
-// Keys that belong to an input method; Safari tells of the last one after the composition.
+// Checks keys that belong to an input method; Safari sends the last one after the composition.
 async function checkKeys() {
   conversation("bob").click();
   type("#text", "にほん");
@@ -351,7 +351,7 @@ async function checkFailure() {
 
 const there = (text) => ({ conversationId: keyOf("bob"), seq: Number(rowOf(text).dataset.seq), messageId: `id-${keyOf("bob")}-${rowOf(text).dataset.seq}` });
 
-// What is answered or edited changes meanwhile, or goes.
+// Checks what happens when the message that is answered or edited changes meanwhile, or goes.
 async function checkFollowing() {
   act("hi alice", "reply");
   type("#text", "my answer");
@@ -403,7 +403,7 @@ async function checkFollowing() {
   conversation("bob").click();
 }
 
-// Edit and Recall are offered as long as they work, also by a menu that is open.
+// Checks that Edit and Recall are offered as long as they work, also by an open menu.
 async function checkWindow() {
   server.windowMs = 700;
   server.cutAll();
@@ -422,7 +422,7 @@ async function checkWindow() {
   equal([$("#context-text").textContent, $("#text").value], ["This message cannot be changed any more.", "not in time"], "the edit has ended, and nothing is lost");
 }
 
-// A restored server has less than this device, which shows that until the user puts it aside.
+// Checks a restored server, which has less than this device: the rest is shown until the user puts it aside.
 async function checkLost() {
   server.post("grace", { to: "alice" }, "kept");
   await until("grace", () => conversation("grace"));
@@ -463,7 +463,7 @@ function type(selector, text) {
   field.dispatchEvent(new InputEvent("input", { bubbles: true }));
 }
 
-// Tells whether the browser is left to do what the key does.
+// Returns whether the browser is left to handle the key.
 function press(selector, key, extra = {}) {
   return $(selector).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...extra }));
 }
@@ -502,7 +502,7 @@ async function until(what, condition, limitMs = 30_000) {
   }
 }
 
-// Long enough for the page to have done what it should not do.
+// Waits long enough for the page to have done what it must not do.
 async function pause() {
   for (let i = 0; i < 3; i++) await new Promise((resolve) => requestAnimationFrame(resolve));
   await new Promise((resolve) => setTimeout(resolve, 60));

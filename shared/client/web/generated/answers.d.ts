@@ -1,10 +1,10 @@
 import type { Parts } from "./engine.js";
 import type { Ledger } from "./ledger.js";
-import type { Entry, Refusal } from "./types.js";
+import type { OutboxEntry, Refusal } from "./types.js";
 /**
  * @import { Parts } from "./engine.js"
  * @import { Ledger } from "./ledger.js"
- * @import { Entry, Message, Refusal } from "./types.js"
+ * @import { Message, OutboxEntry, Refusal } from "./types.js"
  */
 export declare class Answers {
     #private;
@@ -12,11 +12,11 @@ export declare class Answers {
     constructor(parts: Parts);
     /**
      * Takes what the user asked for, once. Resolves when it is stored.
-     * @param {Entry} entry
+     * @param {OutboxEntry} entry
      */
-    accept(entry: Entry): Promise<void>;
+    accept(entry: OutboxEntry): Promise<void>;
     /**
-     * Forgets what was refused, and with a group that could not be made what was meant for it.
+     * Forgets what was refused; if that is a group that could not be made, also what was meant for it.
      * @param {string} clientMsgId
      */
     discard(clientMsgId: string): void;
@@ -28,14 +28,14 @@ export declare class Answers {
      * @returns {Promise<string | null>}
      */
     retry(clientMsgId: string): Promise<string | null>;
-    /** @param {Entry} entry @param {any} result */
-    answered(entry: Entry, result: any): void;
+    /** @param {OutboxEntry} entry @param {any} result */
+    answered(entry: OutboxEntry, result: any): void;
     /**
      * Notes that an entry is committed, as an answer or the entry itself tells.
-     * @param {Entry} entry
+     * @param {OutboxEntry} entry
      * @param {{conversationId: string, seq: number, messageId?: string, serverTime?: number}} result
      */
-    sent(entry: Entry, { conversationId, seq, messageId, serverTime }: {
+    sent(entry: OutboxEntry, { conversationId, seq, messageId, serverTime }: {
         conversationId: string;
         seq: number;
         messageId?: string;
@@ -46,6 +46,6 @@ export declare class Answers {
      * @param {Ledger} ledger
      */
     forgetShown({ conversationId, maxContiguousSeq }: Ledger): void;
-    /** @param {Entry} entry @param {Refusal} error */
-    refused(entry: Entry, { code, message, retryable }: Refusal): void;
+    /** @param {OutboxEntry} entry @param {Refusal} error */
+    refused(entry: OutboxEntry, { code, message, retryable }: Refusal): void;
 }

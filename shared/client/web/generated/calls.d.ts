@@ -1,6 +1,6 @@
 import type { OwnPositions } from "./facts.js";
 import type { Role } from "./role.js";
-import type { Clock, Entry } from "./types.js";
+import type { Clock, OutboxEntry } from "./types.js";
 export type Call = {
     method: string;
     args: any[];
@@ -40,12 +40,12 @@ export declare class Calls {
      */
     inquire(method: string, ...args: any[]): Promise<any>;
     /**
-     * Puts an entry into the outbox, and resolves once it is stored. Where this tab leads, the engine stores it. Where
-     * it does not, it is in the shared store before the leader hears of it: whatever becomes of the two tabs, the next
+     * Puts an entry into the outbox, and resolves once it is stored. Where this tab leads, the engine stores it. Where it
+     * does not, it is in the shared store before the leader hears of it: whatever becomes of the two tabs, the next
      * leader finds it there.
-     * @param {Entry} entry
+     * @param {OutboxEntry} entry
      */
-    accept(entry: Entry): Promise<void>;
+    accept(entry: OutboxEntry): Promise<void>;
     /**
      * Raises what the user has read or cleared in a conversation; shown at once.
      * @param {string} conversationId

@@ -34,7 +34,7 @@ export declare class Changes {
      */
     getToKnow(conversationId: string): void;
     /**
-     * Takes a line of the user's list. Returns the ledger of its conversation.
+     * Takes a line of the user's list of conversations. Returns the ledger of its conversation.
      * @param {any} line
      */
     describe(line: any): import("./ledger.js").Ledger;

@@ -26,7 +26,7 @@ export type ChannelHooks = {
 };
 /** @typedef {{v: number, from: string, to?: string, type: string, term?: number, [field: string]: any}} ChannelMessage */
 /**
- * @typedef {object} Port what of a BroadcastChannel is used
+ * @typedef {object} Port the part of a BroadcastChannel that is used
  * @property {(message: any) => void} postMessage
  * @property {() => void} close
  * @property {((event: any) => void) | null} onmessage

@@ -3,7 +3,7 @@ import type { Conversation, ConversationKey, Row } from "./types.js";
 /**
  * @import { Ledger } from "./ledger.js"
  * @import { Model } from "./model.js"
- * @import { Conversation, ConversationKey, Entry, Facts, Member, Role, Row } from "./types.js"
+ * @import { Conversation, ConversationKey, Facts, Member, OutboxEntry, Role, Row } from "./types.js"
  */
 /**
  * The current keys of what is on the user's list.

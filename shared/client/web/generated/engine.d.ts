@@ -91,7 +91,7 @@ export type Parts = {
     lost: LostMessages;
     startOver: StartOver;
 };
-export type Given = {
+export type EngineOptions = {
     model: Model;
     store: Store;
     /**
@@ -145,7 +145,7 @@ export type Given = {
  * @property {StartOver} startOver
  */
 /**
- * @typedef {object} Given
+ * @typedef {object} EngineOptions
  * @property {Model} model
  * @property {Store} store
  * @property {number} term what the store returned when it was claimed
@@ -160,8 +160,8 @@ export type Given = {
  */
 export declare class Engine {
     #private;
-    /** @param {Given & Server} given */
-    constructor({ model, store, term, hooks, userId, deviceId, clock, random, log, timing, limits, ...server }: Given & Server);
+    /** @param {EngineOptions & Server} given */
+    constructor({ model, store, term, hooks, userId, deviceId, clock, random, log, timing, limits, ...server }: EngineOptions & Server);
     /** Connects, unless the model's status says that the device is to stay away. */
     start(): void;
     /** Ends: the socket is closed at once, and nothing is written any more that was not asked for yet. */

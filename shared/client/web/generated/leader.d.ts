@@ -51,7 +51,7 @@ export declare class Leader {
     announce(): void;
     close(): void;
     /**
-     * Notes what became part of the model for good.
+     * Notes what is stored of the model.
      * @param {StoreChange} change
      */
     kept({ forget, messages, conversations }: StoreChange): void;
@@ -61,7 +61,7 @@ export declare class Leader {
      * @param {number[]} seqs
      */
     news(conversationId: string, seqs: number[]): void;
-    /** Something became different; the others hear of it once all that came is stored. */
+    /** Something changed; the others are told once all that came is stored. */
     changed(): void;
     /** @param {ChannelMessage} message */
     receive(message: ChannelMessage): void;

@@ -7,7 +7,7 @@ export type Turn = {
         due: number;
     }>;
 };
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due is without what chance added */
+/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due does not include the random part */
 export declare class Pulls {
     #private;
     /** @param {Parts} parts */
@@ -16,14 +16,14 @@ export declare class Pulls {
     start(): void;
     stop(): void;
     /**
-     * Pulls these, from the last entry held: it tells whether the server has it, too. One that fails does not keep
-     * the others from being pulled. Rejects with the first error.
+     * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
+     * pulled all the same. Rejects with the first error.
      * @param {Ledger[]} ledgers
      */
     all(ledgers: Ledger[]): Promise<void>;
     /**
-     * Makes sure that a gap is pulled after a wait, unless pushes close it first. The wait is the longer by chance:
-     * all members of a conversation hear of a gap at the same moment. One that is under way is not drawn anew.
+     * Makes sure that a gap is pulled after a wait, unless pushes close it first. A random part is added to the wait,
+     * because all members of a conversation hear of a gap at the same moment. A wait that is under way stays.
      * @param {Ledger} ledger
      * @param {number} waitMs
      */

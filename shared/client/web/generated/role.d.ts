@@ -39,7 +39,7 @@ export declare class Role {
     follower: Follower | null;
     calls: Calls;
     /**
-     * Makes one that does nothing before start.
+     * Makes a role that does nothing before start.
      * @param {Options & {store: Store, storeError?: Error | null, clock: Clock, log: (message: string) => void}} options
      * @param {RoleHooks} hooks
      */
@@ -60,7 +60,7 @@ export declare class Role {
     /** Begins, and resolves once there is something to show. */
     start(): Promise<void>;
     /**
-     * Ends this tab's part, or with forget that of all tabs, and wipes what is stored.
+     * Ends this tab's part. With forget, ends that of all tabs, and wipes what is stored.
      * @param {boolean} forget
      */
     close(forget: boolean): Promise<void>;

@@ -4,17 +4,17 @@ export declare class Rosters {
     /** @param {Parts} parts */
     constructor(parts: Parts);
     /**
-     * They changed: what is known is shown until the next read.
+     * The members changed: what is known is shown until the next read.
      * @param {string} conversationId
      */
     invalidate(conversationId: string): void;
     /**
-     * They are not ours to know any more.
+     * The members are not ours to know any more.
      * @param {string} conversationId
      */
     forget(conversationId: string): void;
     /**
-     * Reads them if they are not known as they are now. Rejects with the request's error.
+     * Reads the members if they are not known as they are now. Rejects with the request's error.
      * @param {string} conversationId
      */
     refresh(conversationId: string): Promise<void>;

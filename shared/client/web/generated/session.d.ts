@@ -2,7 +2,8 @@ import type { Parts } from "./engine.js";
 export type Server = {
     url: string;
     /**
-     * returns a JWT for each connect; an error with `permanent` ends the attempts
+     * returns a JWT for each connect; an error with `permanent` ends the
+     * attempts
      */
     token: () => Promise<string> | string;
     WebSocket: typeof globalThis.WebSocket;
@@ -11,7 +12,8 @@ export type Server = {
 /**
  * @typedef {object} Server where it is, and who asks
  * @property {string} url
- * @property {() => Promise<string> | string} token returns a JWT for each connect; an error with `permanent` ends the attempts
+ * @property {() => Promise<string> | string} token returns a JWT for each connect; an error with `permanent` ends the
+ *   attempts
  * @property {typeof globalThis.WebSocket} WebSocket
  */
 export declare class Session {

@@ -31,8 +31,8 @@ export declare class IndexedDBStore implements Store {
      */
     constructor(db: IDBDatabase, reopen: () => Promise<IDBDatabase>);
     /**
-     * Opens the device's database. Rejects where the browser offers none, where it does not answer in time, and if a
-     * tab with an older version of this code does not let go of it.
+     * Opens the device's database. Rejects if the browser has none, if it does not answer in time, and if a tab with an
+     * older version of this code does not let go of it.
      * @param {string} userId
      * @param {string} deviceId
      * @param {IDBFactory} [factory]

@@ -1,4 +1,4 @@
-// What programs build on: what they may give, and what they are given.
+// The API that programs build on: what they may pass, and what they get.
 
 import { test } from "node:test";
 import assert from "node:assert/strict";
@@ -108,7 +108,7 @@ test("a device that took the product for the other one asks who it is", async (t
   assert.equal((await store.load()).syncCursor, syncCursor);
 });
 
-// What React's useSyncExternalStore does: it draws again if what it reads is another object.
+// Does as React's useSyncExternalStore: it draws again if what it reads is another object.
 function renders(client, read) {
   let snapshot = read();
   let count = 0;
@@ -131,7 +131,7 @@ test("what is read is the same object until it changes", async (t) => {
   const group = alice.createGroup("Trip", ["bob"]);
   alice.show(group);
   await clock.advance(10_000);
-  server.cutAll(); // with the lines of the conversations more is known of them
+  server.cutAll(); // the lines of the conversations tell more of them
   await clock.advance(10_000);
   const reads = { bobs: () => alice.messages("to:bob", 3), carols: () => alice.messages("to:carol"), bob: () => alice.conversation("to:bob"), carol: () => alice.conversation("to:carol"), all: () => alice.conversations(), members: () => alice.members(group), error: () => alice.storeError };
   const counts = Object.entries(reads).map(([name, read]) => [name, renders(alice, read)]);
@@ -193,7 +193,7 @@ test("a tab that follows reads the same objects too, and none of another picture
   const [leader, follower] = await tabs(2);
   server.post("bob", { to: "alice" }, "hi", { data: { list: [1] } });
   await clock.until(() => texts(follower, "to:bob").length === 1);
-  server.cutAll(); // with the line of the conversation more is known of it
+  server.cutAll(); // the line of the conversation tells more of it
   await clock.advance(10_000);
   const reads = [() => follower.messages("to:bob"), () => follower.conversations(), () => follower.conversation("to:bob"), () => follower.members("to:bob")];
   const counts = reads.map((read) => renders(follower, read));
@@ -278,7 +278,7 @@ test("a url that is relative to the page", () => {
     ["./v1", "https://example.com/chat/", "wss://example.com/chat/v1"],
     ["../v1", "https://example.com/chat/room/", "wss://example.com/chat/v1"],
     ["//api.example.com/v1", "https://example.com/", "wss://api.example.com/v1"],
-    ["wss://api.example.com", "https://example.com/", "wss://api.example.com"], // as it is: tabs are one device by it
+    ["wss://api.example.com", "https://example.com/", "wss://api.example.com"], // unchanged: tabs are one device if theirs are equal
     ["/v1", "file:///home/alice/chat.html", TypeError],
     ["/v1", "blob:https://example.com/1", TypeError],
     ["/v1", "about:blank", TypeError],
@@ -323,13 +323,13 @@ for (const [name, [token, state, detail]] of Object.entries(wrongTokens)) {
   });
 }
 
-// Until the server has said whose such a token is, nothing is asked for, sent or taken in.
+// Nothing is asked for, sent or taken in until the server has said whose such a token is.
 for (const owner of ["alice", "mallory"]) {
   test(`a token that only the server can read, of ${owner}`, async (t) => {
     const { clock, server, device } = setUp(t);
     const [group, theirs] = [server.group("g", ["alice", "bob"]), server.group("theirs", ["mallory", "bob"])];
     server.post("bob", { conversationId: group }, "there before");
-    let busy = 6; // for longer than the outbox waits, and less than a question
+    let busy = 6; // for longer than the outbox waits, and shorter than a question does
     server.answer = (frame) => {
       if (frame.action !== "changes" || busy-- <= 0) return undefined;
       for (const key of [group, theirs]) server.post("bob", { conversationId: key }, "pushed");
@@ -573,7 +573,7 @@ test("a clientMsgId that the server refuses is not sent again", async (t) => {
   const store = new MemoryStore();
   const entry = { order: 1, action: "send", address: { to: "bob" }, fields: { messageType: "text" }, text: "hi", clientTime: 1, state: "failed" };
   await store.commit({ outboxPut: [
-    { ...entry, clientMsgId: "i".repeat(65), error: "BAD_REQUEST: clientMsgId has at most 64 bytes" }, // as an earlier version stored it
+    { ...entry, clientMsgId: "i".repeat(65), error: "BAD_REQUEST: clientMsgId has at most 64 bytes" }, // as an earlier version of this code stored it
     { ...entry, clientMsgId: "used", order: 2, error: { code: "IDEMPOTENCY_CONFLICT", message: "used", retryable: false } },
   ] });
   const alice = await online("alice", { store });

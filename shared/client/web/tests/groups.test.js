@@ -26,7 +26,7 @@ test("a group is there at once, and gets its id from the server", async (t) => {
   const bob = await online("bob");
   const key = alice.createGroup("Trip", ["bob", "carol"]);
   assert.deepEqual(alice.conversations().map(({ title, kind, role, closed, last }) => [title, kind, role, closed, last.state]), [["Trip", "group", "member", null, "sending"]]);
-  alice.send(key, "hello"); // it is not made yet
+  alice.send(key, "hello"); // the group is not made yet
   await clock.until(() => bob.conversations()[0]?.unread === 1);
   assert.match(alice.currentKey(key), /^group:/);
   await clock.advance(1_000);
@@ -579,7 +579,7 @@ test("what is lost goes with what is cleared, and what is erased", async (t) => 
   assert.deepEqual((await store.load()).lost.map(({ message }) => message.text), ["of carol"]);
 });
 
-// Nothing of what the device had is given up before it is known what the server still has.
+// The device gives up nothing before it knows what the server still has.
 test("a device that ends while it starts over loses nothing", async (t) => {
   const { clock, server, alice, backup, store, id, device } = await setUpRestored(t);
   await alice.send(id, "mine");

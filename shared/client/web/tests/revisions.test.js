@@ -12,7 +12,7 @@ async function setUpPair(t, options) {
   return sayHelo(world, alice, bob);
 }
 
-// Alice and bob, who have both written: each hears how far the other is.
+// Alice and bob, who have both written: each hears the other's positions.
 async function setUpFriends(t) {
   const world = setUp(t);
   world.server.post("bob", { to: "alice" }, "hi");
@@ -204,7 +204,7 @@ test("an answer shows what it answers, as that is now", async (t) => {
   assert.deepEqual(alice.messages(id)[0].quote, { seq: 5, senderId: null, kind: null, text: "", recalled: false });
 });
 
-// ---- how far everybody is ----
+// ---- positions and receipts ----
 
 test("own messages are not acked: of two who talk, each acks what the other says", async (t) => {
   const { clock, server, online } = setUp(t);
