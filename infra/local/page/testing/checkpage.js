@@ -405,21 +405,30 @@ async function checkFollowing() {
 
 // Checks that Edit and Recall are offered as long as they work, also by an open menu.
 async function checkWindow() {
-  server.windowMs = 700;
-  server.cutAll();
-  await until("being away", () => $("#app").dataset.connection !== "online");
-  await until("being online", () => $("#app").dataset.connection === "online");
-  await until("the times", () => all("#messages > .mine").every((row) => !menuOf(row.querySelector(".text").textContent).includes("edit")));
-  say("in time");
-  await until("the message", () => rowOf("in time")?.dataset.seq);
-  act("in time", "edit");
-  type("#text", "not in time");
-  openMenu("in time");
-  equal(isShown("#menu [data-act='edit']"), true, "it can be edited");
+  for (let windowMs = 700; !(await beginEditWithin(windowMs)); windowMs *= 4); // a busy machine may need longer
   await until("the end of that", () => !isShown("#menu [data-act='edit']") && !isShown("#menu [data-act='recall']"));
   equal(all("#menu [data-act]").map((item) => item.dataset.act), ["reply", "copy"], "the rest is still offered");
   $("#menu").hidePopover();
   equal([$("#context-text").textContent, $("#text").value], ["This message cannot be changed any more.", "not in time"], "the edit has ended, and nothing is lost");
+}
+
+// Sends a message and opens its menu while it is edited; false if the time to do that was over.
+async function beginEditWithin(windowMs) {
+  server.windowMs = windowMs;
+  server.cutAll();
+  await until("being away", () => $("#app").dataset.connection !== "online");
+  await until("being online", () => $("#app").dataset.connection === "online");
+  await until("the times", () => all("#messages > .mine").every((row) => !menuOf(row.querySelector(".text").textContent).includes("edit")));
+  const text = `sent within ${windowMs} ms`;
+  say(text);
+  await until("the message", () => rowOf(text)?.dataset.seq);
+  if (!menuOf(text).includes("edit")) return false;
+  act(text, "edit");
+  type("#text", "not in time");
+  openMenu(text);
+  if (isShown("#menu [data-act='edit']") && $("#composer").dataset.mode === "edit") return true;
+  $("#menu").hidePopover();
+  return false;
 }
 
 // Checks a restored server, which has less than this device: the rest is shown until the user puts it aside.
