@@ -503,7 +503,7 @@ function actsOf(member) {
   return all(`[data-member='${member}'] [data-act]`).filter((item) => !item.hidden).map((item) => item.dataset.act);
 }
 
-async function until(what, condition, limitMs = 30_000) {
+async function until(what, condition, limitMs = 60_000) {
   const end = performance.now() + limitMs;
   while (!condition()) {
     if (performance.now() > end) throw new Error(`still waiting for ${what}; the page shows:\n${document.body.innerText.slice(0, 2_000)}`);

@@ -8,7 +8,7 @@ import { MAX_VIEWS, open } from "../client.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
 import { SharedStore } from "./browser.js";
-import { heldTexts, jwtOf, opaqueTokenOf, setUp, setUpTabs, texts } from "./world.js";
+import { heldTexts, jwtOf, opaqueTokenOf, setUp, setUpOnline, setUpTabs, texts } from "./world.js";
 
 test("a device id of 64 bytes can do everything: what is sent is named without it", async (t) => {
   const { clock, server, online } = setUp(t);
@@ -80,8 +80,7 @@ for (const [who, senderId] of [["the product", "system"], ["an operator", "moder
   });
 
   test(`a conversation that ${who} opens while we are there is with the other one`, async (t) => {
-    const { clock, server, online } = setUp(t);
-    const alice = await online("alice");
+    const { clock, server, alice } = await setUpOnline(t, "alice");
     server.refuse = ({ action }) => (action === "changes" ? { code: "BUSY", message: "busy", retryable: true } : undefined);
     const { conversationId } = server.between(["alice", "bob"], senderId);
     await clock.advance(1_000);
@@ -124,8 +123,7 @@ function renders(client, read) {
 }
 
 test("what is read is the same object until it changes", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   for (let i = 1; i <= 5; i++) server.post("bob", { to: "alice" }, `message ${i}`, { data: { list: [{ i }] } });
   server.post("carol", { to: "alice" }, "hi");
   const group = alice.createGroup("Trip", ["bob"]);
@@ -166,8 +164,7 @@ test("what is read is the same object until it changes", async (t) => {
 });
 
 test("what is read cannot be changed", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   server.post("bob", { to: "alice" }, "hi", { data: { list: [1] } });
   await clock.advance(1_000);
   const rows = alice.messages("to:bob");
@@ -485,14 +482,12 @@ test("a cycle and what is nowhere in JSON are named with their place", async (t)
 });
 
 test("data may be as deep as the server takes it", async (t) => {
-  const { online } = setUp(t);
-  const alice = await online("alice");
+  const { alice } = await setUpOnline(t, "alice");
   await alice.send("to:bob", { type: "custom", data: nested(MAX_DATA_DEPTH) });
 });
 
 test("arguments of another type are refused where they are given", async (t) => {
-  const { online } = setUp(t);
-  const alice = await online("alice");
+  const { alice } = await setUpOnline(t, "alice");
   for (const call of [() => alice.keyFor(5), () => alice.messages(undefined), () => alice.show({}), () => alice.markRead(null), () => alice.createGroup("g", "bob"), () => alice.createGroup(5, [])]) assert.throws(call, TypeError);
   for (const call of [() => alice.addMembers("group:g", "bob"), () => alice.removeMembers("group:g", [5]), () => alice.setTitle("group:g", 5), () => alice.setRole("group:g", () => {}, "admin"), () => alice.receipts("group:g", "1"), () => alice.edit("to:bob", { seq: 1, messageId: "m" }, { data: { f() {} } })]) await assert.rejects(call(), TypeError);
   assert.deepEqual(alice.conversations(), []);
@@ -684,8 +679,7 @@ test("a row knows how long it can be edited and recalled, in every tab", async (
 });
 
 test("without a word of the server a message can be changed for ever, and never where the window is nothing", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   await alice.send("to:bob", "hi");
   const rights = () => alice.messages("to:bob").map(({ canEdit, canRecall }) => [canEdit, canRecall])[0];
   assert.deepEqual(rights(), [false, false], "not before it is committed");

@@ -2,7 +2,7 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
-import { seqs, setUp, texts } from "./world.js";
+import { seqs, setUp, setUpOnline, texts } from "./world.js";
 
 // alice and bob, and a message of hers that both have.
 async function setUpPair(t, options) {
@@ -218,8 +218,7 @@ test("own messages are not acked: of two who talk, each acks what the other says
 });
 
 test("who talks alone acks nothing, and nothing of it is unread on another device", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, online, alice } = await setUpOnline(t, "alice");
   alice.addEventListener("change", () => alice.markRead("to:bob"));
   for (let i = 1; i <= 20; i++) await alice.send("to:bob", `${i}`);
   await clock.until(() => alice.messages("to:bob").every(({ state }) => state === "sent"));

@@ -46,6 +46,13 @@ export function setUp(t) {
   return { clock, server, device, online, socketOf };
 }
 
+/** As setUp, with a device of each of these users that is online, by the user's name. */
+export async function setUpOnline(t, ...users) {
+  const world = setUp(t);
+  for (const userId of users) world[userId] = await world.online(userId);
+  return world;
+}
+
 /** A world with a server and a browser; its tabs are of one device of alice unless said otherwise. */
 export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {}) {
   const { clock, server, online: alone } = setUp(t);
