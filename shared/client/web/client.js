@@ -3,14 +3,14 @@
 
 import { checkKey, checkOptions, checkTitle, checkUsers, checkedContent, jsonCopy, socketURL } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
-import { listed, mayDo, rowIn, rowsIn, summaryOf } from "./conversations.js";
+import { mayDo, rowIn } from "./conversations.js";
 import { LIMITS } from "./engine.js";
 import { NEW_KEY, TO_KEY } from "./model.js";
 import { newEntry } from "./outbox.js";
-import { nextEnd } from "./rights.js";
+import { Readings } from "./readings.js";
 import { Role } from "./role.js";
 import { IndexedDBStore, MemoryStore } from "./store.js";
-import { Views, frozen } from "./views.js";
+import { frozen } from "./views.js";
 
 /**
  * @import { Limits, Timing } from "./engine.js"
@@ -19,11 +19,6 @@ import { Views, frozen } from "./views.js";
  * @import { Tabs } from "./tabs.js"
  * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, OutboxEntry, Row, Store } from "./types.js"
  */
-
-const MAX_TIMEOUT_MS = 2 ** 31 - 1; // a longer one would end at once
-
-/** For how many lists of rows, and how many conversations, reading returns the same objects until they change. */
-export const MAX_VIEWS = 1_000;
 
 /**
  * Who this device is and where the server is.
@@ -88,10 +83,7 @@ export class InorderClient extends EventTarget {
   #clock;
   #log;
   #outboxLimit;
-  #version = 0; // grows with each change
-  #windowEnd = { at: Infinity, timer: /** @type {any} */ (null) }; // when the first of the rows that were read cannot be changed any more
-  #rows = new Views(MAX_VIEWS);
-  #summaries = new Views(MAX_VIEWS);
+  #readings;
 
   /**
    * Makes a client that does nothing before start. Programs call open.
@@ -109,6 +101,7 @@ export class InorderClient extends EventTarget {
       changed: () => this.#changed(),
       news: (conversationId, seqs) => this.#tell(conversationId, seqs),
     });
+    this.#readings = new Readings(this.#role, clock, () => this.#changed());
   }
 
   get state() {
@@ -228,9 +221,7 @@ export class InorderClient extends EventTarget {
    * @returns {readonly Conversation[]}
    */
   conversations() {
-    const byTime = (/** @type {Conversation} */ a, /** @type {Conversation} */ b) => b.time - a.time;
-    const seen = [...this.#role.model.ledgers.values()].reduce((sum, { maxSeenSeq }) => sum + maxSeenSeq, 0);
-    return this.#rows.get("", `${this.#version} ${seen}`, () => listed(this.#role.model).map((key) => this.conversation(key)).sort(byTime));
+    return this.#readings.conversations();
   }
 
   /**
@@ -239,9 +230,7 @@ export class InorderClient extends EventTarget {
    * @returns {Conversation}
    */
   conversation(key) {
-    const current = this.currentKey(key);
-    const seen = this.#role.model.ledgers.get(current)?.maxSeenSeq ?? 0;
-    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(summaryOf(this.#role.model, current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
+    return this.#readings.conversation(this.currentKey(key));
   }
 
   /**
@@ -251,8 +240,7 @@ export class InorderClient extends EventTarget {
    * @returns {readonly Row[]}
    */
   messages(key, limit = Infinity) {
-    const current = this.currentKey(key);
-    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(rowsIn(this.#role.model, current, limit, this.#clock.now()), (rows) => rows));
+    return this.#readings.messages(this.currentKey(key), limit);
   }
 
   /**
@@ -261,8 +249,7 @@ export class InorderClient extends EventTarget {
    * @returns {readonly Member[] | null}
    */
   members(key) {
-    const current = this.currentKey(key);
-    return this.#rows.get(`members ${current}`, `${this.#version}`, () => this.#role.model.members(current));
+    return this.#readings.members(this.currentKey(key));
   }
 
   /**
@@ -489,24 +476,8 @@ export class InorderClient extends EventTarget {
     }
   }
 
-  // What was read has to be made anew when the time to edit or recall one of its rows is over.
-  /** @template T @param {T} value @param {(value: T) => readonly Row[]} rowsIn @returns {T} */
-  #timed(value, rowsIn) {
-    const now = this.#clock.now();
-    const at = nextEnd(rowsIn(value), this.#role.model.status.windows, now);
-    if (at >= this.#windowEnd.at || this.#role.hasEnded) return value;
-    this.#clock.clearTimeout(this.#windowEnd.timer);
-    const ended = () => {
-      this.#windowEnd = { at: Infinity, timer: null };
-      this.#changed();
-    };
-    this.#windowEnd = { at, timer: this.#clock.setTimeout(ended, Math.min(at - now, MAX_TIMEOUT_MS)) };
-    return value;
-  }
-
   #changed() {
-    if (this.#role.hasEnded) this.#clock.clearTimeout(this.#windowEnd.timer);
-    this.#version++;
+    this.#readings.changed();
     this.dispatchEvent(new Event("change"));
   }
 }

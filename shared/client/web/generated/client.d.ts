@@ -3,8 +3,6 @@ import type { watchNetwork } from "./network.js";
 import type { TabTiming } from "./role.js";
 import type { Tabs } from "./tabs.js";
 import type { Clock, Content, Conversation, ConversationKey, Member, NewMessage, Row, Store } from "./types.js";
-/** For how many lists of rows, and how many conversations, reading returns the same objects until they change. */
-export declare const MAX_VIEWS = 1000;
 export type Options = {
     /**
      * the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1; or relative to the
@@ -58,6 +56,13 @@ export type Options = {
     timing?: Timing & TabTiming;
     limits?: Limits;
 };
+/**
+ * @import { Limits, Timing } from "./engine.js"
+ * @import { watchNetwork } from "./network.js"
+ * @import { TabTiming } from "./role.js"
+ * @import { Tabs } from "./tabs.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, OutboxEntry, Row, Store } from "./types.js"
+ */
 /**
  * Who this device is and where the server is.
  * @typedef {object} Options

@@ -2,9 +2,9 @@
 
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { MAX_DATA_DEPTH } from "../checks.js";
-import { socketURL } from "../checks.js";
-import { MAX_VIEWS, open } from "../client.js";
+import { MAX_DATA_DEPTH, socketURL } from "../checks.js";
+import { open } from "../client.js";
+import { MAX_VIEWS } from "../readings.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
 import { SharedStore } from "./browser.js";
