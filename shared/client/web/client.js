@@ -17,7 +17,7 @@ import { frozen } from "./views.js";
  * @import { watchNetwork } from "./network.js"
  * @import { TabTiming } from "./role.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, OutboxEntry, Row, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, Row, Store } from "./types.js"
  */
 
 /**

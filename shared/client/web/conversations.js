@@ -6,7 +6,6 @@ import { may } from "./rights.js";
 import { rowAt, rowsOf } from "./rows.js";
 
 /**
- * @import { Ledger } from "./ledger.js"
  * @import { Model } from "./model.js"
  * @import { Conversation, ConversationKey, Facts, Member, OutboxEntry, Role, Row } from "./types.js"
  */

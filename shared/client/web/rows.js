@@ -27,7 +27,7 @@ const REVISIONS = new Set(["recall", "edit"]);
  * Whether an outbox entry changes a message, and so has no row of its own.
  * @param {OutboxEntry} entry
  */
-export function revises({ action }) {
+function revises({ action }) {
   return REVISIONS.has(action);
 }
 

@@ -39,7 +39,7 @@ export class Views {
  * @param {any} next
  * @returns {any}
  */
-export function reuse(last, next) {
+function reuse(last, next) {
   if (isEqual(last, next)) return last;
   if (!isObject(last) || !isObject(next) || Array.isArray(last) !== Array.isArray(next)) return next;
   if (Array.isArray(next)) {

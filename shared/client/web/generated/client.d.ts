@@ -61,7 +61,7 @@ export type Options = {
  * @import { watchNetwork } from "./network.js"
  * @import { TabTiming } from "./role.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, OutboxEntry, Row, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, Row, Store } from "./types.js"
  */
 /**
  * Who this device is and where the server is.

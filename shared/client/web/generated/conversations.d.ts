@@ -1,7 +1,6 @@
 import type { Model } from "./model.js";
 import type { Conversation, ConversationKey, Row } from "./types.js";
 /**
- * @import { Ledger } from "./ledger.js"
  * @import { Model } from "./model.js"
  * @import { Conversation, ConversationKey, Facts, Member, OutboxEntry, Role, Row } from "./types.js"
  */

@@ -24,11 +24,6 @@ export declare const LOST: Readonly<{
     retryable: true;
 }>;
 /**
- * Whether an outbox entry changes a message, and so has no row of its own.
- * @param {OutboxEntry} entry
- */
-export declare function revises({ action }: OutboxEntry): boolean;
-/**
  * The last `limit` rows in order, those without a seq at the end.
  * @param {View} view
  * @param {number} [limit]

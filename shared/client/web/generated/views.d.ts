@@ -18,12 +18,5 @@ export declare class Views {
      */
     get<T>(name: string, stamp: string, make: () => T): T;
 }
-/**
- * Returns next, made of the parts of last that equal its own; last itself if all do.
- * @param {any} last
- * @param {any} next
- * @returns {any}
- */
-export declare function reuse(last: any, next: any): any;
 /** @template T @param {T} value @returns {T} */
 export declare function frozen<T>(value: T): T;
