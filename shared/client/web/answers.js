@@ -50,8 +50,7 @@ export class Answers {
    * Sends what was refused again, after all else, and with a group that could not be made what was meant for it.
    * Returns its clientMsgId, which is a new one if the server would refuse the old one for itself; null if nothing of
    * it was refused.
-   * @param {string} clientMsgId
-   * @returns {Promise<string | null>}
+   * @param {string} clientMsgId @returns {Promise<string | null>}
    */
   async retry(clientMsgId) {
     const { model, clock, outbox, writer, changed } = this.#parts;
@@ -134,8 +133,7 @@ export class Answers {
   // The first answer to a send tells all of the message: it is not pushed to this connection.
   /**
    * @param {OutboxEntry} entry
-   * @param {{conversationId: string, seq: number, messageId: string, serverTime: number}} result
-   * @returns {Message}
+   * @param {{conversationId: string, seq: number, messageId: string, serverTime: number}} result @returns {Message}
    */
   #messageOf({ clientMsgId, fields, text, clientTime }, { conversationId, seq, messageId, serverTime }) {
     const { userId: senderId, deviceId: senderDeviceId } = this.#parts;

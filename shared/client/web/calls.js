@@ -43,9 +43,7 @@ export class Calls {
 
   /**
    * Has the leader do something, see perform of the engine. Returns its answer, however late.
-   * @param {string} method
-   * @param {any[]} args
-   * @returns {Promise<any>}
+   * @param {string} method @param {any[]} args @returns {Promise<any>}
    */
   ask(method, ...args) {
     return this.#make(method, args);
@@ -53,8 +51,7 @@ export class Calls {
 
   /**
    * As ask, where nobody waits.
-   * @param {string} method
-   * @param {any[]} args
+   * @param {string} method @param {any[]} args
    */
   do(method, ...args) {
     this.#make(method, args).catch((error) => this.#log(`${method}: ${error.message}`));
@@ -62,8 +59,7 @@ export class Calls {
 
   /**
    * As ask, for what the server has to be asked for: there is an answer in time, or none.
-   * @param {string} method
-   * @param {any[]} args
+   * @param {string} method @param {any[]} args
    */
   inquire(method, ...args) {
     return this.#make(method, args, { patienceMs: this.#callMs });
@@ -96,8 +92,7 @@ export class Calls {
 
   /**
    * Raises what the user has read or cleared in a conversation; shown at once.
-   * @param {string} conversationId
-   * @param {OwnPositions} positions
+   * @param {string} conversationId @param {OwnPositions} positions
    */
   raise(conversationId, positions) {
     this.do("raise", conversationId, positions);
@@ -149,9 +144,7 @@ export class Calls {
   }
 
   /**
-   * @param {string} method
-   * @param {any[]} args
-   * @param {object} [options]
+   * @param {string} method @param {any[]} args @param {object} [options]
    * @param {number} [options.patienceMs] how long it waits for an answer
    * @param {boolean} [options.now] false leaves it to the next askAll
    * @returns {Promise<any>}

@@ -34,9 +34,7 @@ export function checkOptions({ url, userId, deviceId, token, WebSocket = globalT
 /**
  * The server's URL in full: one that begins with / or . is relative to the page, as a WebSocket takes it. A TypeError
  * says what is wrong.
- * @param {unknown} url
- * @param {string} [page]
- * @returns {string}
+ * @param {unknown} url @param {string} [page] @returns {string}
  */
 export function socketURL(url, page = globalThis.document?.baseURI ?? globalThis.location?.href) {
   const isRelative = typeof url === "string" && /^[./]/.test(url);
@@ -54,8 +52,7 @@ export function socketURL(url, page = globalThis.document?.baseURI ?? globalThis
 /**
  * Returns the token that a program's function returns, if it can be this user's. isKnown says whether the token itself
  * names the user; if it cannot be read here, the server does. Errors never hold the token.
- * @param {() => Promise<string> | string} token
- * @param {string} userId
+ * @param {() => Promise<string> | string} token @param {string} userId
  * @returns {Promise<{jwt: string, isKnown: boolean}>}
  */
 export async function tokenOf(token, userId) {
@@ -75,8 +72,7 @@ export async function tokenOf(token, userId) {
 
 /**
  * Throws if a token is another user's: what this user wrote would be sent in that user's name.
- * @param {string} owner
- * @param {string} userId
+ * @param {string} owner @param {string} userId
  */
 export function checkOwner(owner, userId) {
   if (owner !== userId) throw forGood(`token() gave a token of “${owner}”, but userId is “${userId}”`);
@@ -84,8 +80,7 @@ export function checkOwner(owner, userId) {
 
 /**
  * The user whose token it is; undefined if the token does not say it. Then the server does.
- * @param {string} jwt
- * @returns {unknown}
+ * @param {string} jwt @returns {unknown}
  */
 function subjectOf(jwt) {
   try {
@@ -98,9 +93,7 @@ function subjectOf(jwt) {
 
 /**
  * Makes a socket. What the browser refuses to try now, it will refuse the next time, too.
- * @param {typeof globalThis.WebSocket} WebSocket
- * @param {string} url
- * @param {string} jwt
+ * @param {typeof globalThis.WebSocket} WebSocket @param {string} url @param {string} jwt
  */
 export function dial(WebSocket, url, jwt) {
   try {
@@ -129,8 +122,7 @@ export function countRunes(text) {
 /**
  * Returns the parts of what is to be sent. A TypeError says what has the wrong type, a RangeError what is wrong with
  * the text.
- * @param {string | Content} content
- * @returns {Content}
+ * @param {string | Content} content @returns {Content}
  */
 export function checkedContent(content) {
   const { type, text, data } = contentOf(content);
@@ -170,9 +162,7 @@ export function checkKey(key) {
 /**
  * Copies value as JSON holds it: a Proxy as what it shows, a Date as its text. A TypeError says where there is
  * something that JSON has no place for (a function, a BigInt, NaN, a Map, a node of the page, a cycle).
- * @param {unknown} value
- * @param {string} name
- * @returns {any}
+ * @param {unknown} value @param {string} name @returns {any}
  */
 export function jsonCopy(value, name) {
   /** @type {unknown[]} */

@@ -31,9 +31,7 @@ export const systemClock = Object.freeze({
 
 /**
  * A delay anywhere between nothing and an exponentially growing, capped bound ("full jitter").
- * @param {() => number} random
- * @param {number} attempt
- * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
+ * @param {() => number} random @param {number} attempt @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export function fullJitter(random, attempt, { backoffBaseMs, backoffCapMs }) {
   return random() * Math.min(backoffCapMs, backoffBaseMs * 2 ** Math.min(attempt, 30));
@@ -41,9 +39,7 @@ export function fullJitter(random, attempt, { backoffBaseMs, backoffCapMs }) {
 
 /**
  * The pause before asking again, in ms: what the server asked for, up to the cap, plus the jitter.
- * @param {{details?: any}} error
- * @param {() => number} random
- * @param {number} attempt
+ * @param {{details?: any}} error @param {() => number} random @param {number} attempt
  * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export function pauseAfter(error, random, attempt, timing) {
@@ -151,10 +147,7 @@ export class Connection {
    * Sends a request and resolves to its result, or rejects with a RequestError: the server's own, TIMEOUT,
    * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried out all the
    * same.
-   * @param {string} action
-   * @param {object} [fields]
-   * @param {number} [patienceMs]
-   * @returns {Promise<any>}
+   * @param {string} action @param {object} [fields] @param {number} [patienceMs] @returns {Promise<any>}
    */
   request(action, fields = {}, patienceMs = this.#timing.requestTimeoutMs) {
     const socket = this.#socket;
@@ -174,8 +167,7 @@ export class Connection {
 
   /**
    * Sends what the server does not answer. Whether it arrives is not known.
-   * @param {string} action
-   * @param {object} fields
+   * @param {string} action @param {object} fields
    */
   tell(action, fields) {
     if (this.state !== "online" || !this.#socket) return;

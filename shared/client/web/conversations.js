@@ -25,9 +25,7 @@ export function listed(model) {
 
 /**
  * The last `limit` rows of a conversation.
- * @param {Model} model
- * @param {ConversationKey} key
- * @param {number} limit
+ * @param {Model} model @param {ConversationKey} key @param {number} limit
  * @param {number} now ms since 1970
  * @returns {Row[]}
  */
@@ -37,9 +35,7 @@ export function rowsIn(model, key, limit, now) {
 
 /**
  * The row of one message, if it is held and shown.
- * @param {Model} model
- * @param {ConversationKey} key
- * @param {number} seq
+ * @param {Model} model @param {ConversationKey} key @param {number} seq
  * @param {number} now ms since 1970
  */
 export function rowIn(model, key, seq, now) {
@@ -48,10 +44,7 @@ export function rowIn(model, key, seq, now) {
 
 /**
  * Whether we may do something in a group, as far as is known; see may in rights.js.
- * @param {Model} model
- * @param {ConversationKey} key
- * @param {string} action
- * @param {string} [target]
+ * @param {Model} model @param {ConversationKey} key @param {string} action @param {string} [target]
  */
 export function mayDo(model, key, action, target) {
   const { closed, role } = viewOf(model, key, 0);
@@ -60,8 +53,7 @@ export function mayDo(model, key, action, target) {
 }
 
 /**
- * @param {Model} model
- * @param {ConversationKey} key
+ * @param {Model} model @param {ConversationKey} key
  * @param {number} now ms since 1970
  * @returns {Conversation}
  */
@@ -88,8 +80,7 @@ export function summaryOf(model, key, now) {
 
 /**
  * All that rows and summaries are made of.
- * @param {Model} model
- * @param {ConversationKey} anyKey
+ * @param {Model} model @param {ConversationKey} anyKey
  * @param {number} now ms since 1970
  */
 function viewOf(model, anyKey, now) {
@@ -120,10 +111,7 @@ function roleOf(userId, roster, { owner }) {
 }
 
 /**
- * @param {string} kind
- * @param {Facts} facts
- * @param {OutboxEntry | undefined} making
- * @param {boolean} isUnknown
+ * @param {string} kind @param {Facts} facts @param {OutboxEntry | undefined} making @param {boolean} isUnknown
  * @returns {Conversation["closed"]}
  */
 function closedFor(kind, facts, making, isUnknown) {

@@ -39,8 +39,7 @@ export function newFacts() {
 /**
  * Takes facts from a store or another tab. An earlier version of this code held receipts as an object, and may have
  * taken the product for the peer of a single conversation.
- * @param {Partial<Facts>} stored
- * @returns {Facts}
+ * @param {Partial<Facts>} stored @returns {Facts}
  */
 export function restored(stored) {
   const facts = { ...newFacts(), ...stored };
@@ -50,8 +49,7 @@ export function restored(stored) {
 
 /**
  * Takes a line of the user's list of conversations.
- * @param {Facts} facts
- * @param {any} line
+ * @param {Facts} facts @param {any} line
  */
 export function describe(facts, line) {
   if (line.lastSeq >= facts.asOf) {
@@ -69,9 +67,7 @@ export function describe(facts, line) {
 /**
  * Takes an entry that became showable. Returns whether it changed the roster, and whether it made us a member: then
  * there is more to know than the entry says.
- * @param {Facts} facts
- * @param {Pick<Message, "seq" | "senderId" | "serverTime" | "event">} entry
- * @param {string} userId
+ * @param {Facts} facts @param {Pick<Message, "seq" | "senderId" | "serverTime" | "event">} entry @param {string} userId
  */
 export function apply(facts, { seq, senderId, serverTime, event }, userId) {
   facts.updatedAt = Math.max(facts.updatedAt, serverTime ?? 0);
@@ -94,8 +90,7 @@ export function apply(facts, { seq, senderId, serverTime, event }, userId) {
 
 /**
  * Raises some of the positions readSeq, deliveredSeq and clearedSeq; none ever falls. Returns whether one rose.
- * @param {{readSeq: number, deliveredSeq: number, clearedSeq: number}} facts
- * @param {OwnPositions} positions
+ * @param {{readSeq: number, deliveredSeq: number, clearedSeq: number}} facts @param {OwnPositions} positions
  */
 export function raise(facts, positions) {
   let rose = false;
@@ -110,8 +105,7 @@ export function raise(facts, positions) {
 
 /**
  * As raise, for positions that the server knows.
- * @param {Facts} facts
- * @param {OwnPositions} positions
+ * @param {Facts} facts @param {OwnPositions} positions
  */
 export function know(facts, positions) {
   const rose = raise(facts, positions);
@@ -121,9 +115,7 @@ export function know(facts, positions) {
 
 /**
  * Takes another user's positions.
- * @param {Facts} facts
- * @param {string} userId
- * @param {{deliveredSeq?: number, readSeq?: number}} positions
+ * @param {Facts} facts @param {string} userId @param {{deliveredSeq?: number, readSeq?: number}} positions
  */
 export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
   const old = facts.receipts.get(userId) ?? { deliveredSeq: 0, readSeq: 0 };
@@ -141,9 +133,7 @@ export function isHidden({ leftSeq, clearedSeq }) {
 /**
  * How many seqs are unread: those above our positions that are not known to be ours. Up to the seq at which the server
  * counted, they are no more than it counted: it may know more about entries that are not held, or gone.
- * @param {Facts} facts
- * @param {Ledger} ledger
- * @param {string} userId
+ * @param {Facts} facts @param {Ledger} ledger @param {string} userId
  * @param {number[]} [sent] seqs of our own that the ledger may not hold yet
  */
 export function unreadIn({ readSeq, clearedSeq, leftSeq, unread }, ledger, userId, sent = []) {

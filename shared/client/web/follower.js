@@ -76,9 +76,7 @@ export class Follower {
 
   /**
    * Asks the leader to do something; the hook answer receives its answer. A new leader has to be asked again.
-   * @param {number} id
-   * @param {string} method
-   * @param {any[]} args
+   * @param {number} id @param {string} method @param {any[]} args
    */
   call(id, method, args) {
     this.#channel.post("call", { id, method, args });

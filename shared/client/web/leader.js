@@ -91,8 +91,7 @@ export class Leader {
 
   /**
    * Messages of others have come. The other tabs hear of it with or after the messages themselves.
-   * @param {string} conversationId
-   * @param {number[]} seqs
+   * @param {string} conversationId @param {number[]} seqs
    */
   news(conversationId, seqs) {
     const stored = () => {

@@ -58,8 +58,7 @@ export class Ledger {
 
   /**
    * The entry with this seq, if it is held and shown.
-   * @param {number} seq
-   * @returns {Message | undefined}
+   * @param {number} seq @returns {Message | undefined}
    */
   get(seq) {
     return this.messages[this.#indexOf(seq)];
@@ -68,10 +67,7 @@ export class Ledger {
   /**
    * Counts the seqs above after and up to through whose entries are never unread to this user: in order, early, or
    * among sent.
-   * @param {string} userId
-   * @param {number} after
-   * @param {number} through
-   * @param {number[]} sent
+   * @param {string} userId @param {number} after @param {number} through @param {number[]} sent
    */
   countBy(userId, after, through, sent) {
     let count = 0;
@@ -87,8 +83,7 @@ export class Ledger {
 
   /**
    * Whether an entry in order, above after, is news to this user: not an own one, nor one that only takes content away.
-   * @param {string} userId
-   * @param {number} after
+   * @param {string} userId @param {number} after
    */
   newsFor(userId, after) {
     const last = this.messages.findLast((message) => message.seq <= after || !isNoNews(message, userId));
@@ -117,8 +112,7 @@ export class Ledger {
 
   /**
    * Takes pushed entries, in any order and with repeats. Returns the entries that are new or changed in messages.
-   * @param {Message[]} messages
-   * @param {number} committedMaxSeq
+   * @param {Message[]} messages @param {number} committedMaxSeq
    */
   push(messages, committedMaxSeq) {
     this.see(committedMaxSeq);
@@ -150,8 +144,7 @@ export class Ledger {
   /**
    * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or changed in messages;
    * none if the page does not end where this ledger begins (any more).
-   * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page
-   * @param {number} beforeSeq
+   * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page @param {number} beforeSeq
    */
   earlier({ messages, nextBeforeSeq, hasMore }, beforeSeq) {
     if (beforeSeq !== this.baseSeq + 1) return [];
@@ -281,8 +274,7 @@ export class Ledger {
 /**
  * Whether a sync page accounts for each seq after the one it was asked from, up to its nextSeq. A page that does not
  * cannot be believed: what it leaves out would be lost for ever.
- * @param {SyncPage} page
- * @param {number} afterSeq
+ * @param {SyncPage} page @param {number} afterSeq
  */
 export function accountsForAll({ messages, nextSeq, skipped, firstSeq = 0 }, afterSeq) {
   const told = new Set(messages.map(({ seq }) => seq).concat(skipped ?? []));
@@ -336,8 +328,7 @@ function erased(message) {
 
 /**
  * Whether a message is never unread: one's own, or one that only takes content away.
- * @param {Message} message
- * @param {string} userId
+ * @param {Message} message @param {string} userId
  */
 function isNoNews(message, userId) {
   return message.senderId === userId || message.event?.kind === "erase";

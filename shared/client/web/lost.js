@@ -110,9 +110,7 @@ export function identityOf({ senderId, clientMsgId, messageId }) {
 
 /**
  * Makes an own message an outbox entry again, as if it had been refused.
- * @param {Message} message
- * @param {string | null} peer
- * @returns {OutboxEntry}
+ * @param {Message} message @param {string | null} peer @returns {OutboxEntry}
  */
 function entryOf({ conversationId, clientMsgId = "", messageType, text = null, data, replyTo, serverTime, clientTime = serverTime }, peer) {
   const fields = { messageType, ...(data && { data }), ...(replyTo && { replyTo }) };
@@ -122,9 +120,7 @@ function entryOf({ conversationId, clientMsgId = "", messageType, text = null, d
 
 /**
  * The message that an outbox entry has become.
- * @param {OutboxEntry} entry
- * @param {string} userId
- * @returns {Message}
+ * @param {OutboxEntry} entry @param {string} userId @returns {Message}
  */
 function messageOf({ conversationId = "", seq = 0, messageId = "", clientMsgId, fields, text, serverTime = 0, clientTime }, userId) {
   const { messageType, data, replyTo } = fields;

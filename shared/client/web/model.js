@@ -100,8 +100,7 @@ export class Model {
 
   /**
    * Makes a model of what another tab told.
-   * @param {string} userId
-   * @param {Picture} picture
+   * @param {string} userId @param {Picture} picture
    */
   static of(userId, { saved, entries, rosters, created, status }) {
     const model = new Model(userId);
@@ -275,8 +274,7 @@ export class Model {
 
   /**
    * What is stored of a conversation besides its messages.
-   * @param {Ledger} ledger
-   * @returns {ConversationRecord}
+   * @param {Ledger} ledger @returns {ConversationRecord}
    */
   record({ conversationId, baseSeq, maxContiguousSeq }) {
     return structuredClone({ conversationId, baseSeq, maxContiguousSeq, ...this.factsOf(conversationId) });

@@ -43,10 +43,7 @@ export function newEntry({ entries, clock, action, address, fields = {}, text = 
 /**
  * Makes a refused entry one to be sent again, after all of entries. Its clientMsgId stays, so that it is committed once
  * if only a copy of it was refused, unless the clientMsgId itself was refused.
- * @param {OutboxEntry} entry
- * @param {Iterable<OutboxEntry>} entries
- * @param {Clock} clock
- * @returns {OutboxEntry}
+ * @param {OutboxEntry} entry @param {Iterable<OutboxEntry>} entries @param {Clock} clock @returns {OutboxEntry}
  */
 export function anew({ clientMsgId, action, address, fields, text, error }, entries, clock) {
   const entry = newEntry({ entries, clock, action, address, fields, text });
@@ -151,8 +148,7 @@ export class Outbox {
 
 /**
  * What is stored of an entry.
- * @param {EntryRecord} entry
- * @returns {EntryRecord}
+ * @param {EntryRecord} entry @returns {EntryRecord}
  */
 export function recordOf({ clientMsgId, order, action, address, fields, text, clientTime, state, error }) {
   return { clientMsgId, order, action, address, fields, text, clientTime, state, error };

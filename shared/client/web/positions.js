@@ -37,8 +37,7 @@ export class Positions {
 
   /**
    * Raises the user's positions in a conversation.
-   * @param {string} conversationId
-   * @param {OwnPositions} positions
+   * @param {string} conversationId @param {OwnPositions} positions
    */
   raise(conversationId, positions) {
     const { model, writer } = this.#parts;
@@ -50,8 +49,7 @@ export class Positions {
 
   /**
    * Takes positions that the server is known to know.
-   * @param {string} conversationId
-   * @param {OwnPositions} positions
+   * @param {string} conversationId @param {OwnPositions} positions
    */
   know(conversationId, positions) {
     const { model, writer } = this.#parts;

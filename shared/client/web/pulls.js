@@ -56,8 +56,7 @@ export class Pulls {
   /**
    * Makes sure that a gap is pulled after a wait, unless pushes close it first. A random part is added to the wait,
    * because all members of a conversation hear of a gap at the same moment. A wait that is under way stays.
-   * @param {Ledger} ledger
-   * @param {number} waitMs
+   * @param {Ledger} ledger @param {number} waitMs
    */
   mind(ledger, waitMs) {
     const turn = this.#turn;
@@ -94,8 +93,7 @@ export class Pulls {
 
   // Callers share a pull that is under way.
   /**
-   * @param {Turn} turn
-   * @param {Ledger} ledger
+   * @param {Turn} turn @param {Ledger} ledger
    * @param {boolean} [again] whether to ask for the last held entry as well
    */
   #pull(turn, ledger, again = false) {

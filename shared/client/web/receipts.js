@@ -29,8 +29,7 @@ export class Receipts {
 
   /**
    * Who has received and who has read a message. Rejects with a RequestError.
-   * @param {ConversationKey} key
-   * @param {number} seq
+   * @param {ConversationKey} key @param {number} seq
    */
   async of(key, seq) {
     const { model, session } = this.#parts;

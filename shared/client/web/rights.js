@@ -9,9 +9,7 @@ export const ROLES = ["owner", "admin", "member"];
  * Whether a member with this role may do the action: "send", "leave", "add", "remove", "setTitle", "setRole",
  * "dissolve" or "recall" (another's message). For remove and recall, target is the role of the member concerned; that
  * of a sender who is no member any more is "member".
- * @param {string | null} role
- * @param {string} action
- * @param {string} [target]
+ * @param {string | null} role @param {string} action @param {string} [target]
  */
 export function may(role, action, target = "member") {
   switch (action) {
@@ -47,8 +45,7 @@ export function may(role, action, target = "member") {
 
 /**
  * Whether we may edit and recall a message.
- * @param {Standing} standing
- * @param {Message} message
+ * @param {Standing} standing @param {Message} message
  */
 export function rightsOver({ userId, kind, closed, role, roles, windows, now }, { senderId = "", messageType, status, serverTime }) {
   if (closed !== null || status === "recalled" || messageType === "event" || messageType === "system") return { canEdit: false, canRecall: false };
@@ -62,9 +59,7 @@ export function rightsOver({ userId, kind, closed, role, roles, windows, now }, 
 
 /**
  * When the next window of these rows ends, in ms since 1970; Infinity if none will.
- * @param {readonly {mine: boolean, time: number}[]} rows
- * @param {Windows} windows
- * @param {number} now
+ * @param {readonly {mine: boolean, time: number}[]} rows @param {Windows} windows @param {number} now
  */
 export function nextEnd(rows, { editMs = 0, recallMs = 0 }, now) {
   let next = Infinity;

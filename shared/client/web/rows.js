@@ -33,9 +33,7 @@ function revises({ action }) {
 
 /**
  * The last `limit` rows in order, those without a seq at the end.
- * @param {View} view
- * @param {number} [limit]
- * @returns {Row[]}
+ * @param {View} view @param {number} [limit] @returns {Row[]}
  */
 export function rowsOf(view, limit = Infinity) {
   const own = view.outbox.filter((entry) => !revises(entry)).map((entry) => ownRow(view, entry));
@@ -72,9 +70,7 @@ function lostRow(view, message) {
 
 /**
  * The row of the message with this seq, if it is held and shown.
- * @param {View} view
- * @param {number} seq
- * @returns {Row | null}
+ * @param {View} view @param {number} seq @returns {Row | null}
  */
 export function rowAt(view, seq) {
   const message = view.ledger?.get(seq);
@@ -196,9 +192,7 @@ function quoteOf({ ledger, facts }, replyTo) {
 /**
  * How far the others are with an own message: receipt is "read" or "delivered" once that holds for all of them, readBy
  * are those who have read it, and audience is how many they are. Members who joined later do not count.
- * @param {View} view
- * @param {Message | null} message
- * @returns {Pick<Row, "receipt" | "readBy" | "audience">}
+ * @param {View} view @param {Message | null} message @returns {Pick<Row, "receipt" | "readBy" | "audience">}
  */
 function receiptsOf({ facts, userId, roster }, message) {
   const none = { receipt: null, readBy: [], audience: 0 };

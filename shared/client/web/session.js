@@ -81,8 +81,7 @@ export class Session {
 
   /**
    * Asks the server once.
-   * @param {string} action
-   * @param {object} [fields]
+   * @param {string} action @param {object} [fields]
    */
   request(action, fields) {
     return this.#connection.request(action, fields);
@@ -91,8 +90,7 @@ export class Session {
   /**
    * Asks for what the device pulls. A device that is too fast is told how long to wait and waits here, in its place
    * among the pulls: what the others asked meanwhile would be refused as well.
-   * @param {string} action
-   * @param {object} fields
+   * @param {string} action @param {object} fields
    */
   async ask(action, fields) {
     const turn = this.#turn;
@@ -111,8 +109,7 @@ export class Session {
 
   /**
    * Tells the server something that it does not answer.
-   * @param {string} action
-   * @param {object} fields
+   * @param {string} action @param {object} fields
    */
   tell(action, fields) {
     this.#connection.tell(action, fields);

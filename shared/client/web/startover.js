@@ -40,8 +40,7 @@ export class StartOver {
 
   /**
    * Whether one of these entries of the server is held here as another one.
-   * @param {Ledger | undefined} ledger
-   * @param {{seq: number, messageId: string}[]} entries
+   * @param {Ledger | undefined} ledger @param {{seq: number, messageId: string}[]} entries
    */
   isReplaced(ledger, entries) {
     return entries.some(({ seq, messageId }) => (ledger?.get(seq)?.messageId ?? messageId) !== messageId);

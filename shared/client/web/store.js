@@ -108,10 +108,7 @@ export class IndexedDBStore {
   /**
    * Opens the device's database. Rejects if the browser has none, if it does not answer in time, and if a tab with an
    * older version of this code does not let go of it.
-   * @param {string} userId
-   * @param {string} deviceId
-   * @param {IDBFactory} [factory]
-   * @param {number} [patienceMs]
+   * @param {string} userId @param {string} deviceId @param {IDBFactory} [factory] @param {number} [patienceMs]
    */
   static async open(userId, deviceId, factory = globalThis.indexedDB, patienceMs = OPEN_MS) {
     if (!factory) throw new Error("there is no IndexedDB here");
@@ -282,9 +279,7 @@ function databaseName(userId, deviceId) {
 // create makes a database that is not there. Without create the database was deleted meanwhile, and a new one would not
 // get all that this tab holds.
 /**
- * @param {IDBOpenDBRequest} request
- * @param {number} patienceMs
- * @param {(db: IDBDatabase) => void} [create]
+ * @param {IDBOpenDBRequest} request @param {number} patienceMs @param {(db: IDBDatabase) => void} [create]
  * @returns {Promise<IDBDatabase>}
  */
 function opened(request, patienceMs, create) {

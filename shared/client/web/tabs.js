@@ -14,8 +14,7 @@
 
 /**
  * The tabs of this browser, or null where they cannot work together: only secure contexts have navigator.locks.
- * @param {any} [scope]
- * @returns {Tabs | null}
+ * @param {any} [scope] @returns {Tabs | null}
  */
 export function browserTabs(scope = globalThis) {
   const { BroadcastChannel, addEventListener, document, navigator } = scope;
@@ -148,8 +147,7 @@ export class Presence {
 
   /**
    * Resolves when another tab has ended.
-   * @param {string} tabId
-   * @param {AbortSignal} signal
+   * @param {string} tabId @param {AbortSignal} signal
    */
   async awaitEnd(tabId, signal) {
     await this.#locks.request(this.#lockOf(tabId), { signal }, () => undefined);

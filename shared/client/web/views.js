@@ -17,10 +17,7 @@ export class Views {
    * Returns what make returns. make is not called again while the stamp is the same, and parts that equal those of the
    * last value are the same objects.
    * @template T
-   * @param {string} name
-   * @param {string} stamp
-   * @param {() => T} make
-   * @returns {T}
+   * @param {string} name @param {string} stamp @param {() => T} make @returns {T}
    */
   get(name, stamp, make) {
     const last = this.#kept.get(name);
@@ -35,9 +32,7 @@ export class Views {
 
 /**
  * Returns next, made of the parts of last that equal its own; last itself if all do.
- * @param {any} last
- * @param {any} next
- * @returns {any}
+ * @param {any} last @param {any} next @returns {any}
  */
 function reuse(last, next) {
   if (isEqual(last, next)) return last;
@@ -51,9 +46,7 @@ function reuse(last, next) {
 
 /**
  * Whether two values of JSON are equal.
- * @param {any} a
- * @param {any} b
- * @returns {boolean}
+ * @param {any} a @param {any} b @returns {boolean}
  */
 function isEqual(a, b) {
   if (Object.is(a, b)) return true;

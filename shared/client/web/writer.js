@@ -21,8 +21,7 @@ export class Writer {
   #writes = Promise.resolve();
 
   /**
-   * @param {Parts} parts
-   * @param {Store} store
+   * @param {Parts} parts @param {Store} store
    * @param {number} term the one that the store returned when it was claimed
    * @param {EngineHooks} hooks
    */
@@ -109,8 +108,7 @@ export class Writer {
 
 /**
  * A message's place in the conversation, without its content.
- * @param {Message} message
- * @returns {Message}
+ * @param {Message} message @returns {Message}
  */
 function standInFor({ conversationId, seq, messageId, senderId, clientMsgId, serverTime }) {
   const names = JSON.parse(JSON.stringify({ messageId, senderId, clientMsgId, serverTime }));

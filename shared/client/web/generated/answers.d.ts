@@ -24,8 +24,7 @@ export declare class Answers {
      * Sends what was refused again, after all else, and with a group that could not be made what was meant for it.
      * Returns its clientMsgId, which is a new one if the server would refuse the old one for itself; null if nothing of
      * it was refused.
-     * @param {string} clientMsgId
-     * @returns {Promise<string | null>}
+     * @param {string} clientMsgId @returns {Promise<string | null>}
      */
     retry(clientMsgId: string): Promise<string | null>;
     /** @param {OutboxEntry} entry @param {any} result */

@@ -22,21 +22,17 @@ export declare class Calls {
     });
     /**
      * Has the leader do something, see perform of the engine. Returns its answer, however late.
-     * @param {string} method
-     * @param {any[]} args
-     * @returns {Promise<any>}
+     * @param {string} method @param {any[]} args @returns {Promise<any>}
      */
     ask(method: string, ...args: any[]): Promise<any>;
     /**
      * As ask, where nobody waits.
-     * @param {string} method
-     * @param {any[]} args
+     * @param {string} method @param {any[]} args
      */
     do(method: string, ...args: any[]): void;
     /**
      * As ask, for what the server has to be asked for: there is an answer in time, or none.
-     * @param {string} method
-     * @param {any[]} args
+     * @param {string} method @param {any[]} args
      */
     inquire(method: string, ...args: any[]): Promise<any>;
     /**
@@ -48,8 +44,7 @@ export declare class Calls {
     accept(entry: OutboxEntry): Promise<void>;
     /**
      * Raises what the user has read or cleared in a conversation; shown at once.
-     * @param {string} conversationId
-     * @param {OwnPositions} positions
+     * @param {string} conversationId @param {OwnPositions} positions
      */
     raise(conversationId: string, positions: OwnPositions): void;
     /** Has the leader look whether its connection lives; where nobody leads now, it need not be done later. */

@@ -16,9 +16,7 @@ export declare const TIMING: Readonly<{
 export declare const systemClock: Clock;
 /**
  * A delay anywhere between nothing and an exponentially growing, capped bound ("full jitter").
- * @param {() => number} random
- * @param {number} attempt
- * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
+ * @param {() => number} random @param {number} attempt @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export declare function fullJitter(random: () => number, attempt: number, { backoffBaseMs, backoffCapMs }: {
     backoffBaseMs: number;
@@ -26,9 +24,7 @@ export declare function fullJitter(random: () => number, attempt: number, { back
 }): number;
 /**
  * The pause before asking again, in ms: what the server asked for, up to the cap, plus the jitter.
- * @param {{details?: any}} error
- * @param {() => number} random
- * @param {number} attempt
+ * @param {{details?: any}} error @param {() => number} random @param {number} attempt
  * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export declare function pauseAfter(error: {
@@ -117,16 +113,12 @@ export declare class Connection {
      * Sends a request and resolves to its result, or rejects with a RequestError: the server's own, TIMEOUT,
      * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried out all the
      * same.
-     * @param {string} action
-     * @param {object} [fields]
-     * @param {number} [patienceMs]
-     * @returns {Promise<any>}
+     * @param {string} action @param {object} [fields] @param {number} [patienceMs] @returns {Promise<any>}
      */
     request(action: string, fields?: object, patienceMs?: number): Promise<any>;
     /**
      * Sends what the server does not answer. Whether it arrives is not known.
-     * @param {string} action
-     * @param {object} fields
+     * @param {string} action @param {object} fields
      */
     tell(action: string, fields: object): void;
 }

@@ -22,8 +22,7 @@ export declare class Entries {
      */
     startLate(ledger: Ledger): void;
     /**
-     * @param {Ledger} ledger
-     * @param {any} page
+     * @param {Ledger} ledger @param {any} page
      * @param {number} held how far the ledger was complete when the page was asked for
      */
     pulled(ledger: Ledger, page: any, held: number): void;
@@ -35,8 +34,7 @@ export declare class Entries {
     /**
      * Lets a ledger take something in, and stores and shows the outcome. arrived may hold more than became showable: an
      * own message above a gap is committed all the same and need not be sent again.
-     * @param {Ledger} ledger
-     * @param {Message[]} arrived
+     * @param {Ledger} ledger @param {Message[]} arrived
      * @param {() => Message[]} takeIn returns the messages that are new or changed
      */
     take(ledger: Ledger, arrived: Message[], takeIn: () => Message[]): void;

@@ -60,9 +60,7 @@ export declare class Follower {
     show(key: ConversationKey | null): void;
     /**
      * Asks the leader to do something; the hook answer receives its answer. A new leader has to be asked again.
-     * @param {number} id
-     * @param {string} method
-     * @param {any[]} args
+     * @param {number} id @param {string} method @param {any[]} args
      */
     call(id: number, method: string, args: any[]): void;
     /** @param {ChannelMessage} message */

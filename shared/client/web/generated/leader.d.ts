@@ -57,8 +57,7 @@ export declare class Leader {
     kept({ forget, messages, conversations }: StoreChange): void;
     /**
      * Messages of others have come. The other tabs hear of it with or after the messages themselves.
-     * @param {string} conversationId
-     * @param {number[]} seqs
+     * @param {string} conversationId @param {number[]} seqs
      */
     news(conversationId: string, seqs: number[]): void;
     /** Something changed; the others are told once all that came is stored. */

@@ -43,23 +43,18 @@ export declare class Ledger {
     get earlyCount(): number;
     /**
      * The entry with this seq, if it is held and shown.
-     * @param {number} seq
-     * @returns {Message | undefined}
+     * @param {number} seq @returns {Message | undefined}
      */
     get(seq: number): Message | undefined;
     /**
      * Counts the seqs above after and up to through whose entries are never unread to this user: in order, early, or
      * among sent.
-     * @param {string} userId
-     * @param {number} after
-     * @param {number} through
-     * @param {number[]} sent
+     * @param {string} userId @param {number} after @param {number} through @param {number[]} sent
      */
     countBy(userId: string, after: number, through: number, sent: number[]): number;
     /**
      * Whether an entry in order, above after, is news to this user: not an own one, nor one that only takes content away.
-     * @param {string} userId
-     * @param {number} after
+     * @param {string} userId @param {number} after
      */
     newsFor(userId: string, after: number): boolean;
     /**
@@ -74,8 +69,7 @@ export declare class Ledger {
     startAfter(seq: number): void;
     /**
      * Takes pushed entries, in any order and with repeats. Returns the entries that are new or changed in messages.
-     * @param {Message[]} messages
-     * @param {number} committedMaxSeq
+     * @param {Message[]} messages @param {number} committedMaxSeq
      */
     push(messages: Message[], committedMaxSeq: number): Message[];
     /**
@@ -88,8 +82,7 @@ export declare class Ledger {
     /**
      * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or changed in messages;
      * none if the page does not end where this ledger begins (any more).
-     * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page
-     * @param {number} beforeSeq
+     * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page @param {number} beforeSeq
      */
     earlier({ messages, nextBeforeSeq, hasMore }: {
         messages: Message[];
@@ -116,8 +109,7 @@ export declare class Ledger {
 /**
  * Whether a sync page accounts for each seq after the one it was asked from, up to its nextSeq. A page that does not
  * cannot be believed: what it leaves out would be lost for ever.
- * @param {SyncPage} page
- * @param {number} afterSeq
+ * @param {SyncPage} page @param {number} afterSeq
  */
 export declare function accountsForAll({ messages, nextSeq, skipped, firstSeq }: SyncPage, afterSeq: number): boolean;
 /**

@@ -51,8 +51,7 @@ export declare class Model {
     picture(): Picture;
     /**
      * Makes a model of what another tab told.
-     * @param {string} userId
-     * @param {Picture} picture
+     * @param {string} userId @param {Picture} picture
      */
     static of(userId: string, { saved, entries, rosters, created, status }: Picture): Model;
     /**
@@ -116,8 +115,7 @@ export declare class Model {
     hasEarlier(ledger: Ledger): boolean;
     /**
      * What is stored of a conversation besides its messages.
-     * @param {Ledger} ledger
-     * @returns {ConversationRecord}
+     * @param {Ledger} ledger @returns {ConversationRecord}
      */
     record({ conversationId, baseSeq, maxContiguousSeq }: Ledger): ConversationRecord;
     /**

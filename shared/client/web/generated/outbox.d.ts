@@ -32,10 +32,7 @@ export declare function newEntry({ entries, clock, action, address, fields, text
 /**
  * Makes a refused entry one to be sent again, after all of entries. Its clientMsgId stays, so that it is committed once
  * if only a copy of it was refused, unless the clientMsgId itself was refused.
- * @param {OutboxEntry} entry
- * @param {Iterable<OutboxEntry>} entries
- * @param {Clock} clock
- * @returns {OutboxEntry}
+ * @param {OutboxEntry} entry @param {Iterable<OutboxEntry>} entries @param {Clock} clock @returns {OutboxEntry}
  */
 export declare function anew({ clientMsgId, action, address, fields, text, error }: OutboxEntry, entries: Iterable<OutboxEntry>, clock: Clock): OutboxEntry;
 export declare class Outbox {
@@ -73,7 +70,6 @@ export declare class Outbox {
 }
 /**
  * What is stored of an entry.
- * @param {EntryRecord} entry
- * @returns {EntryRecord}
+ * @param {EntryRecord} entry @returns {EntryRecord}
  */
 export declare function recordOf({ clientMsgId, order, action, address, fields, text, clientTime, state, error }: EntryRecord): EntryRecord;

@@ -22,14 +22,12 @@ export declare class Positions {
     stop(): void;
     /**
      * Raises the user's positions in a conversation.
-     * @param {string} conversationId
-     * @param {OwnPositions} positions
+     * @param {string} conversationId @param {OwnPositions} positions
      */
     raise(conversationId: string, positions: OwnPositions): void;
     /**
      * Takes positions that the server is known to know.
-     * @param {string} conversationId
-     * @param {OwnPositions} positions
+     * @param {string} conversationId @param {OwnPositions} positions
      */
     know(conversationId: string, positions: OwnPositions): void;
     /**

@@ -24,8 +24,7 @@ export declare class Pulls {
     /**
      * Makes sure that a gap is pulled after a wait, unless pushes close it first. A random part is added to the wait,
      * because all members of a conversation hear of a gap at the same moment. A wait that is under way stays.
-     * @param {Ledger} ledger
-     * @param {number} waitMs
+     * @param {Ledger} ledger @param {number} waitMs
      */
     mind(ledger: Ledger, waitMs: number): void;
 }

@@ -17,8 +17,7 @@ export declare class Receipts {
     }): void;
     /**
      * Who has received and who has read a message. Rejects with a RequestError.
-     * @param {ConversationKey} key
-     * @param {number} seq
+     * @param {ConversationKey} key @param {number} seq
      */
     of(key: ConversationKey, seq: number): Promise<{
         delivered: string[];

@@ -6,9 +6,7 @@ export declare const ROLES: string[];
  * Whether a member with this role may do the action: "send", "leave", "add", "remove", "setTitle", "setRole",
  * "dissolve" or "recall" (another's message). For remove and recall, target is the role of the member concerned; that
  * of a sender who is no member any more is "member".
- * @param {string | null} role
- * @param {string} action
- * @param {string} [target]
+ * @param {string | null} role @param {string} action @param {string} [target]
  */
 export declare function may(role: string | null, action: string, target?: string): boolean;
 export type Standing = {
@@ -34,8 +32,7 @@ export type Standing = {
  */
 /**
  * Whether we may edit and recall a message.
- * @param {Standing} standing
- * @param {Message} message
+ * @param {Standing} standing @param {Message} message
  */
 export declare function rightsOver({ userId, kind, closed, role, roles, windows, now }: Standing, { senderId, messageType, status, serverTime }: Message): {
     canEdit: boolean;
@@ -43,9 +40,7 @@ export declare function rightsOver({ userId, kind, closed, role, roles, windows,
 };
 /**
  * When the next window of these rows ends, in ms since 1970; Infinity if none will.
- * @param {readonly {mine: boolean, time: number}[]} rows
- * @param {Windows} windows
- * @param {number} now
+ * @param {readonly {mine: boolean, time: number}[]} rows @param {Windows} windows @param {number} now
  */
 export declare function nextEnd(rows: readonly {
     mine: boolean;

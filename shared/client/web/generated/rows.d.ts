@@ -25,15 +25,11 @@ export declare const LOST: Readonly<{
 }>;
 /**
  * The last `limit` rows in order, those without a seq at the end.
- * @param {View} view
- * @param {number} [limit]
- * @returns {Row[]}
+ * @param {View} view @param {number} [limit] @returns {Row[]}
  */
 export declare function rowsOf(view: View, limit?: number): Row[];
 /**
  * The row of the message with this seq, if it is held and shown.
- * @param {View} view
- * @param {number} seq
- * @returns {Row | null}
+ * @param {View} view @param {number} seq @returns {Row | null}
  */
 export declare function rowAt(view: View, seq: number): Row | null;

@@ -32,21 +32,18 @@ export declare class Session {
     reached(): Promise<void>;
     /**
      * Asks the server once.
-     * @param {string} action
-     * @param {object} [fields]
+     * @param {string} action @param {object} [fields]
      */
     request(action: string, fields?: object): Promise<any>;
     /**
      * Asks for what the device pulls. A device that is too fast is told how long to wait and waits here, in its place
      * among the pulls: what the others asked meanwhile would be refused as well.
-     * @param {string} action
-     * @param {object} fields
+     * @param {string} action @param {object} fields
      */
     ask(action: string, fields: object): Promise<any>;
     /**
      * Tells the server something that it does not answer.
-     * @param {string} action
-     * @param {object} fields
+     * @param {string} action @param {object} fields
      */
     tell(action: string, fields: object): void;
     /**

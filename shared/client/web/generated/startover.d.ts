@@ -24,8 +24,7 @@ export declare class StartOver {
     }, held: Map<string, number>): boolean;
     /**
      * Whether one of these entries of the server is held here as another one.
-     * @param {Ledger | undefined} ledger
-     * @param {{seq: number, messageId: string}[]} entries
+     * @param {Ledger | undefined} ledger @param {{seq: number, messageId: string}[]} entries
      */
     isReplaced(ledger: Ledger | undefined, entries: {
         seq: number;

@@ -33,10 +33,7 @@ export declare class IndexedDBStore implements Store {
     /**
      * Opens the device's database. Rejects if the browser has none, if it does not answer in time, and if a tab with an
      * older version of this code does not let go of it.
-     * @param {string} userId
-     * @param {string} deviceId
-     * @param {IDBFactory} [factory]
-     * @param {number} [patienceMs]
+     * @param {string} userId @param {string} deviceId @param {IDBFactory} [factory] @param {number} [patienceMs]
      */
     static open(userId: string, deviceId: string, factory?: IDBFactory, patienceMs?: number): Promise<IndexedDBStore>;
     /** @param {number} atLeast */

@@ -24,8 +24,7 @@ export type Tabs = {
  */
 /**
  * The tabs of this browser, or null where they cannot work together: only secure contexts have navigator.locks.
- * @param {any} [scope]
- * @returns {Tabs | null}
+ * @param {any} [scope] @returns {Tabs | null}
  */
 export declare function browserTabs(scope?: any): Tabs | null;
 export type ElectionHooks = {
@@ -85,8 +84,7 @@ export declare class Presence {
     end(): void;
     /**
      * Resolves when another tab has ended.
-     * @param {string} tabId
-     * @param {AbortSignal} signal
+     * @param {string} tabId @param {AbortSignal} signal
      */
     awaitEnd(tabId: string, signal: AbortSignal): Promise<void>;
 }

@@ -11,10 +11,7 @@ export declare class Views {
      * Returns what make returns. make is not called again while the stamp is the same, and parts that equal those of the
      * last value are the same objects.
      * @template T
-     * @param {string} name
-     * @param {string} stamp
-     * @param {() => T} make
-     * @returns {T}
+     * @param {string} name @param {string} stamp @param {() => T} make @returns {T}
      */
     get<T>(name: string, stamp: string, make: () => T): T;
 }

@@ -6,8 +6,7 @@ export declare class Writer {
     /** Whether the engine has ended: nothing is written any more but new entries of the outbox. */
     isHalted: boolean;
     /**
-     * @param {Parts} parts
-     * @param {Store} store
+     * @param {Parts} parts @param {Store} store
      * @param {number} term the one that the store returned when it was claimed
      * @param {EngineHooks} hooks
      */
