@@ -49,7 +49,6 @@ export function redrawMenu() {
   if (menu.childElementCount === 0) menu.hidePopover();
 }
 
-/** Closes the menu, if it is open. */
 export function closeMenu() {
   $("menu").hidePopover();
 }

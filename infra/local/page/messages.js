@@ -91,7 +91,6 @@ export class MessageList {
     this.#list.draw(items, ({ key }) => key, (node, item) => this.#fill(node, item, conversation));
   }
 
-  /** Goes to the end, at once. */
   toTheEnd() {
     scrollToTheEnd();
     this.#look();
@@ -381,7 +380,6 @@ function topOf(node) {
   return node.getBoundingClientRect().top;
 }
 
-/** Whether the user sees the page. */
 function isAttended() {
   return !document.hidden && document.hasFocus();
 }

@@ -46,7 +46,6 @@ const KINDS = new Map([
   ["custom", "A message that this page cannot show"],
 ]);
 
-/** The words of a row. */
 export function bodyOf(row, me) {
   if (row.recalled) return ["This message was recalled."];
   if (row.kind === "event") return eventWords(row, me);
@@ -193,12 +192,10 @@ const [WEEKDAY, WEEKDAY_SHORT] = [dateFormat({ weekday: "long" }), dateFormat({ 
 const [DATE, DATE_SHORT] = [dateFormat({ day: "numeric", month: "long" }), dateFormat({ day: "numeric", month: "short" })];
 const [DATE_YEAR, DATE_YEAR_SHORT] = [dateFormat({ day: "numeric", month: "long", year: "numeric" }), dateFormat({ day: "numeric", month: "short", year: "numeric" })];
 
-/** The time of the day. */
 export function clockWords(ms) {
   return CLOCK.format(ms);
 }
 
-/** The full time. */
 export function fullTimeWords(ms) {
   return FULL.format(ms);
 }
@@ -221,7 +218,6 @@ export function whenWords(ms, now) {
   return (isSameYear(ms, now) ? DATE_SHORT : DATE_YEAR_SHORT).format(ms);
 }
 
-/** When the next day begins here. */
 export function nextDay(now) {
   const date = new Date(now);
   return new Date(date.getFullYear(), date.getMonth(), date.getDate() + 1).getTime();

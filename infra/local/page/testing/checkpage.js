@@ -90,8 +90,7 @@ async function checkSingle() {
 async function checkRevisions() {
   act("hi alice", "reply");
   equal($("#context-text").textContent, "Reply to bob: hi alice", "what is answered stands above");
-  say("welcome");
-  await until("the answer", () => rowOf("welcome")?.dataset.seq);
+  await send("welcome");
   equal(rowOf("welcome")?.querySelector(".quote").textContent, "bobhi alice", "the quote");
   rowOf("welcome")?.querySelector(".quote").click();
   await until("the jump", () => rowOf("hi alice").classList.contains("marked"));
@@ -289,8 +288,7 @@ async function checkReading() {
   await until("all being read", () => unreadOf("frank") === 0 && !isShown("#down"));
   equal(isInView(rowOf("number 61")), true, "the end is in view");
 
-  say("mine");
-  await until("the answer", () => rowOf("mine")?.dataset.seq);
+  await send("mine");
   equal($("#messages > .new-line"), null, "who answers has read it");
   document.hasFocus = () => false;
   for (let i = 62; i <= 99; i++) server.post("frank", { to: "alice" }, `number ${i}`);
@@ -362,8 +360,7 @@ async function checkFollowing() {
   equal($("#text").value, "my answer", "what one writes stays");
   press("#text", "Escape");
 
-  say("mine one");
-  await until("the message", () => rowOf("mine one")?.dataset.seq);
+  await send("mine one");
   type("#text", "a draft");
   act("mine one", "edit");
   server.act("alice", "edit", { ...there("mine one"), version: 1, text: "mine two" });
@@ -378,8 +375,7 @@ async function checkFollowing() {
   server.act("alice", "recall", there("mine four"));
   await until("the end of it", () => $("#context-text").textContent === "This message was recalled meanwhile.");
   equal([$("#text").value, $("#send").textContent], ["a draft\nmine three", "Send"], "what one wrote is kept");
-  say("once more");
-  await until("the message", () => rowOf("once more")?.dataset.seq);
+  await send("once more");
   type("#text", "a draft");
   act("once more", "edit");
   server.act("alice", "recall", there("once more"));
@@ -420,8 +416,7 @@ async function beginEditWithin(windowMs) {
   await until("being online", () => $("#app").dataset.connection === "online");
   await until("the times", () => all("#messages > .mine").every((row) => !menuOf(row.querySelector(".text").textContent).includes("edit")));
   const text = `sent within ${windowMs} ms`;
-  say(text);
-  await until("the message", () => rowOf(text)?.dataset.seq);
+  await send(text);
   if (!menuOf(text).includes("edit")) return false;
   act(text, "edit");
   type("#text", "not in time");
@@ -480,6 +475,11 @@ function press(selector, key, extra = {}) {
 function say(text) {
   type("#text", text);
   press("#text", "Enter");
+}
+
+async function send(text) {
+  say(text);
+  await until(`“${text}” being sent`, () => rowOf(text)?.dataset.seq);
 }
 
 function openMenu(text) {
