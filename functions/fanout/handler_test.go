@@ -805,8 +805,10 @@ func TestG5_ALetterIsReadFromTheStream(t *testing.T) {
 			SequenceNumber: &number, Keys: image(id, to), OldImage: image(id, from), NewImage: image(id, to),
 		}}
 	}
+	ofNoKnownKind := record("11", "group:b", 0, 1)
+	ofNoKnownKind.Dynamodb.Keys["new"] = &streamtypes.UnknownUnionMember{}
 	w := newWorld()
-	w.streams = fakeStream{record("10", "group:a", 4, 5), record("11", "group:b", 1, 2), record("12", "group:a", 5, 7), record("13", "group:c", 1, 2)}
+	w.streams = fakeStream{record("10", "group:a", 4, 5), ofNoKnownKind, record("11", "group:b", 1, 2), record("12", "group:a", 5, 7), record("13", "group:c", 1, 2)}
 	h, _ := w.handler()
 	_, err := h.handle(t.Context(), sqsEvent(t, body))
 	require.NoError(t, err)
