@@ -125,16 +125,6 @@ func (p *Poller) nextWake() <-chan struct{} {
 	return p.woken
 }
 
-// Run opens the mapping and runs it until ctx is done, see [Open].
-func Run(ctx context.Context, cfg Config, m Mapping) error {
-	p, err := Open(ctx, cfg, m)
-	if err != nil {
-		return err
-	}
-	p.Run(ctx)
-	return nil
-}
-
 // Open finds the stream, and fixes the starting position:
 // with Latest, every record written after Open returned is delivered. Call
 // [Poller.Run] to start.
