@@ -201,16 +201,8 @@ func overgrow(t *testing.T, db *dynamodb.Client, user string) {
 	for i := range most {
 		large = append(large, fmt.Sprintf("group:large-%032d", i))
 	}
-	table := tableName(t, db, "Inboxes")
-	for _, in := range []map[string]any{
-		{"userId": user, "conversationId": "#", "v": overgrown, "floor": 0, "at": at},
-		{"userId": user, "conversationId": "#large", "ids": large},
-	} {
-		encoded, err := attributevalue.MarshalMap(in)
-		require.NoError(t, err)
-		_, err = db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: encoded})
-		require.NoError(t, err)
-	}
+	put(t, db, "Inboxes", map[string]any{"userId": user, "conversationId": "#", "v": overgrown, "floor": 0, "at": at})
+	put(t, db, "Inboxes", map[string]any{"userId": user, "conversationId": "#large", "ids": large})
 }
 
 // damageHeads writes heads that make no sense, into all lanes.

@@ -312,8 +312,7 @@ func TestCost_OfTheShippedClients(t *testing.T) {
 	}
 	other := mustConnect(t, m.cloud.Stack, newUser("other"), "phone")
 	for range 5 { // what an idle user has
-		_, err := other.send(t.Context(), wire.Send{To: idle, Text: costText})
-		require.NoError(t, err)
+		mustSend(t, other, wire.Send{To: idle, Text: costText})
 	}
 	c := dial()
 	require.NoError(t, c.Refresh(t.Context()))

@@ -239,8 +239,7 @@ func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
 		}
 		d := mustConnect(t, c.Stack, alice, "phone")
 		for _, id := range unanswered {
-			result, err := d.send(t.Context(), wire.Send{To: bob, ClientMsgID: id, Text: id})
-			require.NoError(t, err)
+			result := mustSend(t, d, wire.Send{To: bob, ClientMsgID: id, Text: id})
 			before, committed := found[id]
 			require.Equal(t, committed, result.Duplicate)
 			result.Duplicate = false

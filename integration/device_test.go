@@ -224,6 +224,13 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 	return sent, err
 }
 
+// mustSend is send for a test, which ends where it fails.
+func mustSend(tb testing.TB, d *device, s wire.Send) wire.Sent {
+	tb.Helper()
+	sent := mustSend(tb, d, s)
+	return sent
+}
+
 // arrived takes in an own message by the answer to its send: to this connection it is
 // not pushed.
 func (d *device) arrived(s wire.Send, sent wire.Sent) {

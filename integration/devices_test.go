@@ -143,6 +143,13 @@ func (l *listener) awaitEntry(ctx context.Context, conversationID string, seq in
 	return found, err
 }
 
+// entryAt is awaitEntry for a test, which ends where it fails.
+func entryAt(tb testing.TB, l *listener, conversationID string, seq int64) chat.Message {
+	tb.Helper()
+	m := entryAt(tb, l, conversationID, seq)
+	return m
+}
+
 // awaitPush waits until a push is as wanted, and gives it.
 func (l *listener) awaitPush(ctx context.Context, what string, wanted func(push) bool) (push, error) {
 	var found push
@@ -281,8 +288,7 @@ func TestSyncHead_FortyChangedConversationsLoseNone(t *testing.T) {
 
 	some := groups[10:13]
 	for _, id := range some {
-		_, err := b.send(t.Context(), wire.Send{ConversationID: id, Text: "news"})
-		require.NoError(t, err)
+		mustSend(t, b, wire.Send{ConversationID: id, Text: "news"})
 		require.NoError(t, a.awaitPushed(t.Context(), id, 2))
 	}
 	recent := changesSince(t, a, changed.SyncCursor)
@@ -404,8 +410,7 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 		})
 		func() {
 			defer close(resume)
-			sent, err := b.send(t.Context(), wire.Send{To: alice, Text: moment.name})
-			require.NoError(t, err)
+			sent := mustSend(t, b, wire.Send{To: alice, Text: moment.name})
 			conversation = sent.ConversationID
 			select {
 			case <-arrived:
@@ -490,8 +495,7 @@ func TestClearHidesOnAllDevices(t *testing.T) {
 	phone, laptop := listen(t, shared, alice, "phone"), listen(t, shared, alice, "laptop")
 	b := listen(t, shared, bob, "phone")
 	conversation := exchangeMessages(t, phone.device, b.device, 3)
-	_, err := laptop.awaitEntry(t.Context(), conversation, 6)
-	require.NoError(t, err)
+	entryAt(t, laptop, conversation, 6)
 	before := changesSince(t, laptop.device, 0).SyncCursor
 
 	clearTo := func(seq int64) int64 {
@@ -528,8 +532,7 @@ func TestClearHidesOnAllDevices(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, page.Messages)
 
-	_, err = b.send(t.Context(), wire.Send{To: alice, Text: "after"})
-	require.NoError(t, err)
+	mustSend(t, b.device, wire.Send{To: alice, Text: "after"})
 	require.NoError(t, laptop.sync(t.Context(), conversation))
 	got := laptop.messages(conversation)
 	require.Equal(t, "after", got[len(got)-1].Text)
@@ -542,10 +545,8 @@ func TestOwnSendsReachTheOtherDevices(t *testing.T) {
 	t.Parallel()
 	alice, bob := newUser("alice"), newUser("bob")
 	phone, laptop := listen(t, shared, alice, "phone"), listen(t, shared, alice, "laptop")
-	sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "from the phone"})
-	require.NoError(t, err)
-	m, err := laptop.awaitEntry(t.Context(), sent.ConversationID, 1)
-	require.NoError(t, err)
+	sent := mustSend(t, phone.device, wire.Send{To: bob, Text: "from the phone"})
+	m := entryAt(t, laptop, sent.ConversationID, 1)
 	require.Equal(t, [3]string{alice, "phone", "from the phone"}, [3]string{m.SenderID, m.SenderDeviceID, m.Text})
 }
 

@@ -71,16 +71,14 @@ func TestG5_AnErasureReachesDevices(t *testing.T) {
 	alice := mustConnect(t, shared, newUser("alice"), "phone")
 	bob, former := newUser("bob"), newUser("former")
 	const secret = "geheim"
-	single, err := alice.send(ctx, wire.Send{To: bob, Text: secret})
-	require.NoError(t, err)
+	single := mustSend(t, alice, wire.Send{To: bob, Text: secret})
 	edit := wire.Edit{ConversationID: single.ConversationID, Seq: 1, MessageID: single.MessageID, Version: 1, Text: secret + " 2", ClientMsgID: newID()}
 	must[wire.Edited](t, alice, wire.ActionEdit, edit)
 	ids := []string{single.ConversationID}
 	for _, end := range []string{"", wire.ActionLeave, wire.ActionDissolve} {
 		group := createGroup(t, alice, chat.VisibleAll, bob, former)
 		for i := range 3 {
-			_, err := alice.send(ctx, wire.Send{ConversationID: group, Text: fmt.Sprint(secret, i)})
-			require.NoError(t, err)
+			mustSend(t, alice, wire.Send{ConversationID: group, Text: fmt.Sprint(secret, i)})
 		}
 		if end != "" {
 			must[wire.Sent](t, alice, end, wire.ChangeGroup{ConversationID: group, ClientMsgID: newID()})
@@ -128,8 +126,7 @@ func TestPage_AnErasureReachesBrowsers(t *testing.T) {
 	needLocal(t)
 	windows := openBrowser(t)
 	alice, bob := mustConnect(t, shared, newUser("alice"), "phone"), newUser("bob")
-	sent, err := alice.send(t.Context(), wire.Send{To: bob, Text: "my secret"})
-	require.NoError(t, err)
+	sent := mustSend(t, alice, wire.Send{To: bob, Text: "my secret"})
 	w := windows(shared.Page, bob, "")
 	w.await("the conversation", `document.querySelector("[data-conversation]") !== null`)
 	w.click("[data-conversation]")

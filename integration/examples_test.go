@@ -33,8 +33,7 @@ func TestExamples_Bot(t *testing.T) {
 	alice := mustConnect(t, shared, aliceName, "phone")
 	conversation := chat.SingleID(aliceName, name)
 	say := func(text string) {
-		_, err := alice.send(t.Context(), wire.Send{To: name, Text: text})
-		require.NoError(t, err)
+		mustSend(t, alice, wire.Send{To: name, Text: text})
 	}
 	answers := func() (texts []string) {
 		for _, m := range alice.messages(conversation) {

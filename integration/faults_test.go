@@ -16,9 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -109,8 +106,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	alice, bob := newUser("alice"), newUser("bob")
 	conversation := chat.SingleID(alice, bob)
 	phone := mustConnect(t, c.Stack, alice, "phone")
-	_, err := phone.send(t.Context(), wire.Send{To: bob, Text: "the first"})
-	require.NoError(t, err)
+	mustSend(t, phone, wire.Send{To: bob, Text: "the first"})
 
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error {
@@ -148,7 +144,6 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
 	db := dynamotest.Client(t, c.DynamoDB)
-	table := tableName(t, db, "Messages")
 	for name, deleted := range map[string][]int64{
 		"the first":    {1, 2},
 		"in between":   {3, 5},
@@ -164,13 +159,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 			writer := mustConnect(t, c.Stack, alice, "writer")
 			exchangeMessages(t, writer, writer, 3)
 			for _, seq := range deleted {
-				_, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
-					TableName: &table, Key: map[string]types.AttributeValue{
-						"conversationId": &types.AttributeValueMemberS{Value: conversation},
-						"seq":            &types.AttributeValueMemberN{Value: strconv.FormatInt(seq, 10)},
-					},
-				})
-				require.NoError(t, err)
+				change(t, db, "Messages", map[string]any{"conversationId": conversation, "seq": seq}, "", nil)
 			}
 			for _, limit := range []int{1, 2, 100} {
 				d := mustConnect(t, c.Stack, alice, "limit-"+strconv.Itoa(limit))
@@ -184,8 +173,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 				require.Equal(t, deleted, d.skipped(conversation))
 				require.Equal(t, 6-len(deleted), found)
 			}
-			sent, err := writer.send(t.Context(), wire.Send{To: alice, Text: "life goes on"})
-			require.NoError(t, err)
+			sent := mustSend(t, writer, wire.Send{To: alice, Text: "life goes on"})
 			require.Equal(t, int64(7), sent.Seq)
 			require.NoError(t, writer.sync(t.Context(), conversation))
 			require.Equal(t, deleted, writer.skipped(conversation))
@@ -201,18 +189,7 @@ func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
 	db := dynamotest.Client(t, c.DynamoDB)
 	alice := newUser("alice")
 	phone, laptop := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, alice, "laptop")
-	hourAgo := time.Now().Add(-time.Hour).UnixMilli()
-	gone := []string{
-		fmt.Sprintf("AAAAAAAAAAAAAAA=|tablet|%d", hourAgo),
-		fmt.Sprintf("no-such-id|desk|%d", hourAgo),
-	}
-	_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-		TableName:                 aws.String(tableName(t, db, "Connections")),
-		Key:                       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: alice}},
-		UpdateExpression:          aws.String("ADD conns :c"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberSS{Value: gone}},
-	})
-	require.NoError(t, err)
+	gone := leaveBehind(t, db, alice, time.Hour, "AAAAAAAAAAAAAAA=|tablet", "no-such-id|desk")
 	require.Len(t, connections(t, db, alice), 4)
 
 	conversation := exchangeMessages(t, phone, phone, 1)
@@ -252,18 +229,16 @@ func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
 		})
 	}
 	hangOnce("TransactWriteItems")
-	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "late"})
-	require.NoError(t, err)
+	sent := mustSend(t, a, wire.Send{To: bob, Text: "late"})
 	require.False(t, sent.Duplicate, "the function asked again, not the device")
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, sent.Seq))
 
 	hangOnce("Query") // of the fan-out
-	sent, err = a.send(t.Context(), wire.Send{To: bob, Text: "later"})
-	require.NoError(t, err)
+	sent = mustSend(t, a, wire.Send{To: bob, Text: "later"})
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, sent.Seq))
 
 	hangOnce("Query")
-	_, err = b.syncPage(t.Context(), conversation, 0)
+	_, err := b.syncPage(t.Context(), conversation, 0)
 	require.NoError(t, err)
 }
 
@@ -281,8 +256,7 @@ func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
 	data := []byte(`{"filler":"` + strings.Repeat("x", 20_000) + `"}`)
 	var conversation string
 	for range n {
-		sent, err := a.send(t.Context(), wire.Send{To: bob, MessageType: chat.TypeCustom, Data: data})
-		require.NoError(t, err)
+		sent := mustSend(t, a, wire.Send{To: bob, MessageType: chat.TypeCustom, Data: data})
 		conversation = sent.ConversationID
 	}
 	for _, d := range []*device{a, b} {
@@ -310,33 +284,6 @@ func connectDeaf(t *testing.T, s stack, user string) {
 	t.Cleanup(func() { _ = conn.CloseNow() })
 }
 
-// connections gives the registered connections of a user.
-func connections(t *testing.T, db *dynamodb.Client, user string) []string {
-	t.Helper()
-	table := tableName(t, db, "Connections")
-	out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{
-		TableName: &table, Key: map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: user}},
-	})
-	require.NoError(t, err)
-	conns, ok := out.Item["conns"].(*types.AttributeValueMemberSS)
-	require.True(t, ok, "%s has connections", user)
-	return conns.Value
-}
-
-// awaitConnections waits until a user has n of them.
-func awaitConnections(t *testing.T, db *dynamodb.Client, user string, n int) []string {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
-		found := connections(t, db, user)
-		if len(found) == n {
-			return found
-		}
-		require.True(t, time.Now().Before(deadline), "%s still has %v", user, found)
-	}
-}
-
 // A head that makes no sense is passed over at once: its record would be no better
 // the next time, and what comes behind it must not wait.
 func TestG10_APoisonRecordHoldsUpNobody(t *testing.T) {
@@ -344,18 +291,11 @@ func TestG10_APoisonRecordHoldsUpNobody(t *testing.T) {
 	data := t.TempDir()
 	c := startCloud(t, "-data", data)
 	db := dynamotest.Client(t, c.DynamoDB)
-	table := tableName(t, db, "Conversations")
 	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
 	conversation := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
 	for i := range 40 { // in all lanes
-		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{
-			TableName: &table, Item: map[string]types.AttributeValue{
-				"conversationId": &types.AttributeValueMemberS{Value: fmt.Sprint("single:poison", i)},
-				"lastSeq":        &types.AttributeValueMemberS{Value: "many"},
-			},
-		})
-		require.NoError(t, err)
+		put(t, db, "Conversations", map[string]any{"conversationId": fmt.Sprint("single:poison", i), "lastSeq": "many"})
 	}
 	exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 3, 4))
@@ -378,8 +318,7 @@ func TestCost_AnUncontendedSendIsOneTransaction(t *testing.T) {
 	alice, bob := newUser("alice"), newUser("bob")
 	phone, other := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	send := func() {
-		sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "hi"})
-		require.NoError(t, err)
+		sent := mustSend(t, phone, wire.Send{To: bob, Text: "hi"})
 		require.NoError(t, other.awaitPushed(t.Context(), sent.ConversationID, sent.Seq))
 	}
 	// Then the fan-out, too, has seen the conversation, and no function but send

@@ -40,8 +40,7 @@ func removeMembers(tb testing.TB, d *device, conversationID string, users ...str
 
 func say(tb testing.TB, d *device, conversationID, text string) wire.Sent {
 	tb.Helper()
-	sent, err := d.send(tb.Context(), wire.Send{ConversationID: conversationID, Text: text})
-	require.NoError(tb, err)
+	sent := mustSend(tb, d, wire.Send{ConversationID: conversationID, Text: text})
 	return sent
 }
 
@@ -113,8 +112,7 @@ func TestTheLifeOfAGroup(t *testing.T) {
 	requireRefused(t, b.device, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: id, Members: []string{carol}, ClientMsgID: newID()}, chat.CodeDissolved, "")
 
 	for l, through := range map[*listener]int64{a: 6, b: 7, c: 5, d: 7} {
-		_, err := l.awaitEntry(t.Context(), id, through)
-		require.NoError(t, err)
+		entryAt(t, l, id, through)
 		pushed := map[int64]chat.Event{}
 		for _, m := range l.entries(id) {
 			require.Equal(t, chat.TypeEvent, m.MessageType)
@@ -238,8 +236,7 @@ func TestOddUserIDs(t *testing.T) {
 		require.NoError(t, a.awaitReceipt(t.Context(), id, l.user, sent.Seq, sent.Seq))
 	}
 	for _, l := range append(others, a) {
-		m, err := l.awaitEntry(t.Context(), id, int64(len(odd)))
-		require.NoError(t, err)
+		m := entryAt(t, l, id, int64(len(odd)))
 		require.Equal(t, odd[len(odd)-1], m.SenderID)
 	}
 	roster, _ := rosterOf(t, a.device, id)
@@ -397,8 +394,7 @@ func TestG9_Visibility(t *testing.T) {
 			id := createGroup(t, a, v) // 1
 			say(t, a, id, "before")    // 2
 			addMembers(t, a, id, bob)  // 3
-			_, err := b.awaitEntry(t.Context(), id, 3)
-			require.NoError(t, err)
+			entryAt(t, b, id, 3)
 			say(t, a, id, "while")       // 4
 			removeMembers(t, a, id, bob) // 5
 			say(t, a, id, "away")        // 6
@@ -414,8 +410,7 @@ func TestG9_Visibility(t *testing.T) {
 			say(t, a, id, "away")     // 7
 			addMembers(t, a, id, bob) // 8
 			say(t, a, id, "again")    // 9
-			_, err = b.awaitEntry(t.Context(), id, 9)
-			require.NoError(t, err)
+			entryAt(t, b, id, 9)
 			for _, m := range b.entries(id) {
 				require.NotEqual(t, "away", m.Text, "pushed to one who was no member")
 			}
@@ -549,8 +544,7 @@ func TestG9_AWayOutOfEveryGroup(t *testing.T) {
 		again := must[wire.Sent](t, phone, wire.ActionLeave, leave)
 		require.True(t, again.Duplicate)
 		require.Equal(t, left.Seq, again.Seq)
-		m, err := laptop.awaitEntry(t.Context(), id, left.Seq)
-		require.NoError(t, err)
+		m := entryAt(t, laptop, id, left.Seq)
 		require.Equal(t, []string{bob}, m.Event.Removed)
 		_, listed := lineOf(t, phone, id)
 		require.True(t, listed, "it was not cleared yet")
@@ -578,8 +572,7 @@ func TestG9_AWayOutOfEveryGroup(t *testing.T) {
 	again, err := publish(t.Context(), t, shared, admit)
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: active, Seq: added.Seq, MessageID: added.MessageID, ServerTime: added.ServerTime, Duplicate: true}, again)
-	m, err := laptop.awaitEntry(t.Context(), active, added.Seq)
-	require.NoError(t, err)
+	m := entryAt(t, laptop, active, added.Seq)
 	require.Equal(t, [2]any{chat.SystemSender, []string{bob}}, [2]any{m.SenderID, m.Event.Added})
 	line, listed := lineOf(t, phone, active)
 	require.True(t, listed)
@@ -598,8 +591,7 @@ func TestALargeGroup(t *testing.T) {
 	a := listen(t, shared, alice, "phone")
 	first, last := listen(t, shared, others[0], "phone"), listen(t, shared, others[len(others)-1], "phone")
 	id := createGroup(t, a.device, "", others[:19]...)
-	_, err := first.awaitEntry(t.Context(), id, 1)
-	require.NoError(t, err)
+	entryAt(t, first, id, 1)
 	small := changesSince(t, first.device, 0)
 	require.Empty(t, small.Heads, "20 members are few")
 	require.Equal(t, []string{id}, idsOf(small.Conversations))
@@ -611,13 +603,12 @@ func TestALargeGroup(t *testing.T) {
 		}
 	}
 	grow(others[19:59]) // 60 members
-	_, err = first.awaitEntry(t.Context(), id, seq)
+	_, err := first.awaitEntry(t.Context(), id, seq)
 	require.NoError(t, err, "messages are pushed whole")
 	large := changesSince(t, first.device, small.SyncCursor)
 	require.Equal(t, []wire.Head{{ConversationID: id, CommittedMaxSeq: seq}}, large.Heads, "it is listed as large, with its head")
 	seq = say(t, a.device, id, "hello, 60").Seq
-	_, err = first.awaitEntry(t.Context(), id, seq)
-	require.NoError(t, err)
+	entryAt(t, first, id, seq)
 	after := changesSince(t, first.device, large.SyncCursor)
 	require.Empty(t, after.Conversations, "its messages raise no sync head")
 	require.Equal(t, large.SyncCursor, after.SyncCursor)
@@ -657,8 +648,7 @@ func TestALargeGroup(t *testing.T) {
 	for page := range slices.Chunk(others[19:], chat.MaxRosterChange) { // 20 members again
 		seq = removeMembers(t, a.device, id, page...).Seq
 	}
-	_, err = first.awaitEntry(t.Context(), id, seq)
-	require.NoError(t, err)
+	entryAt(t, first, id, seq)
 	again := changesSince(t, first.device, after.SyncCursor)
 	require.Empty(t, again.Heads)
 	require.Equal(t, []string{id}, idsOf(again.Conversations))
@@ -711,8 +701,7 @@ func TestG9_AnEditBringsNobodyWhatOneMayNotRead(t *testing.T) {
 		if l.user == late {
 			want = chat.Message{Withheld: true}
 		}
-		pushed, err := l.awaitEntry(t.Context(), id, edit.Seq)
-		require.NoError(t, err)
+		pushed := entryAt(t, l, id, edit.Seq)
 		require.Equal(t, want, chat.Message{Text: pushed.Text, Withheld: pushed.Withheld}, "the push to %s", l.user)
 		require.NoError(t, l.sync(t.Context(), id))
 		messages := l.messages(id)

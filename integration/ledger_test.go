@@ -131,15 +131,14 @@ func TestG3_AnIDIsForOneContent(t *testing.T) {
 	t.Parallel()
 	alice, bob, carol := newUser("alice"), newUser("bob"), newUser("carol")
 	d := mustConnect(t, shared, alice, "phone")
-	first, err := d.send(t.Context(), wire.Send{To: bob, ClientMsgID: "1", Text: "hello"})
-	require.NoError(t, err)
+	first := mustSend(t, d, wire.Send{To: bob, ClientMsgID: "1", Text: "hello"})
 
 	for name, other := range map[string]wire.Send{
 		"other text":         {To: bob, ClientMsgID: "1", Text: "hallo"},
 		"other type":         {To: bob, ClientMsgID: "1", Text: "hello", MessageType: chat.TypeCustom, Data: []byte(`{}`)},
 		"other conversation": {To: carol, ClientMsgID: "1", Text: "hello"},
 	} {
-		_, err = d.send(t.Context(), other)
+		_, err := d.send(t.Context(), other)
 		refused := &refusal{}
 		require.ErrorAs(t, err, &refused, name)
 		require.Equal(t, chat.CodeIdempotencyConflict, refused.Frame.Code, name)
@@ -185,8 +184,7 @@ func exchangeMessages(tb testing.TB, a, b *device, n int) (conversation string) 
 	tb.Helper()
 	for i := range n {
 		for _, way := range [][2]*device{{a, b}, {b, a}} {
-			sent, err := way[0].send(tb.Context(), wire.Send{To: way[1].user, Text: text(0, i)})
-			require.NoError(tb, err)
+			sent := mustSend(tb, way[0], wire.Send{To: way[1].user, Text: text(0, i)})
 			conversation = sent.ConversationID
 		}
 	}
@@ -211,8 +209,7 @@ func TestG5_ADeviceThatWasOfflineConverges(t *testing.T) {
 				sent := map[*device]wire.Sent{a: {}, c: {}} // the last of each
 				for i := range 10 {
 					for from := range sent {
-						sent[from], err = from.send(t.Context(), wire.Send{To: b.user, Text: text(1, i)})
-						require.NoError(t, err)
+						sent[from] = mustSend(t, from, wire.Send{To: b.user, Text: text(1, i)})
 					}
 				}
 				if pushedBefore {
@@ -245,8 +242,7 @@ func TestG6_SyncPagesByCountAndByBytes(t *testing.T) {
 	const n = 12
 	for i := range n {
 		// At 4,000 characters of 3 bytes, two messages fill a frame.
-		_, err := d.send(t.Context(), wire.Send{To: alice, Text: strings.Repeat("界", chat.MaxTextRunes-i)})
-		require.NoError(t, err)
+		mustSend(t, d, wire.Send{To: alice, Text: strings.Repeat("界", chat.MaxTextRunes-i)})
 	}
 	for _, limit := range []int{1, 5, 500} {
 		fresh := mustConnect(t, shared, alice, "limit-"+strconv.Itoa(limit))
@@ -318,8 +314,7 @@ func TestNotes(t *testing.T) {
 	t.Parallel()
 	alice := newUser("alice")
 	d := mustConnect(t, shared, alice, "phone")
-	sent, err := d.send(t.Context(), wire.Send{To: alice, Text: "milk"})
-	require.NoError(t, err)
+	sent := mustSend(t, d, wire.Send{To: alice, Text: "milk"})
 	require.Equal(t, chat.SingleID(alice, alice), sent.ConversationID)
 	require.NoError(t, d.awaitPushed(t.Context(), sent.ConversationID, 1))
 	var list wire.ConversationsPage

@@ -14,9 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -71,8 +68,7 @@ func converse(t *testing.T, from *device, to *listener, n int) []time.Duration {
 		}, &sent), "message %d is not refused", i)
 		took = append(took, time.Since(start))
 		require.Equal(t, int64(i+1), sent.Seq)
-		_, err := to.awaitEntry(t.Context(), sent.ConversationID, sent.Seq)
-		require.NoError(t, err)
+		entryAt(t, to, sent.ConversationID, sent.Seq)
 	}
 	return took
 }
@@ -358,7 +354,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	registered := func(t *testing.T, user string) int {
 		t.Helper()
-		return len(connectionsOf(t, db, user))
+		return len(connections(t, db.client, user))
 	}
 
 	t.Run("of who asks for something, which is not done", func(t *testing.T) {
@@ -393,8 +389,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		bob, _ := expiringDevice(t, c.Stack, newUser("bob"))
 		require.Equal(t, 1, registered(t, bob.user))
 		for ended := false; !ended; {
-			_, err := alice.send(t.Context(), wire.Send{To: bob.user, Text: "hi"})
-			require.NoError(t, err)
+			mustSend(t, alice, wire.Send{To: bob.user, Text: "hi"})
 			select {
 			case <-bob.conn.Closed():
 				ended = true
@@ -409,8 +404,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		t.Parallel()
 		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
 		laptop := mustConnect(t, c.Stack, newUser("bob"), "laptop")
-		sent, err := laptop.send(t.Context(), wire.Send{To: alice.user, Text: "hi"})
-		require.NoError(t, err)
+		sent := mustSend(t, laptop, wire.Send{To: alice.user, Text: "hi"})
 		require.NoError(t, alice.awaitNews(t.Context(), sent))
 		answer, err := alice.send(t.Context(), wire.Send{To: laptop.user, Text: "hi"}) // else there are no receipts
 		require.NoError(t, err)
@@ -443,8 +437,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		require.NoError(t, bob.Online(t.Context()))
 		id, last := "", int64(0)
 		for bob.Stats().Connects < 2 {
-			sent, err := alice.send(t.Context(), wire.Send{To: user, Text: "hi"})
-			require.NoError(t, err)
+			sent := mustSend(t, alice, wire.Send{To: user, Text: "hi"})
 			id, last = sent.ConversationID, sent.Seq
 		}
 		next := int64(1)
@@ -457,21 +450,6 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		}
 		require.Equal(t, int64(2), asked.Load())
 	})
-}
-
-// connectionsOf reads a user's entries in the table.
-func connectionsOf(t *testing.T, db *database, user string) []string {
-	t.Helper()
-	out, err := db.client.GetItem(t.Context(), &dynamodb.GetItemInput{
-		TableName: aws.String(tableName(t, db.client, "Connections")),
-		Key:       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: user}},
-	})
-	require.NoError(t, err)
-	conns, _ := out.Item["conns"].(*types.AttributeValueMemberSS)
-	if conns == nil {
-		return nil
-	}
-	return conns.Value
 }
 
 // Where users open no conversations, the product does, and the rest is as ever.
@@ -492,8 +470,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: chat.SingleID(alice.user, bob.user), Seq: 1, MessageID: opened.MessageID, ServerTime: opened.ServerTime}, opened)
 	for _, l := range []*listener{alice, bob} {
-		m, err := l.awaitEntry(t.Context(), opened.ConversationID, 1)
-		require.NoError(t, err)
+		m := entryAt(t, l, opened.ConversationID, 1)
 		require.Equal(t, chat.SystemSender, m.SenderID)
 		require.Equal(t, []string{alice.user, bob.user}, m.Event.Added)
 		line, ok := lineOf(t, l.device, opened.ConversationID)
@@ -503,8 +480,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	}
 	hello.To = bob.user
 	require.Equal(t, int64(2), must[wire.Sent](t, alice.device, wire.ActionSend, hello).Seq, "the very request that was refused")
-	_, err = bob.awaitEntry(t.Context(), opened.ConversationID, 2)
-	require.NoError(t, err)
+	entryAt(t, bob, opened.ConversationID, 2)
 	require.Equal(t, int64(3), say(t, bob.device, opened.ConversationID, "hi").Seq)
 
 	again, err := publish(t.Context(), t, c.Stack, map[string]any{"between": []string{bob.user, alice.user}})
@@ -515,8 +491,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 		"group": map[string]any{"owner": alice.user, "title": "Trip", "members": []string{bob.user}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
-	_, err = bob.awaitEntry(t.Context(), group.ConversationID, 1)
-	require.NoError(t, err)
+	entryAt(t, bob, group.ConversationID, 1)
 	say(t, bob.device, group.ConversationID, "hi all")
 	carol := newUser("carol")
 	requireRefused(t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
@@ -526,8 +501,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 		"addMembers": map[string]any{"conversationId": group.ConversationID, "members": []string{carol}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
-	m, err := bob.awaitEntry(t.Context(), group.ConversationID, added.Seq)
-	require.NoError(t, err)
+	m := entryAt(t, bob, group.ConversationID, added.Seq)
 	require.Equal(t, []string{carol}, m.Event.Added)
 
 	_, err = publish(t.Context(), t, c.Stack, map[string]any{"between": []string{alice.user}})

@@ -141,8 +141,7 @@ func TestPage_TabsShareOneConnection(t *testing.T) {
 			tab.say(fmt.Sprintf("%s %d", tab.id(), i))
 			expected++
 		}
-		_, err := bob.send(t.Context(), wire.Send{To: aliceName, Text: fmt.Sprintf("bob %d", i)})
-		require.NoError(t, err)
+		mustSend(t, bob, wire.Send{To: aliceName, Text: fmt.Sprintf("bob %d", i)})
 		expected++
 	}
 	awaitAll(t, tabs, expected)
