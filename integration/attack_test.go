@@ -38,7 +38,7 @@ const (
 // sockets flood with writes, reads, deep data and new groups of strangers. Ten
 // pairs who have nothing to do with it get each of their pushes, and about as fast
 // as before. It runs alone: beside other tests it would compare those.
-func TestG10_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
+func TestAttack_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
 	// Limits in proportion to a database on one processor: what the defaults let an
 	// account do, a hundred groups of 23 among it, keeps it busy for ten seconds.
 	c := startCloud(t, "-param", "GroupsPerDay=20", "-param", "WritesPerSecond=2", "-param", "WriteBurst=20")

@@ -21,10 +21,16 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
+func TestG4_ACrashLeavesAllOrNothing(t *testing.T) {
+	t.Parallel()
+	t.Run("of the process that sends", killingSendInMidFlight)
+	t.Run("of the whole local cloud", killingTheWholeLocalCloud)
+}
+
 // The process that runs send is killed at the two moments that matter: when its
 // transaction has not reached DynamoDB, and when it is committed but its answer
 // is not there yet.
-func TestG4_KillingSendInMidFlight(t *testing.T) {
+func killingSendInMidFlight(t *testing.T) {
 	t.Parallel()
 	needProc(t)
 	db := startDatabase(t)
@@ -207,7 +213,7 @@ func TestG2_KillingSendUnderAStreamOfMessagesLeavesNoHole(t *testing.T) {
 
 // The whole local cloud is killed in the middle of a stream of messages and
 // started again on the same data, three times.
-func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
+func killingTheWholeLocalCloud(t *testing.T) {
 	t.Parallel()
 	needProc(t)
 	const senders, acksPerLife = 4, 60

@@ -227,7 +227,8 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 // mustSend is send for a test, which ends where it fails.
 func mustSend(tb testing.TB, d *device, s wire.Send) wire.Sent {
 	tb.Helper()
-	sent := mustSend(tb, d, s)
+	sent, err := d.send(tb.Context(), s)
+	require.NoError(tb, err)
 	return sent
 }
 

@@ -146,7 +146,8 @@ func (l *listener) awaitEntry(ctx context.Context, conversationID string, seq in
 // entryAt is awaitEntry for a test, which ends where it fails.
 func entryAt(tb testing.TB, l *listener, conversationID string, seq int64) chat.Message {
 	tb.Helper()
-	m := entryAt(tb, l, conversationID, seq)
+	m, err := l.awaitEntry(tb.Context(), conversationID, seq)
+	require.NoError(tb, err)
 	return m
 }
 

@@ -64,7 +64,7 @@ func (k keeper) holds(t *testing.T, text string) bool {
 // What an operator erases goes from the file of a device that is online, and from
 // that of one that was away, in conversations that live, that the user has left and
 // that are dissolved. A former member's device is not told, and keeps it.
-func TestG5_AnErasureReachesDevices(t *testing.T) {
+func TestErasure_ReachesDevices(t *testing.T) {
 	t.Parallel()
 	needLocal(t)
 	ctx := t.Context()

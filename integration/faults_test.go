@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -96,7 +97,13 @@ func (h *hider) query(answer proxy.Answer) proxy.Answer {
 	return answer
 }
 
-func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
+func TestG6_SyncPassesNothingAndWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	t.Run("what Query does not show yet", syncNeverPassesAMessageThatQueryDoesNotShowYet)
+	t.Run("what an operator deleted", syncNamesWhatAnOperatorDeletedAndGoesOn)
+}
+
+func syncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	db := startDatabase(t)
@@ -140,7 +147,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	require.Positive(t, h.conflicts)
 }
 
-func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
+func syncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
 	db := dynamotest.Client(t, c.DynamoDB)
@@ -181,14 +188,65 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 	}
 }
 
+// One cloud for all that may go wrong beside each other. What a flood does is in
+// [TestAttack_OneAccountAtItsWorstHarmsNobody].
+func TestG10_OneDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	c := startCloud(t, "-data", data)
+	db := dynamotest.Client(t, c.DynamoDB)
+	for name, test := range map[string]func(*testing.T, stack, *dynamodb.Client){
+		"a connection that is gone": aPushToAGoneConnectionRemovesThatOne, "a connection that never reads": aConnectionThatNeverReads,
+		"a record that makes no sense": aPoisonRecord, "a hot conversation": aHotConversation,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c.Stack, db)
+		})
+	}
+	t.Cleanup(func() { // when all of them have ended, and before the cloud does
+		letters, err := filepath.Glob(filepath.Join(data, "dead-letters", "*.jsonl"))
+		require.NoError(t, err)
+		for _, file := range letters {
+			content, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Empty(t, content, "nothing is given up: %s", file)
+		}
+	})
+}
+
+// Sixteen devices send into one conversation, as fast as it takes that. Two who have
+// nothing to do with it are refused nothing.
+func aHotConversation(t *testing.T, s stack, _ *dynamodb.Client) {
+	hot := newUser("hot")
+	quiet := [2]*device{mustConnect(t, s, newUser("quiet"), "phone"), mustConnect(t, s, newUser("other"), "phone")}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	heat, ctx := errgroup.WithContext(ctx)
+	var sent atomic.Int64
+	for i := range maxDevices {
+		d := mustConnect(t, s, hot, strconv.Itoa(i))
+		heat.Go(func() error {
+			for ctx.Err() == nil {
+				if _, err := d.send(ctx, wire.Send{To: hot, Text: "!"}); err != nil && ctx.Err() == nil {
+					return err
+				}
+				sent.Add(1)
+			}
+			return nil
+		})
+	}
+	require.Eventually(t, func() bool { return sent.Load() > 2*maxDevices }, patience, time.Millisecond)
+	converse(t, quiet, 10)
+	stop()
+	require.NoError(t, heat.Wait())
+}
+
 // A connection that is gone without a $disconnect, which is best effort, is found
 // out by the push and forgotten, and no other with it.
-func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
-	t.Parallel()
-	c := startCloud(t)
-	db := dynamotest.Client(t, c.DynamoDB)
+func aPushToAGoneConnectionRemovesThatOne(t *testing.T, s stack, db *dynamodb.Client) {
 	alice := newUser("alice")
-	phone, laptop := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, alice, "laptop")
+	phone, laptop := mustConnect(t, s, alice, "phone"), mustConnect(t, s, alice, "laptop")
 	gone := leaveBehind(t, db, alice, time.Hour, "AAAAAAAAAAAAAAA=|tablet", "no-such-id|desk")
 	require.Len(t, connections(t, db, alice), 4)
 
@@ -208,7 +266,7 @@ func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
 // A request to DynamoDB that is never answered, as over a connection that has died
 // without a word, holds up its function for the three seconds after which it is made
 // again, and not until the function's time is up.
-func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
+func TestARequestThatHangsIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
@@ -244,14 +302,11 @@ func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
 
 // A device that is connected and never reads fills the buffers on its way until
 // nothing more can be written to it, and is cut off then.
-func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
+func aConnectionThatNeverReads(t *testing.T, s stack, db *dynamodb.Client) {
 	const n = 350 // of 20 KB: more than any buffer takes
-	c := startCloud(t)
-	db := dynamotest.Client(t, c.DynamoDB)
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
-	connectDeaf(t, c.Stack, bob)
+	a, b := mustConnect(t, s, alice, "phone"), mustConnect(t, s, bob, "phone")
+	connectDeaf(t, s, bob)
 	require.Len(t, connections(t, db, bob), 2)
 	data := []byte(`{"filler":"` + strings.Repeat("x", 20_000) + `"}`)
 	var conversation string
@@ -286,12 +341,8 @@ func connectDeaf(t *testing.T, s stack, user string) {
 
 // A head that makes no sense is passed over at once: its record would be no better
 // the next time, and what comes behind it must not wait.
-func TestG10_APoisonRecordHoldsUpNobody(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	c := startCloud(t, "-data", data)
-	db := dynamotest.Client(t, c.DynamoDB)
-	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
+func aPoisonRecord(t *testing.T, s stack, db *dynamodb.Client) {
+	a, b := mustConnect(t, s, newUser("alice"), "phone"), mustConnect(t, s, newUser("bob"), "phone")
 	conversation := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
 	for i := range 40 { // in all lanes
@@ -299,13 +350,6 @@ func TestG10_APoisonRecordHoldsUpNobody(t *testing.T) {
 	}
 	exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 3, 4))
-	letters, err := filepath.Glob(filepath.Join(data, "dead-letters", "*.jsonl"))
-	require.NoError(t, err)
-	for _, file := range letters {
-		content, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.Empty(t, content, file)
-	}
 }
 
 // An uncontended send is one transaction and, once its process knows the

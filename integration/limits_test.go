@@ -16,7 +16,6 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	raw "github.com/inorder-im/inorder/integration/device"
 	"github.com/inorder-im/inorder/integration/proxy"
@@ -24,134 +23,6 @@ import (
 	"github.com/inorder-im/inorder/shared/client"
 	"github.com/inorder-im/inorder/shared/wire"
 )
-
-// A user floods over several sockets and is refused; another, who writes as people
-// do, is not.
-func TestLimits_AFloodIsRefusedAndHarmsNoOther(t *testing.T) {
-	t.Parallel()
-	const burst, sockets, outstanding = 20, 4, 4
-	// So few a second that a slow machine cannot help being too fast; the burst is
-	// what the others live on.
-	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst="+strconv.Itoa(burst))
-	alice, bob := mustConnect(t, c.Stack, newUser("alice"), "phone"), listen(t, c.Stack, newUser("bob"), "phone")
-	quiet, other := mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
-
-	f := startFlood(t, c.Stack, sockets, outstanding)
-	alone := converse(t, quiet, other, burst)
-	f.begin()
-	for range sockets {
-		select {
-		case <-f.refused:
-		case <-time.After(patience):
-			require.Fail(t, "a socket of the flood was never refused")
-		}
-	}
-	flooded := converse(t, alice, bob, burst)
-	refused := f.end(t)
-	require.Positive(t, refused)
-	slices.Sort(alone)
-	slices.Sort(flooded)
-	t.Logf("send to ack of %d messages each, slowest and median: alone %v and %v, beside a flood of %d refused sends %v and %v",
-		burst, alone[burst-1], alone[burst/2], refused, flooded[burst-1], flooded[burst/2])
-}
-
-// converse sends n messages one after the other, each of which has to be answered
-// at once, and pushed, and gives how long the answers took.
-func converse(t *testing.T, from *device, to *listener, n int) []time.Duration {
-	t.Helper()
-	var took []time.Duration
-	for i := range n {
-		start := time.Now()
-		var sent wire.Sent
-		require.NoError(t, from.do(t.Context(), wire.ActionSend, wire.Send{
-			To: to.user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: text(0, i),
-		}, &sent), "message %d is not refused", i)
-		took = append(took, time.Since(start))
-		require.Equal(t, int64(i+1), sent.Seq)
-		entryAt(t, to, sent.ConversationID, sent.Seq)
-	}
-	return took
-}
-
-// flood is one user who sends over several sockets as fast as it can, and never
-// minds the answers.
-type flood struct {
-	begin   func()
-	refused chan struct{} // one for the first refusal of each socket
-	stop    context.CancelFunc
-	work    errgroup.Group
-	count   atomic.Int64 // refusals
-}
-
-func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	start := make(chan struct{})
-	f := &flood{refused: make(chan struct{}, sockets), begin: sync.OnceFunc(func() { close(start) }), stop: stop}
-	user, victim := newUser("flooder"), newUser("victim")
-	for i := range sockets {
-		d := mustConnect(t, s, user, "d"+strconv.Itoa(i))
-		first := sync.OnceFunc(func() { f.refused <- struct{}{} })
-		for range outstanding {
-			f.work.Go(func() error {
-				select {
-				case <-start:
-				case <-ctx.Done():
-				}
-				for ctx.Err() == nil {
-					err := d.do(ctx, wire.ActionSend, wire.Send{To: victim, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}, nil)
-					if retryAfter(err) > 0 {
-						f.count.Add(1)
-						first()
-					}
-					if errors.Is(err, raw.ErrClosed) {
-						return nil // it was too much
-					}
-				}
-				return nil
-			})
-		}
-	}
-	return f
-}
-
-// retryAfter is how long a refusal for being too fast asks to wait. What a crowded
-// conversation refuses is none.
-func retryAfter(err error) float64 {
-	r, refused := errors.AsType[*refusal](err)
-	if !refused || r.Frame.Code != chat.CodeBusy || !r.Frame.Retryable || !strings.Contains(r.Frame.Message, "may do this") {
-		return 0
-	}
-	ms, _ := r.Frame.Details[chat.DetailRetryAfter].(float64)
-	return ms
-}
-
-// end gives how many sends were refused.
-func (f *flood) end(t *testing.T) int64 {
-	t.Helper()
-	f.stop()
-	require.NoError(t, f.work.Wait())
-	return f.count.Load()
-}
-
-// Who is refused and goes on all the same loses the connection, and nothing else.
-func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
-	t.Parallel()
-	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst=1")
-	d := mustConnect(t, c.Stack, newUser("flooder"), "phone")
-	flood := wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}
-	var err error
-	refused := 0
-	for !errors.Is(err, raw.ErrClosed) {
-		if err = d.do(t.Context(), wire.ActionSend, flood, nil); retryAfter(err) > 0 {
-			refused++
-		}
-	}
-	require.GreaterOrEqual(t, refused, 15, "not before it was told often enough")
-	requireDismissed(t, d, wire.GoodbyeFlooding)
-	require.NoError(t, d.reconnect(t.Context()))
-	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
-}
 
 // What API Gateway throttles it says itself, and without the request's id. A
 // client goes on asking, and everything gets through in the end.
@@ -175,15 +46,8 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 		require.Equal(t, int64(i+1), sent.Seq)
 	}
 
-	token, err := c.Token(t.Context(), bob, nil)
-	require.NoError(t, err)
-	for status := 0; status != http.StatusTooManyRequests; {
-		conn, got, err := raw.Handshake(t.Context(), c.Socket, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
-		if err == nil {
-			_ = conn.CloseNow()
-		}
-		require.Contains(t, []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests}, got)
-		status = got
+	for handshakeOf(t, c.Stack, bob) == http.StatusSwitchingProtocols {
+		continue
 	}
 	receiver := dialClient(t, c.Stack, bob)
 	require.NoError(t, receiver.Online(t.Context()), "it tries the handshake again")

@@ -198,7 +198,7 @@ func (o *observed) refused(d *device, code chat.Code, action string, request any
 func (o *observed) handshakes() {
 	o.t.Helper()
 	ctx := o.t.Context()
-	for hasty := newUser("hasty"); tryHandshake(o.t, o.cloud.Stack, hasty) != http.StatusTooManyRequests; {
+	for hasty := newUser("hasty"); handshakeOf(o.t, o.cloud.Stack, hasty) != http.StatusTooManyRequests; {
 	}
 	user := newUser("ann")
 	token, err := o.cloud.Token(ctx, user, nil)

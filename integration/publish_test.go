@@ -172,7 +172,7 @@ func TestPublishRefuses(t *testing.T) {
 
 // A backend that retries while the first call is still under way makes one
 // message, and concurrent ones make a dense ledger with all recipients.
-func TestG3_PublishIsIdempotentUnderConcurrency(t *testing.T) {
+func TestPublish_IsIdempotentUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	const calls, keys = 12, 4
 	readers := users("reader", keys)

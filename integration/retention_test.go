@@ -18,7 +18,7 @@ import (
 // A device was away for longer than messages are kept. It gets to the head, is
 // told what is gone, and waits for nothing; the old ones of its messages that
 // DynamoDB has not deleted yet are not shown either.
-func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
+func TestRetention_ADeviceThatWasAwayForLonger(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "RetentionDays=1")
 	db := dynamotest.Client(t, c.DynamoDB)

@@ -146,10 +146,16 @@ func TestRecallInAGroup(t *testing.T) {
 	}
 }
 
+func TestG8_NoEditIsOverriddenByAnOlderOne(t *testing.T) {
+	t.Parallel()
+	t.Run("beside a recall", editsRaceARecall)
+	t.Run("in turn", editsInTurn)
+}
+
 // An edit and a recall of one message race from two devices. Whichever is first,
 // the message ends recalled, and everybody sees the same: those who read it and
 // those who were told, in whatever order.
-func TestG8_EditsRaceARecall(t *testing.T) {
+func editsRaceARecall(t *testing.T) {
 	t.Parallel()
 	const rounds, edits = 20, 3
 	alice, bob := newUser("alice"), newUser("bob")
@@ -233,7 +239,7 @@ func TestG8_EditsRaceARecall(t *testing.T) {
 }
 
 // Many devices edit in turn; no edit is lost, and the last one stays.
-func TestG8_EditsInTurn(t *testing.T) {
+func editsInTurn(t *testing.T) {
 	t.Parallel()
 	const devices, each = 4, 5
 	alice := newUser("alice")
