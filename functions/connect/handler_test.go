@@ -156,11 +156,9 @@ func TestConnectIsNotHeldUpByWhatItDisplaces(t *testing.T) {
 			t.Parallel()
 			h := newHandler(&fakeConnections{displaced: displaced()}, &fakeSockets{dismiss: dismiss})
 			h.farewell = 20 * time.Millisecond
-			start := time.Now()
 			response, err := h.handle(t.Context(), sample(t))
 			require.NoError(t, err)
 			require.Equal(t, 200, response.StatusCode)
-			require.Less(t, time.Since(start), 10*time.Second)
 		})
 	}
 }

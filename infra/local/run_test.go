@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/build/buildtest"
@@ -152,7 +153,7 @@ func (c *local) requireEnd(within time.Duration) {
 func (c *local) stop() {
 	c.t.Helper()
 	c.signal(syscall.SIGINT)
-	c.requireEnd(20 * time.Second)
+	c.requireEnd(patience)
 	require.Equal(c.t, 0, c.cmd.ProcessState.ExitCode())
 }
 
@@ -260,13 +261,8 @@ func (c *local) running() []string {
 
 func (c *local) requireNothingLeft() {
 	c.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(often) {
-		left := c.running()
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.FailNow(c.t, "not all has ended", "left running: %v", left)
-		}
+	var left []string
+	if !assert.Eventually(c.t, func() bool { left = c.running(); return len(left) == 0 }, patience, often) {
+		require.FailNow(c.t, "not all has ended", "left running: %v", left)
 	}
 }

@@ -281,7 +281,7 @@ func TestExpiredItemsAreDeleted(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	c := startApp(t, "-data", data)
-	expired, expires := thing("expired"), time.Now().Unix()+2 // not before the sweep of this start
+	expired, expires := thing("expired"), time.Now().Unix()+5 // not before the sweep of this start
 	expired["expires"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(expires, 10)}
 	_, err := dynamotest.Client(t, c.dynamoDB).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(thingsTable), Item: expired})
 	require.NoError(t, err)

@@ -340,7 +340,7 @@ func TestErrors_DynamoDBEndpoint(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := launch(t, options{}, "-addr", "127.0.0.1:0", "-template", smallApp, "-dynamodb-endpoint", test.endpoint)
-			c.requireEnd(20 * time.Second)
+			c.requireEnd(patience)
 			outcome{c.cmd.ProcessState.ExitCode(), c.stdout.String(), c.stderr.String()}.
 				requireError(t, "-dynamodb-endpoint http://"+strings.TrimPrefix(test.endpoint, "http://"), test.want)
 		})

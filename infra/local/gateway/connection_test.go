@@ -384,10 +384,9 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	require.ErrorIs(t, a.gateway.Close(ctx), context.DeadlineExceeded)
-	require.Less(t, time.Since(begin), 3*time.Second)
 	_, err := io.Copy(io.Discard, raw.in)
 	require.NoError(t, err)
-	require.Less(t, time.Since(begin), 3*time.Second, "the connection was left to its close handshake")
+	require.Less(t, time.Since(begin), 4*time.Second, "the connection was left to its close handshake")
 }
 
 func TestHandshakeInProgressDuringCloseEndsAsAClosedConnection(t *testing.T) {

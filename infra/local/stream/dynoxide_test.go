@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 func heads() []*template.Table {
 	return []*template.Table{{
