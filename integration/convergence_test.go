@@ -120,7 +120,7 @@ func newClock(t *testing.T) *fault.Clock {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	clock, err := fault.NewClock(t.Context(), t.TempDir(), "../shared/store", "../functions/fanout", "../functions/default")
+	clock, err := fault.NewClock(t.Context(), t.TempDir(), "../shared/store", "../functions/fanout", "../functions/default", "../shared/start")
 	require.NoError(t, err)
 	return clock
 }

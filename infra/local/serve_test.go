@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -326,20 +325,8 @@ func TestWhatRuns(t *testing.T) {
 	require.NoError(t, err)
 	c := startApp(t)
 	ask := func(method, path, host string, header ...string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), method, c.page+path, strings.NewReader(`{"QueueUrl":"none"}`))
-		require.NoError(t, err)
-		if host != "" {
-			request.Host = host
-		}
-		if len(header) == 2 {
-			request.Header.Set(header[0], header[1])
-		}
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		return response.StatusCode, string(body)
+		response, body := c.ask(request{method: method, path: path, body: `{"QueueUrl":"none"}`}, host, header...)
+		return response.StatusCode, body
 	}
 	status, body := ask(http.MethodGet, "dev/stack", "")
 	require.Equal(t, http.StatusOK, status)

@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -83,16 +82,9 @@ func TestServe_Dev(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.page+test.path, nil)
-			require.NoError(t, err)
-			request.Host = test.host
-			response, err := http.DefaultClient.Do(request)
-			require.NoError(t, err)
-			defer func() { _ = response.Body.Close() }()
-			body, err := io.ReadAll(response.Body)
-			require.NoError(t, err)
+			response, body := c.ask(request{method: http.MethodGet, path: test.path}, test.host, "Authorization", "")
 			require.Equal(t, test.status, response.StatusCode, "%s", body)
-			require.Contains(t, string(body)+response.Header.Get("X-Amzn-Errortype"), test.want)
+			require.Contains(t, body+response.Header.Get("X-Amzn-Errortype"), test.want)
 		})
 	}
 }
@@ -350,11 +342,9 @@ func TestErrors_DynamoDBEndpoint(t *testing.T) {
 // token asks for a token as anyone on this machine may.
 func (c *local) token(user string) string {
 	c.t.Helper()
-	response, err := http.Get(c.page + "dev/token?user=" + user)
-	require.NoError(c.t, err)
-	defer func() { _ = response.Body.Close() }()
+	_, body := c.ask(request{method: http.MethodGet, path: "dev/token?user=" + user}, "")
 	var answer struct{ Token string }
-	require.NoError(c.t, json.NewDecoder(response.Body).Decode(&answer))
+	require.NoError(c.t, json.Unmarshal([]byte(body), &answer))
 	require.Regexp(c.t, regexp.MustCompile(`^ey[\w-]+\.[\w-]+\.[\w-]+$`), answer.Token)
 	return answer.Token
 }
