@@ -70,7 +70,7 @@ func TestAttack_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
 	require.LessOrEqual(t, quantile(during, 99), 2*max(quantile(before, 99), coarse))
 }
 
-// converseAll lets all pairs chat, and gives how long each message took from its
+// converseAll lets all pairs chat, and returns how long each message took from its
 // sending to its push at the other.
 func converseAll(t *testing.T, pairs [bystanders][2]*device) []time.Duration {
 	t.Helper()

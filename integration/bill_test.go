@@ -161,7 +161,7 @@ func (m *meters) sum() bill.Use {
 	}
 }
 
-// rest waits until nothing more is used, and gives the sum.
+// rest waits until nothing more is used, and returns the sum.
 func (m *meters) rest() bill.Use {
 	m.t.Helper()
 	last, same := m.sum(), 0

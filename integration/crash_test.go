@@ -263,7 +263,7 @@ func killingTheWholeLocalCloud(t *testing.T) {
 }
 
 // sendUntilDead sends from several devices and kills the cloud after a number of
-// acks. It gives what was acked, by clientMsgId, and what was sent without answer.
+// acks. It returns what was acked, by clientMsgId, and what was sent without answer.
 func sendUntilDead(t *testing.T, c *localCloud, alice, bob string, senders, life, acks int) (acked map[string]wire.Sent, unanswered []string) {
 	t.Helper()
 	acked = map[string]wire.Sent{}

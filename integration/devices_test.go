@@ -104,7 +104,7 @@ func (l *listener) keep(kind string, frame []byte) {
 	l.heard = append(l.heard, p)
 }
 
-// pushes gives what was heard so far, of one type.
+// pushes returns what was heard so far, of one type.
 func (l *listener) pushes(kind string) []push {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *listener) pushesLocked(kind string) []push {
 	return slices.DeleteFunc(slices.Clone(l.heard), func(p push) bool { return p.Type != kind })
 }
 
-// entries gives the messages of a conversation in the order they were pushed in.
+// entries returns the messages of a conversation in the order they were pushed in.
 func (l *listener) entries(conversationID string) []chat.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *listener) awaitNotified(ctx context.Context, conversationID string, seq
 	})
 }
 
-// awaitEntry waits until the message with this seq was pushed, and gives it.
+// awaitEntry waits until the message with this seq was pushed, and returns it.
 func (l *listener) awaitEntry(ctx context.Context, conversationID string, seq int64) (chat.Message, error) {
 	var found chat.Message
 	err := l.await(ctx, fmt.Sprintf("the push of seq %d of %s", seq, conversationID), func() bool {
@@ -151,7 +151,7 @@ func entryAt(tb testing.TB, l *listener, conversationID string, seq int64) chat.
 	return m
 }
 
-// awaitPush waits until a push is as wanted, and gives it.
+// awaitPush waits until a push is as wanted, and returns it.
 func (l *listener) awaitPush(ctx context.Context, what string, wanted func(push) bool) (push, error) {
 	var found push
 	err := l.await(ctx, what, func() bool {
@@ -216,7 +216,7 @@ func codeOf(err error) chat.Code {
 // newID makes a clientMsgId.
 func newID() string { return newUser("id") }
 
-// lineOf gives a user's line of a conversation; ok is false if there is none.
+// lineOf returns a user's line of a conversation; ok is false if there is none.
 func lineOf(tb testing.TB, d *device, conversationID string) (wire.Conversation, bool) {
 	tb.Helper()
 	for cursor := ""; ; {
@@ -232,7 +232,7 @@ func lineOf(tb testing.TB, d *device, conversationID string) (wire.Conversation,
 	}
 }
 
-// changesSince gives all that changed since a cursor: the whole answer, and of a
+// changesSince returns all that changed since a cursor: the whole answer, and of a
 // full one the rest of the list too.
 func changesSince(tb testing.TB, d *device, cursor int64) wire.Changed {
 	tb.Helper()
@@ -551,7 +551,7 @@ func TestOwnSendsReachTheOtherDevices(t *testing.T) {
 	require.Equal(t, [3]string{alice, "phone", "from the phone"}, [3]string{m.SenderID, m.SenderDeviceID, m.Text})
 }
 
-// byUser gives a roster as roles by user.
+// byUser returns a roster as roles by user.
 func byUser(members []wire.Member) map[string]chat.Role {
 	roles := map[string]chat.Role{}
 	for _, m := range members {

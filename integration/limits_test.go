@@ -195,7 +195,7 @@ func expiring() url.Values { return url.Values{"ttl": {(timeLeft - 30*time.Secon
 // timeLeft has to suffice for a handshake, on a machine that has much to do.
 const timeLeft = 8 * time.Second
 
-// expiringDevice connects with a token that is about to expire, and gives when it
+// expiringDevice connects with a token that is about to expire, and returns when it
 // will have.
 func expiringDevice(t *testing.T, s stack, user string) (*device, time.Time) {
 	t.Helper()

@@ -110,7 +110,7 @@ type observed struct {
 	ann, bob *device
 }
 
-// lines gives the JSON lines of the functions.
+// lines returns the JSON lines of the functions.
 func (o *observed) lines() []string {
 	var found []string
 	for line := range strings.Lines(o.cloud.stderr.String()) {

@@ -353,7 +353,7 @@ func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(w.t, chromedp.Do(ctx, steps...), "in %s's window", w.user)
 }
 
-// evaluate gives the value of an expression in the page, or of its promise.
+// evaluate returns the value of an expression in the page, or of its promise.
 func evaluate[T any](w *window, expression string) T {
 	w.t.Helper()
 	value, err := tryEvaluate[T](w, expression)

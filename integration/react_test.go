@@ -192,7 +192,7 @@ func npm(t *testing.T, dir string, args ...string) (out string, err error) {
 
 var viteSays = regexp.MustCompile(`Local: +(http://\S+)`)
 
-// serve starts Vite with the local cloud at host behind it, and gives the page's address.
+// serve starts Vite with the local cloud at host behind it, and returns the page's address.
 func (app reactApp) serve(t *testing.T, host string, command ...string) (address string) {
 	t.Helper()
 	args := slices.Concat([]string{"NO_COLOR=1", "INORDER_URL=http://" + host, "node", "node_modules/vite/bin/vite.js"}, command)

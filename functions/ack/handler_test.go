@@ -98,7 +98,7 @@ func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
 	return event
 }
 
-// serve gives the answer to a frame, or to the sample, and what was logged.
+// serve returns the answer to a frame, or to the sample, and what was logged.
 func serve(t *testing.T, w *world, body string) (answer, log string) {
 	t.Helper()
 	event := sample(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
-// fakeStore notes what it is asked for, and gives one report.
+// fakeStore notes what it is asked for, and returns one report.
 type fakeStore struct {
 	calls  []string
 	report operate.AuditReport
@@ -42,7 +42,7 @@ func (f *fakeStore) AuditAll(_ context.Context, after operate.AuditCursor) (oper
 	return f.report, f.err
 }
 
-// invoke gives the answer to an event and the log's lines.
+// invoke returns the answer to an event and the log's lines.
 func invoke(t *testing.T, f *fakeStore, event string) (operate.AuditReport, []map[string]any, error) {
 	t.Helper()
 	var log bytes.Buffer

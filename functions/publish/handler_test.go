@@ -65,7 +65,7 @@ type opened struct {
 	v       chat.Visibility
 }
 
-// publish gives the function's answer to an event, and its log line.
+// publish returns the function's answer to an event, and its log line.
 func publish(t *testing.T, f *fakeLedger, event string) (answer wire.Sent, line map[string]any, err error) {
 	t.Helper()
 	if event == "" {

@@ -407,7 +407,7 @@ func TestChanges(t *testing.T) {
 		require.Empty(t, c.Cursor)
 	})
 
-	// at gives the lines as changed one after the other, several at a time.
+	// at returns the lines as changed one after the other, several at a time.
 	at := func(lines []store.Line, together int) []store.Line {
 		for i := range lines {
 			lines[i].ChangedAt = int64(100 + i/together)

@@ -194,7 +194,7 @@ func listen(ctx context.Context, addr address.Address) (net.Listener, error) {
 	return listener, nil
 }
 
-// reachable gives the address as a client on this machine reaches it.
+// reachable returns the address as a client on this machine reaches it.
 func reachable(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
@@ -206,7 +206,7 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// dataDir gives the folder for what is kept: the user's, locked against a second
+// dataDir returns the folder for what is kept: the user's, locked against a second
 // local cloud, or a temporary one.
 func (c *cloud) dataDir(dir string) (string, error) {
 	if dir == "" {

@@ -114,7 +114,7 @@ func TestTwoAtOnce(t *testing.T) {
 }
 
 // copyApp copies an application, as a module, to where it can be changed.
-// It gives the template's path. What is built from it belongs into an emptyHome.
+// It returns the template's path. What is built from it belongs into an emptyHome.
 func copyApp(t *testing.T, app string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -35,7 +35,7 @@ func gateway(t *testing.T) *backend {
 	})
 }
 
-// pusher gives a client, without retries, of the API behind a proxy.
+// pusher returns a client, without retries, of the API behind a proxy.
 func pusher(t *testing.T, plan *fault.Plan, target string) *apigatewaymanagementapi.Client {
 	t.Helper()
 	proxy, err := fault.NewConnections(plan)

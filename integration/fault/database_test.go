@@ -23,7 +23,7 @@ import (
 	"github.com/inorder-im/inorder/integration/fault"
 )
 
-// database gives a client, without retries, of a DynamoDB behind a proxy.
+// database returns a client, without retries, of a DynamoDB behind a proxy.
 func database(t *testing.T, plan *fault.Plan, endpoint string) *dynamodb.Client {
 	t.Helper()
 	proxy, err := fault.NewDatabase(plan, endpoint)

@@ -160,7 +160,7 @@ func read(r *http.Request) Request {
 	return Request{Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header, Body: body}
 }
 
-// Forward gives a request to the target, without the context of who made it. The answer
+// Forward passes a request on to the target, without the context of who made it. The answer
 // is 502 where there is no target, or none that answers.
 func (p *Proxy) Forward(r Request) Answer {
 	target := p.target.Load()

@@ -22,7 +22,7 @@ const (
 )
 
 // Charge takes n tokens of a key out of the bucket that all environments share
-// and gives 0, or takes none and gives how long it will be until asking again is
+// and returns 0, or takes none and returns how long it will be until asking again is
 // worth it. n is at most rate.Burst.
 type Charge func(ctx context.Context, key string, rate Rate, n int, now time.Time) (wait time.Duration, err error)
 
@@ -77,7 +77,7 @@ func NewShared(rate Rate, now func() time.Time, charge Charge) *Shared {
 // Rate is what each key gets.
 func (s *Shared) Rate() Rate { return s.rate }
 
-// Take takes a token of the key and gives 0, or takes none and gives how long to
+// Take takes a token of the key and returns 0, or takes none and returns how long to
 // wait. Where the shared bucket cannot be charged the key has, for five seconds,
 // the whole rate in this environment alone; err then says why, beside an answer
 // that counts.

@@ -19,7 +19,7 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// write gives the line of one record, "" if it is not written.
+// write returns the line of one record, "" if it is not written.
 func write(t *testing.T, o metric.Options, level slog.Level, attrs ...slog.Attr) string {
 	t.Helper()
 	var out bytes.Buffer

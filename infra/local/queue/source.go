@@ -139,7 +139,7 @@ func (f *feeder) settle(messages []message, result []byte, functionError string)
 	}
 }
 
-// done gives the receipts of the messages that need no more work: none if the answer
+// done returns the receipts of the messages that need no more work: none if the answer
 // cannot be read or names a message that is not in the batch.
 func (f *feeder) done(messages []message, result []byte, functionError string) (receipts []string) {
 	if functionError != "" {

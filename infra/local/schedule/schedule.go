@@ -34,7 +34,7 @@ type Invoker interface {
 // Clock tells the time and waits.
 type Clock interface {
 	Now() time.Time
-	// After gives a channel that gets the time once d has passed.
+	// After returns a channel that gets the time once d has passed.
 	After(d time.Duration) <-chan time.Time
 }
 
