@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"expvar"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -53,12 +53,16 @@ func TestAttack_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
 	overgrow(t, db, attacker)
 	ctx, stop := context.WithCancel(t.Context())
 	var attack errgroup.Group
-	counts := &tallies{by: map[string]int{}}
+	counts := new(expvar.Map)
 	for i := range store.MaxDevices {
 		attack.Go(func() error { return doWorst(ctx, c.Stack, attacker, i, counts) })
 	}
 	attack.Go(func() error { return damageHeads(ctx, db, tableName(t, db, "Conversations")) })
-	require.Eventually(t, func() bool { return counts.sum() > 10*store.MaxDevices }, patience, time.Millisecond, "the attack is under way")
+	require.Eventually(t, func() (underWay bool) {
+		sum := int64(0)
+		counts.Do(func(count expvar.KeyValue) { sum += count.Value.(*expvar.Int).Value() })
+		return sum > 10*store.MaxDevices
+	}, patience, time.Millisecond)
 	during := converseAll(t, pairs)
 	stop()
 	require.NoError(t, attack.Wait())
@@ -66,7 +70,7 @@ func TestAttack_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
 	t.Logf("send to push, p50 and p99: %v and %v before, %v and %v during an attack of %s",
 		quantile(before, 50), quantile(before, 99), quantile(during, 50), quantile(during, 99), counts)
 	require.Len(t, during, bystanders*exchanges, "every push arrived")
-	require.Positive(t, counts.of("refused"), "the attacker met its limits")
+	require.NotNil(t, counts.Get("refused"), "the attacker met its limits")
 	require.LessOrEqual(t, quantile(during, 99), 2*max(quantile(before, 99), coarse))
 }
 
@@ -102,46 +106,13 @@ func quantile(took []time.Duration, percent int) time.Duration {
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)].Round(time.Millisecond)
 }
 
-// tallies count what became of the attacker's requests.
-type tallies struct {
-	mu sync.Mutex
-	by map[string]int
-}
-
-func (c *tallies) add(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.by[what]++
-}
-
-func (c *tallies) of(what string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.by[what]
-}
-
-func (c *tallies) sum() (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, k := range c.by {
-		n += k
-	}
-	return n
-}
-
-func (c *tallies) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return fmt.Sprint(c.by)
-}
-
 // doWorst floods by one socket, which comes back whenever it is thrown out.
-func doWorst(ctx context.Context, s stack, user string, socket int, counts *tallies) error {
+func doWorst(ctx context.Context, s stack, user string, socket int, counts *expvar.Map) error {
 	d, err := connect(ctx, s, user, fmt.Sprint("d", socket))
 	deep := strings.Repeat(`{"a":`, 4000) + "1" + strings.Repeat("}", 4000)
 	for n := 0; ctx.Err() == nil; n++ {
 		if err != nil { // it may not connect as often as it wants to
-			counts.add("shut out")
+			counts.Add("shut out", 1)
 			rest(ctx, 100*time.Millisecond)
 			err = d.reconnect(ctx)
 			continue
@@ -163,14 +134,14 @@ func doWorst(ctx context.Context, s stack, user string, socket int, counts *tall
 		var refused *refusal
 		switch {
 		case err == nil:
-			counts.add("done")
+			counts.Add("done", 1)
 		case errors.As(err, &refused):
-			counts.add("refused")
+			counts.Add("refused", 1)
 			err = nil
 		case errors.Is(err, raw.ErrClosed):
-			counts.add("thrown out")
+			counts.Add("thrown out", 1)
 		case isPlatforms(err):
-			counts.add("turned away by the gateway")
+			counts.Add("turned away by the gateway", 1)
 			err = nil
 		}
 		rest(ctx, 20*time.Millisecond) // in all 800 frames a second and more would only measure this machine

@@ -302,10 +302,9 @@ func TestCost_OfTheShippedClients(t *testing.T) {
 
 	idle, store := newUser("idle"), client.NewMemory()
 	dial := func() *client.Client {
-		c, err := client.Dial(t.Context(), client.Config{
-			URL: s.Socket, UserID: idle, DeviceID: "phone", Store: store,
-			Token: func(ctx context.Context) (string, error) { return s.Token(ctx, idle, nil) },
-		})
+		cfg := clientOf(s, idle, "phone")
+		cfg.Store = store
+		c, err := client.Dial(t.Context(), cfg)
 		require.NoError(t, err)
 		require.NoError(t, c.Online(t.Context()))
 		return c

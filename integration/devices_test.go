@@ -327,10 +327,10 @@ func TestSyncHead_ADeviceThatReconnectsInAStormEndsWithAllChanges(t *testing.T) 
 			if !isRaise(operation, request) && !isLookup(operation, request) {
 				return forward()
 			}
-			late.Add(1)
+			n := late.Add(1)
 			<-time.After(rand.N(40 * time.Millisecond))
 			answer := forward()
-			if rand.IntN(10) == 0 {
+			if n%10 == 0 {
 				failed.Add(1)
 				return failure("ValidationException")
 			}

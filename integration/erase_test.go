@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,10 +29,9 @@ func keep(t *testing.T, s stack, user, path string) keeper {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), path)
 	require.NoError(t, err)
-	c, err := client.Dial(t.Context(), client.Config{
-		URL: s.Socket, UserID: user, DeviceID: filepath.Base(path), Store: store,
-		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
-	})
+	cfg := clientOf(s, user, filepath.Base(path))
+	cfg.Store = store
+	c, err := client.Dial(t.Context(), cfg)
 	require.NoError(t, err)
 	k := keeper{c, store, path}
 	t.Cleanup(func() { _ = k.stop() }) // it may have been stopped

@@ -146,6 +146,7 @@ func TestTheLastMemberLeaves(t *testing.T) {
 	requireRefused(t, a, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "?"}, chat.CodeNotFound, "conversationId")
 }
 
+// What is malformed is among the frames of moreBadFrames.
 func TestGroupRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	alice, bob, carol, dave := newUser("alice"), newUser("bob"), newUser("carol"), newUser("dave")
@@ -166,21 +167,14 @@ func TestGroupRequestsThatAreRefused(t *testing.T) {
 		code    chat.Code
 		field   string
 	}{
-		"create without title":        {a, wire.ActionCreateGroup, create("", "", bob), chat.CodeBadRequest, "title"},
 		"create with a blank title":   {a, wire.ActionCreateGroup, create(" \u00a0", "", bob), chat.CodeBadRequest, "title"},
 		"create with a title of 101":  {a, wire.ActionCreateGroup, create(strings.Repeat("界", 101), "", bob), chat.CodeTooLarge, "title"},
 		"create with a line break":    {a, wire.ActionCreateGroup, create("a\nb", "", bob), chat.CodeBadRequest, "title"},
 		"create with oneself":         {a, wire.ActionCreateGroup, create("T", "", bob, alice), chat.CodeBadRequest, "members"},
-		"create with someone twice":   {a, wire.ActionCreateGroup, create("T", "", bob, carol, bob), chat.CodeBadRequest, "members"},
 		"create with no one's id":     {a, wire.ActionCreateGroup, create("T", "", bob, ""), chat.CodeBadRequest, "members"},
 		"create with too long an id":  {a, wire.ActionCreateGroup, create("T", "", long), chat.CodeBadRequest, "members"},
 		"create with a control char":  {a, wire.ActionCreateGroup, create("T", "", "b\u0085b"), chat.CodeBadRequest, "members"},
-		"create for half of them":     {a, wire.ActionCreateGroup, create("T", "some", bob), chat.CodeBadRequest, "visibility"},
-		"create with 101":             {a, wire.ActionCreateGroup, create("T", "", users("u", 101)...), chat.CodeLimit, "members"},
-		"create without members":      {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", ClientMsgID: newID()}, chat.CodeBadRequest, "members"},
-		"create without clientMsgId":  {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", Members: []string{bob}}, chat.CodeBadRequest, "clientMsgId"},
 		"add 101":                     {a, wire.ActionAddMembers, members(users("u", 101)...), chat.CodeLimit, "members"},
-		"add no one":                  {a, wire.ActionAddMembers, members(), chat.CodeBadRequest, "members"},
 		"add someone twice":           {a, wire.ActionAddMembers, members(dave, dave), chat.CodeBadRequest, "members"},
 		"add oneself":                 {a, wire.ActionAddMembers, members(dave, alice), chat.CodeBadRequest, "members"},
 		"add a member":                {a, wire.ActionAddMembers, members(dave, bob), chat.CodeBadRequest, "members"},
@@ -189,19 +183,13 @@ func TestGroupRequestsThatAreRefused(t *testing.T) {
 		"remove a stranger":           {a, wire.ActionRemoveMembers, members(bob, dave), chat.CodeBadRequest, "members"},
 		"remove oneself":              {a, wire.ActionRemoveMembers, members(alice), chat.CodeBadRequest, "members"},
 		"remove someone twice":        {a, wire.ActionRemoveMembers, members(bob, bob), chat.CodeBadRequest, "members"},
-		"remove 101":                  {a, wire.ActionRemoveMembers, members(users("u", 101)...), chat.CodeLimit, "members"},
 		"remove as a plain member":    {b, wire.ActionRemoveMembers, members(carol), chat.CodeForbidden, ""},
-		"rename to nothing":           {a, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, ClientMsgID: newID()}, chat.CodeBadRequest, "title"},
 		"rename as a plain member":    {b, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, Title: "T", ClientMsgID: newID()}, chat.CodeForbidden, ""},
 		"promote as a plain member":   {b, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: carol, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeForbidden, ""},
-		"promote to king":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: "king", ClientMsgID: newID()}, chat.CodeBadRequest, "role"},
 		"promote oneself":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: alice, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeBadRequest, "userId"},
-		"promote no one":              {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeBadRequest, "userId"},
 		"dissolve as a plain member":  {b, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}, chat.CodeForbidden, ""},
-		"dissolve with no id":         {a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id}, chat.CodeBadRequest, "clientMsgId"},
 		"leave a single conversation": {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: single, ClientMsgID: newID()}, chat.CodeForbidden, "conversationId"},
 		"add to a single one":         {a, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: single, Members: []string{carol}, ClientMsgID: newID()}, chat.CodeForbidden, "conversationId"},
-		"leave no kind":               {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: "room:1", ClientMsgID: newID()}, chat.CodeBadRequest, "conversationId"},
 	} {
 		e := requireRefused(t, tt.by, tt.action, tt.request, tt.code, tt.field)
 		require.NotEmpty(t, e.Message, name)

@@ -53,13 +53,18 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 	require.NoError(t, receiver.Online(t.Context()), "it tries the handshake again")
 }
 
+// clientOf is what a Go client of a user starts with.
+func clientOf(s stack, user, device string) client.Config {
+	return client.Config{
+		URL: s.Socket, UserID: user, DeviceID: device,
+		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
+	}
+}
+
 // dialClient starts a Go client that ends with the test.
 func dialClient(t *testing.T, s stack, user string) *client.Client {
 	t.Helper()
-	c, err := client.Dial(t.Context(), client.Config{
-		URL: s.Socket, UserID: user, DeviceID: "phone",
-		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
-	})
+	c, err := client.Dial(t.Context(), clientOf(s, user, "phone"))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -174,6 +179,7 @@ func moreBadFrames() []badFrame {
 		{"removing too many", with(remove, "members", string(many)), chat.CodeLimit, "members"},
 		{"a role that is none", with(role, "role", `"king"`), chat.CodeBadRequest, "role"},
 		{"a role of nobody", with(role, "userId", `""`), chat.CodeBadRequest, "userId"},
+		{"a title of nothing", without(title, "title"), chat.CodeBadRequest, "title"},
 		{"a title of two lines", with(title, "title", `"a\nb"`), chat.CodeBadRequest, "title"},
 		{"members from a made-up cursor", with(list, "cursor", quoted(129)), chat.CodeBadRequest, "cursor"},
 		{"receipts of seq 0", with(tell, "seq", `0`), chat.CodeBadRequest, "seq"},

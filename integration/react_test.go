@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/inorder-im/inorder/infra/local/logtest"
 )
 
 // Two people chat in the React example: alice as its developer sees it, bob as it is built.
@@ -182,7 +184,7 @@ func npm(t *testing.T, dir string, args ...string) (out string, err error) {
 	cmd := exec.CommandContext(ctx, "npm", args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
-	said, complained := &lines{}, &lines{}
+	said, complained := &logtest.Log{}, &logtest.Log{}
 	cmd.Stdout, cmd.Stderr = said, complained
 	if err := cmd.Run(); err != nil {
 		return said.String() + complained.String(), err

@@ -76,10 +76,9 @@ func requireReads(t *testing.T, s stack, user string, memory client.Store, conve
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	device, err := client.Dial(ctx, client.Config{
-		URL: s.Socket, UserID: user, DeviceID: "away", Store: memory,
-		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
-	})
+	cfg := clientOf(s, user, "away")
+	cfg.Store = memory
+	device, err := client.Dial(ctx, cfg)
 	require.NoError(t, err)
 	defer device.Close()
 	var got []int64

@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"bytes"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/build/buildtest"
+	"github.com/inorder-im/inorder/infra/local/logtest"
 )
 
 const (
@@ -60,7 +59,7 @@ type options struct {
 func launch(t *testing.T, o options, args ...string) *local {
 	t.Helper()
 	require.NoError(t, buildtest.Sources(".", "../../functions", "../../shared"))
-	c := &local{t: t, mark: "mark-" + rand.Text(), stdout: newTranscript(), stderr: newTranscript(), done: make(chan struct{})}
+	c := &local{t: t, mark: "mark-" + rand.Text(), stdout: &transcript{}, stderr: &transcript{}, done: make(chan struct{})}
 	if slices.Contains(args, smallApp) {
 		args = append(args, "-param", "Mark="+c.mark) // a function's environment is the template's
 	}
@@ -198,25 +197,8 @@ func (o outcome) errorLines() string {
 	return strings.Join(found, "")
 }
 
-// transcript collects output by lines.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func newTranscript() *transcript { return &transcript{} }
-
-func (l *transcript) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *transcript) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+// transcript is output by lines.
+type transcript struct{ logtest.Log }
 
 // lines are the whole ones.
 func (l *transcript) lines() []string {
