@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/metric/metrictest"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
@@ -62,8 +62,7 @@ func invoke(t *testing.T, f *fakeStore, event string) (operate.AuditReport, []ma
 
 func TestAuditor_WhatItIsAskedFor(t *testing.T) {
 	t.Parallel()
-	sample, err := os.ReadFile("../../events/auditor.json")
-	require.NoError(t, err)
+	sample := routetest.Sample[json.RawMessage](t, "auditor")
 	for event, want := range map[string][]string{
 		string(sample): {"sample of 1000"},
 		"":             {"sample of 1000"},

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/letter"
 	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -325,15 +325,6 @@ func batchOf(records ...events.DynamoDBEventRecord) events.DynamoDBEvent {
 	return events.DynamoDBEvent{Records: records}
 }
 
-func sample(t *testing.T) events.DynamoDBEvent {
-	t.Helper()
-	raw, err := os.ReadFile("../../events/fanout.json")
-	require.NoError(t, err)
-	var event events.DynamoDBEvent
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
-
 func TestSample(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -347,7 +338,7 @@ func TestSample(t *testing.T) {
 	w.write(group, 42)
 	w.membersEvent(group, 42, []string{"carol"}, []string{"dave"})
 
-	failed, log := w.handle(t, sample(t))
+	failed, log := w.handle(t, routetest.Sample[events.DynamoDBEvent](t, "fanout"))
 	require.Empty(t, failed)
 	require.Equal(t, map[string]chat.Range{single: {From: 1, To: 2}, group: {From: 41, To: 42}}, w.asked)
 
@@ -720,10 +711,7 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 
 func sqsEvent(t *testing.T, bodies ...string) json.RawMessage {
 	t.Helper()
-	raw, err := os.ReadFile("../../events/fanout-retry.json")
-	require.NoError(t, err)
-	var event events.SQSEvent
-	require.NoError(t, json.Unmarshal(raw, &event))
+	event := routetest.Sample[events.SQSEvent](t, "fanout-retry")
 	message := event.Records[0]
 	event.Records = nil
 	for _, body := range bodies {
