@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 const (
@@ -109,14 +111,7 @@ func (p *Proxy) Close() {
 
 // Sleep waits, and is false if the proxy was closed before.
 func (p *Proxy) Sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.running.Done():
-		return false
-	}
+	return smithytime.SleepWithContext(p.running, d) == nil
 }
 
 // Go does something after the answer, which Close waits for. It is to be called by a
