@@ -19,7 +19,7 @@ import (
 
 // Sample reads the sample event of a function.
 func Sample[Event any](t require.TestingT, name string) (event Event) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "events", name+".json"))
+	raw, err := os.ReadFile(filepath.Join("..", "..", "events", name+".json")) //nolint:gosec // a sample of this project
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(raw, &event))
 	return event
