@@ -52,12 +52,12 @@ type Shared struct {
 	states map[string]state
 }
 
-// state is what an environment knows of a key until then: that it has tokens, or
+// state is what an environment knows of a key for a time: that it has tokens, or
 // cannot be charged, or, if neither, that it is refused.
 type state struct {
-	tokens   int
-	fallback bool
-	until    time.Time
+	tokens      int
+	fallback    bool
+	from, until time.Time
 }
 
 // NewShared makes a Shared. now is the clock.
@@ -112,7 +112,7 @@ func (s *Shared) recall(key string, now time.Time) (wait time.Duration, known bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, known := s.states[key]
-	if known && !now.Before(st.until) {
+	if known && (!now.Before(st.until) || now.Before(st.from)) { // or the clock was set back
 		delete(s.states, key)
 		known = false
 	}
@@ -149,5 +149,6 @@ func (s *Shared) remember(key string, now time.Time, st state) {
 			clear(s.states)
 		}
 	}
+	st.from = now
 	s.states[key] = st
 }
