@@ -145,9 +145,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Started == nil {
 		cfg.Started = func(string, int) {}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{pools: make(map[string]*pool, len(cfg.Functions)), events: make(chan struct{}, maxEventQueue)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for _, fn := range cfg.Functions {

@@ -7,6 +7,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,9 +53,7 @@ func Run(ctx context.Context, cfg Config, schedules ...Schedule) {
 	if cfg.Clock == nil {
 		cfg.Clock = machine{}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	var all sync.WaitGroup
 	for _, s := range schedules {
 		all.Go(func() { cfg.keep(ctx, s) })

@@ -14,6 +14,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -132,9 +133,7 @@ func Open(ctx context.Context, cfg Config, m Mapping) (*Poller, error) {
 	if cfg.PollInterval <= 0 {
 		cfg.PollInterval = defaultPollInterval
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	p := &Poller{cfg: cfg, m: m, log: cfg.Log.With("mapping", m.LogicalID, "function", m.Function), woken: make(chan struct{})}
 	var err error
 	if p.arn, err = streamOf(ctx, cfg.Streams, m.Table); err != nil {
