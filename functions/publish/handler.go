@@ -76,6 +76,7 @@ func (h handler) handle(ctx context.Context, event json.RawMessage) (wire.Sent, 
 	took := time.Since(start)
 	sent := receipt.Sent()
 	metric.Note(ctx, metric.Entry(sent, receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
+	metric.Note(ctx, metric.Count(metric.HotRefusals, receipt.Full))
 	metric.Note(ctx, metric.Send(took, err)...)
 	h.record(ctx, notes, err, took)
 	if err != nil {

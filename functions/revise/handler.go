@@ -67,6 +67,7 @@ func validateTarget(seq int64, messageID string) error {
 
 func note(ctx context.Context, r store.Receipt) {
 	metric.Note(ctx, metric.Entry(r.Sent(), r.Attempts, r.Conflicts, r.Throttles)...)
+	metric.Note(ctx, metric.Count(metric.HotRefusals, r.Full))
 }
 
 func by(c route.Caller, clientMsgID string) store.Request {

@@ -20,6 +20,7 @@ type Receipt struct {
 	Attempts       int // transactions this request took; 0 if it only read
 	Conflicts      int // of these, those that another writer came before
 	Throttles      int // of these, those that DynamoDB put off
+	Full           int // 1 if it was refused since the conversation takes no more, see WithConversationRate
 }
 
 // Append commits a message and gives it its seq. The message carries everything

@@ -39,6 +39,8 @@ type write struct {
 
 	counted bool // the group that is created counts for its creator's quota
 
+	fullAt int64 // of the head that this attempt leaves, in µs; 0 where nothing is counted
+
 	change changeFunc // nil for a plain message
 
 	// trusted writes come from the product itself: no membership is asked for,
@@ -106,7 +108,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	defer cancel()
 	var so attemptCounts
 	defer func() {
-		receipt.Attempts, receipt.Conflicts, receipt.Throttles = so.attempts, so.conflicts, so.throttles
+		receipt.Attempts, receipt.Conflicts, receipt.Throttles, receipt.Full = so.attempts, so.conflicts, so.throttles, so.full
 	}()
 	if err := w.message.Validate(); err != nil {
 		return Receipt{}, err
@@ -116,9 +118,9 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			return Receipt{}, err
 		}
 	}
-	at, known := base{}, false
-	if w.change == nil {
-		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
+	at, known, err := s.remembered(w, &so)
+	if err != nil {
+		return Receipt{}, err
 	}
 	read := false // whether the head was read for this attempt
 	atOnce := 0   // attempts since then that did not wait
@@ -164,11 +166,23 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	}
 }
 
+// remembered gives the head to write on without reading it first, if that is known.
+func (s *Store) remembered(w write, so *attemptCounts) (at base, known bool, err error) {
+	if so.full, err = s.stillFull(w); err != nil || w.change != nil {
+		return base{}, false, err
+	}
+	at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
+	return at, known, nil
+}
+
 // attempt prepares the write for this base and tries it once. The error is a
 // refusal, or a failure to read what the change needs.
 func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error) {
 	if at.head.LastSeq >= chat.MaxSeq {
 		return outcome{}, errFull()
+	}
+	if refused := s.meter(&w, at.head); refused != nil {
+		return *refused, nil
 	}
 	w.message.Seq = at.head.LastSeq + 1
 	if w.change != nil && at.changes == nil {
@@ -192,11 +206,14 @@ func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error)
 }
 
 // attemptCounts are the transactions of one write so far.
-type attemptCounts struct{ attempts, conflicts, throttles int }
+type attemptCounts struct{ attempts, conflicts, throttles, full int }
 
 func (t *attemptCounts) count(o outcome) {
 	t.attempts++
 	switch {
+	case o.full > 0: // it was not even tried
+		t.attempts--
+		t.full = o.full
 	case o.throttled:
 		t.throttles++
 	case o.conflict:
@@ -425,6 +442,7 @@ type outcome struct {
 	head      *chat.Conversation
 	conflict  bool // another writer came before
 	throttled bool
+	full      int // 1 if the conversation takes no more, which err says
 	cause     error
 }
 
@@ -600,6 +618,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	also("state", e.state != "", table.Str(string(after.State)))
 	also("title", e.title != "", table.Str(after.Title))
 	also("owner", e.owner != "", table.Str(after.Owner))
+	also("fullAt", after.FullAt != head.FullAt, table.Num(after.FullAt))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                           &s.db.Conversations,
@@ -651,6 +670,7 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 	}
 	head.LastSeq = w.message.Seq
 	head.Runs = head.Runs.With(w.message)
+	head.FullAt = cmp.Or(w.fullAt, head.FullAt)
 	head.UpdatedAt = w.message.ServerTime
 	if e.roster {
 		head = head.WithRoster(e.joined, e.left)
