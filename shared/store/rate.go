@@ -67,8 +67,12 @@ func (s *Store) meter(w *write, head chat.Conversation) (refused *outcome) {
 }
 
 // filled is when a bucket will be full again, once a message is taken out of it too, in
-// µs. What may not wait can take more than there is.
+// µs. What may not wait can take more than there is. Where there is no bound it stays as
+// it is.
 func (s *Store) filled(fullAt int64, m chat.Message, now time.Time) int64 {
+	if s.perSecond == 0 {
+		return fullAt
+	}
 	from := time.UnixMicro(fullAt)
 	if from.Before(now) || from.Sub(now) > 2*conversationBurst {
 		from = now // or, by a clock that is wrong, the conversation would be shut until that time
