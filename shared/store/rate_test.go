@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/store"
 )
 
@@ -28,7 +29,7 @@ func (h *hot) say(s *store.Store, sender, id string, bytes int) (store.Receipt, 
 func requireFull(t *testing.T, r store.Receipt, err error) time.Duration {
 	t.Helper()
 	refusal := refused(t, chat.CodeBusy, err)
-	require.Equal(t, store.Receipt{Full: 1}, r, "it was not tried")
+	require.Equal(t, store.Receipt{Effort: metric.Effort{Full: 1}}, r, "it was not tried")
 	require.Contains(t, refusal.Message, "messages a second")
 	ms, _ := refusal.Details[chat.DetailRetryAfter].(int64)
 	require.Positive(t, ms)
@@ -66,7 +67,7 @@ func TestG10_AFloodOfAFullConversation(t *testing.T) {
 		other := &hot{t: t, region: h.region, options: h.options, took: map[string][]time.Duration{}}
 		line, _, err := h.store().CreateGroup(t.Context(), store.Request{UserID: who(0), ClientMsgID: "other"}, "other", []string{who(1)}, chat.VisibleAll)
 		require.NoError(t, err)
-		other.group = line.Conversation.ConversationID
+		other.group = line.Head.ConversationID
 		before := h.region.Stats()
 		var all sync.WaitGroup
 		all.Go(func() { other.open(5, 2, span) })
