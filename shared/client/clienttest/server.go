@@ -1,6 +1,4 @@
-// Package fakeserver speaks the server's side of the protocol in memory, with a
-// hook at each place where the real world fails. It is for tests of the client.
-package fakeserver
+package clienttest
 
 import (
 	"context"
