@@ -62,7 +62,7 @@ func Example() {
 	// Output:
 	// 1 alice: Lunch?
 	// 2 bob: Gladly.
-	// read by [bob]
+	// read by [alice bob]
 }
 
 // A bot answers what others write. What it was not done with when it ended is given to

@@ -34,6 +34,7 @@ func bubble(t *testing.T, test func(t *testing.T, s *clienttest.Server)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := clienttest.New()
 		defer s.Close()
+		s.ListSize, s.RosterSize = 3, 2 // so that there are several pages
 		test(t, s)
 	})
 }

@@ -141,7 +141,7 @@ func TestADeviceShowsWhatItHasWithoutAConnection(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	bubble(t, func(t *testing.T, s *clienttest.Server) {
-		group := s.MakeGroup("g", "alice", "bob")
+		group := s.MakeGroup("g", "bob", "alice")
 		alice := online(t, config(s, "alice", "phone"))
 		changes := alice.Changes(within(t, time.Minute))
 		for i := range 3 {

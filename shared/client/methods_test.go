@@ -48,7 +48,7 @@ func TestGroups(t *testing.T) {
 
 		members, version, err := bob.Members(ctx, group)
 		require.NoError(t, err)
-		require.Equal(t, int64(5), version)
+		require.Equal(t, int64(4), version)
 		roles := map[string]chat.Role{}
 		for _, m := range members {
 			roles[m.UserID] = m.Role

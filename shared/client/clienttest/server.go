@@ -60,8 +60,9 @@ type Hooks struct {
 
 // Server is the fake server. Make it with New or Listen.
 type Server struct {
-	// PageSize bounds a sync page, ListSize a page of conversations.
-	PageSize, ListSize int
+	// PageSize bounds a page of sync, ListSize one of conversations, RosterSize one of
+	// members or receipts; 0 of the last is what the real server has.
+	PageSize, ListSize, RosterSize int
 	// LargeAbove is the number of members above which a conversation is a head in
 	// the answer of changes, NotifyAbove that above which it is not pushed whole.
 	LargeAbove, NotifyAbove int
@@ -91,8 +92,9 @@ type device struct{ userID, deviceID string }
 // Conn is one device's connection.
 type Conn struct {
 	device
-	ws     *websocket.Conn
 	server *Server
+	open   chan struct{} // closed once there is a socket
+	ws     *websocket.Conn
 }
 
 // New makes a server that is reached by HTTPClient.
@@ -118,7 +120,7 @@ func Listen(ctx context.Context) (*Server, error) {
 
 func newServer() *Server {
 	s := &Server{
-		PageSize: 100, ListSize: 3, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.SmallGroupMax,
+		PageSize: wire.DefaultSyncLimit, ListSize: wire.DefaultListLimit, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.SmallGroupMax,
 		conversations: map[string]*conversation{},
 		users:         map[string]*user{},
 		results:       map[string]result{},
@@ -233,11 +235,21 @@ func (c *Conn) SayBinary(frame string) bool { return c.write(websocket.MessageBi
 func (c *Conn) write(kind websocket.MessageType, frame string) bool {
 	ctx, cancel := context.WithTimeout(c.server.ctx, 10*time.Second)
 	defer cancel()
-	return c.ws.Write(ctx, kind, []byte(frame)) == nil
+	select {
+	case <-c.open:
+	case <-ctx.Done():
+		return false
+	}
+	return c.ws != nil && c.ws.Write(ctx, kind, []byte(frame)) == nil
 }
 
 // Cut breaks the connection.
-func (c *Conn) Cut() { _ = c.ws.CloseNow() }
+func (c *Conn) Cut() {
+	<-c.open
+	if c.ws != nil {
+		_ = c.ws.CloseNow()
+	}
+}
 
 // Wait reads and drops what the device sends, until the connection ends.
 func (c *Conn) Wait() {
@@ -276,18 +288,23 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
-	if err != nil {
-		return
-	}
-	ws.SetReadLimit(wire.MaxFrameBytes)
-	c := &Conn{device: d, ws: ws, server: s}
+	// It is registered before it is open, as on AWS: whoever is connected misses no push.
+	c := &Conn{device: d, server: s, open: make(chan struct{})}
 	s.mu.Lock()
 	s.counts["connect"]++
 	old := s.conns[d]
 	s.conns[d] = c
 	s.mu.Unlock()
 	defer s.gone(c)
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err == nil {
+		ws.SetReadLimit(wire.MaxFrameBytes)
+		c.ws = ws
+	}
+	close(c.open)
+	if err != nil {
+		return
+	}
 	if old != nil {
 		old.Say(`{"type":"goodbye","reason":"replaced"}`)
 		old.Cut()
@@ -322,11 +339,12 @@ func (s *Server) listen(c *Conn) {
 }
 
 func (s *Server) receive(c *Conn, data []byte) {
-	var header wire.Header
-	if err := json.Unmarshal(data, &header); err != nil {
+	r, err := wire.ReadRequest(data)
+	if err != nil {
+		c.answer(r.Header, nil, err)
 		return
 	}
-	fate := Handle
+	header, fate := r.Header, Handle
 	if h := s.hooks().OnRequest; h != nil {
 		fate = h(Request{c.userID, c.deviceID, header.Action, data})
 	}
@@ -352,8 +370,11 @@ func (s *Server) receive(c *Conn, data []byte) {
 		c.Say(`{"message":"Internal server error","connectionId":"x","requestId":"y"}`)
 		return
 	}
-	result, pushes, err := s.carryOut(c, header.Action, data)
+	result, pushes, err := s.carryOut(c, header.Action, r.Fields)
 	s.send(c, header.Action == wire.ActionSend, pushes)
+	if header.Action == wire.ActionTell {
+		return
+	}
 	switch fate {
 	case CutAfter:
 		c.Cut()
