@@ -164,7 +164,7 @@ func (s *Server) Conversations(userID string) []string {
 	return ids
 }
 
-// Ledger gives what a user may read of a conversation.
+// Ledger returns what a user may read of a conversation.
 func (s *Server) Ledger(userID, conversationID string) []chat.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *Server) Ledger(userID, conversationID string) []chat.Message {
 	return messages
 }
 
-// Positions gives a user's positions in a conversation.
+// Positions returns a user's positions in a conversation.
 func (s *Server) Positions(userID, conversationID string) (delivered, read, cleared int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -610,7 +610,8 @@ func (a *act) sync(r wire.Sync) (wire.Synced, error) {
 	if ok {
 		page.NextSeq = min(w.To, w.From+int64(limit)-1)
 	}
-	size, fits := 0, true
+	var fits bool
+	size := 0
 	for seq := w.From; ok && seq <= page.NextSeq; seq++ {
 		if c.holes[seq] {
 			page.Skipped = append(page.Skipped, seq)
@@ -645,7 +646,8 @@ func (a *act) history(r wire.History) (wire.HistoryPage, error) {
 	}
 	page := wire.HistoryPage{Messages: []chat.Message{}, NextBeforeSeq: before, CommittedMaxSeq: v.LastSeq()}
 	w, ok := v.WindowBefore(before)
-	size, fits := 0, true
+	var fits bool
+	size := 0
 	for seq := w.To; ok && seq >= w.From && len(page.Messages) < limit; seq-- {
 		if !c.holes[seq] {
 			m := c.shown(a.userID, seq)
@@ -803,7 +805,7 @@ func (a *act) clear(r wire.Clear) (wire.Cleared, error) {
 	return wire.Cleared{ClearedSeq: m.ClearedSeq}, nil
 }
 
-// Entries gives all that is committed in a conversation.
+// Entries returns all that is committed in a conversation.
 func (s *Server) Entries(conversationID string) []chat.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

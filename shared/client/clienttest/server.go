@@ -39,29 +39,40 @@ const (
 // RetryAfter is for how long the server refuses a request that comes too fast.
 const RetryAfter = 7 * time.Second
 
-// Request is one that a device sent.
+// Request is one that a device sent. Body is the whole frame.
 type Request struct {
 	UserID, DeviceID, Action string
 	Body                     []byte
 }
 
-// Hooks are where a test interferes. Each may be nil. They are called from
-// several goroutines.
+// Hooks are where a test interferes. Each may be nil. They are called from several
+// goroutines, those from OnSync on while the server does nothing else: they must not call
+// its methods.
 type Hooks struct {
-	OnRequest   func(Request) Fate
-	OnPush      func(userID, deviceID string) (copies int, delay time.Duration)
-	OnHandshake func(userID, deviceID string) (status int) // 0 lets it pass
-	OnOpen      func(*Conn)                                // in place of the server: it owns the connection
-	OnSync      func(*wire.Synced)                         // changes an answer
-	OnChanges   func(*wire.Changed)                        // changes an answer
-	OnLine      func(userID string, _ *wire.Conversation)  // changes a line of a list
-	CutAfter    func() (bytes int)                         // 0 is never
+	// OnRequest decides what becomes of a request, before it is carried out.
+	OnRequest func(Request) Fate
+	// OnPush decides how often a device is pushed a frame, and how late; 0 copies lose it.
+	OnPush func(userID, deviceID string) (copies int, delay time.Duration)
+	// OnHandshake returns the HTTP status with which a connection is refused; 0 lets it pass.
+	OnHandshake func(userID, deviceID string) (status int)
+	// OnOpen serves a connection in place of the server, until it returns.
+	OnOpen func(*Conn)
+	// CutAfter returns after how many bytes, in either direction, a new connection of
+	// HTTPClient breaks; 0 is never.
+	CutAfter func() (bytes int)
+
+	OnSync    func(*wire.Synced)                        // changes the answer to sync
+	OnChanges func(*wire.Changed)                       // changes the answer to changes
+	OnLine    func(userID string, _ *wire.Conversation) // changes a line of a list
 }
 
-// Server is the fake server. Make it with New or Listen.
+// Server is the fake server. It keeps everything in memory, until Close, and answers as the
+// corpus in shared/wire/testdata says. Make it with New or Listen, and change its fields
+// before the first device connects.
 type Server struct {
-	// PageSize bounds a page of sync, ListSize one of conversations, RosterSize one of
-	// members or receipts; 0 of the last is what the real server has.
+	// PageSize bounds a page of sync, ListSize one of conversations or changes, RosterSize
+	// one of members or receipts. They are what the real server has, which for RosterSize
+	// is 0; smaller ones show whether a program reads on.
 	PageSize, ListSize, RosterSize int
 	// LargeAbove is the number of members above which a conversation is a head in
 	// the answer of changes, NotifyAbove that above which it is not pushed whole.
@@ -97,7 +108,8 @@ type Conn struct {
 	ws     *websocket.Conn
 }
 
-// New makes a server that is reached by HTTPClient.
+// New makes a server that is reached by HTTPClient, without a network: so it works in a
+// bubble of testing/synctest, too. Call Close in the end.
 func New() *Server {
 	s := newServer()
 	s.network = newNetwork()
@@ -106,7 +118,7 @@ func New() *Server {
 	return s
 }
 
-// Listen makes a server on a port of the loopback interface.
+// Listen makes a server on a free port of the loopback interface. Call Close in the end.
 func Listen(ctx context.Context) (*Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -150,7 +162,7 @@ func (s *Server) Close() {
 	s.work.Wait()
 }
 
-// Interfere replaces the hooks.
+// Interfere replaces all hooks.
 func (s *Server) Interfere(h Hooks) {
 	s.hookMu.Lock()
 	defer s.hookMu.Unlock()
@@ -163,7 +175,7 @@ func (s *Server) hooks() Hooks {
 	return s.hook
 }
 
-// Token gives a token for a user, as Config.Token wants it: a JWT that nobody signed.
+// Token returns a token of a user, as Config.Token wants it: a JWT that nobody signed.
 func Token(userID string) func(context.Context) (string, error) {
 	encode := base64.RawURLEncoding.EncodeToString
 	token := encode([]byte(`{"alg":"none"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, userID)) + "."
@@ -180,7 +192,7 @@ func OpaqueToken(userID string) func(context.Context) (string, error) {
 	}
 }
 
-// subjectOf gives the user of such a token, "" of another.
+// subjectOf returns the user of such a token, "" of another.
 func subjectOf(token string) string {
 	if encoded, ok := strings.CutPrefix(token, opaque); ok {
 		userID, _ := base64.RawURLEncoding.DecodeString(encoded)
@@ -196,7 +208,7 @@ func subjectOf(token string) string {
 	return claims.Sub
 }
 
-// Count gives how often an action was asked for; "connect" counts connections.
+// Count returns how often an action was asked for; "connect" counts connections.
 func (s *Server) Count(action string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ func TestStore(t *testing.T, open func(t *testing.T) (store client.Store, reopen
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, client.Store, func() client.Store){
 		"what was committed is there after a restart":      survives,
-		"messages are given in stretches":                  stretches,
+		"messages are returned in stretches":               stretches,
 		"a message replaces the one with its seq":          replaces,
 		"deletions come before messages":                   deletes,
 		"revisions are found by target":                    revisions,
