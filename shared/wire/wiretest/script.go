@@ -26,9 +26,9 @@ type Script struct {
 // Step is one thing that a device does, and what comes of it.
 type Step struct {
 	By         string           `json:"by"`
-	Send       json.RawMessage  `json:"send,omitempty"`       // a request, or a frame as a text
-	Connect    bool             `json:"connect,omitempty"`    // anew, whether it is connected or not
-	Disconnect bool             `json:"disconnect,omitempty"` //
+	Send       json.RawMessage  `json:"send,omitempty"`    // a request, or a frame as a text
+	Connect    bool             `json:"connect,omitempty"` // anew, whether it is connected or not
+	Disconnect bool             `json:"disconnect,omitempty"`
 	Reply      any              `json:"reply,omitempty"`      // the result
 	Error      any              `json:"error,omitempty"`      // the error, without its message
 	Answer     any              `json:"answer,omitempty"`     // the whole frame
@@ -60,6 +60,38 @@ func Load(folder string) (map[string]Script, error) {
 		scripts[strings.TrimSuffix(filepath.Base(path), ".json")] = s
 	}
 	return scripts, nil
+}
+
+// Words are all texts in a script's frames: the actions, codes and kinds that it plays are
+// among them.
+func (s Script) Words() []string {
+	var words []string
+	var collect func(v any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case string:
+			words = append(words, v)
+		case []any:
+			for _, item := range v {
+				collect(item)
+			}
+		case map[string]any:
+			for _, item := range v {
+				collect(item)
+			}
+		}
+	}
+	for _, step := range s.Steps {
+		var sent any
+		_ = json.Unmarshal(step.Send, &sent) // there may be none
+		for _, v := range []any{sent, step.Reply, step.Error, step.Answer} {
+			collect(v)
+		}
+		for _, frames := range step.Pushes {
+			collect(frames)
+		}
+	}
+	return words
 }
 
 // names are what stands for the names of a script: its users, and what it met so far.
