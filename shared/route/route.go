@@ -159,7 +159,7 @@ func reply(r wire.Request, result any) wire.Reply {
 	return wire.Reply{Type: wire.TypeReply, ID: r.ID, Action: r.Action, Result: result}
 }
 
-// encode gives the frame that answers the request, and the error that became of
+// encode returns the frame that answers the request, and the error that became of
 // it: that of the action, or that its result cannot be sent.
 func encode(r wire.Request, result any, err error, requestID string) ([]byte, error) {
 	var body []byte
