@@ -53,12 +53,12 @@ func (s *Store) meter(w *write, head chat.Conversation) (refused *outcome) {
 	}
 	now := s.db.Now()
 	w.fullAt = s.filled(head.FullAt, w.message, now)
-	over := time.UnixMicro(w.fullAt).Sub(now) - conversationBurst
+	taken := taken(head.FullAt, now)
+	over := taken + s.takes(kilobytes(w.message)) - conversationBurst
 	if over <= 0 || !w.mayWait() {
 		return nil
 	}
 	// Until half of it is back, so that not every token is asked for by everyone.
-	taken := time.UnixMicro(head.FullAt).Sub(now)
 	wait := max(taken-conversationBurst/2, over)
 	if taken+s.takes(1) > conversationBurst { // for small messages too
 		s.heads.full(w.message.ConversationID, now.Add(wait))
@@ -73,11 +73,16 @@ func (s *Store) filled(fullAt int64, m chat.Message, now time.Time) int64 {
 	if s.perSecond == 0 {
 		return fullAt
 	}
-	from := time.UnixMicro(fullAt)
-	if from.Before(now) || from.Sub(now) > 2*conversationBurst {
-		from = now // or, by a clock that is wrong, the conversation would be shut until that time
+	return now.Add(min(taken(fullAt, now)+s.takes(kilobytes(m)), conversationBurst*3/2)).UnixMicro()
+}
+
+// taken is what is out of a bucket, as the time in which it comes in.
+func taken(fullAt int64, now time.Time) time.Duration {
+	out := time.UnixMicro(fullAt).Sub(now)
+	if out > 2*conversationBurst {
+		return 0 // or, by a clock that is wrong, the conversation would be shut until that time
 	}
-	return min(from.Add(s.takes(kilobytes(m))).UnixMicro(), now.Add(conversationBurst*3/2).UnixMicro())
+	return max(0, out)
 }
 
 // takes is the time in which so many tokens come in, but for what is more than all of
