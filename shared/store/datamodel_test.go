@@ -186,6 +186,10 @@ func writeEverything(t *testing.T, c *cloud) {
 	_, err := operate.New(s).RaiseHead(ctx, id, 5)
 	require.NoError(t, err)
 
+	crowd := newGroup(t, s, chat.VisibleAll, "eve")
+	c.Set(c.Tables.Conversations, convKey(crowd), values{"memberCount": chat.MaxGroupMembers + 1})
+	sendIn(t, c.Store(nil), "eve", crowd, "m6")
+
 	var ids []string
 	for i := range 40 { // until some are evicted
 		ids = append(ids, fmt.Sprintf("group:%d", i))

@@ -600,12 +600,18 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	also("state", e.state != "", table.Str(string(after.State)))
 	also("title", e.title != "", table.Str(after.Title))
 	also("owner", e.owner != "", table.Str(after.Owner))
+	also("pushAt", after.PushAt != head.PushAt, table.Num(after.PushAt))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
+	condition := "lastSeq = :prev AND membersVersion = :mv AND #state = :as"
+	if e.roster && head.IsCrowd() { // where users join without a new version
+		condition += " AND memberCount = :members"
+		values[":members"] = table.Num(int64(head.MemberCount))
+	}
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                           &s.db.Conversations,
 		Key:                                 table.HeadKey(head.ConversationID),
 		UpdateExpression:                    &set,
-		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :as"),
+		ConditionExpression:                 &condition,
 		ExpressionAttributeNames:            names,
 		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -654,6 +660,9 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 	head.UpdatedAt = w.message.ServerTime
 	if e.roster {
 		head = head.WithRoster(e.joined, e.left)
+	}
+	if head.IsCrowd() {
+		head.PushAt = head.NextPush(w.message.ServerTime)
 	}
 	head.State = cmp.Or(e.state, head.State)
 	head.Title = cmp.Or(e.title, head.Title)
