@@ -87,14 +87,42 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 			n.windows = append(n.windows, window{userID: userID, from: seq, to: c.news.To, since: seq, came: true})
 		}
 	}
-	return n, nil
+	if c.membersBefore > chat.InboxGroupMax {
+		return n, nil
+	}
+	few, err := h.before(ctx, c)
+	n.windows = append(n.windows, few...)
+	return n, err
 }
 
+// before finds those who were members already when a conversation was small, which became
+// a crowd since then: they are not on any list of large ones yet. It reads all of the
+// roster, once in a conversation's life.
+func (h handler) before(ctx context.Context, c *conversation) (windows []window, err error) {
+	for cursor := ""; ; {
+		page, next, err := h.store.CrowdPage(ctx, c.id, cursor, roundPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range page {
+			if m.JoinedSeq < c.news.From && m.JoinSeq <= c.news.To {
+				windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To, since: m.JoinSeq, came: true})
+			}
+		}
+		if cursor = next; next == "" {
+			return windows, nil
+		}
+	}
+}
+
+// sendRound orders a round. A queue counts in whole seconds: it must not come before its
+// time, for those who write until shortly before count on it.
 func (h handler) sendRound(ctx context.Context, r round, delay time.Duration) error {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encoding a round: %w", err)
 	}
+	delay = (delay + time.Second - 1).Truncate(time.Second)
 	return h.rounds.Deliver(ctx, string(body), min(max(delay, 0), maxDelay))
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // ordered is a round in the queue, and how long it waits there.
@@ -28,7 +29,7 @@ func (w *world) Crowd(_ context.Context, id string) (chat.Conversation, bool, er
 }
 
 func (w *world) CrowdPage(_ context.Context, id, cursor string, limit int) ([]chat.Member, string, error) {
-	if err := w.rosterErr[id+cursor]; err != nil {
+	if err := w.rosterErr[id+" after "+cursor]; err != nil {
 		return nil, "", err
 	}
 	all := slices.SortedFunc(slices.Values(w.rosters[id]), func(a, b chat.Member) int { return cmp.Compare(a.UserID, b.UserID) })
@@ -89,8 +90,8 @@ func TestACrowdsRoundsAreOrderedAsItsHeadSays(t *testing.T) {
 	w.entriesErr["group:a"] = errors.New("the entries of a crowd were read")
 	require.Empty(t, w.follow(t, o, batchOf(
 		inCrowd(record("1", "group:a", 4, 5), 1, now-100),
-		inCrowd(record("2", "group:a", 5, 6), now-100, now+30_000),
-		inCrowd(record("3", "group:a", 6, 7), now+30_000, now+30_000),
+		inCrowd(record("2", "group:a", 5, 6), now-100, now+29_001),
+		inCrowd(record("3", "group:a", 6, 7), now+29_001, now+29_001),
 		inCrowd(record("4", "group:b", 6, 7), 0, 0),
 	)))
 	require.ElementsMatch(t, []ordered{
@@ -129,6 +130,35 @@ func TestACrowdsComingAndGoingIsTold(t *testing.T) {
 	require.Empty(t, w.got(t, "alice-phone"), "the round tells the others")
 }
 
+// A small conversation that became a crowd before it was told of is on the list of each
+// who was there, whether the batch says so or the head by now.
+func TestASmallConversationThatBecameACrowd(t *testing.T) {
+	t.Parallel()
+	for name, told := range map[string]bool{"in the batch": true, "since": false} {
+		w, o := newWorld(), &orders{}
+		for i := range 700 {
+			w.member("group:a", fmt.Sprintf("user%03d", i), 1)
+			w.rosters["group:a"][i].JoinedSeq = 20 // quietly, since then
+		}
+		w.member("group:a", "early", 1)
+		w.rosters["group:a"][700].JoinedSeq = 3
+		w.write("group:a", 9)
+		w.membersEvent("group:a", 6, []string{"came"}, nil)
+		change := record("1", "group:a", 4, 9)
+		if told {
+			change = inCrowd(change, 0, now)
+		} else {
+			w.rosterErr["group:a"] = store.ErrCrowd
+		}
+		change.Change.OldImage["memberCount"] = events.NewNumberAttribute("20")
+		change.Change.NewImage["membersVersion"] = events.NewNumberAttribute("4")
+		require.Empty(t, w.follow(t, o, batchOf(change)), name)
+		require.Equal(t, []ordered{{round{Crowd: "group:a", FromSeq: 5}, 0}}, o.list, name)
+		require.Equal(t, map[listing]bool{{"early", "group:a"}: true, {"came", "group:a"}: true}, w.listed, name)
+		require.Len(t, w.raised, 2, name)
+	}
+}
+
 // A round that cannot be ordered fails its conversation, which is set aside, and orders
 // one at once when it comes back.
 func TestARoundThatCannotBeOrdered(t *testing.T) {
@@ -145,13 +175,13 @@ func TestARoundThatCannotBeOrdered(t *testing.T) {
 	require.Equal(t, []ordered{{round{Crowd: "group:a", FromSeq: 5}, 0}}, o.list)
 }
 
-func (w *world) deliver(t *testing.T, ctx context.Context, o *orders, r round) error {
+func (w *world) deliver(t *testing.T, o *orders, r round) error {
 	t.Helper()
 	h, _ := w.handler()
 	h.rounds = o
 	body, err := json.Marshal(r)
 	require.NoError(t, err)
-	return h.retryOne(ctx, string(body))
+	return h.retryOne(t.Context(), string(body))
 }
 
 // crowd is a world with a crowd of n members of whom every tenth is connected.
@@ -173,7 +203,7 @@ func TestARoundReachesAllWhoAreConnected(t *testing.T) {
 	w.member("group:a", "aaron", 9, "phone")
 	w.member("group:a", "zoe", 12, "phone") // reads from what is yet to come
 	w.write("group:a", 11)
-	require.NoError(t, w.deliver(t, t.Context(), o, round{Crowd: "group:a", FromSeq: 8}))
+	require.NoError(t, w.deliver(t, o, round{Crowd: "group:a", FromSeq: 8}))
 	for i := 0; i < 2100; i += 10 {
 		require.Equal(t, []string{"push group:a 8,9,10,11<11"}, w.got(t, fmt.Sprintf("user%05d-phone", i)))
 	}
@@ -196,7 +226,7 @@ func TestARoundOfTooMuchIsNoMoreThanANotify(t *testing.T) {
 				w.ledgers["group:a"][i].Data = make([]byte, 10_000)
 			}
 		}
-		require.NoError(t, w.deliver(t, t.Context(), &orders{}, round{Crowd: "group:a", FromSeq: from}), name)
+		require.NoError(t, w.deliver(t, &orders{}, round{Crowd: "group:a", FromSeq: from}), name)
 		require.Equal(t, []string{"notify group:a <101"}, w.got(t, "user00010-phone"), name)
 	}
 }
@@ -210,7 +240,7 @@ func TestG9_ARoundTellsNothingToWhoWasRemoved(t *testing.T) {
 	w.rosters["group:a"][1].JoinedSeq = 6
 	w.write("group:a", 7)
 	w.membersEvent("group:a", 5, nil, []string{"gone", "back"})
-	require.NoError(t, w.deliver(t, t.Context(), &orders{}, round{Crowd: "group:a", FromSeq: 4}))
+	require.NoError(t, w.deliver(t, &orders{}, round{Crowd: "group:a", FromSeq: 4}))
 	require.Empty(t, w.got(t, "gone-phone"))
 	require.NotEmpty(t, w.got(t, "back-phone"))
 }
@@ -220,27 +250,27 @@ func TestARoundThatFailsGoesOn(t *testing.T) {
 	t.Parallel()
 	w, o := crowd(1200), &orders{}
 	w.write("group:a", 3)
-	w.rosterErr["group:auser00999"] = errors.New("throttled")
-	require.NoError(t, w.deliver(t, t.Context(), o, round{Crowd: "group:a", FromSeq: 2}))
+	w.rosterErr["group:a after user00999"] = errors.New("throttled")
+	require.NoError(t, w.deliver(t, o, round{Crowd: "group:a", FromSeq: 2}))
 	rest := round{Crowd: "group:a", FromSeq: 2, ToSeq: 3, Cursor: "user00999", Attempts: 1}
 	require.Equal(t, []ordered{{rest, time.Second}}, o.list)
 	clear(w.asked)
-	require.NoError(t, w.deliver(t, t.Context(), o, rest))
+	require.NoError(t, w.deliver(t, o, rest))
 	require.Equal(t, 2*time.Second, o.list[1].delay)
 	rest.Attempts = maxRoundAttempts
 	clear(w.asked)
-	require.Error(t, w.deliver(t, t.Context(), o, rest))
+	require.Error(t, w.deliver(t, o, rest))
 	require.Len(t, o.list, 2)
-	delete(w.rosterErr, "group:auser00999")
+	delete(w.rosterErr, "group:a after user00999")
 	w.write("group:a", 1) // of another round
 	clear(w.asked)
-	require.NoError(t, w.deliver(t, t.Context(), o, rest))
+	require.NoError(t, w.deliver(t, o, rest))
 	for i := 0; i < 1200; i += 10 {
 		require.Equal(t, []string{"push group:a 2,3<3"}, w.got(t, fmt.Sprintf("user%05d-phone", i)))
 	}
 
 	for _, r := range []round{{Crowd: "group:none", FromSeq: 1}, {Crowd: "group:a", FromSeq: 9}} {
-		require.NoError(t, w.deliver(t, t.Context(), o, r), "nothing to tell")
+		require.NoError(t, w.deliver(t, o, r), "nothing to tell")
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -296,6 +297,10 @@ func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
 		return h.loadCrowd(ctx, c)
 	}
 	members, err := h.rosters.At(ctx, c.id, c.membersVersion)
+	if errors.Is(err, store.ErrCrowd) { // since then
+		c.rounds = []dueRound{{from: c.news.From}}
+		return h.loadCrowd(ctx, c)
+	}
 	if err != nil {
 		return news{}, err
 	}

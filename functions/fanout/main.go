@@ -47,7 +47,7 @@ func main() {
 			streams: dynamodbstreams.NewFromConfig(cfg), postsPerSecond: posts,
 		}
 		if q.rounds != "" {
-			h.rounds = q
+			h.rounds, h.rosters = q, store.NewSmallRosters(s)
 		}
 		return h.handle, err
 	})

@@ -71,6 +71,11 @@ func TestWhoJoinsACrowdJoinsQuietly(t *testing.T) {
 	require.Equal(t, before.MembersVersion+1, crowd.MembersVersion, "it became a crowd")
 	require.Equal(t, before.Removals(), crowd.Removals())
 	requireCrowd(t, c, s, id)
+	_, err := store.NewSmallRosters(s).At(t.Context(), id, 1)
+	require.ErrorIs(t, err, store.ErrCrowd)
+	roster, err := store.NewRosters(s).At(t.Context(), id, crowd.MembersVersion)
+	require.NoError(t, err)
+	require.Len(t, roster, crowd.MemberCount)
 
 	sendIn(t, s, "ann", id, "m1") // which remembers the head then
 	must(t)(product.AdmitMembers(t.Context(), id, others(100, 10), "b"))
