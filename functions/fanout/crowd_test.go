@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -211,6 +212,23 @@ func TestARoundReachesAllWhoAreConnected(t *testing.T) {
 	require.Empty(t, w.got(t, "zoe-phone"))
 	require.Empty(t, o.list)
 	require.Empty(t, w.raised)
+}
+
+// The sample is a round as the queue hands it over.
+func TestTheSampleOfARound(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../events/deliver.json")
+	require.NoError(t, err)
+	const id = "group:01K5A0Q3V7R2M9X4C8B6N1T0WZ"
+	w := newWorld()
+	w.member(id, "alice", 1, "phone")
+	w.write(id, 42)
+	h, log := w.handler()
+	h.rounds = &orders{}
+	_, err = h.handle(t.Context(), raw)
+	require.NoError(t, err)
+	require.Equal(t, []string{"push " + id + " 41,42<42"}, w.got(t, "alice-phone"))
+	require.Contains(t, log.String(), `"msg":"round"`)
 }
 
 // What is more than a frame is told by the head alone.
