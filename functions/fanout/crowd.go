@@ -38,7 +38,7 @@ type round struct {
 }
 
 const (
-	roundPage = 500 // members at a time: a Query of about 75 KB, and five BatchGetItems
+	roundPage = 500 // members at a time: a Query of 14 units or more, and five BatchGetItems
 
 	// maxRound is how many entries, and of how many bytes, are pushed whole: about a
 	// frame. Devices are told of more than that by the head alone, and pull.
