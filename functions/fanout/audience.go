@@ -86,7 +86,7 @@ func audience(c *conversation, members []chat.Member, entries []chat.Message) []
 func moves(from int64, entries []chat.Message) (left map[string]chat.Range, joined map[string]int64) {
 	left, joined = map[string]chat.Range{}, map[string]int64{}
 	for _, m := range entries {
-		if m.Event == nil || m.Event.Kind != chat.EventMembers {
+		if !m.Is(chat.EventMembers) {
 			continue
 		}
 		for _, userID := range m.Event.Added {
@@ -110,7 +110,7 @@ func (n news) update(w window) wire.Update {
 // tell of is left to sync, for a push is a hint: to one who is gone, the edit of a
 // message from before this stretch, and a message that was edited after the leaving.
 func (n news) shown(w window, entries []chat.Message) []chat.Message {
-	edits := func(m chat.Message) bool { return m.Event != nil && m.Event.Kind == chat.EventEdit }
+	edits := func(m chat.Message) bool { return m.Is(chat.EventEdit) }
 	if !slices.ContainsFunc(n.entries, edits) {
 		return entries
 	}

@@ -77,8 +77,8 @@ func (h handler) handle(ctx context.Context, event json.RawMessage) (wire.Sent, 
 		receipt, err = h.carryOut(ctx, r)
 	}
 	took := time.Since(start)
-	sent := receipt.Sent()
-	metric.Note(ctx, metric.Entry(sent, receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
+	sent := receipt.Sent
+	metric.Note(ctx, metric.Entry(sent, receipt.Effort)...)
 	metric.Note(ctx, metric.Send(took, err)...)
 	h.record(ctx, notes, err, took)
 	if err != nil {
@@ -147,7 +147,7 @@ func (h handler) addMembers(ctx context.Context, r request) (all store.Receipt, 
 		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "addMembers.members", "someone is named twice")
 	}
 	all.Duplicate = true
-	attempts, conflicts, throttles := 0, 0, 0
+	var took metric.Effort
 	for i := 0; i == 0 || i*chat.MaxRosterChange < len(users); i++ {
 		key := r.ClientMsgID
 		if i > 0 {
@@ -157,8 +157,8 @@ func (h handler) addMembers(ctx context.Context, r request) (all store.Receipt, 
 		change := users[i*chat.MaxRosterChange : min(len(users), (i+1)*chat.MaxRosterChange)]
 		all, err = h.ledger.AdmitMembers(ctx, id, change, key)
 		all.Duplicate = all.Duplicate && known
-		attempts, conflicts, throttles = attempts+all.Attempts, conflicts+all.Conflicts, throttles+all.Throttles
-		all.Attempts, all.Conflicts, all.Throttles = attempts, conflicts, throttles
+		took = metric.Effort{Attempts: took.Attempts + all.Attempts, Conflicts: took.Conflicts + all.Conflicts, Throttles: took.Throttles + all.Throttles}
+		all.Effort = took
 		if err != nil {
 			return all, err
 		}

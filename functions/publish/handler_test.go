@@ -38,19 +38,19 @@ func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Rece
 	if f.err != nil {
 		return store.Receipt{}, f.err
 	}
-	return store.Receipt{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, nil
+	return store.Receipt{Sent: chat.Sent{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}}, nil
 }
 
 func (f *fakeLedger) OpenSingle(_ context.Context, userID, otherID string) (store.Receipt, error) {
 	f.calls++
 	f.single = [2]string{userID, otherID}
-	return store.Receipt{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}}, f.err
 }
 
 func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Receipt, error) {
 	f.calls++
 	f.group = opened{r, title, userIDs, v}
-	return store.Receipt{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}}, f.err
 }
 
 func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Receipt, error) {
@@ -58,9 +58,9 @@ func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, user
 	f.added = []any{conversationID, userIDs, clientMsgID}
 	f.keys = append(f.keys, fmt.Sprintf("%s: %d", clientMsgID, len(userIDs)))
 	if f.calls == f.failAt {
-		return store.Receipt{Attempts: 1}, chat.Errorf(chat.CodeBusy, "later")
+		return store.Receipt{}, chat.Errorf(chat.CodeBusy, "later")
 	}
-	return store.Receipt{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}}, f.err
 }
 
 // opened is a group as it was asked for.

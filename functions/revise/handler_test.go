@@ -31,7 +31,7 @@ type fakeMessages struct {
 func (f *fakeMessages) Recall(_ context.Context, r store.Request, t store.Target, window time.Duration) (store.Receipt, error) {
 	f.calls++
 	f.request, f.target, f.window = r, t, window
-	return store.Receipt{ConversationID: t.ConversationID, Seq: 43, MessageID: "01K", ServerTime: 9, Duplicate: true}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: t.ConversationID, Seq: 43, MessageID: "01K", ServerTime: 9, Duplicate: true}}, f.err
 }
 
 func (f *fakeMessages) Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Receipt, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/route"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
@@ -35,7 +36,7 @@ func (f *fakeLedger) Append(_ context.Context, m chat.Message, to string) (store
 	if err := m.Validate(); err != nil {
 		return store.Receipt{}, err
 	}
-	return store.Receipt{ConversationID: m.ConversationID, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true, Attempts: 2}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: m.ConversationID, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, Effort: metric.Effort{Attempts: 2}}, f.err
 }
 
 func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {

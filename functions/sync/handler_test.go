@@ -78,12 +78,12 @@ func (f *fakeReader) List(_ context.Context, userID, cursor string, limit int) (
 	f.asked = fmt.Sprint("list ", userID, " ", cursor, " ", limit)
 	var page []store.Line
 	for _, l := range f.lines {
-		if l.Conversation.ConversationID > cursor {
+		if l.Head.ConversationID > cursor {
 			page = append(page, l)
 		}
 	}
 	if len(page) > limit {
-		return page[:limit], page[limit-1].Conversation.ConversationID, f.err
+		return page[:limit], page[limit-1].Head.ConversationID, f.err
 	}
 	return page, f.next, f.err
 }
@@ -335,8 +335,10 @@ func TestPagesFillTheirFrame(t *testing.T) {
 
 func line(id, text string) store.Line {
 	return store.Line{
-		Conversation: chat.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.StateActive, UpdatedAt: 77},
-		ReadSeq:      4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, MaxSeq: 9, Unread: 5,
+		View: chat.View{
+			Head: chat.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.StateActive, UpdatedAt: 77},
+			Line: chat.Line{ReadSeq: 4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9},
+		},
 		Last: &chat.Message{ConversationID: id, Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: text, Status: chat.StatusNormal, ServerTime: 70},
 	}
 }
@@ -351,17 +353,17 @@ func lines(n int, text string) []store.Line {
 
 func TestConversationsShowLines(t *testing.T) {
 	t.Parallel()
-	single := store.Line{
-		Conversation: chat.Conversation{ConversationID: "single:1", Kind: chat.KindSingle, LastSeq: 1, MemberCount: 2, State: chat.StateActive},
-		Peer:         "bob", MaxSeq: 1, Unread: 1,
-	}
-	f := &fakeReader{lines: []store.Line{line("group:1", strings.Repeat("好", wire.PreviewRunes+1)), line("group:2", strings.Repeat("好", wire.PreviewRunes)), single}, next: "z"}
+	single := store.Line{View: chat.View{
+		Head: chat.Conversation{ConversationID: "single:1", Kind: chat.KindSingle, LastSeq: 1, MemberCount: 2, State: chat.StateActive},
+		Line: chat.Line{Peer: "bob"},
+	}}
+	f := &fakeReader{lines: []store.Line{line("group:1", strings.Repeat("好", chat.PreviewRunes+1)), line("group:2", strings.Repeat("好", chat.PreviewRunes)), single}, next: "z"}
 	page := result[wire.ConversationsPage](t, serve(t, f, `{"action":"conversations","id":"r"}`))
 	want := func(id string) wire.Conversation {
 		return wire.Conversation{
 			ConversationID: id, Kind: chat.KindGroup, Title: "T", State: chat.StateActive, MemberCount: 3, LastSeq: 9,
 			ReadSeq: 4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, Unread: 5, UpdatedAt: 77,
-			LastMessage: &wire.MessagePreview{Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: strings.Repeat("好", wire.PreviewRunes), Status: chat.StatusNormal, ServerTime: 70},
+			LastMessage: &wire.MessagePreview{Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: strings.Repeat("好", chat.PreviewRunes), Status: chat.StatusNormal, ServerTime: 70},
 		}
 	}
 	require.Equal(t, wire.ConversationsPage{Cursor: "z", Conversations: []wire.Conversation{
@@ -372,7 +374,7 @@ func TestConversationsShowLines(t *testing.T) {
 
 func TestConversationsPageByBytes(t *testing.T) {
 	t.Parallel()
-	f := &fakeReader{lines: lines(230, strings.Repeat("\u2028", wire.PreviewRunes))} // 600 bytes each, once encoded
+	f := &fakeReader{lines: lines(230, strings.Repeat("\u2028", chat.PreviewRunes))} // 600 bytes each, once encoded
 	var got []string
 	for cursor, pages := "", 0; ; pages++ {
 		require.Less(t, pages, 20)
@@ -394,7 +396,7 @@ func TestConversationsPageByBytes(t *testing.T) {
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	const ask = `{"action":"changes","id":"r","syncCursor":7}`
-	wide := strings.Repeat("\u2028", wire.PreviewRunes)
+	wide := strings.Repeat("\u2028", chat.PreviewRunes)
 
 	t.Run("that fit", func(t *testing.T) {
 		t.Parallel()

@@ -74,7 +74,7 @@ func longestCursor(list []wire.Conversation, next string) string {
 func conversationsOf(lines []store.Line) []wire.Conversation {
 	list := make([]wire.Conversation, len(lines))
 	for i, l := range lines {
-		list[i] = l.Listed()
+		list[i] = wire.Listed(l.View, l.Last)
 	}
 	return list
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
-	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Notes are fields for the one line of an invocation, taken down on the way by
@@ -127,17 +126,24 @@ func Conversation(id string) slog.Attr {
 // Seq is the field that says up to which seq.
 func Seq(seq int64) slog.Attr { return slog.Int64(seqField, seq) }
 
-// Entry gives the fields of an entry's writing: what it became, if it is written,
-// and what that took. Of the attempts, some met a conflict or a throttle.
-func Entry(sent wire.Sent, attempts, conflicts, throttles int) []slog.Attr {
+// Effort is what writing an entry took, in transactions.
+type Effort struct {
+	Attempts  int // 0 if it was only read
+	Conflicts int // of these, those that another writer came before
+	Throttles int // of these, those that DynamoDB put off
+}
+
+// Entry returns the fields of an entry's writing: what it became, if it is written, and
+// what that took.
+func Entry(sent chat.Sent, took Effort) []slog.Attr {
 	var attrs []slog.Attr
 	if sent.MessageID != "" {
 		attrs = append(attrs, Conversation(sent.ConversationID), Seq(sent.Seq), slog.String("messageId", sent.MessageID))
 	}
-	if throttles > 0 {
-		attrs = append(attrs, slog.Int("throttles", throttles))
+	if took.Throttles > 0 {
+		attrs = append(attrs, slog.Int("throttles", took.Throttles))
 	}
-	attrs = append(attrs, Count(TransactionAttempts, attempts), Count(TransactionConflicts, conflicts))
+	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts))
 	if sent.Duplicate {
 		attrs = append(attrs, Count(IdempotencyHits, 1))
 	}

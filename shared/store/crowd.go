@@ -41,7 +41,7 @@ func (s *Store) joinsQuietly(head chat.Conversation, userIDs []string) bool {
 func (s *Store) admitQuietly(ctx context.Context, conversationID string, userIDs []string, field string) (Receipt, error) {
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
-	receipt := Receipt{ConversationID: conversationID, Duplicate: true}
+	receipt := Receipt{Sent: chat.Sent{ConversationID: conversationID, Duplicate: true}}
 	for users := range slices.Chunk(userIDs, maxQuiet) {
 		for joined := false; !joined; {
 			var some bool
@@ -124,23 +124,18 @@ func (s *Store) quietly(ctx context.Context, head chat.Conversation, userIDs []s
 	items := make([]types.TransactWriteItem, 1, 1+3*len(userIDs))
 	joined := make([]chat.Member, len(userIDs))
 	for i, id := range userIDs {
-		line, wasMember := former[id]
-		joinSeq := next
-		switch {
-		case !wasMember && head.Visibility == chat.VisibleAll:
-			joinSeq = 1
-		case wasMember && line.LeftSeq == head.LastSeq:
-			joinSeq = line.JoinSeq
-		}
+		line := former[id]
+		line.UserID, line.ConversationID = id, head.ConversationID
+		after := line.Joined(head.Visibility, next)
 		joined[i] = chat.Member{
-			ConversationID: head.ConversationID, UserID: id, Role: chat.RolePlain, JoinSeq: joinSeq, JoinedSeq: next,
+			ConversationID: head.ConversationID, UserID: id, Role: chat.RolePlain, JoinSeq: after.JoinSeq, JoinedSeq: next,
 			JoinedAt: s.db.Now().UnixMilli(),
 		}
 		member, err := table.Marshal(joined[i])
 		if err != nil {
 			return nil, err
 		}
-		inbox, err := s.joinInbox(line, wasMember, id, head.ConversationID, joinSeq, next)
+		inbox, err := s.joinInbox(line, after)
 		if err != nil {
 			return nil, err
 		}

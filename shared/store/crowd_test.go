@@ -88,10 +88,10 @@ func TestWhoJoinsACrowdJoinsQuietly(t *testing.T) {
 
 	require.Equal(t, []string{"m1", "m2"}, clientIDs(ledger(t, s, "other0000", id)), "from the next message on")
 	require.Equal(t, []string{"m2"}, clientIDs(ledger(t, s, "other0100", id)))
-	require.Equal(t, int64(1), mustLine(t, s, "other0100", id).Unread)
+	require.Equal(t, int64(1), mustLine(t, s, "other0100", id).Unread())
 	changed, err := s.Changes(t.Context(), "other0100", 0, "", 50)
 	require.NoError(t, err)
-	require.Equal(t, id, changed.Lines[0].Conversation.ConversationID)
+	require.Equal(t, id, changed.Lines[0].Head.ConversationID)
 	changed, err = s.Changes(t.Context(), "other0100", changed.Cursor, "", 50)
 	require.NoError(t, err)
 	require.Len(t, changed.Heads, 1, "it is on the list of large conversations")
