@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	smithytime "github.com/aws/smithy-go/time"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -120,7 +121,7 @@ func newClock(t *testing.T) *fault.Clock {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	clock, err := fault.NewClock(t.Context(), t.TempDir(), "../shared/store", "../functions/fanout", "../functions/default")
+	clock, err := fault.NewClock(t.Context(), t.TempDir(), "../shared/store", "../functions/fanout", "../functions/default", "../shared/start")
 	require.NoError(t, err)
 	return clock
 }
@@ -318,12 +319,8 @@ func (o *ordeal) await(what string, problem func() string) {
 
 // pause waits a little, and errs if ctx ended meanwhile.
 func pause(ctx context.Context, rng *rand.Rand) error {
-	timer := time.NewTimer(time.Duration(rng.Int64N(int64(breather))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if smithytime.SleepWithContext(ctx, time.Duration(rng.Int64N(int64(breather)))) != nil {
 		return context.Cause(ctx)
 	}
+	return nil
 }

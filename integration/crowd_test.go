@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -53,15 +51,11 @@ func fillCrowd(t *testing.T, db *dynamodb.Client, id string, n int) {
 				line := map[string]any{
 					"userId": m.UserID, "conversationId": id, "joinSeq": 1, "readSeq": 1, "deliveredSeq": 1, "clearedSeq": 0,
 				}
-				item := map[string]any{
+				member := map[string]any{
 					"conversationId": id, "userId": m.UserID, "role": m.Role, "joinSeq": m.JoinSeq, "joinedSeq": m.JoinedSeq, "joinedAt": m.JoinedAt,
 				}
-				for i, v := range []map[string]any{item, line} {
-					in, err := attributevalue.MarshalMap(v)
-					if err != nil {
-						return err
-					}
-					puts[i] = append(puts[i], types.WriteRequest{PutRequest: &types.PutRequest{Item: in}})
+				for i, v := range []map[string]any{member, line} {
+					puts[i] = append(puts[i], types.WriteRequest{PutRequest: &types.PutRequest{Item: item(t, v)}})
 				}
 			}
 			_, err := db.BatchWriteItem(t.Context(), &dynamodb.BatchWriteItemInput{
@@ -71,25 +65,12 @@ func fillCrowd(t *testing.T, db *dynamodb.Client, id string, n int) {
 		})
 	}
 	require.NoError(t, writes.Wait())
-	key := map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: id}}
-	conversations := tableName(t, db, "Conversations")
-	out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &conversations, Key: key, ConsistentRead: aws.Bool(true)})
-	require.NoError(t, err)
+	key := map[string]any{"conversationId": id}
 	var head chat.Conversation
-	require.NoError(t, attributevalue.UnmarshalMapWithOptions(out.Item, &head, func(o *attributevalue.DecoderOptions) { o.TagKey = "json" }))
+	require.NoError(t, attributevalue.UnmarshalMapWithOptions(itemAt(t, db, "Conversations", key), &head, func(o *attributevalue.DecoderOptions) { o.TagKey = "json" }))
 	after := head.JoinedQuietly(members)
-	number := func(n int64) types.AttributeValue {
-		return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
-	}
-	_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-		TableName: &conversations, Key: key,
-		UpdateExpression: aws.String("SET memberCount = :n, membersVersion = :v, hashedVersion = :v, kept = :k, rosterHash = :h"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":n": number(int64(after.MemberCount)), ":v": number(after.MembersVersion), ":k": number(after.Kept),
-			":h": &types.AttributeValueMemberN{Value: strconv.FormatUint(after.RosterHash, 10)},
-		},
-	})
-	require.NoError(t, err)
+	change(t, db, "Conversations", key, "SET memberCount = :n, membersVersion = :v, hashedVersion = :v, kept = :k, rosterHash = :h",
+		map[string]any{":n": after.MemberCount, ":v": after.MembersVersion, ":k": after.Kept, ":h": after.RosterHash})
 }
 
 // pairs are two users each who write to each other.

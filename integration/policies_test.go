@@ -17,10 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
@@ -328,17 +325,12 @@ func unlucky(t *testing.T, s stack, seen *watchman) {
 	ctx := t.Context()
 	d := mustConnect(t, s, newUser("fay"), "phone")
 	for _, action := range []string{wire.ActionPing, wire.ActionChanges} {
-		_, err := seen.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-			TableName: aws.String(tableName(t, seen.client, "Connections")),
-			Key:       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: d.user}},
-		})
-		require.NoError(t, err)
+		change(t, seen.client, "Connections", map[string]any{"userId": d.user}, "", nil)
 		require.NoError(t, d.do(ctx, action, map[string]any{"syncCursor": 0}, nil))
 	}
 	for table, failure := range map[string]string{"Retries": "AccessDeniedException", "DeadLetters": "ValidationException"} {
 		seen.fail("FanoutFunction/Query/Messages", failure)
-		_, err := d.send(ctx, wire.Send{To: newUser("gil"), Text: "hi"})
-		require.NoError(t, err)
+		mustSend(t, d, wire.Send{To: newUser("gil"), Text: "hi"})
 		require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "SendMessage", table}) }, patience, time.Millisecond)
 		seen.fail("", "")
 	}
@@ -347,15 +339,7 @@ func unlucky(t *testing.T, s stack, seen *watchman) {
 // asCrowd makes a conversation pass for a crowd.
 func asCrowd(t *testing.T, db *dynamodb.Client, conversationID string) {
 	t.Helper()
-	_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-		TableName:        aws.String(tableName(t, db, "Conversations")),
-		Key:              map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: conversationID}},
-		UpdateExpression: aws.String("SET memberCount = :many"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":many": &types.AttributeValueMemberN{Value: "1500"},
-		},
-	})
-	require.NoError(t, err)
+	change(t, db, "Conversations", map[string]any{"conversationId": conversationID}, "SET memberCount = :many", map[string]any{":many": 1500})
 }
 
 // crowded lets the product add someone to a crowd, who writes there; of its rounds one
@@ -374,35 +358,13 @@ func crowded(t *testing.T, s stack, seen *watchman) {
 	seen.fail("", "")
 	_, err = ann.awaitEntry(ctx, id, sent.Seq)
 	require.NoError(t, err)
-	goneSocket(t, seen.client, ann.user)
+	leaveBehind(t, seen.client, ann.user, time.Hour, "TWegAcC4EowCHnA=|tablet")
 	say(t, bob.device, id, "ho")
-	_, err = seen.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{ // a round of entries that are not there
-		TableName:        aws.String(tableName(t, seen.client, "Conversations")),
-		Key:              map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: id}},
-		UpdateExpression: aws.String("SET pushAt = :some ADD lastSeq :some"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":some": &types.AttributeValueMemberN{Value: "5"},
-		},
-	})
-	require.NoError(t, err)
+	// A round of entries that are not there.
+	change(t, seen.client, "Conversations", map[string]any{"conversationId": id}, "SET pushAt = :some ADD lastSeq :some", map[string]any{":some": 5})
 	for _, p := range []permission{{"DeliverFunction", "GetItem", "Messages"}, {"DeliverFunction", "UpdateItem", "Connections"}} {
 		require.Eventually(t, func() bool { return seen.saw(p) }, patience, time.Millisecond, p)
 	}
-}
-
-// goneSocket registers a connection of a user that is gone and that nobody told of.
-func goneSocket(t *testing.T, db *dynamodb.Client, user string) {
-	t.Helper()
-	past := time.Now().Add(-time.Hour).UnixMilli()
-	_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-		TableName:        aws.String(tableName(t, db, "Connections")),
-		Key:              map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: user}},
-		UpdateExpression: aws.String("ADD conns :c"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":c": &types.AttributeValueMemberSS{Value: []string{fmt.Sprintf("TWegAcC4EowCHnA=|tablet|%d", past)}},
-		},
-	})
-	require.NoError(t, err)
 }
 
 // evictions lets each function that raises sync heads make room in one.
@@ -414,24 +376,15 @@ func evictions(t *testing.T, s stack, seen *watchman) {
 		for i := range 12 {
 			at[fmt.Sprint("group:", i)] = i + 1
 		}
-		item, err := attributevalue.MarshalMap(map[string]any{
+		put(t, seen.client, "Inboxes", map[string]any{
 			"userId": d.user, "conversationId": "#", "v": 12, "floor": 0, "at": at, "long": map[string]int{},
 		})
-		require.NoError(t, err)
-		_, err = seen.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(tableName(t, seen.client, "Inboxes")), Item: item})
-		require.NoError(t, err)
 		return d
 	}
 	evicted := func(d *device, by string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			out, err := seen.client.GetItem(ctx, &dynamodb.GetItemInput{
-				TableName: aws.String(tableName(t, seen.client, "Inboxes")), ConsistentRead: aws.Bool(true),
-				Key: map[string]types.AttributeValue{
-					"userId": &types.AttributeValueMemberS{Value: d.user}, "conversationId": &types.AttributeValueMemberS{Value: "#second"},
-				},
-			})
-			return err == nil && out.Item != nil
+			return len(itemAt(t, seen.client, "Inboxes", map[string]any{"userId": d.user, "conversationId": "#second"})) > 0
 		}, patience, 10*time.Millisecond, by)
 	}
 	ann := mustConnect(t, s, newUser("ann"), "phone")
@@ -460,17 +413,9 @@ func evictions(t *testing.T, s stack, seen *watchman) {
 func nearTheLimits(t *testing.T, s stack, db *dynamodb.Client) {
 	t.Helper()
 	const often = 200
-	inboxes := tableName(t, db, "Inboxes")
 	requireCharged := func(user, kind, what string) {
 		t.Helper()
-		out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{
-			TableName: &inboxes, ConsistentRead: aws.Bool(true), Key: map[string]types.AttributeValue{
-				"userId":         &types.AttributeValueMemberS{Value: user},
-				"conversationId": &types.AttributeValueMemberS{Value: "#limit:" + kind},
-			},
-		})
-		require.NoError(t, err)
-		require.NotNil(t, out.Item, what)
+		require.NotNil(t, itemAt(t, db, "Inboxes", map[string]any{"userId": user, "conversationId": "#limit:" + kind}), what)
 	}
 	for action, kind := range map[string]string{
 		wire.ActionPing: "r", wire.ActionChanges: "r",
@@ -518,8 +463,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		if to.ClientMsgID == "" {
 			to.ClientMsgID = newUser("m")
 		}
-		sent, err := d.send(ctx, to)
-		require.NoError(t, err)
+		sent := mustSend(t, d, to)
 		return sent
 	}
 
@@ -529,10 +473,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		say(ann, wire.Send{To: bob.user})
 	}
 	refused(ann, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, chat.CodeNotFound)
-	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": single.ConversationID, "seq": 3})
-	require.NoError(t, err)
-	_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(t, db, "Messages")), Key: key})
-	require.NoError(t, err)
+	change(t, db, "Messages", map[string]any{"conversationId": single.ConversationID, "seq": 3}, "", nil)
 	require.NoError(t, bob.sync(ctx, single.ConversationID))
 	gone := wire.Send{ConversationID: single.ConversationID, MessageType: chat.TypeText, Text: "hi", ClientMsgID: "y", ReplyTo: &chat.ReplyTo{Seq: 3, MessageID: "gone"}}
 	refused(bob, wire.ActionSend, gone, chat.CodeNotFound)
@@ -555,7 +496,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	do(ann, wire.ActionCreateGroup, create, &group)
 	do(ann, wire.ActionCreateGroup, create, &group)
 	id := group.ConversationID
-	change := func(d *device, action string, more map[string]any) {
+	ask := func(d *device, action string, more map[string]any) {
 		t.Helper()
 		request := map[string]any{"conversationId": id, "clientMsgId": newUser("c")}
 		for name, value := range more {
@@ -563,20 +504,20 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		}
 		do(d, action, request, nil)
 	}
-	change(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
-	change(ann, wire.ActionRemoveMembers, map[string]any{"members": []string{cy}})
-	change(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
-	change(ann, wire.ActionSetTitle, map[string]any{"title": "Some"})
-	change(ann, wire.ActionSetRole, map[string]any{"userId": bob.user, "role": chat.RoleAdmin})
+	ask(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
+	ask(ann, wire.ActionRemoveMembers, map[string]any{"members": []string{cy}})
+	ask(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
+	ask(ann, wire.ActionSetTitle, map[string]any{"title": "Some"})
+	ask(ann, wire.ActionSetRole, map[string]any{"userId": bob.user, "role": chat.RoleAdmin})
 	theirs := say(bob, wire.Send{ConversationID: id})
 	do(ann, wire.ActionRecall, wire.Recall{ConversationID: id, Seq: theirs.Seq, MessageID: theirs.MessageID, ClientMsgID: "r3"}, nil)
 	do(ann, wire.ActionMembers, map[string]any{"conversationId": id}, nil)
-	change(ann, wire.ActionLeave, nil)
-	_, err = publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{ann.user}}, "clientMsgId": "a1"})
+	ask(ann, wire.ActionLeave, nil)
+	_, err := publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{ann.user}}, "clientMsgId": "a1"})
 	require.NoError(t, err)
-	change(ann, wire.ActionLeave, nil)
+	ask(ann, wire.ActionLeave, nil)
 	refused(ann, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, chat.CodeNotFound)
-	change(bob, wire.ActionDissolve, nil)
+	ask(bob, wire.ActionDissolve, nil)
 
 	do(bob, wire.ActionConversations, nil, nil)
 	var changed wire.Changed
@@ -587,7 +528,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	outlived(t, s)
 	pair := map[string]any{"between": []string{newUser("dan"), newUser("eve")}}
 	for range 2 { // one finds it there
-		_, err = publish(ctx, t, s, pair)
+		_, err := publish(ctx, t, s, pair)
 		require.NoError(t, err)
 	}
 	_, err = publish(ctx, t, s, map[string]any{"group": map[string]any{"owner": ann.user, "title": "All", "members": []string{bob.user}}, "clientMsgId": "g2"})
@@ -609,25 +550,13 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	mustPublish(t, s, crowd)
 
 	// A head that was repaired with a margin: what the fan-out's Query lacks.
-	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 aws.String(tableName(t, db, "Conversations")),
-		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: single.ConversationID}},
-		UpdateExpression:          aws.String("ADD lastSeq :margin"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":margin": &types.AttributeValueMemberN{Value: "5"}},
-	})
-	require.NoError(t, err)
+	change(t, db, "Conversations", map[string]any{"conversationId": single.ConversationID}, "ADD lastSeq :margin", map[string]any{":margin": 5})
 	// A socket that is gone and that nobody told of.
-	goneSocket(t, db, bob.user)
+	leaveBehind(t, db, bob.user, time.Hour, "TWegAcC4EowCHnA=|tablet")
 	again := mustConnect(t, s, bob.user, "phone") // replaces
 	require.NoError(t, bob.await(ctx, "the goodbye", func() bool { return len(bob.goodbyes) > 0 }))
 	require.NoError(t, again.awaitNews(ctx, say(ann, wire.Send{To: bob.user})))
 	again.close()
 	// Both are forgotten: the one that was gone, and the one that said so.
-	require.Eventually(t, func() bool {
-		out, err := db.GetItem(ctx, &dynamodb.GetItemInput{
-			TableName: aws.String(tableName(t, db, "Connections")), ConsistentRead: aws.Bool(true),
-			Key: map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: bob.user}},
-		})
-		return err == nil && out.Item["conns"] == nil
-	}, patience, 10*time.Millisecond)
+	awaitConnections(t, db, bob.user, 0)
 }

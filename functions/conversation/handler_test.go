@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/metric"
-	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -63,17 +61,7 @@ func (f *fakeGroups) Dissolve(_ context.Context, r store.Request, id string) (st
 
 func serve(t *testing.T, f *fakeGroups, body string) string {
 	t.Helper()
-	raw, err := os.ReadFile("../../events/conversation.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	if body != "" {
-		event.Body = body
-	}
-	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, handler{groups: f}.actions())(t.Context(), event)
-	require.NoError(t, err)
-	require.Equal(t, 200, response.StatusCode)
-	return response.Body
+	return routetest.Answer(t, slog.DiscardHandler, handler{groups: f}.actions(), routetest.Frame(t, "conversation", body))
 }
 
 func TestCreateGroupAnswersTheConversation(t *testing.T) {

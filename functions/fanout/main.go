@@ -41,6 +41,9 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
 		q := queues{sqs.NewFromConfig(cfg), retries, deadLetters, os.Getenv("ROUNDS_URL")}
 		h := handler{
 			store: s, rosters: store.NewRosters(s), pusher: p, queue: q, log: log, now: time.Now,
@@ -49,6 +52,6 @@ func main() {
 		if q.rounds != "" {
 			h.rounds, h.rosters = q, store.NewSmallRosters(s)
 		}
-		return h.handle, err
+		return h.handle, nil
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -71,13 +71,11 @@ type opened struct {
 	v       chat.Visibility
 }
 
-// publish gives the function's answer to an event, and its log line.
+// publish returns the function's answer to an event, and its log line.
 func publish(t *testing.T, f *fakeLedger, event string) (answer wire.Sent, line map[string]any, err error) {
 	t.Helper()
 	if event == "" {
-		raw, err := os.ReadFile("../../events/publish.json")
-		require.NoError(t, err)
-		event = string(raw)
+		event = string(routetest.Sample[json.RawMessage](t, "publish"))
 	}
 	var log bytes.Buffer
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "req-1"})

@@ -6,18 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -104,26 +103,13 @@ func (f *fakeReader) Receipts(_ context.Context, userID, conversationID string, 
 	return f.receipts, f.err
 }
 
-func sample(t require.TestingT) events.APIGatewayWebsocketProxyRequest {
-	raw, err := os.ReadFile("../../events/sync.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
-
 func serve(t require.TestingT, f *fakeReader, body string) string {
-	event := sample(t)
-	if body != "" {
-		event.Body = body
-	}
 	var log bytes.Buffer
-	response, err := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, nil, handler{store: f, attend: func(context.Context, route.Caller) {}}.actions())(context.Background(), event)
-	require.NoError(t, err)
-	require.Equal(t, 200, response.StatusCode)
-	require.LessOrEqual(t, len(response.Body), wire.MaxFrameBytes)
+	h := handler{store: f, attend: func(context.Context, route.Caller) {}}
+	answer := routetest.Answer(t, slog.NewJSONHandler(&log, nil), h.actions(), routetest.Frame(t, "sync", body))
+	require.LessOrEqual(t, len(answer), wire.MaxFrameBytes)
 	require.NotContains(t, log.String(), `"level":"ERROR"`)
-	return response.Body
+	return answer
 }
 
 // result reads the result of a reply.
@@ -409,7 +395,7 @@ func TestChanges(t *testing.T) {
 		require.Empty(t, c.Cursor)
 	})
 
-	// at gives the lines as changed one after the other, several at a time.
+	// at returns the lines as changed one after the other, several at a time.
 	at := func(lines []store.Line, together int) []store.Line {
 		for i := range lines {
 			lines[i].ChangedAt = int64(100 + i/together)
@@ -522,7 +508,7 @@ func TestChanges(t *testing.T) {
 					store:  &fakeReader{changed: store.Changed{Lines: lines(1, "hi"), Cursor: 12, Full: full}},
 					attend: func(context.Context, route.Caller) {}, windows: told(tc.windows),
 				}
-				event := sample(t)
+				event := routetest.Frame(t, "sync", "")
 				event.Body = ask
 				response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
 				require.NoError(t, err)
@@ -545,7 +531,7 @@ func TestChanges(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			for n := range 100 { // each takes a byte more
 				f := &fakeReader{changed: store.Changed{Lines: at(lines(120, strings.Repeat("x", n)), 1), Cursor: 149, Full: full}}
-				event := sample(t)
+				event := routetest.Frame(t, "sync", "")
 				event.Body = ask
 				event.RequestContext.Authorizer = map[string]any{"principalId": longest, "device": "phone"}
 				h := handler{store: f, attend: func(context.Context, route.Caller) {}}

@@ -18,7 +18,7 @@ import (
 	"github.com/inorder-im/inorder/shared/metric/metrictest"
 )
 
-// write gives the line of one record, "" if it is not written.
+// write returns the line of one record, "" if it is not written.
 func write(t *testing.T, o metric.Options, level slog.Level, attrs ...slog.Attr) string {
 	t.Helper()
 	var out bytes.Buffer

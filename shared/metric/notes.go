@@ -19,7 +19,7 @@ type Notes struct {
 
 type notesKey struct{}
 
-// Begin gives a context that carries new Notes.
+// Begin returns a context that carries new Notes.
 func Begin(ctx context.Context) (context.Context, *Notes) {
 	n := &Notes{}
 	return context.WithValue(ctx, notesKey{}, n), n
@@ -57,14 +57,14 @@ func (n *Notes) take(a slog.Attr) {
 	n.attrs = append(n.attrs, a)
 }
 
-// Attrs gives what was noted.
+// Attrs returns what was noted.
 func (n *Notes) Attrs() []slog.Attr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]slog.Attr(nil), n.attrs...)
 }
 
-// Metrics gives the metrics among it: what may be told of a request that was
+// Metrics returns the metrics among it: what may be told of a request that was
 // refused, whose other fields are only what a client made up.
 func (n *Notes) Metrics() []slog.Attr {
 	var metrics []slog.Attr
@@ -81,7 +81,7 @@ func (n *Notes) Tell() bool {
 	return slices.ContainsFunc(n.Attrs(), func(a slog.Attr) bool { return a.Key != conversationField && a.Key != seqField })
 }
 
-// Outcome gives the level of a request's log line and what it says of how the
+// Outcome returns the level of a request's log line and what it says of how the
 // request ended: at error level what an operator has to look into, at warn level
 // what may become that. code and field are what the caller is told of err. What was
 // refused is told by these two alone and by metrics, for the caller may have put
@@ -150,7 +150,7 @@ func Entry(sent chat.Sent, took Effort) []slog.Attr {
 	return attrs
 }
 
-// Send gives the metrics of a message that was to be sent. A refusal that the
+// Send returns the metrics of a message that was to be sent. A refusal that the
 // client has to mend is neither success nor failure.
 func Send(took time.Duration, err error) []slog.Attr {
 	attrs := []slog.Attr{Count(Sends, 1), Millis(SendLatency, took)}
