@@ -131,6 +131,7 @@ type Effort struct {
 	Attempts  int // 0 if it was only read
 	Conflicts int // of these, those that another writer came before
 	Throttles int // of these, those that DynamoDB put off
+	Full      int // 1 if it was refused, since the conversation takes no more
 }
 
 // Entry returns the fields of an entry's writing: what it became, if it is written, and
@@ -143,7 +144,7 @@ func Entry(sent chat.Sent, took Effort) []slog.Attr {
 	if took.Throttles > 0 {
 		attrs = append(attrs, slog.Int("throttles", took.Throttles))
 	}
-	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts))
+	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts), Count(HotRefusals, took.Full))
 	if sent.Duplicate {
 		attrs = append(attrs, Count(IdempotencyHits, 1))
 	}

@@ -62,6 +62,7 @@ type Store struct {
 
 	maxMembers int           // of a group, by its users
 	maxCrowd   int           // of a conversation, by the product; 0: no crowds
+	perSecond  int           // messages of 1 KB that one conversation takes
 	closed     bool          // users create no conversations, and add no one to them
 	rejoin     time.Duration // for how long members add no one who left by itself
 	quotas     Quotas
@@ -168,8 +169,9 @@ const maxRejoinDays = 3650
 // default; MAX_CROWD_MEMBERS, for WithMaxCrowdMembers, where nothing means 0;
 // REJOIN_DAYS, for WithRejoin, where nothing means 0; DIRECT_MESSAGES, open, which is
 // the default, or closed; and the Quotas: GROUPS_PER_DAY, MAX_SYSTEM_MEMBERS and
-// MAX_LARGE_CONVERSATIONS, where 0 and nothing are none. The error names the variable
-// that is wrong.
+// MAX_LARGE_CONVERSATIONS, where 0 and nothing are none; and
+// CONVERSATION_WRITES_PER_SECOND, for WithConversationRate, up to 500, where nothing means
+// 0. The error names the variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
 	if err != nil {
@@ -187,6 +189,10 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	if err != nil {
 		return nil, err
 	}
+	perSecond, err := numberFrom(getenv, "CONVERSATION_WRITES_PER_SECOND", 0, 0, maxConversationRate)
+	if err != nil {
+		return nil, err
+	}
 	closed, err := closedFrom(getenv)
 	if err != nil {
 		return nil, err
@@ -197,7 +203,7 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	}
 	return []Option{
 		WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed), WithQuotas(quotas),
-		WithRejoin(time.Duration(rejoin) * day), WithMaxCrowdMembers(crowd),
+		WithRejoin(time.Duration(rejoin) * day), WithMaxCrowdMembers(crowd), WithConversationRate(perSecond),
 	}, nil
 }
 
