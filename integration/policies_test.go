@@ -88,12 +88,15 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	connections, queues := seen.watchCloud(t, onConnections), seen.watchCloud(t, onQueues)
 	c := startCloud(t, "-dynamodb-endpoint", seen.watch(t), "-connections-endpoint", connections.URL(), "-queues-endpoint", queues.URL(),
 		"-param", "MaxLargeConversations=200", "-param", "UserConnectsPerSecond=10", "-param", "UserConnectBurst=8",
-		"-param", "WritesPerSecond=50", "-param", "WriteBurst=100", "-param", "ReadsPerSecond=50", "-param", "ReadBurst=100")
+		"-param", "WritesPerSecond=50", "-param", "WriteBurst=100", "-param", "ReadsPerSecond=50", "-param", "ReadBurst=100",
+		"-param", "MaxCrowdMembers=2000")
 	require.NoError(t, connections.SetTarget(c.Page))
 	require.NoError(t, queues.SetTarget(c.Page))
 	everything(t, c.Stack, seen.client)
 	nearTheLimits(t, c.Stack, seen.client)
 	everyAudit(t, c.Stack, seen.client)
+	crowded(t, c.Stack, seen)
+	evictions(t, c.Stack, seen)
 	unlucky(t, c.Stack, seen)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
@@ -137,7 +140,10 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 			} `yaml:"Properties"`
 		} `yaml:"Resources"`
 	}
-	require.NoError(t, yaml.Unmarshal(raw, &doc))
+	var template yaml.Node
+	require.NoError(t, yaml.Unmarshal(raw, &template))
+	chosen(&template)
+	require.NoError(t, template.Decode(&doc))
 	granted := map[permission]bool{}
 	for function, r := range doc.Resources {
 		for _, policy := range r.Properties.Policies {
@@ -161,6 +167,16 @@ func grantedIn(t *testing.T, file string) map[permission]bool {
 	}
 	require.NotEmpty(t, granted)
 	return granted
+}
+
+// chosen puts what a condition chooses where it is true in the place of the choice.
+func chosen(n *yaml.Node) {
+	if n.Tag == "!If" {
+		*n = *n.Content[1]
+	}
+	for _, c := range n.Content {
+		chosen(c)
+	}
 }
 
 // watchman notes who asks DynamoDB for what, and denies one permission.
@@ -318,6 +334,78 @@ func unlucky(t *testing.T, s stack, seen *watchman) {
 		require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "SendMessage", table}) }, patience, time.Millisecond)
 		seen.fail("", "")
 	}
+}
+
+// asCrowd makes a conversation pass for a crowd.
+func asCrowd(t *testing.T, db *dynamodb.Client, conversationID string) {
+	t.Helper()
+	change(t, db, "Conversations", map[string]any{"conversationId": conversationID}, "SET memberCount = :many", map[string]any{":many": 1500})
+}
+
+// crowded lets the product add someone to a crowd, who writes there; of its rounds one
+// fails in passing, one meets a socket that is gone, and one entries that are.
+func crowded(t *testing.T, s stack, seen *watchman) {
+	t.Helper()
+	ctx := t.Context()
+	ann, bob := listen(t, s, newUser("ann"), "phone"), listen(t, s, newUser("bob"), "phone")
+	id := createGroup(t, ann.device, chat.VisibleAll)
+	asCrowd(t, seen.client, id)
+	_, err := publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{bob.user}}, "clientMsgId": newID()})
+	require.NoError(t, err)
+	seen.fail("DeliverFunction/Query/Members", "AccessDeniedException")
+	sent := say(t, bob.device, id, "hi")
+	require.Eventually(t, func() bool { return seen.saw(permission{"DeliverFunction", "SendMessage", "Rounds"}) }, patience, time.Millisecond)
+	seen.fail("", "")
+	_, err = ann.awaitEntry(ctx, id, sent.Seq)
+	require.NoError(t, err)
+	leaveBehind(t, seen.client, ann.user, time.Hour, "TWegAcC4EowCHnA=|tablet")
+	say(t, bob.device, id, "ho")
+	// A round of entries that are not there.
+	change(t, seen.client, "Conversations", map[string]any{"conversationId": id}, "SET pushAt = :some ADD lastSeq :some", map[string]any{":some": 5})
+	for _, p := range []permission{{"DeliverFunction", "GetItem", "Messages"}, {"DeliverFunction", "UpdateItem", "Connections"}} {
+		require.Eventually(t, func() bool { return seen.saw(p) }, patience, time.Millisecond, p)
+	}
+}
+
+// evictions lets each function that raises sync heads make room in one.
+func evictions(t *testing.T, s stack, seen *watchman) {
+	t.Helper()
+	ctx := t.Context()
+	fill := func(d *device) *device { // one more, and it is time to make room
+		at := map[string]int{}
+		for i := range 12 {
+			at[fmt.Sprint("group:", i)] = i + 1
+		}
+		put(t, seen.client, "Inboxes", map[string]any{
+			"userId": d.user, "conversationId": "#", "v": 12, "floor": 0, "at": at, "long": map[string]int{},
+		})
+		return d
+	}
+	evicted := func(d *device, by string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return len(itemAt(t, seen.client, "Inboxes", map[string]any{"userId": d.user, "conversationId": "#second"})) > 0
+		}, patience, 10*time.Millisecond, by)
+	}
+	ann := mustConnect(t, s, newUser("ann"), "phone")
+	told := fill(mustConnect(t, s, newUser("told"), "phone"))
+	_, err := ann.send(ctx, wire.Send{To: told.user, Text: "hi"})
+	require.NoError(t, err)
+	evicted(told, "FanoutFunction")
+
+	added := fill(mustConnect(t, s, newUser("added"), "phone"))
+	group := createGroup(t, ann, chat.VisibleAll)
+	asCrowd(t, seen.client, group)
+	_, err = publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": group, "members": []string{added.user}}, "clientMsgId": newID()})
+	require.NoError(t, err)
+	evicted(added, "PublishFunction")
+
+	reader := mustConnect(t, s, newUser("reader"), "phone")
+	sent, err := ann.send(ctx, wire.Send{To: reader.user, Text: "hi"})
+	require.NoError(t, err)
+	require.NoError(t, reader.awaitNews(ctx, sent)) // after its sync head was raised
+	require.NoError(t, fill(reader).do(ctx, wire.ActionAck, map[string]any{"conversationId": sent.ConversationID, "readSeq": sent.Seq}, nil))
+	evicted(reader, "AckFunction")
 }
 
 // nearTheLimits lets each function see a user who comes near the limit: a new one each, so

@@ -28,16 +28,22 @@ type aside struct {
 	MembersVersion int64  `json:"membersVersion"`
 	MembersBefore  int64  `json:"membersBefore"`
 	RosterChanged  bool   `json:"rosterChanged,omitempty"`
+	Members        int64  `json:"members,omitempty"`
 	CommittedAt    int64  `json:"committedAt"` // ms
 	Attempts       int    `json:"attempts"`    // that were made from the queue
 	Err            string `json:"err"`         // of the last one
 }
 
 func (a aside) conversation() *conversation {
-	return &conversation{
+	c := &conversation{
 		id: a.ConversationID, news: chat.Range{From: a.FromSeq, To: a.ToSeq}, membersVersion: a.MembersVersion,
 		membersBefore: a.MembersBefore, rosterChanged: a.RosterChanged, committedAt: a.CommittedAt, attempts: a.Attempts,
+		members: a.Members,
 	}
+	if a.Members > chat.MaxGroupMembers {
+		c.rounds = []dueRound{{from: a.FromSeq}} // at once, whether it was the round that failed or not
+	}
+	return c
 }
 
 const (
@@ -85,7 +91,7 @@ func asideOf(c *conversation, err error) aside {
 	reason := err.Error()
 	return aside{
 		ConversationID: c.id, FromSeq: c.news.From, ToSeq: c.news.To, MembersVersion: c.membersVersion, MembersBefore: c.membersBefore,
-		RosterChanged: c.rosterChanged, CommittedAt: c.committedAt, Attempts: c.attempts + 1, Err: reason[:min(len(reason), maxReason)],
+		RosterChanged: c.rosterChanged, Members: c.members, CommittedAt: c.committedAt, Attempts: c.attempts + 1, Err: reason[:min(len(reason), maxReason)],
 	}
 }
 
@@ -101,6 +107,9 @@ func (h handler) retry(ctx context.Context, event events.SQSEvent) error {
 }
 
 func (h handler) retryOne(ctx context.Context, body string) error {
+	if r, ok := roundOf(body); ok {
+		return h.deliver(ctx, r)
+	}
 	var a aside
 	if err := json.Unmarshal([]byte(body), &a); err == nil && a.ConversationID != "" {
 		return h.again(ctx, a)

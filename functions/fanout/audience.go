@@ -62,12 +62,15 @@ func audience(c *conversation, members []chat.Member, entries []chat.Message) []
 	for _, m := range members {
 		inside[m.UserID] = true
 		if m.JoinSeq <= c.news.To {
-			windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To, since: m.JoinSeq})
+			windows = append(windows, window{
+				userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To, since: m.JoinSeq,
+				came: c.news.Has(m.JoinedSeq), // by an event, or as the recipient of a publication, which tells of none
+			})
 		}
 	}
 	left, joined := moves(c.news.From, entries)
 	for i := range windows {
-		windows[i].came = joined[windows[i].userID] != 0
+		windows[i].came = windows[i].came || joined[windows[i].userID] != 0
 	}
 	for _, userID := range slices.Sorted(maps.Keys(left)) {
 		if !inside[userID] {

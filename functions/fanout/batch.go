@@ -18,9 +18,14 @@ type conversation struct {
 	membersBefore  int64 // how many there were before the oldest record
 	committedAt    int64 // ms, when the newest entry was made
 	rosterChanged  bool
-	records        []string // SequenceNumbers
-	attempts       int      // that were made from the queue
+	members        int64      // as of the newest record
+	rounds         []dueRound // of a crowd: those that begin in these records
+	records        []string   // SequenceNumbers
+	attempts       int        // that were made from the queue
 }
+
+// dueRound is a round of pushes of a crowd, see chat.Conversation.NextPush.
+type dueRound struct{ at, from int64 } // ms, and the first seq of it
 
 // read groups the records of a batch by conversation, in the order in which
 // they first appear. Records that cannot be understood come back as poison, by
@@ -55,6 +60,10 @@ func read(records []events.DynamoDBEventRecord) (found []*conversation, back []c
 		c.committedAt = max(c.committedAt, ch.updatedAt)
 		c.membersVersion = max(c.membersVersion, ch.newVersion)
 		c.rosterChanged = c.rosterChanged || ch.oldVersion != ch.newVersion
+		c.members = ch.newMembers
+		if ch.beginsRound() {
+			c.rounds = append(c.rounds, dueRound{at: ch.pushAt, from: ch.oldSeq + 1})
+		}
 		c.records = append(c.records, r.Change.SequenceNumber)
 	}
 	return found, back, poison
@@ -66,7 +75,8 @@ type change struct {
 	conversationID         string
 	oldSeq, newSeq         int64
 	oldVersion, newVersion int64
-	oldMembers             int64
+	oldMembers, newMembers int64
+	oldPushAt, pushAt      int64 // ms; 0 of what is no crowd
 	updatedAt              int64 // ms, of the new image; 0 if it has none
 	created                bool  // there was no head before
 }
@@ -75,6 +85,12 @@ type change struct {
 // message makes has the seq 1. Its devices ask anew, and its whole ledger must not
 // be read.
 func (ch change) copied() bool { return ch.created && ch.newSeq > 1 }
+
+// beginsRound reports whether a crowd's next round begins with this change. What writes
+// no pushAt, such as an older version of a function, leaves that to no later change.
+func (ch change) beginsRound() bool {
+	return ch.newMembers > chat.MaxGroupMembers && (ch.pushAt != ch.oldPushAt || ch.pushAt == 0)
+}
 
 func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	var ch change
@@ -93,7 +109,9 @@ func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	if ch.newSeq, ch.newVersion, err = headOf(r.Change.NewImage); err != nil {
 		return ch, fmt.Errorf("NewImage of %s: %w", ch.conversationID, err)
 	}
-	ch.updatedAt, _ = number(r.Change.NewImage, "updatedAt") // nothing but a figure depends on it
+	ch.updatedAt, _ = number(r.Change.NewImage, "updatedAt")    // nothing but a figure depends on it
+	ch.newMembers, _ = number(r.Change.NewImage, "memberCount") // without, it is pushed to as a small one
+	ch.pushAt, _ = number(r.Change.NewImage, "pushAt")
 	if r.Change.OldImage == nil {
 		ch.created = true
 		return ch, nil
@@ -101,6 +119,7 @@ func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	if ch.oldSeq, ch.oldVersion, err = headOf(r.Change.OldImage); err != nil {
 		return ch, fmt.Errorf("OldImage of %s: %w", ch.conversationID, err)
 	}
+	ch.oldPushAt, _ = number(r.Change.OldImage, "pushAt")
 	ch.oldMembers, err = number(r.Change.OldImage, "memberCount")
 	if err != nil {
 		return ch, fmt.Errorf("OldImage of %s: %w", ch.conversationID, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -49,6 +50,8 @@ type storage interface {
 	Delist(ctx context.Context, userID, conversationID string) error
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 	Disconnect(ctx context.Context, userID string, conns ...store.Connection) error
+	Crowd(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error)
+	CrowdPage(ctx context.Context, conversationID, cursor string, limit int) (members []chat.Member, next string, err error)
 }
 
 type rosters interface {
@@ -75,9 +78,12 @@ type handler struct {
 	rosters rosters
 	pusher  pusher
 	queue   queue
+	rounds  rounds // nil: there are no crowds
 	streams letter.Streams
 	log     *slog.Logger
 	now     func() time.Time
+
+	postsPerSecond int // of a round; 0: as fast as it goes
 }
 
 // handle serves a batch of head changes, or what was set aside of earlier ones.
@@ -287,7 +293,14 @@ func (h handler) load(ctx context.Context, b *batch, conversations []*conversati
 }
 
 func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
+	if h.isCrowd(c) {
+		return h.loadCrowd(ctx, c)
+	}
 	members, err := h.rosters.At(ctx, c.id, c.membersVersion)
+	if errors.Is(err, store.ErrCrowd) { // since then
+		c.rounds = []dueRound{{from: c.news.From}}
+		return h.loadCrowd(ctx, c)
+	}
 	if err != nil {
 		return news{}, err
 	}

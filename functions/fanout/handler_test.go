@@ -940,6 +940,25 @@ func TestLargeConversationsAreListed(t *testing.T) {
 	}
 }
 
+// Who reads a large system conversation from a publication on is in no event.
+func TestNewReadersOfALargeConversationAreToldOfIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	for i := range 30 {
+		w.member("system:news", fmt.Sprintf("user%03d", i), 1)
+	}
+	w.member("system:news", "late", 7)
+	w.rosters["system:news"][30].JoinedSeq = 7
+	w.write("system:news", 7)
+	change := record("1", "system:news", 6, 7)
+	change.Change.NewImage = head("system:news", 7, 2)
+	change.Change.OldImage["memberCount"] = events.NewNumberAttribute("30")
+	failed, _ := w.handle(t, batchOf(change))
+	require.Empty(t, failed)
+	require.Equal(t, map[listing]bool{{"late", "system:news"}: true}, w.listed)
+	require.Equal(t, map[string][]string{"late": {"system:news"}}, w.raised)
+}
+
 func TestTheLineTellsAges(t *testing.T) {
 	t.Parallel()
 	aged := func(r events.DynamoDBEventRecord, created, updated int64) events.DynamoDBEventRecord {

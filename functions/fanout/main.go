@@ -1,12 +1,16 @@
 // Command fanout follows the stream of the Conversations table and pushes new
-// messages to the members' devices. What fails it tries again from a queue.
+// messages to the members' devices. What fails it tries again from a queue. What is for
+// crowds it puts into another, from which a second function of this code pushes it.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -24,6 +28,10 @@ func main() {
 		if retries == "" || deadLetters == "" {
 			return nil, errors.New("the environment variables RETRIES_URL and DEAD_LETTERS_URL are not both set; template.yaml sets them to queues")
 		}
+		posts, err := strconv.Atoi(cmp.Or(os.Getenv("POSTS_PER_SECOND"), "0"))
+		if err != nil || posts < 0 {
+			return nil, fmt.Errorf("the environment variable POSTS_PER_SECOND is %q; it is a number, and 0 for no budget", os.Getenv("POSTS_PER_SECOND"))
+		}
 		cfg, err := config.LoadDefaultConfig(ctx)
 		if err != nil {
 			return nil, err
@@ -36,10 +44,14 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		return handler{
-			store: s, rosters: store.NewRosters(s), pusher: p, log: log, now: time.Now,
-			queue:   queues{sqs.NewFromConfig(cfg), retries, deadLetters},
-			streams: dynamodbstreams.NewFromConfig(cfg),
-		}.handle, nil
+		q := queues{sqs.NewFromConfig(cfg), retries, deadLetters, os.Getenv("ROUNDS_URL")}
+		h := handler{
+			store: s, rosters: store.NewRosters(s), pusher: p, queue: q, log: log, now: time.Now,
+			streams: dynamodbstreams.NewFromConfig(cfg), postsPerSecond: posts,
+		}
+		if q.rounds != "" {
+			h.rounds, h.rosters = q, store.NewSmallRosters(s)
+		}
+		return h.handle, nil
 	})
 }

@@ -13,6 +13,7 @@ import (
 type queues struct {
 	api                  *sqs.Client
 	retries, deadLetters string // URLs
+	rounds               string // of the queue of rounds, "" if there are no crowds
 }
 
 func (q queues) Retry(ctx context.Context, body string, delay time.Duration) error {
@@ -21,6 +22,10 @@ func (q queues) Retry(ctx context.Context, body string, delay time.Duration) err
 
 func (q queues) Bury(ctx context.Context, body string) error {
 	return q.send(ctx, q.deadLetters, body, 0)
+}
+
+func (q queues) Deliver(ctx context.Context, body string, delay time.Duration) error {
+	return q.send(ctx, q.rounds, body, delay)
 }
 
 func (q queues) send(ctx context.Context, url, body string, delay time.Duration) error {

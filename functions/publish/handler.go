@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda/messages"
@@ -122,12 +125,45 @@ func (h handler) openGroup(ctx context.Context, r request) (store.Receipt, error
 	return h.ledger.OpenGroup(ctx, by, r.Group.Title, r.Group.Members, cmp.Or(r.Group.Visibility, chat.VisibleAll))
 }
 
-func (h handler) addMembers(ctx context.Context, r request) (store.Receipt, error) {
+// maxAdded is how many users one request adds, in changes of chat.MaxRosterChange each: a
+// crowd is not filled one by one, and ten changes fit well into the function's time.
+const maxAdded = 10 * chat.MaxRosterChange
+
+// addMembers answers with the receipt of the last change. Each has a key of its own, so a
+// request that broke off goes on where it did when it is repeated.
+func (h handler) addMembers(ctx context.Context, r request) (all store.Receipt, err error) {
 	if err := nothingToSay(r); err != nil {
 		return store.Receipt{}, err
 	}
-	metric.Note(ctx, metric.Conversation(r.AddMembers.ConversationID))
-	return h.ledger.AdmitMembers(ctx, r.AddMembers.ConversationID, r.AddMembers.Members, r.ClientMsgID)
+	id, users := r.AddMembers.ConversationID, r.AddMembers.Members
+	metric.Note(ctx, metric.Conversation(id))
+	if len(users) > maxAdded {
+		return store.Receipt{}, &chat.Error{
+			Code: chat.CodeLimit, Field: "addMembers.members", Details: map[string]any{"max": maxAdded},
+			Message: fmt.Sprintf("one request adds at most %d users, this has %d; send the rest in further ones", maxAdded, len(users)),
+		}
+	}
+	if sorted := slices.Sorted(slices.Values(users)); len(slices.Compact(sorted)) < len(users) {
+		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "addMembers.members", "someone is named twice")
+	}
+	all.Duplicate = true
+	var took metric.Effort
+	for i := 0; i == 0 || i*chat.MaxRosterChange < len(users); i++ {
+		key := r.ClientMsgID
+		if i > 0 {
+			key += ":" + strconv.Itoa(i)
+		}
+		known := all.Duplicate
+		change := users[i*chat.MaxRosterChange : min(len(users), (i+1)*chat.MaxRosterChange)]
+		all, err = h.ledger.AdmitMembers(ctx, id, change, key)
+		all.Duplicate = all.Duplicate && known
+		took = metric.Effort{Attempts: took.Attempts + all.Attempts, Conflicts: took.Conflicts + all.Conflicts, Throttles: took.Throttles + all.Throttles}
+		all.Effort = took
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // nothingToSay refuses a message beside what is to be opened, or who is to be added:

@@ -27,7 +27,9 @@ type fakeLedger struct {
 	single [2]string
 	group  opened
 	added  []any
+	keys   []string // of all that were to be added
 	calls  int
+	failAt int // the call that fails; 0: none by itself
 }
 
 func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Receipt, error) {
@@ -54,6 +56,10 @@ func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string,
 func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Receipt, error) {
 	f.calls++
 	f.added = []any{conversationID, userIDs, clientMsgID}
+	f.keys = append(f.keys, fmt.Sprintf("%s: %d", clientMsgID, len(userIDs)))
+	if f.calls == f.failAt {
+		return store.Receipt{}, chat.Errorf(chat.CodeBusy, "later")
+	}
 	return store.Receipt{Sent: chat.Sent{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}}, f.err
 }
 
@@ -215,6 +221,37 @@ func TestPublishOpensConversations(t *testing.T) {
 		require.Equal(t, 1, f.calls)
 		require.Equal(t, wire.Sent{ConversationID: "group:x", Seq: 7, MessageID: "01A", ServerTime: 9}, answer)
 		require.Equal(t, "group:x", line["conversationId"])
+	})
+
+	t.Run("many new members", func(t *testing.T) {
+		t.Parallel()
+		event := func(members ...string) string {
+			encoded, err := json.Marshal(members)
+			require.NoError(t, err)
+			return `{"addMembers":{"conversationId":"group:x","members":` + string(encoded) + `},"clientMsgId":"c"}`
+		}
+		var many []string
+		for i := range maxAdded {
+			many = append(many, fmt.Sprint("user", i))
+		}
+		f := &fakeLedger{}
+		_, _, err := publish(t, f, event(many[:100]...))
+		require.NoError(t, err)
+		require.Equal(t, []string{"c: 48", "c:1: 48", "c:2: 4"}, f.keys)
+		f = &fakeLedger{}
+		_, _, err = publish(t, f, event(many...))
+		require.NoError(t, err)
+		require.Equal(t, "c:9: 48", f.keys[9])
+		f = &fakeLedger{failAt: 2}
+		_, _, err = publish(t, f, event(many...))
+		require.Equal(t, "BUSY", failure(t, err).Type)
+		require.Equal(t, 2, f.calls)
+		for code, members := range map[string][]string{"LIMIT": append(many, "one more"), "BAD_REQUEST": append(many[:100:100], "user0")} {
+			f = &fakeLedger{}
+			_, _, err = publish(t, f, event(members...))
+			require.Equal(t, code, failure(t, err).Type)
+			require.Zero(t, f.calls)
+		}
 	})
 
 	t.Run("and nothing else with them", func(t *testing.T) {

@@ -55,6 +55,7 @@ type Conversation struct {
 	CreatedAt      int64      `json:"createdAt"` // ms
 	UpdatedAt      int64      `json:"updatedAt"` // ms
 	Runs           Runs       `json:"runs,omitempty"`
+	PushAt         int64      `json:"pushAt,omitempty"` // ms; of a crowd: when it is told of new messages, see NextPush
 
 	// LargestEntry is about how many bytes the largest entry ever takes, 0 if that
 	// is not known.
@@ -153,7 +154,7 @@ const (
 	// record and a new owner, or a new group's count, of a transaction's 100.
 	MaxRosterChange = 48
 
-	// MaxGroupMembers is how large a group may grow.
+	// MaxGroupMembers is how large a group may grow by its users; see MaxCrowdMembers.
 	MaxGroupMembers = 1000
 
 	// InboxGroupMax is the largest conversation whose messages are noted in its

@@ -198,9 +198,9 @@ func (c *Client) write(ctx context.Context, action, conversationID, clientMsgID 
 	return a.Sent, err
 }
 
-// maxPages is more than a roster of chat.MaxGroupMembers has, whatever the
-// server's page.
-const maxPages = chat.MaxGroupMembers
+// maxPages is more than a roster of chat.MaxCrowdMembers has in pages of 50, which are
+// the smallest.
+const maxPages = chat.MaxCrowdMembers/50 + 1
 
 // maxRereads bounds how often a roster is read that changes on the way.
 const maxRereads = 10

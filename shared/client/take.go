@@ -48,7 +48,7 @@ func (c *Client) pushed(s *session, f frame) error {
 // are about to make.
 func (cv *conversation) spread() time.Duration {
 	members := max(cv.known.MemberCount, chat.SmallGroupMax) // it may not be known yet
-	return jitterWithin(time.Duration(min(members, chat.MaxGroupMembers)) * spreadPerMember)
+	return jitterWithin(time.Duration(min(members, chat.MaxCrowdMembers)) * spreadPerMember)
 }
 
 // take makes a step of a conversation true: it stores what the step brings, and

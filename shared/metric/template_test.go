@@ -98,7 +98,7 @@ func TestAlarms(t *testing.T) {
 		watched[anchor] = true
 		if p.Namespace != metric.Namespace {
 			require.True(t, strings.HasPrefix(p.Namespace, "AWS/") || !p.Metrics.IsZero() || id == "ErrorLinesAlarm", id)
-			require.Equal(t, "AlarmsOn", r.Condition, id)
+			require.Contains(t, []string{"AlarmsOn", "CrowdAlarmsOn"}, r.Condition, id)
 			continue
 		}
 		require.Equal(t, "MetricAlarmsOn", r.Condition, id)

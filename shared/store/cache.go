@@ -190,7 +190,7 @@ func (c *headCache) paysForRoster(conversationID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[conversationID]
-	if k == nil || !k.head.Hashed() || k.alone < minAlone || k.alone*unitsAlone < 2+k.head.MemberCount/membersPerUnit {
+	if k == nil || k.head.IsCrowd() || !k.head.Hashed() || k.alone < minAlone || k.alone*unitsAlone < 2+k.head.MemberCount/membersPerUnit {
 		return false
 	}
 	k.alone = 0

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -161,16 +162,24 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 // side: it asks for no one's right, does so where the Store is closed, and takes
 // in who has left. The event's sender is chat.SystemSender. It is idempotent on
 // clientMsgID, among all that the product writes.
+//
+// Where the conversation is a crowd, or becomes one by it (see WithMaxCrowdMembers),
+// they join quietly, and a system conversation takes them too: no message tells of it,
+// and the Receipt is without seq and messageId. Those who are members already are passed
+// over then, and it is a Duplicate if all are. So it may be repeated, but for one who has
+// left meanwhile.
 func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (Receipt, error) {
 	if err := chat.ValidateMembers("members", userIDs); err != nil {
 		return Receipt{}, err
 	}
 	r := Request{UserID: chat.SystemSender, ClientMsgID: clientMsgID}
-	return s.commit(ctx, write{
+	receipt, err := s.commit(ctx, write{
 		message: s.event(r, conversationID, chat.Event{Kind: chat.EventMembers, Added: userIDs}),
 		trusted: true,
 		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			switch {
+			case s.joinsQuietly(head, userIDs):
+				return nil, errCrowd
 			case head.Kind != chat.KindGroup:
 				return nil, errNoGroup()
 			case head.State != chat.StateActive:
@@ -179,6 +188,10 @@ func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs
 			return s.adding(ctx, head, userIDs, 0)
 		},
 	})
+	if errors.Is(err, errCrowd) { // and no earlier request of this clientMsgID was an event
+		return s.admitQuietly(ctx, conversationID, userIDs, "members")
+	}
+	return receipt, err
 }
 
 // adding plans that users who are no members join a group, none of whom left it
@@ -422,7 +435,7 @@ func (s *Store) leaving(members []chat.Member) changesFunc {
 		out := changes{roster: true, left: members}
 		head = head.With(*m)
 		head.MembersVersion++
-		head.RosterHash, head.HashedVersion, head.Kept = 0, 0, 0 // of use where the roster is read, which is not for them
+		head.RosterHash, head.HashedVersion, head.Kept, head.PushAt = 0, 0, 0, 0 // of use where the roster is read, which is not for them
 		last, err := table.Marshal(head)
 		if err != nil {
 			return changes{}, err

@@ -26,10 +26,7 @@ var ErrLargeFull = errors.New("the user is in too many large conversations")
 // Enlist notes that a conversation of the user has become a large one. It returns
 // ErrLargeFull where there is no room.
 func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error {
-	in := s.updateLarge(userID, "ADD ids :c", conversationID)
-	in.ConditionExpression = aws.String("attribute_not_exists(ids) OR size(ids) < :max OR contains(ids, :id)")
-	in.ExpressionAttributeValues[":max"], in.ExpressionAttributeValues[":id"] = table.Num(table.MaxLarge), table.Str(conversationID)
-	_, err := s.db.UpdateItem(ctx, in)
+	_, err := s.db.UpdateItem(ctx, s.enlisting(userID, conversationID))
 	if table.ConditionFailed(err) {
 		over := s.updateLarge(userID, "SET #over = :true", conversationID)
 		over.ConditionExpression = aws.String("attribute_not_exists(#over)") // once is enough
@@ -43,6 +40,14 @@ func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error
 		return fmt.Errorf("listing %s for %s: %w", conversationID, userID, err)
 	}
 	return nil
+}
+
+// enlisting adds to a user's list, if there is room.
+func (s *Store) enlisting(userID, conversationID string) *dynamodb.UpdateItemInput {
+	in := s.updateLarge(userID, "ADD ids :c", conversationID)
+	in.ConditionExpression = aws.String("attribute_not_exists(ids) OR size(ids) < :max OR contains(ids, :id)")
+	in.ExpressionAttributeValues[":max"], in.ExpressionAttributeValues[":id"] = table.Num(table.MaxLarge), table.Str(conversationID)
+	return in
 }
 
 // Delist notes that a conversation of the user is no large one any more, or no

@@ -65,8 +65,13 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 	return s.commit(ctx, w)
 }
 
-// newRecipients adds those who do not read the conversation yet.
+// newRecipients adds those who do not read the conversation yet: with the message, or
+// before it where they join a crowd.
 func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (changesFunc, error) {
+	if s.joinsQuietly(head, userIDs) {
+		_, err := s.admitQuietly(ctx, head.ConversationID, userIDs, "recipients")
+		return nothingElse, err
+	}
 	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
 	if err != nil {
 		return nil, err

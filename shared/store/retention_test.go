@@ -93,6 +93,7 @@ func TestOptionsFromEnv(t *testing.T) {
 		"DIRECT_MESSAGES":                {"Closed", "on"},
 		"RETENTION_DAYS":                 {"-1", "x", "1.5", "1d", "36501", " 1"},
 		"MAX_GROUP_MEMBERS":              {"1", "1001", "x"},
+		"MAX_CROWD_MEMBERS":              {"-1", "100001", "x"},
 		"REJOIN_DAYS":                    {"-1", "3651", "x"},
 		"CONVERSATION_WRITES_PER_SECOND": {"-1", "501", "x"},
 		"GROUPS_PER_DAY":                 {"-1", "1000001", "x"},

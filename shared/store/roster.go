@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -64,9 +65,10 @@ func errReaders() error {
 // Rosters remembers rosters by conversation and version. A roster of a version
 // never changes, so what it gives is at least as new as the version asked for.
 type Rosters struct {
-	store *Store
-	mu    sync.Mutex
-	known map[string]knownRoster
+	store   *Store
+	smaller bool // than crowds: no others
+	mu      sync.Mutex
+	known   map[string]knownRoster
 }
 
 type knownRoster struct {
@@ -81,9 +83,19 @@ const maxKnownRosters = 256
 // maxRosterReads is how often a roster is read that does not fit its head.
 const maxRosterReads = 4
 
+// ErrCrowd says that a conversation has become a crowd, whose roster is read in pages.
+var ErrCrowd = errors.New("the conversation has become a crowd")
+
 // NewRosters makes an empty memory of rosters.
 func NewRosters(s *Store) *Rosters {
 	return &Rosters{store: s, known: map[string]knownRoster{}}
+}
+
+// NewSmallRosters makes one of rosters that are no crowds'. Of a crowd's it gives ErrCrowd.
+func NewSmallRosters(s *Store) *Rosters {
+	r := NewRosters(s)
+	r.smaller = true
+	return r
 }
 
 // At gives the roster of a conversation at this version or a later one. The
@@ -103,6 +115,9 @@ func (r *Rosters) At(ctx context.Context, conversationID string, version int64) 
 		head, _, err := r.store.head(ctx, conversationID)
 		if err != nil {
 			return nil, err
+		}
+		if head.IsCrowd() && r.smaller {
+			return nil, ErrCrowd
 		}
 		members, err := r.store.Roster(ctx, conversationID)
 		if err != nil {

@@ -60,7 +60,8 @@ type Store struct {
 	db    *table.DB
 	heads *headCache
 
-	maxMembers int           // of a group
+	maxMembers int           // of a group, by its users
+	maxCrowd   int           // of a conversation, by the product; 0: no crowds
 	perSecond  int           // messages of 1 KB that one conversation takes
 	closed     bool          // users create no conversations, and add no one to them
 	rejoin     time.Duration // for how long members add no one who left by itself
@@ -80,6 +81,13 @@ func WithRetention(age time.Duration) Option {
 // are larger already stay as they are and take no one in.
 func WithMaxGroupMembers(n int) Option {
 	return func(s *Store) { s.maxMembers = n }
+}
+
+// WithMaxCrowdMembers lets AdmitMembers and Publish make conversations larger than
+// chat.MaxGroupMembers, up to n members and chat.MaxCrowdMembers. 0 does not, and then
+// system conversations are as large as WithQuotas says.
+func WithMaxCrowdMembers(n int) Option {
+	return func(s *Store) { s.maxCrowd = n }
 }
 
 // WithClosed makes the Store closed: users reach nobody with whom the product has
@@ -158,9 +166,10 @@ const maxRejoinDays = 3650
 
 // OptionsFromEnv reads RETENTION_DAYS, where 0 and nothing mean that messages are
 // kept for ever; MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is the
-// default; REJOIN_DAYS, for WithRejoin, where nothing means 0; DIRECT_MESSAGES, open,
-// which is the default, or closed; and the Quotas: GROUPS_PER_DAY, MAX_SYSTEM_MEMBERS
-// and MAX_LARGE_CONVERSATIONS, where 0 and nothing are none; and
+// default; MAX_CROWD_MEMBERS, for WithMaxCrowdMembers, where nothing means 0;
+// REJOIN_DAYS, for WithRejoin, where nothing means 0; DIRECT_MESSAGES, open, which is
+// the default, or closed; and the Quotas: GROUPS_PER_DAY, MAX_SYSTEM_MEMBERS and
+// MAX_LARGE_CONVERSATIONS, where 0 and nothing are none; and
 // CONVERSATION_WRITES_PER_SECOND, for WithConversationRate, up to 500, where nothing means
 // 0. The error names the variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
@@ -169,6 +178,10 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 		return nil, err
 	}
 	members, err := numberFrom(getenv, "MAX_GROUP_MEMBERS", chat.MaxGroupMembers, 2, chat.MaxGroupMembers)
+	if err != nil {
+		return nil, err
+	}
+	crowd, err := numberFrom(getenv, "MAX_CROWD_MEMBERS", 0, 0, chat.MaxCrowdMembers)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +203,7 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	}
 	return []Option{
 		WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed), WithQuotas(quotas),
-		WithRejoin(time.Duration(rejoin) * day), WithConversationRate(perSecond),
+		WithRejoin(time.Duration(rejoin) * day), WithMaxCrowdMembers(crowd), WithConversationRate(perSecond),
 	}, nil
 }
 

@@ -614,13 +614,19 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	also("state", after.State != head.State, table.Str(string(after.State)))
 	also("title", after.Title != head.Title, table.Str(after.Title))
 	also("owner", after.Owner != head.Owner, table.Str(after.Owner))
+	also("pushAt", after.PushAt != head.PushAt, table.Num(after.PushAt))
 	also("fullAt", after.FullAt != head.FullAt, table.Num(after.FullAt))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
+	condition := "lastSeq = :prev AND membersVersion = :mv AND #state = :as"
+	if e.roster && head.IsCrowd() { // where users join without a new version
+		condition += " AND memberCount = :members"
+		values[":members"] = table.Num(int64(head.MemberCount))
+	}
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                           &s.db.Conversations,
 		Key:                                 table.HeadKey(head.ConversationID),
 		UpdateExpression:                    &set,
-		ConditionExpression:                 aws.String("lastSeq = :prev AND membersVersion = :mv AND #state = :as"),
+		ConditionExpression:                 &condition,
 		ExpressionAttributeNames:            names,
 		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -670,6 +676,9 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 	head.MemberCount = members // the roster itself says it: no event tells of a publication's readers
 	if e.roster {
 		head = head.WithRoster(e.joined, e.left)
+	}
+	if head.IsCrowd() {
+		head.PushAt = head.NextPush(w.message.ServerTime)
 	}
 	if e.dissolved {
 		head.State = chat.StateDissolved

@@ -27,7 +27,7 @@ export const TIMING = Object.freeze({
   ...CONNECTION_TIMING,
   gapWaitMs: 200, // a missing entry is often just late
   memberWaitMs: 2, // for each member: two devices of each make 1,000 pulls a second at most ...
-  spreadCapMs: 2_000, // ... of the 1,000 that a group may have
+  spreadCapMs: 200_000, // ... of the 100,000 that a crowd may have
   ownWaitMs: 2_000, // our own message is shown already, so its copy may take longer
   flushWaitMs: 5_000, // the outbox waits for the catch-up after a connect, but not for ever
   tellWaitMs: 1_000, // one request for positions that rise together

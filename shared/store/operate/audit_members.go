@@ -130,7 +130,7 @@ func ahead(line chat.Line, top int64) string {
 		seq  int64
 	}{
 		{"readSeq", line.ReadSeq}, {"deliveredSeq", line.DeliveredSeq}, {"clearedSeq", line.ClearedSeq},
-		{"joinSeq", line.JoinSeq}, {"leftSeq", line.LeftSeq},
+		{"joinSeq", line.JoinSeq - 1}, {"leftSeq", line.LeftSeq}, // who joins quietly reads from the next seq on
 	} {
 		if p.seq > top {
 			return fmt.Sprintf("%s %d", p.name, p.seq)

@@ -1,0 +1,45 @@
+package chat
+
+// A crowd is a conversation of more than MaxGroupMembers members. Only the product
+// brings one about, and adds to it. Who joins a crowd joins quietly: no message tells of
+// it, and nobody who sends notices. Whoever leaves, or is removed, does so with a
+// message, as in any group.
+const (
+	// MaxCrowdMembers is how large a crowd may grow.
+	MaxCrowdMembers = 100_000
+
+	// gapLeast and gapPerMember make the time between two rounds of pushes of a crowd: a
+	// second for one of 1,000, half a minute for one of 100,000. All that is written
+	// within it comes in one round.
+	gapLeast     = 1000 // ms
+	gapPerMember = 0.3  // ms
+
+	// commitSlack is how long before a round a message is written to be in it for
+	// certain: it is stamped before it is committed, by a clock that may be slow.
+	commitSlack = 2000 // ms
+)
+
+// IsCrowd reports whether the conversation is a crowd.
+func (c Conversation) IsCrowd() bool { return c.MemberCount > MaxGroupMembers }
+
+// JoinedQuietly gives the head after users joined without a message. In a crowd
+// MembersVersion stays, so that no send fails for it: as long as it does, MemberCount
+// only goes up, and tells rosters apart. A conversation that becomes a crowd by it gets
+// another MembersVersion once, for processes that remember it as a smaller one.
+func (c Conversation) JoinedQuietly(joined []Member) Conversation {
+	after := c.WithRoster(joined, nil)
+	if c.IsCrowd() {
+		after.MembersVersion, after.HashedVersion, after.Kept = c.MembersVersion, c.HashedVersion, c.Kept
+	}
+	return after
+}
+
+// NextPush gives the time, in ms, of the round of pushes that a message of this time is
+// in: PushAt if it comes early enough for that, else one that is at least the gap later,
+// and not before the message. So a crowd that was quiet hears of a message at once.
+func (c Conversation) NextPush(at int64) int64 {
+	if at+commitSlack < c.PushAt {
+		return c.PushAt
+	}
+	return max(at, c.PushAt+gapLeast+int64(gapPerMember*float64(c.MemberCount)))
+}
