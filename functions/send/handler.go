@@ -55,6 +55,7 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 		ClientTime:     r.ClientTime,
 	}, r.To)
 	metric.Note(ctx, metric.Entry(receipt.Sent(), receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
+	metric.Note(ctx, metric.Count(metric.BatchedMessages, receipt.Batch))
 	return receipt.Sent(), err
 }
 

@@ -60,6 +60,10 @@ type Conversation struct {
 	// is not known.
 	LargestEntry int `json:"largestEntry,omitempty"`
 
+	// LaneUntil is until when, in ms, messages are written for one another: so many
+	// come at a time. Who writes one alone leaves it as it is.
+	LaneUntil int64 `json:"laneUntil,omitempty"`
+
 	// Skipped are the seqs that an operator's repairs left out of the ledger,
 	// ascending. They are few, and may take in some that were written.
 	Skipped []Range `json:"skipped,omitempty"`

@@ -20,6 +20,7 @@ type Receipt struct {
 	Attempts       int // transactions this request took; 0 if it only read
 	Conflicts      int // of these, those that another writer came before
 	Throttles      int // of these, those that DynamoDB put off
+	Batch          int // messages that this request's own transaction committed, where it was for the lane; 0 where it was not
 }
 
 // Append commits a message and gives it its seq. The message carries everything

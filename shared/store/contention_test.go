@@ -46,7 +46,7 @@ type hot struct {
 
 var regionTables = store.Tables{
 	Conversations: "Conversations", Messages: "Messages", Idempotency: "Idempotency",
-	Members: "Members", Inboxes: "Inboxes", Connections: "Connections",
+	Members: "Members", Inboxes: "Inboxes", Connections: "Connections", Lane: "Lane",
 }
 
 func newHot(t *testing.T, members int) *hot {
@@ -58,6 +58,7 @@ func newHot(t *testing.T, members int) *hot {
 		"Members":       {Partition: "conversationId", Sort: "userId"},
 		"Inboxes":       {Partition: "userId", Sort: "conversationId"},
 		"Connections":   {Partition: "userId"},
+		"Lane":          {Partition: "laneId", Sort: "messageId"},
 	})}
 	var others []string
 	for i := range members - 1 {
@@ -170,9 +171,9 @@ func at(sorted []time.Duration, part float64) time.Duration {
 func (h *hot) row(name string, span time.Duration) string {
 	all := h.all()
 	stats := h.region.Stats()
-	return fmt.Sprintf("| %s | %.0f | %d ms | %d ms | %.1f s | %.2f | %d | %d | %.1f |", name,
+	return fmt.Sprintf("| %s | %.0f | %d ms | %d ms | %.1f s | %.2f | %d | %d | %.1f | %.0f |", name,
 		float64(len(all))/span.Seconds(), at(all, .5).Milliseconds(), at(all, .99).Milliseconds(), all[len(all)-1].Seconds(),
-		float64(h.attempts)/float64(len(all)), h.busy, h.most, float64(stats.Conflicts+stats.Failed)/float64(len(all)))
+		float64(h.attempts)/float64(len(all)), h.busy, h.most, float64(stats.Conflicts+stats.Failed)/float64(len(all)), stats.ReadRRU/float64(len(all)))
 }
 
 // In the model of a region, one conversation takes what forty people write in a lively
@@ -250,20 +251,22 @@ func TestContention(t *testing.T) {
 	if !*printContention {
 		t.Skip("a table for people; -contention prints it")
 	}
-	const span = 20 * time.Second
-	t.Log("| load | messages/s | p50 | p99 | slowest | transactions each | BUSY | environments | cancelled each |")
-	for _, rate := range []float64{5, 10, 20, 40, 60, 80, 100} {
-		synctest.Test(t, func(t *testing.T) {
-			h := newHot(t, 40)
-			h.open(rate, 40, span)
-			t.Log(h.row(fmt.Sprintf("open, %.0f/s of 40", rate), span))
+	fmt.Println("| load | messages/s | p50 | p99 | slowest | transactions each | BUSY | environments | cancelled each | read units each |")
+	row := func(name string, span time.Duration, load func(h *hot, span time.Duration)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHot(t, 40)
+				load(h, span)
+				fmt.Println(h.row(name, span))
+				h.requireLedger()
+			})
 		})
 	}
+	for _, rate := range []float64{5, 10, 20, 40, 60, 100, 200, 500, 800} {
+		span := min(20*time.Second, time.Duration(4000/rate*float64(time.Second)))
+		row(fmt.Sprintf("open, %.0f/s of 40", rate), span, func(h *hot, span time.Duration) { h.open(rate, 40, span) })
+	}
 	for _, writers := range []int{1, 2, 4, 16, 40} {
-		synctest.Test(t, func(t *testing.T) {
-			h := newHot(t, 40)
-			h.closed(writers, span)
-			t.Log(h.row(fmt.Sprintf("closed, %d writers", writers), span))
-		})
+		row(fmt.Sprintf("closed, %d writers", writers), 10*time.Second, func(h *hot, span time.Duration) { h.closed(writers, span) })
 	}
 }

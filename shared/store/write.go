@@ -106,7 +106,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	defer cancel()
 	var so attemptCounts
 	defer func() {
-		receipt.Attempts, receipt.Conflicts, receipt.Throttles = so.attempts, so.conflicts, so.throttles
+		receipt.Attempts, receipt.Conflicts, receipt.Throttles, receipt.Batch = so.attempts, so.conflicts, so.throttles, so.batch
 	}()
 	if err := w.message.Validate(); err != nil {
 		return Receipt{}, err
@@ -120,14 +120,22 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	if w.change == nil {
 		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
 	}
-	read := false // whether the head was read for this attempt
-	atOnce := 0   // attempts since then that did not wait
+	read := false                        // whether the head was read for this attempt
+	atOnce := 0                          // attempts since then that did not wait
+	collided, lane := false, w.batches() // another writer came before; the lane may be taken
 	for {
 		if !known {
 			if at, err = s.look(ctx, w); err != nil {
 				return s.refuse(ctx, w, so.attempts, err)
 			}
 			read, atOnce = true, 0
+		}
+		if lane && at.head.LastSeq > 0 && (collided || s.laneOpen(at.head)) {
+			receipt, err := s.viaLane(ctx, w, at, &so)
+			if !errors.Is(err, errNoLane) {
+				return receipt, err
+			}
+			lane = false // it is one by itself, then
 		}
 		result, err := s.attempt(ctx, w, &at)
 		if err != nil {
@@ -161,6 +169,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			return Receipt{}, busy(w.message.ConversationID, so.attempts, result.cause)
 		}
 		known, read = false, false
+		collided = collided || result.conflict
 	}
 }
 
@@ -192,7 +201,10 @@ func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error)
 }
 
 // attemptCounts are the transactions of one write so far.
-type attemptCounts struct{ attempts, conflicts, throttles int }
+type attemptCounts struct {
+	attempts, conflicts, throttles int
+	batch                          int // messages that the last one committed for the lane
+}
 
 func (t *attemptCounts) count(o outcome) {
 	t.attempts++
@@ -514,19 +526,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 
 // transaction gives the items to write on the given head.
 func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types.TransactWriteItem, error) {
-	entry, err := table.MarshalMessage(w.message, e.original, s.expiry(w.message))
-	if err != nil {
-		return nil, err
-	}
-	record, err := table.Marshal(table.Record{
-		DedupeKey:      chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID),
-		ConversationID: w.message.ConversationID,
-		Seq:            w.message.Seq,
-		MessageID:      w.message.MessageID,
-		Fingerprint:    w.fingerprint,
-		ServerTime:     w.message.ServerTime,
-		ExpiresAt:      s.recordExpiry(w.message),
-	})
+	entry, record, err := s.entryAndRecord(w, e.original)
 	if err != nil {
 		return nil, err
 	}
@@ -543,20 +543,39 @@ func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types
 			rest = append(rest, s.countGroup(w.message))
 		}
 	}
-	return append([]types.TransactWriteItem{
-		atHead: first,
-		atMessage: {Put: &types.Put{
-			TableName:           &s.db.Messages,
-			Item:                entry,
-			ConditionExpression: aws.String("attribute_not_exists(conversationId)"),
-		}},
-		atRecord: {Put: &types.Put{
-			TableName:                           &s.db.Idempotency,
-			Item:                                record,
-			ConditionExpression:                 aws.String("attribute_not_exists(dedupeKey)"),
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}},
-	}, rest...), nil
+	return append([]types.TransactWriteItem{atHead: first, atMessage: entry, atRecord: record}, rest...), nil
+}
+
+// entryAndRecord gives the writes of a message and of its idempotency record.
+func (s *Store) entryAndRecord(w write, original *table.Content) (entry, record types.TransactWriteItem, err error) {
+	message, err := table.MarshalMessage(w.message, original, s.expiry(w.message))
+	if err != nil {
+		return entry, record, err
+	}
+	became, err := table.Marshal(table.Record{
+		DedupeKey:      chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID),
+		ConversationID: w.message.ConversationID,
+		Seq:            w.message.Seq,
+		MessageID:      w.message.MessageID,
+		Fingerprint:    w.fingerprint,
+		ServerTime:     w.message.ServerTime,
+		ExpiresAt:      s.recordExpiry(w.message),
+	})
+	if err != nil {
+		return entry, record, err
+	}
+	entry.Put = &types.Put{
+		TableName:           &s.db.Messages,
+		Item:                message,
+		ConditionExpression: aws.String("attribute_not_exists(conversationId)"),
+	}
+	record.Put = &types.Put{
+		TableName:                           &s.db.Idempotency,
+		Item:                                became,
+		ConditionExpression:                 aws.String("attribute_not_exists(dedupeKey)"),
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	return entry, record, nil
 }
 
 // headWrite gives the write that hands out the seq.
@@ -575,6 +594,12 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	if w.anyState {
 		state = head.State
 	}
+	return s.headUpdate(head, after, state, e), nil
+}
+
+// headUpdate gives the write that makes one head into another, on condition that it is
+// as it was read, in this state.
+func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e changes) types.TransactWriteItem {
 	set := "SET lastSeq = :next, updatedAt = :now"
 	values := table.Item{
 		":next": table.Num(after.LastSeq),
@@ -601,6 +626,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	also("title", e.title != "", table.Str(after.Title))
 	also("owner", e.owner != "", table.Str(after.Owner))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
+	also("laneUntil", after.LaneUntil != head.LaneUntil, table.Num(after.LaneUntil))
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                           &s.db.Conversations,
 		Key:                                 table.HeadKey(head.ConversationID),
@@ -609,7 +635,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 		ExpressionAttributeNames:            names,
 		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}, nil
+	}}
 }
 
 // firstMembers gives the roster and inbox items of a new conversation.
