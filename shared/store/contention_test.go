@@ -176,30 +176,45 @@ func (h *hot) row(name string, span time.Duration) string {
 		float64(h.attempts)/float64(len(all)), h.busy, h.most, float64(stats.Conflicts+stats.Failed)/float64(len(all)), stats.ReadRRU/float64(len(all)))
 }
 
-// In the model of a region, one conversation takes what forty people write in a lively
-// hour, and nobody holds the function for long.
+// In the model of a region, one conversation takes what forty people write in the
+// liveliest minute, at a time that nobody notices and at less than the cost of one
+// transaction each.
 func TestG10_AHotConversation(t *testing.T) {
 	t.Parallel()
-	const span = 10 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		h := newHot(t, 40)
-		h.open(60, 40, span)
-		all := h.all()
-		require.Less(t, at(all, .99), time.Second)
-		require.Less(t, float64(h.attempts)/float64(len(all)), 3.0)
-		require.Less(t, h.most, 50)
-		h.requireLedger()
-	})
+	for _, load := range []struct {
+		rate float64
+		span time.Duration
+		p99  time.Duration
+		most int // environments
+	}{
+		{60, 10 * time.Second, 100 * time.Millisecond, 30},
+		{500, 3 * time.Second, 150 * time.Millisecond, 120},
+	} {
+		t.Run(fmt.Sprintf("%.0f a second", load.rate), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newHot(t, 40)
+				h.open(load.rate, 40, load.span)
+				all := h.all()
+				require.LessOrEqual(t, at(all, .99), load.p99)
+				require.LessOrEqual(t, float64(h.attempts)/float64(len(all)), 2.0)
+				require.LessOrEqual(t, h.most, load.most)
+				require.LessOrEqual(t, h.region.Stats().ReadRRU/float64(len(all)), 20.0, "read units of each message")
+				h.requireLedger()
+			})
+		})
+	}
 }
 
-// Of two who write as fast as they can, none gets less than a quarter.
+// Of two who write as fast as they can, none gets less than two fifths.
 func TestG10_TwoWritersShareAConversation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHot(t, 2)
 		h.closed(2, 10*time.Second)
 		a, b := len(h.took[who(0)]), len(h.took[who(1)])
-		require.GreaterOrEqual(t, min(a, b)*4, a+b, "%d and %d", a, b)
+		require.GreaterOrEqual(t, min(a, b)*5, (a+b)*2, "%d and %d", a, b)
+		require.Less(t, at(h.all(), .99), 100*time.Millisecond)
 		h.requireLedger()
 	})
 }
@@ -233,7 +248,7 @@ func TestG10_AFloodHoldsFewEnvironments(t *testing.T) {
 		for i := range 3 {
 			took := h.took[who(i+1)]
 			slices.Sort(took)
-			require.Less(t, at(took, .9), 2*time.Second)
+			require.Less(t, at(took, .99), 200*time.Millisecond)
 		}
 		h.requireLedger()
 	})

@@ -169,7 +169,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			return Receipt{}, busy(w.message.ConversationID, so.attempts, result.cause)
 		}
 		known, read = false, false
-		collided = collided || result.conflict
+		collided = collided || result.conflict && !result.throttled
 	}
 }
 
