@@ -146,6 +146,9 @@ func TestG3G4_FailuresAtEveryStepOfTheLane(t *testing.T) {
 						if _, refused := errors.AsType[*chat.Error](err); refused {
 							requireCode(t, chat.CodeBusy, err)
 						}
+						if err == nil {
+							require.Len(t, messagesOf(ledger(t, c.Store(nil), bob, id), "once"), 1, "it was acked")
+						}
 						other := sendIn(t, c.Store(nil), bob, id, "other")
 						again, retryErr := c.Store(nil).Append(t.Context(), m, "")
 						require.NoError(t, retryErr)
