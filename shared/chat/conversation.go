@@ -64,6 +64,10 @@ type Conversation struct {
 	// come at a time. Who writes one alone leaves it as it is.
 	LaneUntil int64 `json:"laneUntil,omitempty"`
 
+	// LaneBatch is how many may be written at a time, 0 as many as ever, since the
+	// database put off more.
+	LaneBatch int `json:"laneBatch,omitempty"`
+
 	// Skipped are the seqs that an operator's repairs left out of the ledger,
 	// ascending. They are few, and may take in some that were written.
 	Skipped []Range `json:"skipped,omitempty"`

@@ -170,6 +170,13 @@ func writeEverything(t *testing.T, c *cloud) {
 	must(t)(s.Append(ctx, answer, "ann"))
 
 	c.Set(c.Tables.Conversations, convKey(first.ConversationID), values{"laneUntil": farFuture})
+	w := &wire{Rule: func(op string, n int) fault {
+		if op == "TransactWriteItems" && n == 1 {
+			return throttled
+		}
+		return none
+	}}
+	send(t, c.Store(w), "ann", "bob", "put off first")
 	leaveIntent(t, c, text("bob", "m6", "left behind"), "ann")
 
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob", "cy")

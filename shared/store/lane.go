@@ -91,6 +91,8 @@ type waiting struct {
 	intent table.Intent
 	so     *attemptCounts
 	tries  int
+	most   int           // messages of a batch, since larger ones were put off; 0 as the head says
+	pause  time.Duration // to wait at least, for the same reason
 
 	oldest string    // of all intents, when last seen
 	since  time.Time // it was
@@ -114,7 +116,8 @@ func (s *Store) viaLane(ctx context.Context, w write, at base, so *attemptCounts
 		if receipt != nil || err != nil {
 			return s.answer(ctx, q, receipt, err)
 		}
-		wait := time.Duration(pause * (0.5 + rand.Float64())) //nolint:gosec // jitter is no secret
+		wait := max(q.pause, time.Duration(pause*(0.5+rand.Float64()))) //nolint:gosec // jitter is no secret
+		q.pause = 0
 		if q.tries >= maxLaneTries || time.Now().Add(wait).After(until) {
 			return s.withdraw(ctx, q, nil)
 		}

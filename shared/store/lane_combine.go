@@ -31,6 +31,14 @@ const (
 	// readOfLane is how many intents of each lane are read for a batch.
 	readOfLane = 20
 
+	// batchGrowth is by how many messages a batch may be larger than the last one, after
+	// one was put off.
+	batchGrowth = 1
+
+	// putOffUnit is how long a write unit is waited for then: a partition has one a
+	// millisecond, and of those that are counted a third or less is of one partition.
+	putOffUnit = time.Millisecond / 2
+
 	// maxRounds is how often a batch is tried again at once without those that were
 	// found settled.
 	maxRounds = 4
@@ -62,12 +70,13 @@ func (s *Store) combine(ctx context.Context, q *waiting) (*Receipt, error) {
 		return nil, unlessPassing(err)
 	}
 	head = q.at.head
-	intents := choose(q.intent, others)
+	intents := choose(q.intent, others, q.limit(head))
 	for range maxRounds {
-		b, err := newBatch(head, intents, q.opens(len(intents)), s.db.Now())
+		b, err := newBatch(head, intents)
 		if err != nil {
 			return nil, err
 		}
+		q.mark(&b, s.db.Now())
 		result := s.tryBatch(ctx, q, b)
 		switch {
 		case result.receipt != nil || result.err != nil:
@@ -149,7 +158,7 @@ func (s *Store) readLane(ctx context.Context, conversationID string) (head chat.
 // members as of the same head: those of another version wait for their owners to
 // verify. One (senderId, clientMsgId) is taken once, for a transaction has no item
 // twice.
-func choose(own table.Intent, others []table.Intent) []table.Intent {
+func choose(own table.Intent, others []table.Intent, most int) []table.Intent {
 	slices.SortFunc(others, func(a, b table.Intent) int { return strings.Compare(a.MessageID, b.MessageID) })
 	chosen, units := []table.Intent{own}, headUnits+unitsOf(own)
 	keys := map[string]bool{dedupeKey(own): true}
@@ -159,7 +168,7 @@ func choose(own table.Intent, others []table.Intent) []table.Intent {
 			continue
 		}
 		units += unitsOf(other)
-		if len(chosen) == maxBatch || units > maxBatchUnits {
+		if len(chosen) >= most || units > maxBatchUnits {
 			break
 		}
 		keys[key] = true
@@ -181,7 +190,7 @@ func unitsOf(i table.Intent) int {
 }
 
 // newBatch numbers intents in the order in which their messages were received.
-func newBatch(head chat.Conversation, intents []table.Intent, open bool, now time.Time) (batch, error) {
+func newBatch(head chat.Conversation, intents []table.Intent) (batch, error) {
 	byID := make(map[string]table.Intent, len(intents))
 	messages := make([]chat.Message, len(intents))
 	for i, intent := range intents {
@@ -199,10 +208,48 @@ func newBatch(head chat.Conversation, intents []table.Intent, open bool, now tim
 		b.intents = append(b.intents, intent)
 		b.after = write{message: m}.headAfter(b.after, changes{})
 	}
-	if open {
-		b.after.LaneUntil = max(head.LaneUntil, now.Add(laneOpenFor).UnixMilli())
-	}
 	return b, nil
+}
+
+// limit is how many messages a batch on this head may have.
+func (q *waiting) limit(head chat.Conversation) int {
+	most := maxBatch
+	if head.LaneBatch > 0 {
+		most = min(most, head.LaneBatch)
+	}
+	if q.most > 0 {
+		most = min(most, q.most)
+	}
+	return most
+}
+
+// mark notes on the head that the lane is open, and how many the partition takes at a
+// time: half of what it put off, and a little more with each batch since.
+func (q *waiting) mark(b *batch, now time.Time) {
+	if q.opens(len(b.intents)) {
+		b.after.LaneUntil = max(b.head.LaneUntil, now.Add(laneOpenFor).UnixMilli())
+	}
+	switch {
+	case q.most > 0:
+		b.after.LaneBatch = min(q.most, q.limit(b.head))
+	case b.head.LaneBatch > 0:
+		b.after.LaneBatch = b.head.LaneBatch + batchGrowth
+	}
+	if b.after.LaneBatch >= maxBatch {
+		b.after.LaneBatch = 0
+	}
+}
+
+// putOff makes the next try a smaller one, and lets the units for it come in first: a
+// transaction that is refused for one item has taken those of others, and one that is
+// always refused would take all there ever are.
+func (q *waiting) putOff(b batch) {
+	q.most = max(1, len(b.intents)/2)
+	units := 0
+	for _, intent := range b.intents[:q.most] {
+		units += unitsOf(intent)
+	}
+	q.pause = time.Duration(units) * putOffUnit
 }
 
 // batchOutcome is what became of a batch: one of receipt, err, and "not yet". That may
@@ -241,6 +288,7 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 	if !ok {
 		if table.IsThrottle(err) {
 			q.so.throttles++
+			q.putOff(b)
 		}
 		if table.MayRetry(err) {
 			return batchOutcome{}
@@ -306,6 +354,9 @@ func (s *Store) readBatch(ctx context.Context, q *waiting, b batch, canceled *ty
 	q.so.count(outcome{conflict: true, throttled: throttled})
 	q.so.attempts-- // it was counted before
 	result.again = !conflict && !throttled
+	if throttled {
+		q.putOff(b)
+	}
 	switch {
 	case table.IsConditionFailed(reasons[atHead]):
 		return s.afterOther(b, result, reasons[atHead].Item)

@@ -536,6 +536,26 @@ func TestG10_ABatchIsBounded(t *testing.T) {
 	}
 }
 
+// What is put off is tried again with half of it, and those who come next begin there.
+func TestG10_AThrottledBatchIsHalved(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := laneOf(t, c, "ann", "bob")
+	for i := range 7 {
+		leaveIntent(t, c, chatIn(text("bob", fmt.Sprint(i), "hi"), id), "")
+	}
+	w := &wire{Rule: func(op string, n int) fault {
+		if op == "TransactWriteItems" && n == 1 {
+			return throttled
+		}
+		return none
+	}}
+	require.Equal(t, 4, sendIn(t, c.Store(w), "ann", id, "own").Batch)
+	require.Equal(t, 4, c.Head(id).LaneBatch)
+	require.LessOrEqual(t, sendIn(t, c.Store(nil), "ann", id, "next").Batch, 4)
+	require.Equal(t, 5, c.Head(id).LaneBatch)
+}
+
 // An intent that is older than any function runs is not sent any more.
 func TestG10_OldIntentsAreLeftToTheTTL(t *testing.T) {
 	t.Parallel()

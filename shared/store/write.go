@@ -627,6 +627,7 @@ func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e ch
 	also("owner", e.owner != "", table.Str(after.Owner))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	also("laneUntil", after.LaneUntil != head.LaneUntil, table.Num(after.LaneUntil))
+	also("laneBatch", after.LaneBatch != head.LaneBatch, table.Num(int64(after.LaneBatch)))
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                           &s.db.Conversations,
 		Key:                                 table.HeadKey(head.ConversationID),
