@@ -25,7 +25,7 @@ func refs(n yaml.Node) []string {
 	return names
 }
 
-// apiParts gives what the API is made of, by the names that SAM gives it, each with
+// apiParts returns what the API is made of, by the names that SAM gives it, each with
 // what it refers to.
 func apiParts(t *testing.T, template string) map[string][]string {
 	t.Helper()
@@ -67,7 +67,7 @@ func apiParts(t *testing.T, template string) map[string][]string {
 	return parts
 }
 
-// oneByOne gives the only order in which CloudFormation can make the parts, or the
+// oneByOne returns the only order in which CloudFormation can make the parts, or the
 // parts that it would make at once.
 func oneByOne(parts map[string][]string) (order, together []string) {
 	made := map[string]bool{}

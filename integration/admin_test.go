@@ -156,8 +156,7 @@ func TestAdmin_ComesWithTheAccessKeyOfTheLocalCloud(t *testing.T) {
 	}
 	c := startCloudIn(t, env(key), "-dynamodb-endpoint", accounts.URL())
 	a := mustConnect(t, c.Stack, newUser("alice"), "phone")
-	sent, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
-	require.NoError(t, err)
+	sent := mustSend(t, a, wire.Send{To: newUser("bob"), Text: "hi"})
 
 	list := []string{"list", "-addr", c.Page}
 	require.Contains(t, runAdminIn(t, env(key), list...).must(t), sent.ConversationID)
@@ -209,8 +208,7 @@ func TestAdmin_EraseUser(t *testing.T) {
 	needLocal(t)
 	a, b := mustConnect(t, shared, newUser("alice"), "phone"), mustConnect(t, shared, newUser("bob"), "phone")
 	id := exchangeMessages(t, a, b, 3)
-	sent, err := a.send(t.Context(), wire.Send{ConversationID: id, Text: "my secret"})
-	require.NoError(t, err)
+	sent := mustSend(t, a, wire.Send{ConversationID: id, Text: "my secret"})
 	edit := wire.Edit{ConversationID: id, Seq: sent.Seq, MessageID: sent.MessageID, Version: 1, Text: "my other secret", ClientMsgID: newID()}
 	require.NoError(t, a.do(t.Context(), wire.ActionEdit, edit, nil))
 	before := mustConnect(t, shared, b.user, "laptop")
@@ -334,8 +332,7 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 	}
 	require.Equal(t, "there already: "+chat.SingleID(a, b)+"\n", operate(t, c.Stack, "create", a, b).must(t))
 	alice := mustConnect(t, c.Stack, a, "phone")
-	_, err := alice.send(t.Context(), wire.Send{To: b, Text: "now I may"})
-	require.NoError(t, err)
+	mustSend(t, alice, wire.Send{To: b, Text: "now I may"})
 
 	args := []string{"create-group", "-yes", "-json", "-title", "All of us", "-owner", a, "-key", "k1", b, newUser("carol")}
 	first := decoded[wire.Sent](t, operate(t, c.Stack, args...).must(t))[0]
@@ -362,8 +359,7 @@ func TestAdmin_RaisesHeads(t *testing.T) {
 
 	next := map[string]int64{first: 515, second: 503}
 	for id, seq := range next {
-		sent, err := a.send(t.Context(), wire.Send{ConversationID: id, Text: "on"})
-		require.NoError(t, err)
+		sent := mustSend(t, a, wire.Send{ConversationID: id, Text: "on"})
 		require.Equal(t, seq, sent.Seq)
 		require.NoError(t, a.sync(t.Context(), id))
 		messages := a.messages(id)
@@ -384,8 +380,7 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	a := mustConnect(t, c.Stack, newUser("o'alice"), "phone")
 	for range 3 {
-		_, err := a.send(t.Context(), wire.Send{To: newUser("bob"), Text: "hi"})
-		require.NoError(t, err)
+		mustSend(t, a, wire.Send{To: newUser("bob"), Text: "hi"})
 	}
 	// breakOff lets what the tool asks for succeed n times, and fails it then. The
 	// functions are at work too, and have no such requests.

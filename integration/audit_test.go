@@ -4,15 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
@@ -36,28 +32,8 @@ type auditReport struct {
 }
 
 // audit invokes the auditor of a local cloud.
-func audit(ctx context.Context, s stack, event string) (r auditReport, err error) {
-	url := strings.TrimSuffix(s.Page, "/") + "/2015-03-31/functions/auditor/invocations"
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(event))
-	if err != nil {
-		return r, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return r, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return r, fmt.Errorf("invoking the auditor: %s", resp.Status)
-	}
-	if resp.Header.Get("X-Amz-Function-Error") != "" {
-		var failed functionError
-		if err := json.NewDecoder(resp.Body).Decode(&failed); err != nil {
-			return r, err
-		}
-		return r, &failed
-	}
-	return r, json.NewDecoder(resp.Body).Decode(&r)
+func audit(ctx context.Context, s stack, event string) (auditReport, error) {
+	return invoke[auditReport](ctx, s, "auditor", []byte(event))
 }
 
 func mustAudit(t *testing.T, s stack, event string) auditReport {
@@ -65,25 +41,6 @@ func mustAudit(t *testing.T, s stack, event string) auditReport {
 	r, err := audit(t.Context(), s, event)
 	require.NoError(t, err)
 	return r
-}
-
-// change writes or, with a nil value, deletes an item past the product.
-func change(t *testing.T, db *dynamodb.Client, table string, key map[string]any, update string, values map[string]any) {
-	t.Helper()
-	k, err := attributevalue.MarshalMap(key)
-	require.NoError(t, err)
-	name := aws.String(tableName(t, db, table))
-	if update == "" {
-		_, err = db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: name, Key: k})
-		require.NoError(t, err)
-		return
-	}
-	in, err := attributevalue.MarshalMap(values)
-	require.NoError(t, err)
-	_, err = db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-		TableName: name, Key: k, UpdateExpression: &update, ExpressionAttributeValues: in,
-	})
-	require.NoError(t, err)
 }
 
 func setLastSeq(t *testing.T, db *dynamodb.Client, conversationID string, seq int64) {
@@ -97,9 +54,7 @@ func everyAudit(t *testing.T, s stack, db *dynamodb.Client) {
 	ann, bob := mustConnect(t, s, newUser("ann"), "phone"), newUser("bob")
 	var sent wire.Sent
 	for range 4 {
-		var err error
-		sent, err = ann.send(t.Context(), wire.Send{To: bob, MessageType: chat.TypeText, Text: "hi", ClientMsgID: newUser("m")})
-		require.NoError(t, err)
+		sent = mustSend(t, ann, wire.Send{To: bob, MessageType: chat.TypeText, Text: "hi", ClientMsgID: newUser("m")})
 	}
 	id := sent.ConversationID
 	edit := wire.Edit{ConversationID: id, Seq: 4, MessageID: sent.MessageID, Version: 1, Text: "ho", ClientMsgID: "edit"}
@@ -158,8 +113,7 @@ func TestAuditor(t *testing.T) {
 	require.JSONEq(t, `{"dryRun": false, "violations": [],
 		"repair": {"conversationId": "`+id+`", "changed": true, "before": 6, "maxSeq": 10, "after": 30}}`,
 		operate(t, c.Stack, "repair", id, "-margin", "20", "-yes", "-json").must(t))
-	sent, err := a.send(t.Context(), wire.Send{ConversationID: id, MessageType: chat.TypeText, Text: "on we go", ClientMsgID: newID()})
-	require.NoError(t, err)
+	sent := mustSend(t, a, wire.Send{ConversationID: id, MessageType: chat.TypeText, Text: "on we go", ClientMsgID: newID()})
 	require.Equal(t, int64(31), sent.Seq)
 	require.NoError(t, b.awaitPushed(t.Context(), id, sent.Seq, sent.Seq))
 	d := mustConnect(t, c.Stack, b.user, "tablet")
@@ -181,13 +135,7 @@ func TestAdmin_RepairListsALargeConversation(t *testing.T) {
 	var large wire.Created
 	require.NoError(t, owner.do(t.Context(), wire.ActionCreateGroup, wire.CreateGroup{Title: "Large", Members: members, ClientMsgID: "large"}, &large))
 	list := map[string]any{"userId": members[0], "conversationId": "#large"}
-	key, err := attributevalue.MarshalMap(list)
-	require.NoError(t, err)
-	table := tableName(t, db, "Inboxes")
-	require.Eventually(t, func() bool {
-		out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key, ConsistentRead: aws.Bool(true)})
-		return err == nil && out.Item != nil
-	}, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return itemAt(t, db, "Inboxes", list) != nil }, patience, 10*time.Millisecond)
 	require.Eventually(t, func() bool { return len(mustAudit(t, c.Stack, `{"all": true}`).Violations) == 0 }, patience, 10*time.Millisecond)
 	change(t, db, "Inboxes", list, "", nil)
 	id := large.ConversationID

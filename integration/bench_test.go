@@ -40,8 +40,7 @@ func BenchmarkLatency(b *testing.B) {
 	var acks, pushes []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		sent, err := from.send(b.Context(), wire.Send{To: bob, Text: "How long does this take?"})
-		require.NoError(b, err)
+		sent := mustSend(b, from, wire.Send{To: bob, Text: "How long does this take?"})
 		acks = append(acks, time.Since(start))
 		require.NoError(b, to.awaitNews(b.Context(), sent))
 		pushes = append(pushes, time.Since(start))

@@ -161,7 +161,7 @@ func (m *meters) sum() bill.Use {
 	}
 }
 
-// rest waits until nothing more is used, and gives the sum.
+// rest waits until nothing more is used, and returns the sum.
 func (m *meters) rest() bill.Use {
 	m.t.Helper()
 	last, same := m.sum(), 0
@@ -302,18 +302,16 @@ func TestCost_OfTheShippedClients(t *testing.T) {
 
 	idle, store := newUser("idle"), client.NewMemory()
 	dial := func() *client.Client {
-		c, err := client.Dial(t.Context(), client.Config{
-			URL: s.Socket, UserID: idle, DeviceID: "phone", Store: store,
-			Token: func(ctx context.Context) (string, error) { return s.Token(ctx, idle, nil) },
-		})
+		cfg := clientOf(s, idle, "phone")
+		cfg.Store = store
+		c, err := client.Dial(t.Context(), cfg)
 		require.NoError(t, err)
 		require.NoError(t, c.Online(t.Context()))
 		return c
 	}
 	other := mustConnect(t, m.cloud.Stack, newUser("other"), "phone")
 	for range 5 { // what an idle user has
-		_, err := other.send(t.Context(), wire.Send{To: idle, Text: costText})
-		require.NoError(t, err)
+		mustSend(t, other, wire.Send{To: idle, Text: costText})
 	}
 	c := dial()
 	require.NoError(t, c.Refresh(t.Context()))

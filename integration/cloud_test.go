@@ -1,16 +1,15 @@
 package integration_test
 
 import (
-	"bytes"
 	"context"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/inorder-im/inorder/infra/local/logtest"
 	launch "github.com/inorder-im/inorder/integration/stack"
 )
 
@@ -20,7 +19,7 @@ type stack = launch.Stack
 // localCloud is a local cloud of a test's own.
 type localCloud struct {
 	*launch.Local
-	stderr *lines
+	stderr *logtest.Log
 }
 
 // needLocal skips the test where the tests run against a stack that is up.
@@ -56,7 +55,7 @@ func startCloudIn(tb testing.TB, env []string, args ...string) *localCloud {
 }
 
 func startFrom(ctx context.Context, l *launch.Launcher, env []string, args ...string) (*localCloud, error) {
-	c := &localCloud{stderr: &lines{}}
+	c := &localCloud{stderr: &logtest.Log{}}
 	var err error
 	c.Local, err = l.Launch(ctx, launch.Options{Env: env, Args: slices.Concat([]string{"-raw-logs"}, args), Log: c.stderr})
 	return c, err
@@ -80,22 +79,4 @@ func needProc(tb testing.TB) {
 	if runtime.GOOS != "linux" {
 		tb.Skip("this test finds processes in /proc, which " + runtime.GOOS + " does not have")
 	}
-}
-
-// lines collects output for the report of a failure.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }

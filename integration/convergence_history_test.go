@@ -69,7 +69,7 @@ func (h *history) begin(sender, clientMsgID string, w written) *written {
 	return &w
 }
 
-// end notes what came of it. It gives an error that is neither a refusal nor a
+// end notes what came of it. It returns an error that is neither a refusal nor a
 // message that is still to be sent.
 func (h *history) end(w *written, sent wire.Sent, err error) error {
 	h.mu.Lock()

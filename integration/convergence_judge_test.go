@@ -385,7 +385,7 @@ func membershipOf(user string, where place, ledger []chat.Message) membership {
 	return m
 }
 
-// shown gives what the user may see of a ledger: each message as it was at the end
+// shown returns what the user may see of a ledger: each message as it was at the end
 // of the stretch it lies in, and of an edit of a message elsewhere only that it was.
 func (o *ordeal) shown(m membership, ledger []chat.Message) []chat.Message {
 	var visible []chat.Message

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	smithytime "github.com/aws/smithy-go/time"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -134,7 +134,7 @@ func newClock(t *testing.T) *fault.Clock {
 	if runtime.GOOS != "linux" {
 		return nil
 	}
-	clock, err := fault.NewClock(t.Context(), t.TempDir(), "../shared/store", "../functions/fanout", "../functions/default")
+	clock, err := fault.NewClock(t.Context(), t.TempDir(), "../shared/store", "../functions/fanout", "../functions/default", "../shared/start")
 	require.NoError(t, err)
 	return clock
 }
@@ -280,7 +280,7 @@ func (o *ordeal) openLanes(ctx context.Context) {
 		for {
 			_, err := o.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 				TableName: &heads, Key: map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: p.id}},
-				UpdateExpression: aws.String("SET laneUntil = :until"), ConditionExpression: aws.String("attribute_exists(conversationId)"),
+				UpdateExpression: new("SET laneUntil = :until"), ConditionExpression: new("attribute_exists(conversationId)"),
 				ExpressionAttributeValues: map[string]types.AttributeValue{":until": &types.AttributeValueMemberN{Value: farFuture}},
 			})
 			if err == nil || pause(ctx, rng) != nil {
@@ -356,12 +356,8 @@ func (o *ordeal) await(what string, problem func() string) {
 
 // pause waits a little, and errs if ctx ended meanwhile.
 func pause(ctx context.Context, rng *rand.Rand) error {
-	timer := time.NewTimer(time.Duration(rng.Int64N(int64(breather))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if smithytime.SleepWithContext(ctx, time.Duration(rng.Int64N(int64(breather)))) != nil {
 		return context.Cause(ctx)
 	}
+	return nil
 }

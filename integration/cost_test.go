@@ -191,8 +191,7 @@ func (r *ruler) measure(action string, hearers func() []*listener, do func() (se
 func (r *ruler) settle(told []*listener, seq int64) {
 	r.t.Helper()
 	for _, l := range told {
-		_, err := l.awaitEntry(r.t.Context(), r.id, seq)
-		require.NoError(r.t, err)
+		entryAt(r.t, l, r.id, seq)
 	}
 }
 

@@ -21,10 +21,16 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
+func TestG4_ACrashLeavesAllOrNothing(t *testing.T) {
+	t.Parallel()
+	t.Run("of the process that sends", killingSendInMidFlight)
+	t.Run("of the whole local cloud", killingTheWholeLocalCloud)
+}
+
 // The process that runs send is killed at the two moments that matter: when its
 // transaction has not reached DynamoDB, and when it is committed but its answer
 // is not there yet.
-func TestG4_KillingSendInMidFlight(t *testing.T) {
+func killingSendInMidFlight(t *testing.T) {
 	t.Parallel()
 	needProc(t)
 	db := startDatabase(t)
@@ -207,7 +213,7 @@ func TestG2_KillingSendUnderAStreamOfMessagesLeavesNoHole(t *testing.T) {
 
 // The whole local cloud is killed in the middle of a stream of messages and
 // started again on the same data, three times.
-func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
+func killingTheWholeLocalCloud(t *testing.T) {
 	t.Parallel()
 	needProc(t)
 	const senders, acksPerLife = 4, 60
@@ -239,8 +245,7 @@ func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
 		}
 		d := mustConnect(t, c.Stack, alice, "phone")
 		for _, id := range unanswered {
-			result, err := d.send(t.Context(), wire.Send{To: bob, ClientMsgID: id, Text: id})
-			require.NoError(t, err)
+			result := mustSend(t, d, wire.Send{To: bob, ClientMsgID: id, Text: id})
 			before, committed := found[id]
 			require.Equal(t, committed, result.Duplicate)
 			result.Duplicate = false
@@ -258,7 +263,7 @@ func TestG4_KillingTheWholeLocalCloud(t *testing.T) {
 }
 
 // sendUntilDead sends from several devices and kills the cloud after a number of
-// acks. It gives what was acked, by clientMsgId, and what was sent without answer.
+// acks. It returns what was acked, by clientMsgId, and what was sent without answer.
 func sendUntilDead(t *testing.T, c *localCloud, alice, bob string, senders, life, acks int) (acked map[string]wire.Sent, unanswered []string) {
 	t.Helper()
 	acked = map[string]wire.Sent{}

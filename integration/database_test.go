@@ -1,13 +1,18 @@
 package integration_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
@@ -88,6 +93,79 @@ func conflict(n int) proxy.Answer {
 	reasons := slices.Repeat([]map[string]string{{"Code": "TransactionConflict"}}, n)
 	return proxy.Refusal(http.StatusBadRequest, proxy.ErrorPrefix+"TransactionCanceledException", "made up by a test",
 		map[string]any{"CancellationReasons": reasons})
+}
+
+// item is plain values as DynamoDB has them.
+func item(tb testing.TB, values any) map[string]types.AttributeValue {
+	tb.Helper()
+	encoded, err := attributevalue.MarshalMap(values)
+	require.NoError(tb, err)
+	return encoded
+}
+
+// itemAt reads an item past the product; it is empty if there is none.
+func itemAt(tb testing.TB, db *dynamodb.Client, table string, key map[string]any) map[string]types.AttributeValue {
+	tb.Helper()
+	out, err := db.GetItem(tb.Context(), &dynamodb.GetItemInput{
+		TableName: aws.String(tableName(tb, db, table)), Key: item(tb, key), ConsistentRead: aws.Bool(true),
+	})
+	require.NoError(tb, err)
+	return out.Item
+}
+
+// put writes an item past the product.
+func put(tb testing.TB, db *dynamodb.Client, table string, values map[string]any) {
+	tb.Helper()
+	_, err := db.PutItem(tb.Context(), &dynamodb.PutItemInput{TableName: aws.String(tableName(tb, db, table)), Item: item(tb, values)})
+	require.NoError(tb, err)
+}
+
+// change updates or, with an empty update, deletes an item past the product.
+func change(tb testing.TB, db *dynamodb.Client, table string, key map[string]any, update string, values any) {
+	tb.Helper()
+	name := aws.String(tableName(tb, db, table))
+	var err error
+	if update == "" {
+		_, err = db.DeleteItem(tb.Context(), &dynamodb.DeleteItemInput{TableName: name, Key: item(tb, key)})
+	} else {
+		_, err = db.UpdateItem(tb.Context(), &dynamodb.UpdateItemInput{
+			TableName: name, Key: item(tb, key), UpdateExpression: &update, ExpressionAttributeValues: item(tb, values),
+		})
+	}
+	require.NoError(tb, err)
+}
+
+// connections returns the registered connections of a user.
+func connections(tb testing.TB, db *dynamodb.Client, user string) []string {
+	tb.Helper()
+	conns, _ := itemAt(tb, db, "Connections", map[string]any{"userId": user})["conns"].(*types.AttributeValueMemberSS)
+	if conns == nil {
+		return nil
+	}
+	return conns.Value
+}
+
+// awaitConnections waits until a user has n of them.
+func awaitConnections(tb testing.TB, db *dynamodb.Client, user string, n int) (found []string) {
+	tb.Helper()
+	require.Eventually(tb, func() bool {
+		found = connections(tb, db, user)
+		return len(found) == n
+	}, patience, 20*time.Millisecond, "%s has not %d connections", user, n)
+	return found
+}
+
+// leaveBehind registers connections of a user that are none, as where $disconnect was
+// never called. They are named by id and device, and are this old.
+func leaveBehind(tb testing.TB, db *dynamodb.Client, user string, age time.Duration, names ...string) (gone []string) {
+	tb.Helper()
+	for _, name := range names {
+		gone = append(gone, fmt.Sprintf("%s|%d", name, time.Now().Add(-age).UnixMilli()))
+	}
+	change(tb, db, "Connections", map[string]any{"userId": user}, "ADD conns :c", struct {
+		Conns []string `dynamodbav:":c,stringset"`
+	}{gone})
+	return gone
 }
 
 // tableName finds a table by its logical id in the template, which is in its name.

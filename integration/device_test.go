@@ -224,6 +224,14 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 	return sent, err
 }
 
+// mustSend is send for a test, which ends where it fails.
+func mustSend(tb testing.TB, d *device, s wire.Send) wire.Sent {
+	tb.Helper()
+	sent, err := d.send(tb.Context(), s)
+	require.NoError(tb, err)
+	return sent
+}
+
 // arrived takes in an own message by the answer to its send: to this connection it is
 // not pushed.
 func (d *device) arrived(s wire.Send, sent wire.Sent) {
@@ -325,7 +333,7 @@ func (d *device) syncPage(ctx context.Context, conversationID string, limit int)
 }
 
 // catchUp does what a device does after it has connected: it asks what changed
-// since the cursor, pulls that, and gives the new cursor.
+// since the cursor, pulls that, and returns the new cursor.
 func (d *device) catchUp(ctx context.Context, cursor int64) (int64, error) {
 	var changed wire.Changed
 	if err := d.do(ctx, wire.ActionChanges, wire.Changes{SyncCursor: &cursor}, &changed); err != nil {
@@ -339,7 +347,7 @@ func (d *device) catchUp(ctx context.Context, cursor int64) (int64, error) {
 	return changed.SyncCursor, nil
 }
 
-// messages gives the ledger of a conversation, by seq.
+// messages returns the ledger of a conversation, by seq.
 func (d *device) messages(conversationID string) []chat.Message {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -348,7 +356,7 @@ func (d *device) messages(conversationID string) []chat.Message {
 	})
 }
 
-// skipped gives the seqs that syncs named as absent.
+// skipped returns the seqs that syncs named as absent.
 func (d *device) skipped(conversationID string) []int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -382,7 +390,7 @@ func (d *device) awaitPushed(ctx context.Context, conversationID string, seqs ..
 	})
 }
 
-// seqsTo gives the seqs 1 to n.
+// seqsTo returns the seqs 1 to n.
 func seqsTo(n int64) []int64 {
 	all := make([]int64, n)
 	for i := range all {

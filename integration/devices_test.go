@@ -104,7 +104,7 @@ func (l *listener) keep(kind string, frame []byte) {
 	l.heard = append(l.heard, p)
 }
 
-// pushes gives what was heard so far, of one type.
+// pushes returns what was heard so far, of one type.
 func (l *listener) pushes(kind string) []push {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *listener) pushesLocked(kind string) []push {
 	return slices.DeleteFunc(slices.Clone(l.heard), func(p push) bool { return p.Type != kind })
 }
 
-// entries gives the messages of a conversation in the order they were pushed in.
+// entries returns the messages of a conversation in the order they were pushed in.
 func (l *listener) entries(conversationID string) []chat.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *listener) awaitNotified(ctx context.Context, conversationID string, seq
 	})
 }
 
-// awaitEntry waits until the message with this seq was pushed, and gives it.
+// awaitEntry waits until the message with this seq was pushed, and returns it.
 func (l *listener) awaitEntry(ctx context.Context, conversationID string, seq int64) (chat.Message, error) {
 	var found chat.Message
 	err := l.await(ctx, fmt.Sprintf("the push of seq %d of %s", seq, conversationID), func() bool {
@@ -143,7 +143,15 @@ func (l *listener) awaitEntry(ctx context.Context, conversationID string, seq in
 	return found, err
 }
 
-// awaitPush waits until a push is as wanted, and gives it.
+// entryAt is awaitEntry for a test, which ends where it fails.
+func entryAt(tb testing.TB, l *listener, conversationID string, seq int64) chat.Message {
+	tb.Helper()
+	m, err := l.awaitEntry(tb.Context(), conversationID, seq)
+	require.NoError(tb, err)
+	return m
+}
+
+// awaitPush waits until a push is as wanted, and returns it.
 func (l *listener) awaitPush(ctx context.Context, what string, wanted func(push) bool) (push, error) {
 	var found push
 	err := l.await(ctx, what, func() bool {
@@ -208,7 +216,7 @@ func codeOf(err error) chat.Code {
 // newID makes a clientMsgId.
 func newID() string { return newUser("id") }
 
-// lineOf gives a user's line of a conversation; ok is false if there is none.
+// lineOf returns a user's line of a conversation; ok is false if there is none.
 func lineOf(tb testing.TB, d *device, conversationID string) (wire.Conversation, bool) {
 	tb.Helper()
 	for cursor := ""; ; {
@@ -224,7 +232,7 @@ func lineOf(tb testing.TB, d *device, conversationID string) (wire.Conversation,
 	}
 }
 
-// changesSince gives all that changed since a cursor: the whole answer, and of a
+// changesSince returns all that changed since a cursor: the whole answer, and of a
 // full one the rest of the list too.
 func changesSince(tb testing.TB, d *device, cursor int64) wire.Changed {
 	tb.Helper()
@@ -281,8 +289,7 @@ func TestSyncHead_FortyChangedConversationsLoseNone(t *testing.T) {
 
 	some := groups[10:13]
 	for _, id := range some {
-		_, err := b.send(t.Context(), wire.Send{ConversationID: id, Text: "news"})
-		require.NoError(t, err)
+		mustSend(t, b, wire.Send{ConversationID: id, Text: "news"})
 		require.NoError(t, a.awaitPushed(t.Context(), id, 2))
 	}
 	recent := changesSince(t, a, changed.SyncCursor)
@@ -320,10 +327,10 @@ func TestSyncHead_ADeviceThatReconnectsInAStormEndsWithAllChanges(t *testing.T) 
 			if !isRaise(operation, request) && !isLookup(operation, request) {
 				return forward()
 			}
-			late.Add(1)
+			n := late.Add(1)
 			<-time.After(rand.N(40 * time.Millisecond))
 			answer := forward()
-			if rand.IntN(10) == 0 {
+			if n%10 == 0 {
 				failed.Add(1)
 				return failure("ValidationException")
 			}
@@ -404,8 +411,7 @@ func TestSyncHead_ADeviceThatReconnectsAtAnyMomentHearsOfTheMessage(t *testing.T
 		})
 		func() {
 			defer close(resume)
-			sent, err := b.send(t.Context(), wire.Send{To: alice, Text: moment.name})
-			require.NoError(t, err)
+			sent := mustSend(t, b, wire.Send{To: alice, Text: moment.name})
 			conversation = sent.ConversationID
 			select {
 			case <-arrived:
@@ -490,8 +496,7 @@ func TestClearHidesOnAllDevices(t *testing.T) {
 	phone, laptop := listen(t, shared, alice, "phone"), listen(t, shared, alice, "laptop")
 	b := listen(t, shared, bob, "phone")
 	conversation := exchangeMessages(t, phone.device, b.device, 3)
-	_, err := laptop.awaitEntry(t.Context(), conversation, 6)
-	require.NoError(t, err)
+	entryAt(t, laptop, conversation, 6)
 	before := changesSince(t, laptop.device, 0).SyncCursor
 
 	clearTo := func(seq int64) int64 {
@@ -528,8 +533,7 @@ func TestClearHidesOnAllDevices(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, page.Messages)
 
-	_, err = b.send(t.Context(), wire.Send{To: alice, Text: "after"})
-	require.NoError(t, err)
+	mustSend(t, b.device, wire.Send{To: alice, Text: "after"})
 	require.NoError(t, laptop.sync(t.Context(), conversation))
 	got := laptop.messages(conversation)
 	require.Equal(t, "after", got[len(got)-1].Text)
@@ -542,14 +546,12 @@ func TestOwnSendsReachTheOtherDevices(t *testing.T) {
 	t.Parallel()
 	alice, bob := newUser("alice"), newUser("bob")
 	phone, laptop := listen(t, shared, alice, "phone"), listen(t, shared, alice, "laptop")
-	sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "from the phone"})
-	require.NoError(t, err)
-	m, err := laptop.awaitEntry(t.Context(), sent.ConversationID, 1)
-	require.NoError(t, err)
+	sent := mustSend(t, phone.device, wire.Send{To: bob, Text: "from the phone"})
+	m := entryAt(t, laptop, sent.ConversationID, 1)
 	require.Equal(t, [3]string{alice, "phone", "from the phone"}, [3]string{m.SenderID, m.SenderDeviceID, m.Text})
 }
 
-// byUser gives a roster as roles by user.
+// byUser returns a roster as roles by user.
 func byUser(members []wire.Member) map[string]chat.Role {
 	roles := map[string]chat.Role{}
 	for _, m := range members {

@@ -37,21 +37,17 @@ func TestAnotherDynamoDB(t *testing.T) {
 	var group wire.Created
 	create := wire.CreateGroup{Title: "All", Members: []string{b.user}, ClientMsgID: newID()}
 	require.NoError(t, a.do(ctx, wire.ActionCreateGroup, create, &group))
-	said, err := b.send(ctx, wire.Send{ConversationID: group.ConversationID, Text: "hi"})
-	require.NoError(t, err)
+	said := mustSend(t, b, wire.Send{ConversationID: group.ConversationID, Text: "hi"})
 	require.NoError(t, a.awaitPushed(ctx, group.ConversationID, said.Seq))
 
 	request := wire.Send{To: b.user, Text: "once", ClientMsgID: newID()}
-	first, err := a.send(ctx, request)
-	require.NoError(t, err)
+	first := mustSend(t, a, request)
 	require.Equal(t, int64(11), first.Seq)
-	again, err := a.send(ctx, request)
-	require.NoError(t, err)
+	again := mustSend(t, a, request)
 	first.Duplicate = true
 	require.Equal(t, first, again)
 	for _, writer := range []*device{a, b} { // one of the two has a stale head
-		_, err = writer.send(ctx, wire.Send{ConversationID: conversation, Text: "on"})
-		require.NoError(t, err)
+		mustSend(t, writer, wire.Send{ConversationID: conversation, Text: "on"})
 	}
 	fresh := mustConnect(t, c.Stack, b.user, "laptop")
 	require.NoError(t, patiently(ctx, func() error { // one request at a time can take its time

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,10 +29,9 @@ func keep(t *testing.T, s stack, user, path string) keeper {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), path)
 	require.NoError(t, err)
-	c, err := client.Dial(t.Context(), client.Config{
-		URL: s.Socket, UserID: user, DeviceID: filepath.Base(path), Store: store,
-		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
-	})
+	cfg := clientOf(s, user, filepath.Base(path))
+	cfg.Store = store
+	c, err := client.Dial(t.Context(), cfg)
 	require.NoError(t, err)
 	k := keeper{c, store, path}
 	t.Cleanup(func() { _ = k.stop() }) // it may have been stopped
@@ -64,23 +62,21 @@ func (k keeper) holds(t *testing.T, text string) bool {
 // What an operator erases goes from the file of a device that is online, and from
 // that of one that was away, in conversations that live, that the user has left and
 // that are dissolved. A former member's device is not told, and keeps it.
-func TestG5_AnErasureReachesDevices(t *testing.T) {
+func TestErasure_ReachesDevices(t *testing.T) {
 	t.Parallel()
 	needLocal(t)
 	ctx := t.Context()
 	alice := mustConnect(t, shared, newUser("alice"), "phone")
 	bob, former := newUser("bob"), newUser("former")
 	const secret = "geheim"
-	single, err := alice.send(ctx, wire.Send{To: bob, Text: secret})
-	require.NoError(t, err)
+	single := mustSend(t, alice, wire.Send{To: bob, Text: secret})
 	edit := wire.Edit{ConversationID: single.ConversationID, Seq: 1, MessageID: single.MessageID, Version: 1, Text: secret + " 2", ClientMsgID: newID()}
 	must[wire.Edited](t, alice, wire.ActionEdit, edit)
 	ids := []string{single.ConversationID}
 	for _, end := range []string{"", wire.ActionLeave, wire.ActionDissolve} {
 		group := createGroup(t, alice, chat.VisibleAll, bob, former)
 		for i := range 3 {
-			_, err := alice.send(ctx, wire.Send{ConversationID: group, Text: fmt.Sprint(secret, i)})
-			require.NoError(t, err)
+			mustSend(t, alice, wire.Send{ConversationID: group, Text: fmt.Sprint(secret, i)})
 		}
 		if end != "" {
 			must[wire.Sent](t, alice, end, wire.ChangeGroup{ConversationID: group, ClientMsgID: newID()})
@@ -128,8 +124,7 @@ func TestPage_AnErasureReachesBrowsers(t *testing.T) {
 	needLocal(t)
 	windows := openBrowser(t)
 	alice, bob := mustConnect(t, shared, newUser("alice"), "phone"), newUser("bob")
-	sent, err := alice.send(t.Context(), wire.Send{To: bob, Text: "my secret"})
-	require.NoError(t, err)
+	sent := mustSend(t, alice, wire.Send{To: bob, Text: "my secret"})
 	w := windows(shared.Page, bob, "")
 	w.await("the conversation", `document.querySelector("[data-conversation]") !== null`)
 	w.click("[data-conversation]")

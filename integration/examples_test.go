@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/inorder-im/inorder/infra/local/logtest"
 	"github.com/inorder-im/inorder/integration/fault"
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/wire"
@@ -33,8 +34,7 @@ func TestExamples_Bot(t *testing.T) {
 	alice := mustConnect(t, shared, aliceName, "phone")
 	conversation := chat.SingleID(aliceName, name)
 	say := func(text string) {
-		_, err := alice.send(t.Context(), wire.Send{To: name, Text: text})
-		require.NoError(t, err)
+		mustSend(t, alice, wire.Send{To: name, Text: text})
 	}
 	answers := func() (texts []string) {
 		for _, m := range alice.messages(conversation) {
@@ -178,7 +178,7 @@ type example struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	out   *lines // of both its outputs
+	out   *logtest.Log // of both its outputs
 	ended chan struct{}
 	err   error // of the process, once ended is closed
 }
@@ -186,7 +186,7 @@ type example struct {
 // startExample starts a program in a folder, which is killed with the test if it still runs.
 func startExample(t *testing.T, dir, name string, args ...string) *example {
 	t.Helper()
-	p := &example{t: t, cmd: exec.Command(name, args...), out: &lines{}, ended: make(chan struct{})}
+	p := &example{t: t, cmd: exec.Command(name, args...), out: &logtest.Log{}, ended: make(chan struct{})}
 	p.cmd.Dir = dir
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	var err error

@@ -16,9 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -99,7 +97,13 @@ func (h *hider) query(answer proxy.Answer) proxy.Answer {
 	return answer
 }
 
-func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
+func TestG6_SyncPassesNothingAndWaitsForNothing(t *testing.T) {
+	t.Parallel()
+	t.Run("what Query does not show yet", syncNeverPassesAMessageThatQueryDoesNotShowYet)
+	t.Run("what an operator deleted", syncNamesWhatAnOperatorDeletedAndGoesOn)
+}
+
+func syncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	t.Parallel()
 	const n = 60
 	db := startDatabase(t)
@@ -109,8 +113,7 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	alice, bob := newUser("alice"), newUser("bob")
 	conversation := chat.SingleID(alice, bob)
 	phone := mustConnect(t, c.Stack, alice, "phone")
-	_, err := phone.send(t.Context(), wire.Send{To: bob, Text: "the first"})
-	require.NoError(t, err)
+	mustSend(t, phone, wire.Send{To: bob, Text: "the first"})
 
 	group, ctx := errgroup.WithContext(t.Context())
 	group.Go(func() error {
@@ -144,11 +147,10 @@ func TestG6_SyncNeverPassesAMessageThatQueryDoesNotShowYet(t *testing.T) {
 	require.Positive(t, h.conflicts)
 }
 
-func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
+func syncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t)
 	db := dynamotest.Client(t, c.DynamoDB)
-	table := tableName(t, db, "Messages")
 	for name, deleted := range map[string][]int64{
 		"the first":    {1, 2},
 		"in between":   {3, 5},
@@ -164,13 +166,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 			writer := mustConnect(t, c.Stack, alice, "writer")
 			exchangeMessages(t, writer, writer, 3)
 			for _, seq := range deleted {
-				_, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
-					TableName: &table, Key: map[string]types.AttributeValue{
-						"conversationId": &types.AttributeValueMemberS{Value: conversation},
-						"seq":            &types.AttributeValueMemberN{Value: strconv.FormatInt(seq, 10)},
-					},
-				})
-				require.NoError(t, err)
+				change(t, db, "Messages", map[string]any{"conversationId": conversation, "seq": seq}, "", nil)
 			}
 			for _, limit := range []int{1, 2, 100} {
 				d := mustConnect(t, c.Stack, alice, "limit-"+strconv.Itoa(limit))
@@ -184,8 +180,7 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 				require.Equal(t, deleted, d.skipped(conversation))
 				require.Equal(t, 6-len(deleted), found)
 			}
-			sent, err := writer.send(t.Context(), wire.Send{To: alice, Text: "life goes on"})
-			require.NoError(t, err)
+			sent := mustSend(t, writer, wire.Send{To: alice, Text: "life goes on"})
 			require.Equal(t, int64(7), sent.Seq)
 			require.NoError(t, writer.sync(t.Context(), conversation))
 			require.Equal(t, deleted, writer.skipped(conversation))
@@ -193,26 +188,66 @@ func TestG6_SyncNamesWhatAnOperatorDeletedAndGoesOn(t *testing.T) {
 	}
 }
 
+// One cloud for all that may go wrong beside each other. What a flood does is in
+// [TestAttack_OneAccountAtItsWorstHarmsNobody].
+func TestG10_OneDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	c := startCloud(t, "-data", data)
+	db := dynamotest.Client(t, c.DynamoDB)
+	for name, test := range map[string]func(*testing.T, stack, *dynamodb.Client){
+		"a connection that is gone": aPushToAGoneConnectionRemovesThatOne, "a connection that never reads": aConnectionThatNeverReads,
+		"a record that makes no sense": aPoisonRecord, "a hot conversation": aHotConversation,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c.Stack, db)
+		})
+	}
+	t.Cleanup(func() { // when all of them have ended, and before the cloud does
+		letters, err := filepath.Glob(filepath.Join(data, "dead-letters", "*.jsonl"))
+		require.NoError(t, err)
+		for _, file := range letters {
+			content, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Empty(t, content, "nothing is given up: %s", file)
+		}
+	})
+}
+
+// Sixteen devices send into one conversation, as fast as it takes that. Two who have
+// nothing to do with it are refused nothing.
+func aHotConversation(t *testing.T, s stack, _ *dynamodb.Client) {
+	hot := newUser("hot")
+	quiet := [2]*device{mustConnect(t, s, newUser("quiet"), "phone"), mustConnect(t, s, newUser("other"), "phone")}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	heat, ctx := errgroup.WithContext(ctx)
+	var sent atomic.Int64
+	for i := range maxDevices {
+		d := mustConnect(t, s, hot, strconv.Itoa(i))
+		heat.Go(func() error {
+			for ctx.Err() == nil {
+				if _, err := d.send(ctx, wire.Send{To: hot, Text: "!"}); err != nil && ctx.Err() == nil {
+					return err
+				}
+				sent.Add(1)
+			}
+			return nil
+		})
+	}
+	require.Eventually(t, func() bool { return sent.Load() > 2*maxDevices }, patience, time.Millisecond)
+	converse(t, quiet, 10)
+	stop()
+	require.NoError(t, heat.Wait())
+}
+
 // A connection that is gone without a $disconnect, which is best effort, is found
 // out by the push and forgotten, and no other with it.
-func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
-	t.Parallel()
-	c := startCloud(t)
-	db := dynamotest.Client(t, c.DynamoDB)
+func aPushToAGoneConnectionRemovesThatOne(t *testing.T, s stack, db *dynamodb.Client) {
 	alice := newUser("alice")
-	phone, laptop := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, alice, "laptop")
-	hourAgo := time.Now().Add(-time.Hour).UnixMilli()
-	gone := []string{
-		fmt.Sprintf("AAAAAAAAAAAAAAA=|tablet|%d", hourAgo),
-		fmt.Sprintf("no-such-id|desk|%d", hourAgo),
-	}
-	_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-		TableName:                 aws.String(tableName(t, db, "Connections")),
-		Key:                       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: alice}},
-		UpdateExpression:          aws.String("ADD conns :c"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberSS{Value: gone}},
-	})
-	require.NoError(t, err)
+	phone, laptop := mustConnect(t, s, alice, "phone"), mustConnect(t, s, alice, "laptop")
+	gone := leaveBehind(t, db, alice, time.Hour, "AAAAAAAAAAAAAAA=|tablet", "no-such-id|desk")
 	require.Len(t, connections(t, db, alice), 4)
 
 	conversation := exchangeMessages(t, phone, phone, 1)
@@ -231,7 +266,7 @@ func TestG10_APushToAGoneConnectionRemovesThatOne(t *testing.T) {
 // A request to DynamoDB that is never answered, as over a connection that has died
 // without a word, holds up its function for the three seconds after which it is made
 // again, and not until the function's time is up.
-func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
+func TestARequestThatHangsIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
@@ -252,37 +287,31 @@ func TestG10_ARequestThatHangsIsMadeAgain(t *testing.T) {
 		})
 	}
 	hangOnce("TransactWriteItems")
-	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "late"})
-	require.NoError(t, err)
+	sent := mustSend(t, a, wire.Send{To: bob, Text: "late"})
 	require.False(t, sent.Duplicate, "the function asked again, not the device")
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, sent.Seq))
 
 	hangOnce("Query") // of the fan-out
-	sent, err = a.send(t.Context(), wire.Send{To: bob, Text: "later"})
-	require.NoError(t, err)
+	sent = mustSend(t, a, wire.Send{To: bob, Text: "later"})
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, sent.Seq))
 
 	hangOnce("Query")
-	_, err = b.syncPage(t.Context(), conversation, 0)
+	_, err := b.syncPage(t.Context(), conversation, 0)
 	require.NoError(t, err)
 }
 
 // A device that is connected and never reads fills the buffers on its way until
 // nothing more can be written to it, and is cut off then.
-func TestG10_AConnectionThatNeverReadsDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
+func aConnectionThatNeverReads(t *testing.T, s stack, db *dynamodb.Client) {
 	const n = 350 // of 20 KB: more than any buffer takes
-	c := startCloud(t)
-	db := dynamotest.Client(t, c.DynamoDB)
 	alice, bob := newUser("alice"), newUser("bob")
-	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
-	connectDeaf(t, c.Stack, bob)
+	a, b := mustConnect(t, s, alice, "phone"), mustConnect(t, s, bob, "phone")
+	connectDeaf(t, s, bob)
 	require.Len(t, connections(t, db, bob), 2)
 	data := []byte(`{"filler":"` + strings.Repeat("x", 20_000) + `"}`)
 	var conversation string
 	for range n {
-		sent, err := a.send(t.Context(), wire.Send{To: bob, MessageType: chat.TypeCustom, Data: data})
-		require.NoError(t, err)
+		sent := mustSend(t, a, wire.Send{To: bob, MessageType: chat.TypeCustom, Data: data})
 		conversation = sent.ConversationID
 	}
 	for _, d := range []*device{a, b} {
@@ -310,62 +339,17 @@ func connectDeaf(t *testing.T, s stack, user string) {
 	t.Cleanup(func() { _ = conn.CloseNow() })
 }
 
-// connections gives the registered connections of a user.
-func connections(t *testing.T, db *dynamodb.Client, user string) []string {
-	t.Helper()
-	table := tableName(t, db, "Connections")
-	out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{
-		TableName: &table, Key: map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: user}},
-	})
-	require.NoError(t, err)
-	conns, ok := out.Item["conns"].(*types.AttributeValueMemberSS)
-	require.True(t, ok, "%s has connections", user)
-	return conns.Value
-}
-
-// awaitConnections waits until a user has n of them.
-func awaitConnections(t *testing.T, db *dynamodb.Client, user string, n int) []string {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
-		found := connections(t, db, user)
-		if len(found) == n {
-			return found
-		}
-		require.True(t, time.Now().Before(deadline), "%s still has %v", user, found)
-	}
-}
-
 // A head that makes no sense is passed over at once: its record would be no better
 // the next time, and what comes behind it must not wait.
-func TestG10_APoisonRecordHoldsUpNobody(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	c := startCloud(t, "-data", data)
-	db := dynamotest.Client(t, c.DynamoDB)
-	table := tableName(t, db, "Conversations")
-	a, b := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
+func aPoisonRecord(t *testing.T, s stack, db *dynamodb.Client) {
+	a, b := mustConnect(t, s, newUser("alice"), "phone"), mustConnect(t, s, newUser("bob"), "phone")
 	conversation := exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 1, 2))
 	for i := range 40 { // in all lanes
-		_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{
-			TableName: &table, Item: map[string]types.AttributeValue{
-				"conversationId": &types.AttributeValueMemberS{Value: fmt.Sprint("single:poison", i)},
-				"lastSeq":        &types.AttributeValueMemberS{Value: "many"},
-			},
-		})
-		require.NoError(t, err)
+		put(t, db, "Conversations", map[string]any{"conversationId": fmt.Sprint("single:poison", i), "lastSeq": "many"})
 	}
 	exchangeMessages(t, a, b, 1)
 	require.NoError(t, b.awaitPushed(t.Context(), conversation, 3, 4))
-	letters, err := filepath.Glob(filepath.Join(data, "dead-letters", "*.jsonl"))
-	require.NoError(t, err)
-	for _, file := range letters {
-		content, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.Empty(t, content, file)
-	}
 }
 
 // An uncontended send is one transaction and, once its process knows the
@@ -378,8 +362,7 @@ func TestCost_AnUncontendedSendIsOneTransaction(t *testing.T) {
 	alice, bob := newUser("alice"), newUser("bob")
 	phone, other := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, bob, "phone")
 	send := func() {
-		sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "hi"})
-		require.NoError(t, err)
+		sent := mustSend(t, phone, wire.Send{To: bob, Text: "hi"})
 		require.NoError(t, other.awaitPushed(t.Context(), sent.ConversationID, sent.Seq))
 	}
 	// Then the fan-out, too, has seen the conversation, and no function but send

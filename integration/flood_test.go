@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -43,23 +43,30 @@ func withRate(t *testing.T, parameter string, perSecond float64, burst int, args
 }
 
 // One user writes by 8 connections and 6 frames at a time on each, to as many
-// environments as that takes.
-func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
+// environments as that takes. Others, who write as people do, are refused nothing.
+func TestFlood_OfWritesIsRefusedAndHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	const sockets, outstanding, perSecond, burst = 8, 6, 1, 8
 	c := withRate(t, "Write", perSecond, burst)
-	quiet, other := mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
+	var pairs [2][2]*device
+	for i := range pairs {
+		pairs[i] = [2]*device{mustConnect(t, c.Stack, newUser("quiet"), "phone"), mustConnect(t, c.Stack, newUser("other"), "phone")}
+	}
 	user := newUser("flooder")
 	devices := make([]*device, sockets)
 	for i := range devices {
 		devices[i] = mustConnect(t, c.Stack, user, "d"+strconv.Itoa(i))
 	}
+	alone := converse(t, pairs[0], burst)
 
 	var written, refused atomic.Int64
+	flooding := make(chan struct{}, sockets) // one for the first refusal of each
 	var flood errgroup.Group
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	start := time.Now()
 	for _, d := range devices {
+		first := sync.OnceFunc(func() { flooding <- struct{}{} })
 		for range outstanding {
 			flood.Go(func() error {
 				for ctx.Err() == nil {
@@ -69,6 +76,7 @@ func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
 						written.Add(1)
 					case retryAfter(err) > 0:
 						refused.Add(1)
+						first()
 					case errors.Is(err, raw.ErrClosed): // dismissed
 						return nil
 					case ctx.Err() == nil:
@@ -79,26 +87,57 @@ func TestG10_AUserWritesNoMoreThanTheLimitAcrossEnvironments(t *testing.T) {
 			})
 		}
 	}
-	for range 2 {
-		converse(t, quiet, other, 1)
-		quiet, other = mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
+	for range sockets {
+		select {
+		case <-flooding:
+		case <-time.After(patience):
+			require.Fail(t, "a socket of the flood was never refused")
+		}
 	}
-	enough := time.NewTimer(4 * time.Second)
-	defer enough.Stop()
-	<-enough.C
+	flooded := converse(t, pairs[1], burst)
 	stop()
 	require.NoError(t, flood.Wait())
 	took := time.Since(start)
 	most := mostOf(perSecond, burst, took)
-	t.Logf("%d written and %d refused in %v; the bound is %d", written.Load(), refused.Load(), took, most)
+	t.Logf("%d written and %d refused in %v; the bound is %d; send to ack of %d messages, slowest: alone %v, beside the flood %v",
+		written.Load(), refused.Load(), took, most, burst, slices.Max(alone), slices.Max(flooded))
 	require.GreaterOrEqual(t, int(written.Load()), 2*burst, "what one may have one gets")
 	require.LessOrEqual(t, int(written.Load()), most)
 	require.Greater(t, refused.Load(), written.Load())
 }
 
+// converse sends n messages one after the other, each of which has to be answered
+// at once, and pushed, and returns how long the answers took.
+func converse(t *testing.T, pair [2]*device, n int) []time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for i := range n {
+		start := time.Now()
+		var sent wire.Sent
+		require.NoError(t, pair[0].do(t.Context(), wire.ActionSend, wire.Send{
+			To: pair[1].user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: text(0, i),
+		}, &sent), "message %d is not refused", i)
+		took = append(took, time.Since(start))
+		require.Equal(t, int64(i+1), sent.Seq)
+		require.NoError(t, pair[1].awaitPushed(t.Context(), sent.ConversationID, sent.Seq))
+	}
+	return took
+}
+
+// retryAfter is how long a refusal for being too fast asks to wait. What a crowded
+// conversation refuses is none.
+func retryAfter(err error) float64 {
+	r, refused := errors.AsType[*refusal](err)
+	if !refused || r.Frame.Code != chat.CodeBusy || !r.Frame.Retryable || !strings.Contains(r.Frame.Message, "may do this") {
+		return 0
+	}
+	ms, _ := r.Frame.Details[chat.DetailRetryAfter].(float64)
+	return ms
+}
+
 // One connection asks what changed 3,009 times, and comes again when it is
 // dismissed. Another user is not refused once.
-func TestG10_AFloodOfReadsIsRefusedAndHarmsNoOther(t *testing.T) {
+func TestFlood_OfReadsIsRefusedAndHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	const asked, perSecond, burst = 3009, 1, 60
 	c := withRate(t, "Read", perSecond, burst)
@@ -133,13 +172,19 @@ func TestG10_AFloodOfReadsIsRefusedAndHarmsNoOther(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), `"Refusals":1`) }, patience, time.Millisecond)
 }
 
-// Who is refused a read, a ping or what is no request, and goes on all the same,
-// loses the connection.
-func TestG10_WhoFloodsByAnyFrameIsSentAway(t *testing.T) {
+// Who is refused, whatever the frame, and goes on all the same, loses the connection,
+// and nothing else.
+func TestFlood_ByAnyFrameIsSentAway(t *testing.T) {
 	t.Parallel()
-	c := withRate(t, "Read", 0.1, 1)
-	for name, action := range map[string]string{
-		"reads": wire.ActionHistory, "pings": wire.ActionPing, "nonsense": "nonsense",
+	c := withRate(t, "Read", 0.1, 1, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst=1")
+	hello := wire.Send{To: newUser("friend"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hi"}
+	type frame struct {
+		action  string
+		request any
+	}
+	send, ping := frame{wire.ActionSend, hello}, frame{wire.ActionPing, nil}
+	for name, frames := range map[string][2]frame{ // of the flood, and of what is counted apart
+		"writes": {send, ping}, "reads": {{wire.ActionHistory, nil}, send}, "pings": {ping, send}, "nonsense": {{"nonsense", nil}, send},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,33 +192,27 @@ func TestG10_WhoFloodsByAnyFrameIsSentAway(t *testing.T) {
 			var err error
 			refused := 0
 			for !errors.Is(err, raw.ErrClosed) {
-				if err = d.do(t.Context(), action, nil, nil); retryAfter(err) > 0 {
+				if err = d.do(t.Context(), frames[0].action, frames[0].request, nil); retryAfter(err) > 0 {
 					refused++
 				}
 			}
 			require.GreaterOrEqual(t, refused, 15, "not before it was told often enough")
 			requireDismissed(t, d, wire.GoodbyeFlooding)
 			require.NoError(t, d.reconnect(t.Context()))
-			require.NoError(t, d.do(t.Context(), wire.ActionSend, wire.Send{
-				To: newUser("friend"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hi",
-			}, nil), "writes are counted apart")
+			require.NoError(t, d.do(t.Context(), frames[1].action, frames[1].request, nil))
 		})
 	}
 }
 
-// tryHandshake tries one, and gives its status.
-func tryHandshake(t *testing.T, s stack, user string) int {
+// handshakeOf tries one, and returns its status.
+func handshakeOf(t *testing.T, s stack, user string) int {
 	t.Helper()
 	token, err := s.Token(t.Context(), user, nil)
 	require.NoError(t, err)
-	conn, status, err := raw.Handshake(t.Context(), s.Socket, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
-	if err == nil {
-		_ = conn.CloseNow()
-	}
-	return status
+	return handshake(t, s, token, url.Values{"device": {"phone"}}, nil)
 }
 
-func TestG10_HandshakesOfAUserAreLimited(t *testing.T) {
+func TestFlood_HandshakesOfAUserAreLimited(t *testing.T) {
 	t.Parallel()
 	const perSecond, burst, tries = 0.1, 4, 60
 	c := withRate(t, "UserConnect", perSecond, burst)
@@ -181,23 +220,23 @@ func TestG10_HandshakesOfAUserAreLimited(t *testing.T) {
 	start := time.Now()
 	statuses := map[int]int{}
 	for range tries {
-		statuses[tryHandshake(t, c.Stack, user)]++
+		statuses[handshakeOf(t, c.Stack, user)]++
 	}
 	require.Equal(t, tries, statuses[http.StatusSwitchingProtocols]+statuses[http.StatusTooManyRequests], "%v", statuses)
 	require.GreaterOrEqual(t, statuses[http.StatusSwitchingProtocols], burst)
 	// The rate is a user's here, of which mostOf takes the double.
 	require.LessOrEqual(t, statuses[http.StatusSwitchingProtocols], mostOf(perSecond/2, burst/2, time.Since(start)))
-	require.Equal(t, http.StatusSwitchingProtocols, tryHandshake(t, c.Stack, newUser("other")))
+	require.Equal(t, http.StatusSwitchingProtocols, handshakeOf(t, c.Stack, newUser("other")))
 }
 
 // $connect has a throttle of its own: who is connected does not notice.
-func TestG10_HandshakesOfAllAreThrottledApart(t *testing.T) {
+func TestFlood_HandshakesOfAllAreThrottledApart(t *testing.T) {
 	t.Parallel()
 	const burst = 5
 	c := startCloud(t, "-param", "ConnectsPerSecond=1", "-param", "ConnectBurst="+strconv.Itoa(burst))
 	d := mustConnect(t, c.Stack, newUser("alice"), "phone")
 	admitted, start := 0, time.Now()
-	for tryHandshake(t, c.Stack, newUser("crowd")) != http.StatusTooManyRequests {
+	for handshakeOf(t, c.Stack, newUser("crowd")) != http.StatusTooManyRequests {
 		admitted++
 	}
 	require.LessOrEqual(t, admitted, burst+int(time.Since(start).Seconds()))
@@ -206,7 +245,7 @@ func TestG10_HandshakesOfAllAreThrottledApart(t *testing.T) {
 	}
 }
 
-func TestG10_QuotasAreToldAsLimits(t *testing.T) {
+func TestLimits_QuotasAreTold(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "GroupsPerDay=2", "-param", "MaxSystemMembers=3")
 	d := mustConnect(t, c.Stack, newUser("alice"), "phone")
@@ -233,7 +272,7 @@ func TestG10_QuotasAreToldAsLimits(t *testing.T) {
 
 // With reserved concurrency the function that is flooded takes no more than its
 // part, and pushes go on.
-func TestG10_AFloodTakesNoMoreThanWhatIsReserved(t *testing.T) {
+func TestFlood_TakesNoMoreThanWhatIsReserved(t *testing.T) {
 	t.Parallel()
 	needProc(t)
 	const senders = 6

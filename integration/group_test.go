@@ -40,9 +40,7 @@ func removeMembers(tb testing.TB, d *device, conversationID string, users ...str
 
 func say(tb testing.TB, d *device, conversationID, text string) wire.Sent {
 	tb.Helper()
-	sent, err := d.send(tb.Context(), wire.Send{ConversationID: conversationID, Text: text})
-	require.NoError(tb, err)
-	return sent
+	return mustSend(tb, d, wire.Send{ConversationID: conversationID, Text: text})
 }
 
 // users makes up n users.
@@ -113,8 +111,7 @@ func TestTheLifeOfAGroup(t *testing.T) {
 	requireRefused(t, b.device, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: id, Members: []string{carol}, ClientMsgID: newID()}, chat.CodeDissolved, "")
 
 	for l, through := range map[*listener]int64{a: 6, b: 7, c: 5, d: 7} {
-		_, err := l.awaitEntry(t.Context(), id, through)
-		require.NoError(t, err)
+		entryAt(t, l, id, through)
 		pushed := map[int64]chat.Event{}
 		for _, m := range l.entries(id) {
 			require.Equal(t, chat.TypeEvent, m.MessageType)
@@ -149,6 +146,7 @@ func TestTheLastMemberLeaves(t *testing.T) {
 	requireRefused(t, a, wire.ActionSend, wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "?"}, chat.CodeNotFound, "conversationId")
 }
 
+// What is malformed is among the frames of moreBadFrames.
 func TestGroupRequestsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	alice, bob, carol, dave := newUser("alice"), newUser("bob"), newUser("carol"), newUser("dave")
@@ -169,21 +167,14 @@ func TestGroupRequestsThatAreRefused(t *testing.T) {
 		code    chat.Code
 		field   string
 	}{
-		"create without title":        {a, wire.ActionCreateGroup, create("", "", bob), chat.CodeBadRequest, "title"},
 		"create with a blank title":   {a, wire.ActionCreateGroup, create(" \u00a0", "", bob), chat.CodeBadRequest, "title"},
 		"create with a title of 101":  {a, wire.ActionCreateGroup, create(strings.Repeat("界", 101), "", bob), chat.CodeTooLarge, "title"},
 		"create with a line break":    {a, wire.ActionCreateGroup, create("a\nb", "", bob), chat.CodeBadRequest, "title"},
 		"create with oneself":         {a, wire.ActionCreateGroup, create("T", "", bob, alice), chat.CodeBadRequest, "members"},
-		"create with someone twice":   {a, wire.ActionCreateGroup, create("T", "", bob, carol, bob), chat.CodeBadRequest, "members"},
 		"create with no one's id":     {a, wire.ActionCreateGroup, create("T", "", bob, ""), chat.CodeBadRequest, "members"},
 		"create with too long an id":  {a, wire.ActionCreateGroup, create("T", "", long), chat.CodeBadRequest, "members"},
 		"create with a control char":  {a, wire.ActionCreateGroup, create("T", "", "b\u0085b"), chat.CodeBadRequest, "members"},
-		"create for half of them":     {a, wire.ActionCreateGroup, create("T", "some", bob), chat.CodeBadRequest, "visibility"},
-		"create with 101":             {a, wire.ActionCreateGroup, create("T", "", users("u", 101)...), chat.CodeLimit, "members"},
-		"create without members":      {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", ClientMsgID: newID()}, chat.CodeBadRequest, "members"},
-		"create without clientMsgId":  {a, wire.ActionCreateGroup, wire.CreateGroup{Title: "T", Members: []string{bob}}, chat.CodeBadRequest, "clientMsgId"},
 		"add 101":                     {a, wire.ActionAddMembers, members(users("u", 101)...), chat.CodeLimit, "members"},
-		"add no one":                  {a, wire.ActionAddMembers, members(), chat.CodeBadRequest, "members"},
 		"add someone twice":           {a, wire.ActionAddMembers, members(dave, dave), chat.CodeBadRequest, "members"},
 		"add oneself":                 {a, wire.ActionAddMembers, members(dave, alice), chat.CodeBadRequest, "members"},
 		"add a member":                {a, wire.ActionAddMembers, members(dave, bob), chat.CodeBadRequest, "members"},
@@ -192,19 +183,13 @@ func TestGroupRequestsThatAreRefused(t *testing.T) {
 		"remove a stranger":           {a, wire.ActionRemoveMembers, members(bob, dave), chat.CodeBadRequest, "members"},
 		"remove oneself":              {a, wire.ActionRemoveMembers, members(alice), chat.CodeBadRequest, "members"},
 		"remove someone twice":        {a, wire.ActionRemoveMembers, members(bob, bob), chat.CodeBadRequest, "members"},
-		"remove 101":                  {a, wire.ActionRemoveMembers, members(users("u", 101)...), chat.CodeLimit, "members"},
 		"remove as a plain member":    {b, wire.ActionRemoveMembers, members(carol), chat.CodeForbidden, ""},
-		"rename to nothing":           {a, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, ClientMsgID: newID()}, chat.CodeBadRequest, "title"},
 		"rename as a plain member":    {b, wire.ActionSetTitle, wire.SetTitle{ConversationID: id, Title: "T", ClientMsgID: newID()}, chat.CodeForbidden, ""},
 		"promote as a plain member":   {b, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: carol, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeForbidden, ""},
-		"promote to king":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: bob, Role: "king", ClientMsgID: newID()}, chat.CodeBadRequest, "role"},
 		"promote oneself":             {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, UserID: alice, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeBadRequest, "userId"},
-		"promote no one":              {a, wire.ActionSetRole, wire.SetRole{ConversationID: id, Role: chat.RoleAdmin, ClientMsgID: newID()}, chat.CodeBadRequest, "userId"},
 		"dissolve as a plain member":  {b, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}, chat.CodeForbidden, ""},
-		"dissolve with no id":         {a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: id}, chat.CodeBadRequest, "clientMsgId"},
 		"leave a single conversation": {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: single, ClientMsgID: newID()}, chat.CodeForbidden, "conversationId"},
 		"add to a single one":         {a, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: single, Members: []string{carol}, ClientMsgID: newID()}, chat.CodeForbidden, "conversationId"},
-		"leave no kind":               {a, wire.ActionLeave, wire.ChangeGroup{ConversationID: "room:1", ClientMsgID: newID()}, chat.CodeBadRequest, "conversationId"},
 	} {
 		e := requireRefused(t, tt.by, tt.action, tt.request, tt.code, tt.field)
 		require.NotEmpty(t, e.Message, name)
@@ -238,17 +223,25 @@ func TestOddUserIDs(t *testing.T) {
 		require.NoError(t, a.awaitReceipt(t.Context(), id, l.user, sent.Seq, sent.Seq))
 	}
 	for _, l := range append(others, a) {
-		m, err := l.awaitEntry(t.Context(), id, int64(len(odd)))
-		require.NoError(t, err)
+		m := entryAt(t, l, id, int64(len(odd)))
 		require.Equal(t, odd[len(odd)-1], m.SenderID)
 	}
 	roster, _ := rosterOf(t, a.device, id)
 	require.ElementsMatch(t, odd, slices.Collect(maps.Keys(byUser(roster))))
 }
 
+func TestG9_OnlyMembersReadAndWrite(t *testing.T) {
+	t.Parallel()
+	t.Run("sends beside a removal", aRemovalRacing200Sends)
+	t.Run("two admins at the same time", twoAdminsAddAndRemoveTheSamePerson)
+	t.Run("what was before, between and after", visibility)
+	t.Run("strangers", existenceIsNotDisclosed)
+	t.Run("edits", anEditBringsNobodyWhatOneMayNotRead)
+}
+
 // A removal and the sends of the one removed are in one order: what is acked is
 // before the removal.
-func TestG9_ARemovalRacing200Sends(t *testing.T) {
+func aRemovalRacing200Sends(t *testing.T) {
 	t.Parallel()
 	const sends, devices = 200, 4
 	alice, bob, carol := newUser("alice"), newUser("bob"), newUser("carol")
@@ -310,7 +303,7 @@ func TestG9_ARemovalRacing200Sends(t *testing.T) {
 
 // Of two admins who change the same membership at the same time, each finds it as
 // the ledger says.
-func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
+func twoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 	t.Parallel()
 	const rounds = 25
 	alice, bob, carol := newUser("alice"), newUser("bob"), newUser("carol")
@@ -384,7 +377,7 @@ func seqsOf(messages []chat.Message) []int64 {
 
 // What a member may read: by the visibility from the start or from the joining
 // on, up to a removal, and once more from a second joining on.
-func TestG9_Visibility(t *testing.T) {
+func visibility(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[chat.Visibility][]int64{
 		chat.VisibleAll:       {1, 2, 3, 4, 5, 8, 9},
@@ -397,8 +390,7 @@ func TestG9_Visibility(t *testing.T) {
 			id := createGroup(t, a, v) // 1
 			say(t, a, id, "before")    // 2
 			addMembers(t, a, id, bob)  // 3
-			_, err := b.awaitEntry(t.Context(), id, 3)
-			require.NoError(t, err)
+			entryAt(t, b, id, 3)
 			say(t, a, id, "while")       // 4
 			removeMembers(t, a, id, bob) // 5
 			say(t, a, id, "away")        // 6
@@ -414,8 +406,7 @@ func TestG9_Visibility(t *testing.T) {
 			say(t, a, id, "away")     // 7
 			addMembers(t, a, id, bob) // 8
 			say(t, a, id, "again")    // 9
-			_, err = b.awaitEntry(t.Context(), id, 9)
-			require.NoError(t, err)
+			entryAt(t, b, id, 9)
 			for _, m := range b.entries(id) {
 				require.NotEqual(t, "away", m.Text, "pushed to one who was no member")
 			}
@@ -437,7 +428,7 @@ func TestG9_Visibility(t *testing.T) {
 
 // What a stranger gets is the same whether the conversation exists or not, and
 // whatever has become of it.
-func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
+func existenceIsNotDisclosed(t *testing.T) {
 	t.Parallel()
 	alice, bob, mallory := newUser("alice"), newUser("bob"), newUser("mallory")
 	a, b := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone")
@@ -534,7 +525,7 @@ func TestG9_ExistenceIsNotDisclosed(t *testing.T) {
 
 // There is a way out of every group, and it stays one: off the list on all devices,
 // and back only by the product.
-func TestG9_AWayOutOfEveryGroup(t *testing.T) {
+func TestAWayOutOfEveryGroup(t *testing.T) {
 	t.Parallel()
 	alice, bob := newUser("alice"), newUser("bob")
 	a, phone, laptop := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
@@ -549,8 +540,7 @@ func TestG9_AWayOutOfEveryGroup(t *testing.T) {
 		again := must[wire.Sent](t, phone, wire.ActionLeave, leave)
 		require.True(t, again.Duplicate)
 		require.Equal(t, left.Seq, again.Seq)
-		m, err := laptop.awaitEntry(t.Context(), id, left.Seq)
-		require.NoError(t, err)
+		m := entryAt(t, laptop, id, left.Seq)
 		require.Equal(t, []string{bob}, m.Event.Removed)
 		_, listed := lineOf(t, phone, id)
 		require.True(t, listed, "it was not cleared yet")
@@ -578,8 +568,7 @@ func TestG9_AWayOutOfEveryGroup(t *testing.T) {
 	again, err := publish(t.Context(), t, shared, admit)
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: active, Seq: added.Seq, MessageID: added.MessageID, ServerTime: added.ServerTime, Duplicate: true}, again)
-	m, err := laptop.awaitEntry(t.Context(), active, added.Seq)
-	require.NoError(t, err)
+	m := entryAt(t, laptop, active, added.Seq)
 	require.Equal(t, [2]any{chat.SystemSender, []string{bob}}, [2]any{m.SenderID, m.Event.Added})
 	line, listed := lineOf(t, phone, active)
 	require.True(t, listed)
@@ -598,8 +587,7 @@ func TestALargeGroup(t *testing.T) {
 	a := listen(t, shared, alice, "phone")
 	first, last := listen(t, shared, others[0], "phone"), listen(t, shared, others[len(others)-1], "phone")
 	id := createGroup(t, a.device, "", others[:19]...)
-	_, err := first.awaitEntry(t.Context(), id, 1)
-	require.NoError(t, err)
+	entryAt(t, first, id, 1)
 	small := changesSince(t, first.device, 0)
 	require.Empty(t, small.Heads, "20 members are few")
 	require.Equal(t, []string{id}, idsOf(small.Conversations))
@@ -611,13 +599,12 @@ func TestALargeGroup(t *testing.T) {
 		}
 	}
 	grow(others[19:59]) // 60 members
-	_, err = first.awaitEntry(t.Context(), id, seq)
+	_, err := first.awaitEntry(t.Context(), id, seq)
 	require.NoError(t, err, "messages are pushed whole")
 	large := changesSince(t, first.device, small.SyncCursor)
 	require.Equal(t, []wire.Head{{ConversationID: id, CommittedMaxSeq: seq}}, large.Heads, "it is listed as large, with its head")
 	seq = say(t, a.device, id, "hello, 60").Seq
-	_, err = first.awaitEntry(t.Context(), id, seq)
-	require.NoError(t, err)
+	entryAt(t, first, id, seq)
 	after := changesSince(t, first.device, large.SyncCursor)
 	require.Empty(t, after.Conversations, "its messages raise no sync head")
 	require.Equal(t, large.SyncCursor, after.SyncCursor)
@@ -634,14 +621,13 @@ func TestALargeGroup(t *testing.T) {
 	grow(others[59:]) // 201 members
 	require.NoError(t, first.awaitNotified(t.Context(), id, seq))
 	require.NoError(t, last.awaitNotified(t.Context(), id, seq))
-	whole := len(first.entries(id))
 	seq = say(t, a.device, id, "hello, 201").Seq
 	for _, l := range []*listener{a, first, last} {
 		require.NoError(t, l.awaitNotified(t.Context(), id, seq))
 		require.NoError(t, l.sync(t.Context(), id))
 		requireDense(t, l.messages(id), int(seq))
 	}
-	require.Len(t, first.entries(id), whole, "what is notified of is not pushed whole")
+	require.NotContains(t, seqsOf(first.entries(id)), seq, "what is notified of is not pushed whole")
 	list := changesSince(t, last.device, 0)
 	require.True(t, list.Full)
 	require.Empty(t, list.Heads, "the list tells")
@@ -657,8 +643,7 @@ func TestALargeGroup(t *testing.T) {
 	for page := range slices.Chunk(others[19:], chat.MaxRosterChange) { // 20 members again
 		seq = removeMembers(t, a.device, id, page...).Seq
 	}
-	_, err = first.awaitEntry(t.Context(), id, seq)
-	require.NoError(t, err)
+	entryAt(t, first, id, seq)
 	again := changesSince(t, first.device, after.SyncCursor)
 	require.Empty(t, again.Heads)
 	require.Equal(t, []string{id}, idsOf(again.Conversations))
@@ -694,7 +679,7 @@ func concurrently(ctx context.Context, n int, f func(ctx context.Context, i int)
 
 // An edit carries the whole new content. Nobody gets it, by no way there is, who may
 // not read the message, or left before.
-func TestG9_AnEditBringsNobodyWhatOneMayNotRead(t *testing.T) {
+func anEditBringsNobodyWhatOneMayNotRead(t *testing.T) {
 	t.Parallel()
 	alice, bob, late, gone := newUser("alice"), newUser("bob"), newUser("late"), newUser("gone")
 	all := listenAll(t, shared, alice, bob, late, gone)
@@ -711,8 +696,7 @@ func TestG9_AnEditBringsNobodyWhatOneMayNotRead(t *testing.T) {
 		if l.user == late {
 			want = chat.Message{Withheld: true}
 		}
-		pushed, err := l.awaitEntry(t.Context(), id, edit.Seq)
-		require.NoError(t, err)
+		pushed := entryAt(t, l, id, edit.Seq)
 		require.Equal(t, want, chat.Message{Text: pushed.Text, Withheld: pushed.Withheld}, "the push to %s", l.user)
 		require.NoError(t, l.sync(t.Context(), id))
 		messages := l.messages(id)

@@ -45,10 +45,10 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, tt.want, handshake(t, tt.token, tt.query, tt.offers))
+			require.Equal(t, tt.want, handshake(t, shared, tt.token, tt.query, tt.offers))
 		})
 	}
-	require.Equal(t, http.StatusSwitchingProtocols, handshake(t, good, device, nil), "what the others are made of is good")
+	require.Equal(t, http.StatusSwitchingProtocols, handshake(t, shared, good, device, nil), "what the others are made of is good")
 }
 
 // These need an issuer that signs what it is asked to.
@@ -74,19 +74,19 @@ func TestTokensThatAreNotForThisAPI(t *testing.T) {
 			if q := tt.query; q.Has("ttl") && expires.After(time.Now()) || q.Has("iss") && issuer != q.Get("iss") || q.Has("aud") && audience[0] != q.Get("aud") {
 				t.Skip("the token service does not make such tokens on request")
 			}
-			require.Equal(t, tt.want, handshake(t, token, url.Values{"device": {"phone"}}, nil))
+			require.Equal(t, tt.want, handshake(t, shared, token, url.Values{"device": {"phone"}}, nil))
 		})
 	}
 }
 
-// handshake tries to connect and gives the HTTP status.
-func handshake(t *testing.T, token string, query url.Values, offers []string) int {
+// handshake tries to connect and returns the HTTP status.
+func handshake(t *testing.T, s stack, token string, query url.Values, offers []string) int {
 	t.Helper()
 	o := &websocket.DialOptions{Subprotocols: offers}
 	if token != "" {
 		o.HTTPHeader = raw.Bearer(token)
 	}
-	conn, status, err := raw.Handshake(t.Context(), shared.Socket, query, o)
+	conn, status, err := raw.Handshake(t.Context(), s.Socket, query, o)
 	if err == nil {
 		_ = conn.CloseNow()
 	}

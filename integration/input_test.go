@@ -18,8 +18,7 @@ func TestBadInputIsRefusedAndTheSocketStaysOpen(t *testing.T) {
 	t.Parallel()
 	alice, bob, mallory := newUser("alice"), newUser("bob"), newUser("mallory")
 	a, d := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, mallory, "phone")
-	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "a secret"})
-	require.NoError(t, err)
+	sent := mustSend(t, a, wire.Send{To: bob, Text: "a secret"})
 	for _, tt := range badFrames(sent.ConversationID) {
 		got, err := d.exchange(t.Context(), "7", []byte(tt.frame))
 		require.NoError(t, err, tt.name)

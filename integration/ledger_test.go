@@ -92,9 +92,15 @@ func syncAll(ctx context.Context, devices []*device, conversation string) error 
 	return syncs.Wait()
 }
 
+func TestG3_OneMessageOfOneClientMsgID(t *testing.T) {
+	t.Parallel()
+	t.Run("asked for at the same time", oneMessageOfTwentyConcurrentRequests)
+	t.Run("for one content", anIDIsForOneContent)
+}
+
 // A clientMsgId is the sender's, and a user has at most 16 connections: so the 20
 // requests come over 16 connections, four of which carry two at a time.
-func TestG3_OneMessageOfTwentyConcurrentRequests(t *testing.T) {
+func oneMessageOfTwentyConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	const requests = 20
 	alice, bob := newUser("alice"), newUser("bob")
@@ -127,19 +133,18 @@ func TestG3_OneMessageOfTwentyConcurrentRequests(t *testing.T) {
 	require.Len(t, d.messages(answers[0].ConversationID), 1)
 }
 
-func TestG3_AnIDIsForOneContent(t *testing.T) {
+func anIDIsForOneContent(t *testing.T) {
 	t.Parallel()
 	alice, bob, carol := newUser("alice"), newUser("bob"), newUser("carol")
 	d := mustConnect(t, shared, alice, "phone")
-	first, err := d.send(t.Context(), wire.Send{To: bob, ClientMsgID: "1", Text: "hello"})
-	require.NoError(t, err)
+	first := mustSend(t, d, wire.Send{To: bob, ClientMsgID: "1", Text: "hello"})
 
 	for name, other := range map[string]wire.Send{
 		"other text":         {To: bob, ClientMsgID: "1", Text: "hallo"},
 		"other type":         {To: bob, ClientMsgID: "1", Text: "hello", MessageType: chat.TypeCustom, Data: []byte(`{}`)},
 		"other conversation": {To: carol, ClientMsgID: "1", Text: "hello"},
 	} {
-		_, err = d.send(t.Context(), other)
+		_, err := d.send(t.Context(), other)
 		refused := &refusal{}
 		require.ErrorAs(t, err, &refused, name)
 		require.Equal(t, chat.CodeIdempotencyConflict, refused.Frame.Code, name)
@@ -160,7 +165,13 @@ func TestG3_AnIDIsForOneContent(t *testing.T) {
 	require.False(t, theirs.Duplicate)
 }
 
-func TestG5_EveryDeviceIsPushedTheSame(t *testing.T) {
+func TestG5_AllDevicesEndWithTheSame(t *testing.T) {
+	t.Parallel()
+	t.Run("by push", everyDeviceIsPushedTheSame)
+	t.Run("by sync, after a time offline", aDeviceThatWasOfflineConverges)
+}
+
+func everyDeviceIsPushedTheSame(t *testing.T) {
 	t.Parallel()
 	alice, bob := newUser("alice"), newUser("bob")
 	devices := []*device{
@@ -185,8 +196,7 @@ func exchangeMessages(tb testing.TB, a, b *device, n int) (conversation string) 
 	tb.Helper()
 	for i := range n {
 		for _, way := range [][2]*device{{a, b}, {b, a}} {
-			sent, err := way[0].send(tb.Context(), wire.Send{To: way[1].user, Text: text(0, i)})
-			require.NoError(tb, err)
+			sent := mustSend(tb, way[0], wire.Send{To: way[1].user, Text: text(0, i)})
 			conversation = sent.ConversationID
 		}
 	}
@@ -196,13 +206,14 @@ func exchangeMessages(tb testing.TB, a, b *device, n int) (conversation string) 
 // A device that comes back hears of what it missed by the changes it asks for or,
 // where the fan-out was later than that, by a push. Either leads to a sync. Once
 // the fan-out has pushed to the others, the changes have all of it.
-func TestG5_ADeviceThatWasOfflineConverges(t *testing.T) {
+func aDeviceThatWasOfflineConverges(t *testing.T) {
 	t.Parallel()
 	for _, pushedBefore := range []bool{true, false} {
 		t.Run(fmt.Sprintf("pushed before it is back %t", pushedBefore), func(t *testing.T) {
 			t.Parallel()
 			a, c := mustConnect(t, shared, newUser("alice"), "phone"), mustConnect(t, shared, newUser("carol"), "phone")
 			b := mustConnect(t, shared, newUser("bob"), "phone")
+			tablet := mustConnect(t, shared, b.user, "tablet")
 			exchangeMessages(t, a, b, 2)
 			cursor, err := b.catchUp(t.Context(), 0)
 			require.NoError(t, err)
@@ -211,8 +222,7 @@ func TestG5_ADeviceThatWasOfflineConverges(t *testing.T) {
 				sent := map[*device]wire.Sent{a: {}, c: {}} // the last of each
 				for i := range 10 {
 					for from := range sent {
-						sent[from], err = from.send(t.Context(), wire.Send{To: b.user, Text: text(1, i)})
-						require.NoError(t, err)
+						sent[from] = mustSend(t, from, wire.Send{To: b.user, Text: text(1, i)})
 					}
 				}
 				if pushedBefore {
@@ -220,9 +230,12 @@ func TestG5_ADeviceThatWasOfflineConverges(t *testing.T) {
 						require.NoError(t, from.awaitPushed(t.Context(), last.ConversationID, last.Seq))
 					}
 				}
+				ackRead(t, tablet, sent[a].ConversationID, sent[a].Seq)
 				require.NoError(t, b.reconnect(t.Context()))
 				cursor, err = b.catchUp(t.Context(), cursor)
 				require.NoError(t, err)
+				line, _ := lineOf(t, b, sent[a].ConversationID)
+				require.Equal(t, [2]int64{sent[a].Seq, 0}, [2]int64{line.ReadSeq, line.Unread}, "read on the other device")
 				for from, last := range sent {
 					if !pushedBefore {
 						require.NoError(t, b.awaitNews(t.Context(), last))
@@ -237,7 +250,7 @@ func TestG5_ADeviceThatWasOfflineConverges(t *testing.T) {
 }
 
 // A whole history comes page by page, however large its messages are.
-func TestG6_SyncPagesByCountAndByBytes(t *testing.T) {
+func TestSync_PagesByCountAndByBytes(t *testing.T) {
 	t.Parallel()
 	alice := newUser("alice")
 	d := mustConnect(t, shared, alice, "phone")
@@ -245,8 +258,7 @@ func TestG6_SyncPagesByCountAndByBytes(t *testing.T) {
 	const n = 12
 	for i := range n {
 		// At 4,000 characters of 3 bytes, two messages fill a frame.
-		_, err := d.send(t.Context(), wire.Send{To: alice, Text: strings.Repeat("界", chat.MaxTextRunes-i)})
-		require.NoError(t, err)
+		mustSend(t, d, wire.Send{To: alice, Text: strings.Repeat("界", chat.MaxTextRunes-i)})
 	}
 	for _, limit := range []int{1, 5, 500} {
 		fresh := mustConnect(t, shared, alice, "limit-"+strconv.Itoa(limit))
@@ -318,8 +330,7 @@ func TestNotes(t *testing.T) {
 	t.Parallel()
 	alice := newUser("alice")
 	d := mustConnect(t, shared, alice, "phone")
-	sent, err := d.send(t.Context(), wire.Send{To: alice, Text: "milk"})
-	require.NoError(t, err)
+	sent := mustSend(t, d, wire.Send{To: alice, Text: "milk"})
 	require.Equal(t, chat.SingleID(alice, alice), sent.ConversationID)
 	require.NoError(t, d.awaitPushed(t.Context(), sent.ConversationID, 1))
 	var list wire.ConversationsPage

@@ -14,12 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	raw "github.com/inorder-im/inorder/integration/device"
 	"github.com/inorder-im/inorder/integration/proxy"
@@ -27,135 +23,6 @@ import (
 	"github.com/inorder-im/inorder/shared/client"
 	"github.com/inorder-im/inorder/shared/wire"
 )
-
-// A user floods over several sockets and is refused; another, who writes as people
-// do, is not.
-func TestLimits_AFloodIsRefusedAndHarmsNoOther(t *testing.T) {
-	t.Parallel()
-	const burst, sockets, outstanding = 20, 4, 4
-	// So few a second that a slow machine cannot help being too fast; the burst is
-	// what the others live on.
-	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst="+strconv.Itoa(burst))
-	alice, bob := mustConnect(t, c.Stack, newUser("alice"), "phone"), listen(t, c.Stack, newUser("bob"), "phone")
-	quiet, other := mustConnect(t, c.Stack, newUser("quiet"), "phone"), listen(t, c.Stack, newUser("other"), "phone")
-
-	f := startFlood(t, c.Stack, sockets, outstanding)
-	alone := converse(t, quiet, other, burst)
-	f.begin()
-	for range sockets {
-		select {
-		case <-f.refused:
-		case <-time.After(patience):
-			require.Fail(t, "a socket of the flood was never refused")
-		}
-	}
-	flooded := converse(t, alice, bob, burst)
-	refused := f.end(t)
-	require.Positive(t, refused)
-	slices.Sort(alone)
-	slices.Sort(flooded)
-	t.Logf("send to ack of %d messages each, slowest and median: alone %v and %v, beside a flood of %d refused sends %v and %v",
-		burst, alone[burst-1], alone[burst/2], refused, flooded[burst-1], flooded[burst/2])
-}
-
-// converse sends n messages one after the other, each of which has to be answered
-// at once, and pushed, and gives how long the answers took.
-func converse(t *testing.T, from *device, to *listener, n int) []time.Duration {
-	t.Helper()
-	var took []time.Duration
-	for i := range n {
-		start := time.Now()
-		var sent wire.Sent
-		require.NoError(t, from.do(t.Context(), wire.ActionSend, wire.Send{
-			To: to.user, ClientMsgID: newID(), MessageType: chat.TypeText, Text: text(0, i),
-		}, &sent), "message %d is not refused", i)
-		took = append(took, time.Since(start))
-		require.Equal(t, int64(i+1), sent.Seq)
-		_, err := to.awaitEntry(t.Context(), sent.ConversationID, sent.Seq)
-		require.NoError(t, err)
-	}
-	return took
-}
-
-// flood is one user who sends over several sockets as fast as it can, and never
-// minds the answers.
-type flood struct {
-	begin   func()
-	refused chan struct{} // one for the first refusal of each socket
-	stop    context.CancelFunc
-	work    errgroup.Group
-	count   atomic.Int64 // refusals
-}
-
-func startFlood(t *testing.T, s stack, sockets, outstanding int) *flood {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	start := make(chan struct{})
-	f := &flood{refused: make(chan struct{}, sockets), begin: sync.OnceFunc(func() { close(start) }), stop: stop}
-	user, victim := newUser("flooder"), newUser("victim")
-	for i := range sockets {
-		d := mustConnect(t, s, user, "d"+strconv.Itoa(i))
-		first := sync.OnceFunc(func() { f.refused <- struct{}{} })
-		for range outstanding {
-			f.work.Go(func() error {
-				select {
-				case <-start:
-				case <-ctx.Done():
-				}
-				for ctx.Err() == nil {
-					err := d.do(ctx, wire.ActionSend, wire.Send{To: victim, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}, nil)
-					if retryAfter(err) > 0 {
-						f.count.Add(1)
-						first()
-					}
-					if errors.Is(err, raw.ErrClosed) {
-						return nil // it was too much
-					}
-				}
-				return nil
-			})
-		}
-	}
-	return f
-}
-
-// retryAfter is how long a refusal for being too fast asks to wait. What a crowded
-// conversation refuses is none.
-func retryAfter(err error) float64 {
-	r, refused := errors.AsType[*refusal](err)
-	if !refused || r.Frame.Code != chat.CodeBusy || !r.Frame.Retryable || !strings.Contains(r.Frame.Message, "may do this") {
-		return 0
-	}
-	ms, _ := r.Frame.Details[chat.DetailRetryAfter].(float64)
-	return ms
-}
-
-// end gives how many sends were refused.
-func (f *flood) end(t *testing.T) int64 {
-	t.Helper()
-	f.stop()
-	require.NoError(t, f.work.Wait())
-	return f.count.Load()
-}
-
-// Who is refused and goes on all the same loses the connection, and nothing else.
-func TestLimits_WhoFloodsOnIsSentAway(t *testing.T) {
-	t.Parallel()
-	c := startCloud(t, "-param", "WritesPerSecond=0.1", "-param", "WriteBurst=1")
-	d := mustConnect(t, c.Stack, newUser("flooder"), "phone")
-	flood := wire.Send{To: newUser("victim"), ClientMsgID: newID(), MessageType: chat.TypeText, Text: "!"}
-	var err error
-	refused := 0
-	for !errors.Is(err, raw.ErrClosed) {
-		if err = d.do(t.Context(), wire.ActionSend, flood, nil); retryAfter(err) > 0 {
-			refused++
-		}
-	}
-	require.GreaterOrEqual(t, refused, 15, "not before it was told often enough")
-	requireDismissed(t, d, wire.GoodbyeFlooding)
-	require.NoError(t, d.reconnect(t.Context()))
-	require.NoError(t, d.do(t.Context(), wire.ActionPing, nil, nil))
-}
 
 // What API Gateway throttles it says itself, and without the request's id. A
 // client goes on asking, and everything gets through in the end.
@@ -179,27 +46,25 @@ func TestLimits_TheAPIThrottles(t *testing.T) {
 		require.Equal(t, int64(i+1), sent.Seq)
 	}
 
-	token, err := c.Token(t.Context(), bob, nil)
-	require.NoError(t, err)
-	for status := 0; status != http.StatusTooManyRequests; {
-		conn, got, err := raw.Handshake(t.Context(), c.Socket, url.Values{"device": {"phone"}}, &websocket.DialOptions{HTTPHeader: raw.Bearer(token)})
-		if err == nil {
-			_ = conn.CloseNow()
-		}
-		require.Contains(t, []int{http.StatusSwitchingProtocols, http.StatusTooManyRequests}, got)
-		status = got
+	for handshakeOf(t, c.Stack, bob) == http.StatusSwitchingProtocols {
+		continue
 	}
 	receiver := dialClient(t, c.Stack, bob)
 	require.NoError(t, receiver.Online(t.Context()), "it tries the handshake again")
 }
 
+// clientOf is what a Go client of a user starts with.
+func clientOf(s stack, user, device string) client.Config {
+	return client.Config{
+		URL: s.Socket, UserID: user, DeviceID: device,
+		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
+	}
+}
+
 // dialClient starts a Go client that ends with the test.
 func dialClient(t *testing.T, s stack, user string) *client.Client {
 	t.Helper()
-	c, err := client.Dial(t.Context(), client.Config{
-		URL: s.Socket, UserID: user, DeviceID: "phone",
-		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
-	})
+	c, err := client.Dial(t.Context(), clientOf(s, user, "phone"))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -314,6 +179,7 @@ func moreBadFrames() []badFrame {
 		{"removing too many", with(remove, "members", string(many)), chat.CodeLimit, "members"},
 		{"a role that is none", with(role, "role", `"king"`), chat.CodeBadRequest, "role"},
 		{"a role of nobody", with(role, "userId", `""`), chat.CodeBadRequest, "userId"},
+		{"a title of nothing", without(title, "title"), chat.CodeBadRequest, "title"},
 		{"a title of two lines", with(title, "title", `"a\nb"`), chat.CodeBadRequest, "title"},
 		{"members from a made-up cursor", with(list, "cursor", quoted(129)), chat.CodeBadRequest, "cursor"},
 		{"receipts of seq 0", with(tell, "seq", `0`), chat.CodeBadRequest, "seq"},
@@ -335,7 +201,7 @@ func expiring() url.Values { return url.Values{"ttl": {(timeLeft - 30*time.Secon
 // timeLeft has to suffice for a handshake, on a machine that has much to do.
 const timeLeft = 8 * time.Second
 
-// expiringDevice connects with a token that is about to expire, and gives when it
+// expiringDevice connects with a token that is about to expire, and returns when it
 // will have.
 func expiringDevice(t *testing.T, s stack, user string) (*device, time.Time) {
 	t.Helper()
@@ -358,7 +224,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
 	registered := func(t *testing.T, user string) int {
 		t.Helper()
-		return len(connectionsOf(t, db, user))
+		return len(connections(t, db.client, user))
 	}
 
 	t.Run("of who asks for something, which is not done", func(t *testing.T) {
@@ -393,8 +259,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		bob, _ := expiringDevice(t, c.Stack, newUser("bob"))
 		require.Equal(t, 1, registered(t, bob.user))
 		for ended := false; !ended; {
-			_, err := alice.send(t.Context(), wire.Send{To: bob.user, Text: "hi"})
-			require.NoError(t, err)
+			mustSend(t, alice, wire.Send{To: bob.user, Text: "hi"})
 			select {
 			case <-bob.conn.Closed():
 				ended = true
@@ -409,8 +274,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		t.Parallel()
 		alice := mustConnect(t, c.Stack, newUser("alice"), "phone")
 		laptop := mustConnect(t, c.Stack, newUser("bob"), "laptop")
-		sent, err := laptop.send(t.Context(), wire.Send{To: alice.user, Text: "hi"})
-		require.NoError(t, err)
+		sent := mustSend(t, laptop, wire.Send{To: alice.user, Text: "hi"})
 		require.NoError(t, alice.awaitNews(t.Context(), sent))
 		answer, err := alice.send(t.Context(), wire.Send{To: laptop.user, Text: "hi"}) // else there are no receipts
 		require.NoError(t, err)
@@ -443,8 +307,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		require.NoError(t, bob.Online(t.Context()))
 		id, last := "", int64(0)
 		for bob.Stats().Connects < 2 {
-			sent, err := alice.send(t.Context(), wire.Send{To: user, Text: "hi"})
-			require.NoError(t, err)
+			sent := mustSend(t, alice, wire.Send{To: user, Text: "hi"})
 			id, last = sent.ConversationID, sent.Seq
 		}
 		next := int64(1)
@@ -457,21 +320,6 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		}
 		require.Equal(t, int64(2), asked.Load())
 	})
-}
-
-// connectionsOf reads a user's entries in the table.
-func connectionsOf(t *testing.T, db *database, user string) []string {
-	t.Helper()
-	out, err := db.client.GetItem(t.Context(), &dynamodb.GetItemInput{
-		TableName: aws.String(tableName(t, db.client, "Connections")),
-		Key:       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: user}},
-	})
-	require.NoError(t, err)
-	conns, _ := out.Item["conns"].(*types.AttributeValueMemberSS)
-	if conns == nil {
-		return nil
-	}
-	return conns.Value
 }
 
 // Where users open no conversations, the product does, and the rest is as ever.
@@ -492,8 +340,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, wire.Sent{ConversationID: chat.SingleID(alice.user, bob.user), Seq: 1, MessageID: opened.MessageID, ServerTime: opened.ServerTime}, opened)
 	for _, l := range []*listener{alice, bob} {
-		m, err := l.awaitEntry(t.Context(), opened.ConversationID, 1)
-		require.NoError(t, err)
+		m := entryAt(t, l, opened.ConversationID, 1)
 		require.Equal(t, chat.SystemSender, m.SenderID)
 		require.Equal(t, []string{alice.user, bob.user}, m.Event.Added)
 		line, ok := lineOf(t, l.device, opened.ConversationID)
@@ -503,8 +350,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 	}
 	hello.To = bob.user
 	require.Equal(t, int64(2), must[wire.Sent](t, alice.device, wire.ActionSend, hello).Seq, "the very request that was refused")
-	_, err = bob.awaitEntry(t.Context(), opened.ConversationID, 2)
-	require.NoError(t, err)
+	entryAt(t, bob, opened.ConversationID, 2)
 	require.Equal(t, int64(3), say(t, bob.device, opened.ConversationID, "hi").Seq)
 
 	again, err := publish(t.Context(), t, c.Stack, map[string]any{"between": []string{bob.user, alice.user}})
@@ -515,8 +361,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 		"group": map[string]any{"owner": alice.user, "title": "Trip", "members": []string{bob.user}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
-	_, err = bob.awaitEntry(t.Context(), group.ConversationID, 1)
-	require.NoError(t, err)
+	entryAt(t, bob, group.ConversationID, 1)
 	say(t, bob.device, group.ConversationID, "hi all")
 	carol := newUser("carol")
 	requireRefused(t, alice.device, wire.ActionAddMembers, wire.ChangeMembers{
@@ -526,8 +371,7 @@ func TestDirectMessages_Closed(t *testing.T) {
 		"addMembers": map[string]any{"conversationId": group.ConversationID, "members": []string{carol}}, "clientMsgId": newID(),
 	})
 	require.NoError(t, err)
-	m, err := bob.awaitEntry(t.Context(), group.ConversationID, added.Seq)
-	require.NoError(t, err)
+	m := entryAt(t, bob, group.ConversationID, added.Seq)
 	require.Equal(t, []string{carol}, m.Event.Added)
 
 	_, err = publish(t.Context(), t, c.Stack, map[string]any{"between": []string{alice.user}})

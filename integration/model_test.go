@@ -367,7 +367,7 @@ func (w *modelWorld) sendTo(rt *rapid.T) {
 }
 
 // target draws a seq, perhaps the one after the last but mostly that of what the
-// user wrote, and gives its messageId.
+// user wrote, and returns its messageId.
 func (w *modelWorld) target(rt *rapid.T, c *modelConversation, user string) (seq int64, messageID string, target *chat.Message) {
 	seq = rapid.Int64Range(1, c.last()+1).Draw(rt, "seq")
 	var own []int64

@@ -3,19 +3,14 @@ package integration_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
@@ -115,7 +110,7 @@ type observed struct {
 	ann, bob *device
 }
 
-// lines gives the JSON lines of the functions.
+// lines returns the JSON lines of the functions.
 func (o *observed) lines() []string {
 	var found []string
 	for line := range strings.Lines(o.cloud.stderr.String()) {
@@ -203,7 +198,7 @@ func (o *observed) refused(d *device, code chat.Code, action string, request any
 func (o *observed) handshakes() {
 	o.t.Helper()
 	ctx := o.t.Context()
-	for hasty := newUser("hasty"); tryHandshake(o.t, o.cloud.Stack, hasty) != http.StatusTooManyRequests; {
+	for hasty := newUser("hasty"); handshakeOf(o.t, o.cloud.Stack, hasty) != http.StatusTooManyRequests; {
 	}
 	user := newUser("ann")
 	token, err := o.cloud.Token(ctx, user, nil)
@@ -250,17 +245,14 @@ func (o *observed) messages() {
 		}
 	}
 	first := say()
-	sent, err := o.ann.send(ctx, first)
-	require.NoError(o.t, err)
-	again, err := o.ann.send(ctx, first)
-	require.NoError(o.t, err)
+	sent := mustSend(o.t, o.ann, first)
+	again := mustSend(o.t, o.ann, first)
 	require.True(o.t, again.Duplicate)
 	first.Text = o.secrets.make("other")
 	o.refused(o.ann, chat.CodeIdempotencyConflict, wire.ActionSend, first)
 
 	o.db.set(conflicting(2))
-	second, err := o.ann.send(ctx, say())
-	require.NoError(o.t, err)
+	second := mustSend(o.t, o.ann, say())
 	o.db.set(func(operation string, _ []byte, forward func() proxy.Answer) proxy.Answer {
 		if operation == "TransactWriteItems" {
 			return failure("ValidationException")
@@ -283,10 +275,7 @@ func (o *observed) messages() {
 	desk := mustConnect(o.t, o.cloud.Stack, o.bob.user, "desk") // a device takes what was recalled for another message
 	require.NoError(o.t, desk.sync(ctx, id))
 	o.db.set(nil)
-	_, err = o.db.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(o.t, o.db.client, "Messages")), Key: map[string]types.AttributeValue{
-		"conversationId": &types.AttributeValueMemberS{Value: id}, "seq": &types.AttributeValueMemberN{Value: "1"},
-	}})
-	require.NoError(o.t, err)
+	change(o.t, o.db.client, "Messages", map[string]any{"conversationId": id, "seq": 1}, "", nil)
 	fresh := mustConnect(o.t, o.cloud.Stack, o.bob.user, "laptop")
 	require.NoError(o.t, fresh.sync(ctx, id))
 	require.Equal(o.t, []int64{1}, fresh.skipped(id))
@@ -403,18 +392,9 @@ func (o *observed) publications() {
 func (o *observed) deadConnections() {
 	o.t.Helper()
 	ctx := o.t.Context()
-	_, err := o.db.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:        aws.String(tableName(o.t, o.db.client, "Connections")),
-		Key:              map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: o.bob.user}},
-		UpdateExpression: aws.String("ADD conns :c"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberSS{Value: []string{
-			fmt.Sprintf("TWegAcC4EowCHnA=|tablet|%d", time.Now().Add(-time.Hour).UnixMilli()),
-			fmt.Sprintf("TWegAcC4EowCHnB=|watch|%d", time.Now().UnixMilli()),
-		}}},
-	})
-	require.NoError(o.t, err)
-	sent, err := o.ann.send(ctx, wire.Send{To: o.bob.user, Text: o.secrets.make("text")})
-	require.NoError(o.t, err)
+	leaveBehind(o.t, o.db.client, o.bob.user, time.Hour, "TWegAcC4EowCHnA=|tablet")
+	leaveBehind(o.t, o.db.client, o.bob.user, 0, "TWegAcC4EowCHnB=|watch")
+	sent := mustSend(o.t, o.ann, wire.Send{To: o.bob.user, Text: o.secrets.make("text")})
 	require.NoError(o.t, o.bob.awaitNews(ctx, sent))
 }
 
@@ -422,34 +402,21 @@ func (o *observed) deadConnections() {
 // clientMsgId, damages a third, and sets their head back, and forth again.
 func (o *observed) brokenLedger() {
 	o.t.Helper()
-	ctx := o.t.Context()
 	var sent wire.Sent
 	for range 3 {
-		var err error
-		sent, err = o.ann.send(ctx, wire.Send{To: o.ann.user, Text: o.secrets.make("text")})
-		require.NoError(o.t, err)
+		sent = mustSend(o.t, o.ann, wire.Send{To: o.ann.user, Text: o.secrets.make("text")})
 	}
 	for seq := range 2 {
-		o.set("Messages", sent.ConversationID, strconv.Itoa(seq+1), "clientMsgId", &types.AttributeValueMemberS{Value: "twice"})
+		o.set(sent.ConversationID, seq+1, "clientMsgId", "twice")
 	}
-	o.set("Messages", sent.ConversationID, "3", "serverTime", &types.AttributeValueMemberS{Value: o.secrets.make("damage")})
-	for _, lastSeq := range []string{"0", "3"} {
-		o.set("Conversations", sent.ConversationID, "", "lastSeq", &types.AttributeValueMemberN{Value: lastSeq})
+	o.set(sent.ConversationID, 3, "serverTime", o.secrets.make("damage"))
+	for _, lastSeq := range []int64{0, 3} {
+		setLastSeq(o.t, o.db.client, sent.ConversationID, lastSeq)
 	}
 }
 
-// set changes one attribute past the functions.
-func (o *observed) set(table, conversationID, seq, name string, value types.AttributeValue) {
+// set changes one attribute of a message past the functions.
+func (o *observed) set(conversationID string, seq int, name, value string) {
 	o.t.Helper()
-	key := map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: conversationID}}
-	if seq != "" {
-		key["seq"] = &types.AttributeValueMemberN{Value: seq}
-	}
-	_, err := o.db.client.UpdateItem(o.t.Context(), &dynamodb.UpdateItemInput{
-		TableName: aws.String(tableName(o.t, o.db.client, table)), Key: key,
-		UpdateExpression:          aws.String("SET #name = :value"),
-		ExpressionAttributeNames:  map[string]string{"#name": name},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":value": value},
-	})
-	require.NoError(o.t, err)
+	change(o.t, o.db.client, "Messages", map[string]any{"conversationId": conversationID, "seq": seq}, "SET "+name+" = :v", map[string]any{":v": value})
 }

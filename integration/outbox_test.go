@@ -17,7 +17,7 @@ import (
 
 // A program that ends in the middle of what its user does, again and again, does each
 // thing once and in the user's order.
-func TestG3_WritesOutliveARestartOfTheProgram(t *testing.T) {
+func TestOutbox_WritesOutliveARestartOfTheProgram(t *testing.T) {
 	t.Parallel()
 	const runs = 20
 	alice, bob := newUser("alice"), newUser("bob")

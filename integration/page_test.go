@@ -141,8 +141,7 @@ func TestPage_TabsShareOneConnection(t *testing.T) {
 			tab.say(fmt.Sprintf("%s %d", tab.id(), i))
 			expected++
 		}
-		_, err := bob.send(t.Context(), wire.Send{To: aliceName, Text: fmt.Sprintf("bob %d", i)})
-		require.NoError(t, err)
+		mustSend(t, bob, wire.Send{To: aliceName, Text: fmt.Sprintf("bob %d", i)})
 		expected++
 	}
 	awaitAll(t, tabs, expected)
@@ -354,7 +353,7 @@ func (w *window) do(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(w.t, chromedp.Do(ctx, steps...), "in %s's window", w.user)
 }
 
-// evaluate gives the value of an expression in the page, or of its promise.
+// evaluate returns the value of an expression in the page, or of its promise.
 func evaluate[T any](w *window, expression string) T {
 	w.t.Helper()
 	value, err := tryEvaluate[T](w, expression)

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -313,17 +311,12 @@ func unlucky(t *testing.T, s stack, seen *watchman) {
 	ctx := t.Context()
 	d := mustConnect(t, s, newUser("fay"), "phone")
 	for _, action := range []string{wire.ActionPing, wire.ActionChanges} {
-		_, err := seen.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-			TableName: aws.String(tableName(t, seen.client, "Connections")),
-			Key:       map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: d.user}},
-		})
-		require.NoError(t, err)
+		change(t, seen.client, "Connections", map[string]any{"userId": d.user}, "", nil)
 		require.NoError(t, d.do(ctx, action, map[string]any{"syncCursor": 0}, nil))
 	}
 	for table, failure := range map[string]string{"Retries": "AccessDeniedException", "DeadLetters": "ValidationException"} {
 		seen.fail("FanoutFunction/Query/Messages", failure)
-		_, err := d.send(ctx, wire.Send{To: newUser("gil"), Text: "hi"})
-		require.NoError(t, err)
+		mustSend(t, d, wire.Send{To: newUser("gil"), Text: "hi"})
 		require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "SendMessage", table}) }, patience, time.Millisecond)
 		seen.fail("", "")
 	}
@@ -338,10 +331,10 @@ func byTheLane(t *testing.T, s stack, seen *watchman) {
 	first, err := d.send(ctx, wire.Send{To: to, Text: "hi"})
 	require.NoError(t, err)
 	_, err = seen.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:        aws.String(tableName(t, seen.client, "Conversations")),
-		Key:              map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: first.ConversationID}},
+		TableName: new(tableName(t, seen.client, "Conversations")),
+		Key:       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: first.ConversationID}},
 		// As if someone had joined, so that what environments know of the head is stale.
-		UpdateExpression: aws.String("SET laneUntil = :until, membersVersion = membersVersion + :one, kept = if_not_exists(kept, :zero) + :one"),
+		UpdateExpression: new("SET laneUntil = :until, membersVersion = membersVersion + :one, kept = if_not_exists(kept, :zero) + :one"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":until": &types.AttributeValueMemberN{Value: farFuture},
 			":one":   &types.AttributeValueMemberN{Value: "1"}, ":zero": &types.AttributeValueMemberN{Value: "0"},
@@ -385,17 +378,9 @@ func byTheLane(t *testing.T, s stack, seen *watchman) {
 func nearTheLimits(t *testing.T, s stack, db *dynamodb.Client) {
 	t.Helper()
 	const often = 200
-	inboxes := tableName(t, db, "Inboxes")
 	requireCharged := func(user, kind, what string) {
 		t.Helper()
-		out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{
-			TableName: &inboxes, ConsistentRead: aws.Bool(true), Key: map[string]types.AttributeValue{
-				"userId":         &types.AttributeValueMemberS{Value: user},
-				"conversationId": &types.AttributeValueMemberS{Value: "#limit:" + kind},
-			},
-		})
-		require.NoError(t, err)
-		require.NotNil(t, out.Item, what)
+		require.NotNil(t, itemAt(t, db, "Inboxes", map[string]any{"userId": user, "conversationId": "#limit:" + kind}), what)
 	}
 	for action, kind := range map[string]string{
 		wire.ActionPing: "r", wire.ActionChanges: "r",
@@ -443,8 +428,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		if to.ClientMsgID == "" {
 			to.ClientMsgID = newUser("m")
 		}
-		sent, err := d.send(ctx, to)
-		require.NoError(t, err)
+		sent := mustSend(t, d, to)
 		return sent
 	}
 
@@ -454,10 +438,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		say(ann, wire.Send{To: bob.user})
 	}
 	refused(ann, wire.ActionSend, wire.Send{ConversationID: "group:none", MessageType: chat.TypeText, Text: "hi", ClientMsgID: "x"}, chat.CodeNotFound)
-	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": single.ConversationID, "seq": 3})
-	require.NoError(t, err)
-	_, err = db.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(tableName(t, db, "Messages")), Key: key})
-	require.NoError(t, err)
+	change(t, db, "Messages", map[string]any{"conversationId": single.ConversationID, "seq": 3}, "", nil)
 	require.NoError(t, bob.sync(ctx, single.ConversationID))
 	gone := wire.Send{ConversationID: single.ConversationID, MessageType: chat.TypeText, Text: "hi", ClientMsgID: "y", ReplyTo: &chat.ReplyTo{Seq: 3, MessageID: "gone"}}
 	refused(bob, wire.ActionSend, gone, chat.CodeNotFound)
@@ -480,7 +461,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	do(ann, wire.ActionCreateGroup, create, &group)
 	do(ann, wire.ActionCreateGroup, create, &group)
 	id := group.ConversationID
-	change := func(d *device, action string, more map[string]any) {
+	ask := func(d *device, action string, more map[string]any) {
 		t.Helper()
 		request := map[string]any{"conversationId": id, "clientMsgId": newUser("c")}
 		for name, value := range more {
@@ -488,20 +469,20 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 		}
 		do(d, action, request, nil)
 	}
-	change(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
-	change(ann, wire.ActionRemoveMembers, map[string]any{"members": []string{cy}})
-	change(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
-	change(ann, wire.ActionSetTitle, map[string]any{"title": "Some"})
-	change(ann, wire.ActionSetRole, map[string]any{"userId": bob.user, "role": chat.RoleAdmin})
+	ask(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
+	ask(ann, wire.ActionRemoveMembers, map[string]any{"members": []string{cy}})
+	ask(ann, wire.ActionAddMembers, map[string]any{"members": []string{cy}})
+	ask(ann, wire.ActionSetTitle, map[string]any{"title": "Some"})
+	ask(ann, wire.ActionSetRole, map[string]any{"userId": bob.user, "role": chat.RoleAdmin})
 	theirs := say(bob, wire.Send{ConversationID: id})
 	do(ann, wire.ActionRecall, wire.Recall{ConversationID: id, Seq: theirs.Seq, MessageID: theirs.MessageID, ClientMsgID: "r3"}, nil)
 	do(ann, wire.ActionMembers, map[string]any{"conversationId": id}, nil)
-	change(ann, wire.ActionLeave, nil)
-	_, err = publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{ann.user}}, "clientMsgId": "a1"})
+	ask(ann, wire.ActionLeave, nil)
+	_, err := publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{ann.user}}, "clientMsgId": "a1"})
 	require.NoError(t, err)
-	change(ann, wire.ActionLeave, nil)
+	ask(ann, wire.ActionLeave, nil)
 	refused(ann, wire.ActionSetTitle, map[string]any{"conversationId": id, "title": "x", "clientMsgId": "z"}, chat.CodeNotFound)
-	change(bob, wire.ActionDissolve, nil)
+	ask(bob, wire.ActionDissolve, nil)
 
 	do(bob, wire.ActionConversations, nil, nil)
 	var changed wire.Changed
@@ -512,7 +493,7 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	outlived(t, s)
 	pair := map[string]any{"between": []string{newUser("dan"), newUser("eve")}}
 	for range 2 { // one finds it there
-		_, err = publish(ctx, t, s, pair)
+		_, err := publish(ctx, t, s, pair)
 		require.NoError(t, err)
 	}
 	_, err = publish(ctx, t, s, map[string]any{"group": map[string]any{"owner": ann.user, "title": "All", "members": []string{bob.user}}, "clientMsgId": "g2"})
@@ -534,34 +515,13 @@ func everything(t *testing.T, s stack, db *dynamodb.Client) {
 	mustPublish(t, s, crowd)
 
 	// A head that was repaired with a margin: what the fan-out's Query lacks.
-	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:                 aws.String(tableName(t, db, "Conversations")),
-		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: single.ConversationID}},
-		UpdateExpression:          aws.String("ADD lastSeq :margin"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":margin": &types.AttributeValueMemberN{Value: "5"}},
-	})
-	require.NoError(t, err)
+	change(t, db, "Conversations", map[string]any{"conversationId": single.ConversationID}, "ADD lastSeq :margin", map[string]any{":margin": 5})
 	// A socket that is gone and that nobody told of.
-	past := time.Now().Add(-time.Hour).UnixMilli()
-	_, err = db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName:        aws.String(tableName(t, db, "Connections")),
-		Key:              map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: bob.user}},
-		UpdateExpression: aws.String("ADD conns :c"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":c": &types.AttributeValueMemberSS{Value: []string{fmt.Sprintf("TWegAcC4EowCHnA=|tablet|%d", past)}},
-		},
-	})
-	require.NoError(t, err)
+	leaveBehind(t, db, bob.user, time.Hour, "TWegAcC4EowCHnA=|tablet")
 	again := mustConnect(t, s, bob.user, "phone") // replaces
 	require.NoError(t, bob.await(ctx, "the goodbye", func() bool { return len(bob.goodbyes) > 0 }))
 	require.NoError(t, again.awaitNews(ctx, say(ann, wire.Send{To: bob.user})))
 	again.close()
 	// Both are forgotten: the one that was gone, and the one that said so.
-	require.Eventually(t, func() bool {
-		out, err := db.GetItem(ctx, &dynamodb.GetItemInput{
-			TableName: aws.String(tableName(t, db, "Connections")), ConsistentRead: aws.Bool(true),
-			Key: map[string]types.AttributeValue{"userId": &types.AttributeValueMemberS{Value: bob.user}},
-		})
-		return err == nil && out.Item["conns"] == nil
-	}, patience, 10*time.Millisecond)
+	awaitConnections(t, db, bob.user, 0)
 }

@@ -34,39 +34,43 @@ type functionError struct {
 
 func (e *functionError) Error() string { return e.Message }
 
-// publish invokes the function as the AWS SDK does. It skips the test where there
-// is only a socket.
+// invoke invokes a function of the local cloud as the AWS SDK does.
+func invoke[T any](ctx context.Context, s stack, function string, event []byte) (answer T, err error) {
+	url := strings.TrimSuffix(s.Page, "/") + "/2015-03-31/functions/" + function + "/invocations"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(event))
+	if err != nil {
+		return answer, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return answer, fmt.Errorf("invoking %s: %s", function, resp.Status)
+	}
+	if resp.Header.Get("X-Amz-Function-Error") == "" {
+		return answer, json.NewDecoder(resp.Body).Decode(&answer)
+	}
+	var failed functionError
+	if err := json.NewDecoder(resp.Body).Decode(&failed); err != nil {
+		return answer, err
+	}
+	return answer, &failed
+}
+
+// publish invokes the function of this name. It skips the test where there is only a
+// socket.
 func publish(ctx context.Context, t *testing.T, s stack, p any) (wire.Sent, error) {
 	t.Helper()
 	if s.Page == "" {
 		t.Skip("publish has no route; this test invokes it at the local cloud")
 	}
-	var sent wire.Sent
-	body, err := json.Marshal(p)
+	event, err := json.Marshal(p)
 	if err != nil {
-		return sent, err
+		return wire.Sent{}, err
 	}
-	url := strings.TrimSuffix(s.Page, "/") + "/2015-03-31/functions/PublishFunction/invocations"
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return sent, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return sent, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return sent, fmt.Errorf("invoking publish: %s", resp.Status)
-	}
-	if resp.Header.Get("X-Amz-Function-Error") != "" {
-		var failed functionError
-		if err := json.NewDecoder(resp.Body).Decode(&failed); err != nil {
-			return sent, err
-		}
-		return sent, &failed
-	}
-	return sent, json.NewDecoder(resp.Body).Decode(&sent)
+	return invoke[wire.Sent](ctx, s, "PublishFunction", event)
 }
 
 func mustPublish(t *testing.T, s stack, p publication) wire.Sent {
@@ -93,8 +97,7 @@ func TestPublish(t *testing.T) {
 	again.Duplicate = false
 	require.Equal(t, sent, again)
 
-	got, err := a.awaitEntry(t.Context(), id, 1)
-	require.NoError(t, err)
+	got := entryAt(t, a, id, 1)
 	require.Equal(t, [3]string{"system", "system", "on its way"}, [3]string{got.SenderID, string(got.MessageType), got.Text})
 	require.JSONEq(t, `{"status": "shipped"}`, string(got.Data))
 	line, ok := lineOf(t, a.device, id)
@@ -107,8 +110,7 @@ func TestPublish(t *testing.T) {
 	require.Equal(t, int64(2), second.Seq)
 	third := mustPublish(t, shared, publication{Key: key, ClientMsgID: newID(), Text: "rate us"})
 	for l, want := range map[*listener][]int64{a: {1, 2, 3}, b: {2, 3}} {
-		_, err := l.awaitEntry(t.Context(), id, third.Seq)
-		require.NoError(t, err)
+		entryAt(t, l, id, third.Seq)
 		require.NoError(t, l.sync(t.Context(), id))
 		require.Equal(t, want, seqsOf(l.messages(id)))
 	}
@@ -170,7 +172,7 @@ func TestPublishRefuses(t *testing.T) {
 
 // A backend that retries while the first call is still under way makes one
 // message, and concurrent ones make a dense ledger with all recipients.
-func TestG3_PublishIsIdempotentUnderConcurrency(t *testing.T) {
+func TestPublish_IsIdempotentUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	const calls, keys = 12, 4
 	readers := users("reader", keys)

@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/inorder-im/inorder/infra/local/logtest"
 )
 
 // Two people chat in the React example: alice as its developer sees it, bob as it is built.
@@ -182,7 +184,7 @@ func npm(t *testing.T, dir string, args ...string) (out string, err error) {
 	cmd := exec.CommandContext(ctx, "npm", args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
-	said, complained := &lines{}, &lines{}
+	said, complained := &logtest.Log{}, &logtest.Log{}
 	cmd.Stdout, cmd.Stderr = said, complained
 	if err := cmd.Run(); err != nil {
 		return said.String() + complained.String(), err
@@ -192,7 +194,7 @@ func npm(t *testing.T, dir string, args ...string) (out string, err error) {
 
 var viteSays = regexp.MustCompile(`Local: +(http://\S+)`)
 
-// serve starts Vite with the local cloud at host behind it, and gives the page's address.
+// serve starts Vite with the local cloud at host behind it, and returns the page's address.
 func (app reactApp) serve(t *testing.T, host string, command ...string) (address string) {
 	t.Helper()
 	args := slices.Concat([]string{"NO_COLOR=1", "INORDER_URL=http://" + host, "node", "node_modules/vite/bin/vite.js"}, command)

@@ -134,15 +134,13 @@ func TestReceiptsOfAUserWithTwoDevices(t *testing.T) {
 	alice, bob := newUser("alice"), newUser("bob")
 	a := listen(t, shared, alice, "phone")
 	phone, laptop := listen(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
-	sent, err := a.send(t.Context(), wire.Send{To: bob, Text: "1"})
-	require.NoError(t, err)
+	sent := mustSend(t, a.device, wire.Send{To: bob, Text: "1"})
 	id := sent.ConversationID
 	say(t, phone.device, id, "2")
 	for n := 3; n <= 6; n++ {
 		say(t, a.device, id, strconv.Itoa(n))
 	}
-	_, err = laptop.awaitEntry(t.Context(), id, 6)
-	require.NoError(t, err)
+	entryAt(t, laptop, id, 6)
 	cursor := changesSince(t, laptop.device, 0).SyncCursor
 	unread := func(l *listener) int64 {
 		line, ok := lineOf(t, l.device, id)
@@ -181,8 +179,7 @@ func TestReceiptsAreNotForStrangers(t *testing.T) {
 	mallory, bob := newUser("mallory"), newUser("bob")
 	m := listen(t, shared, mallory, "phone")
 	phone, laptop := listen(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
-	sent, err := m.send(t.Context(), wire.Send{To: bob, Text: "1"})
-	require.NoError(t, err)
+	sent := mustSend(t, m.device, wire.Send{To: bob, Text: "1"})
 	id := sent.ConversationID
 	require.Equal(t, wire.Acked{DeliveredSeq: 1, ReadSeq: 1}, ackRead(t, phone.device, id, 1))
 	require.NoError(t, laptop.awaitReceipt(t.Context(), id, bob, 1, 1), "the user's own devices hear of it")
@@ -230,8 +227,7 @@ func TestReceiptsOfAFormerMember(t *testing.T) {
 	// What was posted to bob's devices before this came before it.
 	addMembers(t, a.device, id, bob)
 	for _, l := range []*listener{phone, laptop} {
-		_, err := l.awaitEntry(t.Context(), id, 5)
-		require.NoError(t, err)
+		entryAt(t, l, id, 5)
 		for _, p := range l.pushes(wire.TypeReceipt) {
 			require.False(t, p.UserID != bob && (p.UserID != carol || p.ReadSeq != 2), "%+v", p)
 		}

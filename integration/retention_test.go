@@ -2,12 +2,11 @@ package integration_test
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
@@ -19,11 +18,10 @@ import (
 // A device was away for longer than messages are kept. It gets to the head, is
 // told what is gone, and waits for nothing; the old ones of its messages that
 // DynamoDB has not deleted yet are not shown either.
-func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
+func TestRetention_ADeviceThatWasAwayForLonger(t *testing.T) {
 	t.Parallel()
 	c := startCloud(t, "-param", "RetentionDays=1")
 	db := dynamotest.Client(t, c.DynamoDB)
-	table := tableName(t, db, "Messages")
 	alice, bob := newUser("alice"), newUser("bob")
 	conversation := chat.SingleID(alice, bob)
 	writer := mustConnect(t, c.Stack, alice, "writer")
@@ -32,30 +30,20 @@ func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
 
 	write := func(n int) {
 		for i := range n {
-			_, err := writer.send(t.Context(), wire.Send{To: bob, Text: text(0, i)})
-			require.NoError(t, err)
+			mustSend(t, writer, wire.Send{To: bob, Text: text(0, i)})
 		}
 	}
 	write(early)
 	requireReads(t, c.Stack, bob, away, conversation, 0, 1, 2, 3)
 	write(all - early)
 	for seq := int64(1); seq <= expired; seq++ {
-		key := map[string]types.AttributeValue{
-			"conversationId": &types.AttributeValueMemberS{Value: conversation},
-			"seq":            &types.AttributeValueMemberN{Value: strconv.FormatInt(seq, 10)},
-		}
-		requireExpiresInADay(t, db, table, key)
+		key := map[string]any{"conversationId": conversation, "seq": seq}
+		requireExpiresInADay(t, db, key)
 		if seq <= deleted {
-			_, err := db.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{TableName: &table, Key: key})
-			require.NoError(t, err)
-			continue
+			change(t, db, "Messages", key, "", nil)
+		} else {
+			change(t, db, "Messages", key, "SET expiresAt = :past", map[string]any{":past": time.Now().Unix() - 1})
 		}
-		past := strconv.FormatInt(time.Now().Unix()-1, 10)
-		_, err := db.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
-			TableName: &table, Key: key, UpdateExpression: new("SET expiresAt = :past"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{":past": &types.AttributeValueMemberN{Value: past}},
-		})
-		require.NoError(t, err)
 	}
 
 	fresh := mustConnect(t, c.Stack, bob, "fresh")
@@ -72,18 +60,14 @@ func TestG6_ADeviceThatWasAwayForLongerThanTheRetention(t *testing.T) {
 	require.NotNil(t, listed.Conversations[0].LastMessage)
 }
 
-func requireExpiresInADay(t *testing.T, db *dynamodb.Client, table string, key map[string]types.AttributeValue) {
+func requireExpiresInADay(t *testing.T, db *dynamodb.Client, key map[string]any) {
 	t.Helper()
-	out, err := db.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: key})
-	require.NoError(t, err)
-	number := func(name string) int64 {
-		n, ok := out.Item[name].(*types.AttributeValueMemberN)
-		require.True(t, ok, "the message has no %s", name)
-		v, err := strconv.ParseInt(n.Value, 10, 64)
-		require.NoError(t, err)
-		return v
+	var message struct {
+		ServerTime int64 `dynamodbav:"serverTime"`
+		ExpiresAt  int64 `dynamodbav:"expiresAt"`
 	}
-	require.Equal(t, time.UnixMilli(number("serverTime")).Add(24*time.Hour).Unix(), number("expiresAt"))
+	require.NoError(t, attributevalue.UnmarshalMap(itemAt(t, db, "Messages", key), &message))
+	require.Equal(t, time.UnixMilli(message.ServerTime).Add(24*time.Hour).Unix(), message.ExpiresAt)
 }
 
 // requireReads runs a Go client on what it has stored, and wants exactly these
@@ -92,10 +76,9 @@ func requireReads(t *testing.T, s stack, user string, memory client.Store, conve
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	device, err := client.Dial(ctx, client.Config{
-		URL: s.Socket, UserID: user, DeviceID: "away", Store: memory,
-		Token: func(ctx context.Context) (string, error) { return s.Token(ctx, user, nil) },
-	})
+	cfg := clientOf(s, user, "away")
+	cfg.Store = memory
+	device, err := client.Dial(ctx, cfg)
 	require.NoError(t, err)
 	defer device.Close()
 	var got []int64

@@ -65,8 +65,7 @@ func TestEditAndRecall(t *testing.T) {
 	t.Parallel()
 	alice, bob := newUser("alice"), newUser("bob")
 	phone, laptop, b := listen(t, shared, alice, "phone"), listen(t, shared, alice, "laptop"), listen(t, shared, bob, "phone")
-	sent, err := phone.send(t.Context(), wire.Send{To: bob, Text: "helo", MessageType: chat.TypeText, Data: json.RawMessage(`{"a":1}`)})
-	require.NoError(t, err)
+	sent := mustSend(t, phone.device, wire.Send{To: bob, Text: "helo", MessageType: chat.TypeText, Data: json.RawMessage(`{"a":1}`)})
 	id := sent.ConversationID
 
 	request := editOf(sent, 1, "hello")
@@ -77,8 +76,7 @@ func TestEditAndRecall(t *testing.T) {
 	again.Duplicate = false
 	require.Equal(t, edited, again)
 	for _, l := range []*listener{phone, laptop, b} {
-		m, err := l.awaitEntry(t.Context(), id, 2)
-		require.NoError(t, err)
+		m := entryAt(t, l, id, 2)
 		require.Equal(t, &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 2}, m.Event)
 		require.Equal(t, "hello", m.Text, "the event carries the new content")
 	}
@@ -113,8 +111,7 @@ func TestEditAndRecall(t *testing.T) {
 	}
 	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 2, "too late"), chat.CodeVersionConflict, "version")
 	requireRefused(t, phone.device, wire.ActionEdit, editOf(sent, 3, "too late"), chat.CodeVersionConflict, "version")
-	m, err = b.awaitEntry(t.Context(), id, 3)
-	require.NoError(t, err)
+	m = entryAt(t, b, id, 3)
 	require.Equal(t, &chat.Event{Kind: chat.EventRecall, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 3}, m.Event)
 	page := must[wire.HistoryPage](t, b.device, wire.ActionHistory, wire.History{ConversationID: id})
 	require.Equal(t, []int64{1, 2, 3}, seqsOf(page.Messages))
@@ -149,10 +146,16 @@ func TestRecallInAGroup(t *testing.T) {
 	}
 }
 
+func TestG8_NoEditIsOverriddenByAnOlderOne(t *testing.T) {
+	t.Parallel()
+	t.Run("beside a recall", editsRaceARecall)
+	t.Run("in turn", editsInTurn)
+}
+
 // An edit and a recall of one message race from two devices. Whichever is first,
 // the message ends recalled, and everybody sees the same: those who read it and
 // those who were told, in whatever order.
-func TestG8_EditsRaceARecall(t *testing.T) {
+func editsRaceARecall(t *testing.T) {
 	t.Parallel()
 	const rounds, edits = 20, 3
 	alice, bob := newUser("alice"), newUser("bob")
@@ -165,8 +168,7 @@ func TestG8_EditsRaceARecall(t *testing.T) {
 	last := int64(0)
 	won := map[string]int{}
 	for round := range rounds {
-		sent, err := devices[0].send(t.Context(), wire.Send{To: bob, Text: text(0, round)})
-		require.NoError(t, err)
+		sent := mustSend(t, devices[0], wire.Send{To: bob, Text: text(0, round)})
 		id = sent.ConversationID
 		require.Equal(t, last+1, sent.Seq)
 		events := make([]int64, edits+1)
@@ -237,7 +239,7 @@ func TestG8_EditsRaceARecall(t *testing.T) {
 }
 
 // Many devices edit in turn; no edit is lost, and the last one stays.
-func TestG8_EditsInTurn(t *testing.T) {
+func editsInTurn(t *testing.T) {
 	t.Parallel()
 	const devices, each = 4, 5
 	alice := newUser("alice")
@@ -245,8 +247,7 @@ func TestG8_EditsInTurn(t *testing.T) {
 	for i := range devices {
 		all = append(all, mustConnect(t, shared, alice, fmt.Sprint(i)))
 	}
-	sent, err := all[0].send(t.Context(), wire.Send{To: alice, Text: "0"})
-	require.NoError(t, err)
+	sent := mustSend(t, all[0], wire.Send{To: alice, Text: "0"})
 	require.NoError(t, concurrently(t.Context(), devices, func(ctx context.Context, i int) error {
 		version := int64(1)
 		for range each {
@@ -287,8 +288,7 @@ func TestReplies(t *testing.T) {
 	hidden := say(t, a, id, "before bob")
 	addMembers(t, a, id, bob)
 	question := say(t, a, id, "tea?")
-	elsewhere, err := a.send(t.Context(), wire.Send{To: bob, Text: "tea!"})
-	require.NoError(t, err)
+	elsewhere := mustSend(t, a, wire.Send{To: bob, Text: "tea!"})
 
 	reply := func(seq int64, messageID string) wire.Send {
 		return wire.Send{
@@ -296,8 +296,7 @@ func TestReplies(t *testing.T) {
 			ReplyTo: &chat.ReplyTo{Seq: seq, MessageID: messageID},
 		}
 	}
-	sent, err := b.send(t.Context(), reply(question.Seq, question.MessageID))
-	require.NoError(t, err)
+	sent := mustSend(t, b, reply(question.Seq, question.MessageID))
 	require.Equal(t, &chat.ReplyTo{Seq: question.Seq, MessageID: question.MessageID}, messageAt(t, a, id, sent.Seq).ReplyTo)
 	for name, r := range map[string]wire.Send{
 		"what bob cannot see":         reply(hidden.Seq, hidden.MessageID),
@@ -310,7 +309,7 @@ func TestReplies(t *testing.T) {
 		require.NotEmpty(t, e.Message, name)
 	}
 	must[wire.Sent](t, a, wire.ActionRecall, recallOf(question))
-	_, err = b.send(t.Context(), reply(question.Seq, question.MessageID))
+	_, err := b.send(t.Context(), reply(question.Seq, question.MessageID))
 	require.NoError(t, err, "what was recalled is there all the same")
 }
 

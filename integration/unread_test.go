@@ -136,8 +136,7 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 	}
 
 	t.Log("a single conversation")
-	first, err := b.send(t.Context(), wire.Send{To: alice, Text: "1"})
-	require.NoError(t, err)
+	first := mustSend(t, b.device, wire.Send{To: alice, Text: "1"})
 	id := first.ConversationID
 	say(t, b.device, id, "2")
 	say(t, b.device, id, "3")
@@ -167,8 +166,7 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 	require.Equal(t, int64(4), line.Unread, "to bob, who has read what he began with, and wrote 2, 3 and 7")
 
 	t.Log("notes to self")
-	notes, err := w.raw.send(t.Context(), wire.Send{To: alice, Text: "1"})
-	require.NoError(t, err)
+	notes := mustSend(t, w.raw.device, wire.Send{To: alice, Text: "1"})
 	w.agree(notes.ConversationID, 1, 1, 0)
 	for n, name := range []string{"program", "browser", "raw", "program"} {
 		bySelf[name](notes.ConversationID, "note")

@@ -24,7 +24,7 @@ type positions interface {
 }
 
 type pusher interface {
-	// Deliver gives the outcomes in the order of the deliveries.
+	// Deliver returns the outcomes in the order of the deliveries.
 	Deliver(ctx context.Context, deliveries []push.Delivery) []push.Outcome
 }
 

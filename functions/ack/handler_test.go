@@ -7,17 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/push"
-	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -89,28 +87,13 @@ func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Ou
 	return outcomes
 }
 
-func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
-	t.Helper()
-	raw, err := os.ReadFile("../../events/ack.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
-
-// serve gives the answer to a frame, or to the sample, and what was logged.
+// serve returns the answer to a frame, or to the sample, and what was logged.
 func serve(t *testing.T, w *world, body string) (answer, log string) {
 	t.Helper()
-	event := sample(t)
-	if body != "" {
-		event.Body = body
-	}
 	var logged bytes.Buffer
-	logger := slog.New(slog.NewJSONHandler(&logged, nil))
-	response, err := route.Serve(logger, nil, nil, handler{positions: w, pusher: w, log: logger}.actions())(t.Context(), event)
-	require.NoError(t, err)
-	require.Equal(t, 200, response.StatusCode)
-	return response.Body, logged.String()
+	lines := slog.NewJSONHandler(&logged, nil)
+	h := handler{positions: w, pusher: w, log: slog.New(lines)}
+	return routetest.Answer(t, lines, h.actions(), routetest.Frame(t, "ack", body)), logged.String()
 }
 
 // rose is watermarks of before that are now after.

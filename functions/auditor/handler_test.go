@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -17,10 +16,11 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/metric/metrictest"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
-// fakeStore notes what it is asked for, and gives one report.
+// fakeStore notes what it is asked for, and returns one report.
 type fakeStore struct {
 	calls  []string
 	report operate.AuditReport
@@ -42,7 +42,7 @@ func (f *fakeStore) AuditAll(_ context.Context, after operate.AuditCursor) (oper
 	return f.report, f.err
 }
 
-// invoke gives the answer to an event and the log's lines.
+// invoke returns the answer to an event and the log's lines.
 func invoke(t *testing.T, f *fakeStore, event string) (operate.AuditReport, []map[string]any, error) {
 	t.Helper()
 	var log bytes.Buffer
@@ -62,8 +62,7 @@ func invoke(t *testing.T, f *fakeStore, event string) (operate.AuditReport, []ma
 
 func TestAuditor_WhatItIsAskedFor(t *testing.T) {
 	t.Parallel()
-	sample, err := os.ReadFile("../../events/auditor.json")
-	require.NoError(t, err)
+	sample := routetest.Sample[json.RawMessage](t, "auditor")
 	for event, want := range map[string][]string{
 		string(sample): {"sample of 1000"},
 		"":             {"sample of 1000"},

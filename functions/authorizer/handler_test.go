@@ -16,7 +16,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +26,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/inorder-im/inorder/shared/route/routetest"
 )
 
 const (
@@ -147,19 +148,10 @@ func sign(t *testing.T, method jwt.SigningMethod, kid string, key any, c jwt.Map
 	return signed
 }
 
-func sample(t *testing.T) events.APIGatewayCustomAuthorizerRequestTypeRequest {
-	t.Helper()
-	raw, err := os.ReadFile("../../events/authorizer.json")
-	require.NoError(t, err)
-	var event events.APIGatewayCustomAuthorizerRequestTypeRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
-
 // withHeaders is the sample with these headers instead of its own.
 func withHeaders(t *testing.T, headers map[string][]string) events.APIGatewayCustomAuthorizerRequestTypeRequest {
 	t.Helper()
-	event := sample(t)
+	event := routetest.Sample[events.APIGatewayCustomAuthorizerRequestTypeRequest](t, "authorizer")
 	event.MultiValueHeaders, event.Headers = headers, map[string]string{}
 	for name, values := range headers {
 		event.Headers[name] = values[len(values)-1]

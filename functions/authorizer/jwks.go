@@ -133,7 +133,7 @@ func keyOf(raw json.RawMessage) (key, error) {
 	return key{kid: j.Kid, algs: algs, public: public}, nil
 }
 
-// public gives the key itself, and the algorithms there are with it.
+// public returns the key itself, and the algorithms there are with it.
 func (j jwk) public() (crypto.PublicKey, []string, error) {
 	switch j.Kty {
 	case "RSA":

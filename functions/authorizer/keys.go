@@ -125,7 +125,7 @@ func (k *keys) failure() error {
 	return k.failed
 }
 
-// fitting gives the keys that can check a token: those with its kid, or all if it
+// fitting returns the keys that can check a token: those with its kid, or all if it
 // names none, as far as they are for its algorithm. The error is errNoKeys.
 func (k *keys) fitting(token *jwt.Token) (jwt.VerificationKeySet, error) {
 	k.mu.Lock()

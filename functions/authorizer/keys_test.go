@@ -134,7 +134,7 @@ func TestHandshakesShareOneRead(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return asked.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return asked.Load() == 1 }, time.Minute, time.Millisecond)
 	answer()
 	all.Wait()
 	require.EqualValues(t, 1, asked.Load())
@@ -156,7 +156,7 @@ func TestOldKeysAnswerWhileNewOnesAreRead(t *testing.T) {
 		_, err := a.handle(t.Context(), event)
 		first <- err
 	}()
-	require.Eventually(t, func() bool { return asked.Load() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return asked.Load() == 1 }, time.Minute, time.Millisecond)
 	requireAllowed(t, a, event) // with the read under way
 	select {
 	case err := <-first:

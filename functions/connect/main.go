@@ -25,7 +25,10 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
 		handshakes := limit.NewShared(rate, time.Now, s.Charge(store.RequestHandshakes))
-		return handler{connections: s, sockets: p, handshakes: handshakes, log: log, farewell: farewell}.handle, err
+		return handler{connections: s, sockets: p, handshakes: handshakes, log: log, farewell: farewell}.handle, nil
 	})
 }

@@ -47,7 +47,7 @@ func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateG
 	if err != nil {
 		return wire.Created{}, err
 	}
-	return wire.Created{Conversation: line.Listed(), Duplicate: receipt.Duplicate}, nil
+	return wire.Created{Conversation: wire.Listed(line.View, line.Last), Duplicate: receipt.Duplicate}, nil
 }
 
 func (h handler) addMembers(ctx context.Context, c route.Caller, r wire.ChangeMembers) (wire.Sent, error) {
@@ -92,9 +92,9 @@ func by(c route.Caller, clientMsgID string) store.Request {
 
 func sent(ctx context.Context, r store.Receipt, err error) (wire.Sent, error) {
 	note(ctx, r)
-	return r.Sent(), err
+	return r.Sent, err
 }
 
 func note(ctx context.Context, r store.Receipt) {
-	metric.Note(ctx, metric.Entry(r.Sent(), r.Attempts, r.Conflicts, r.Throttles)...)
+	metric.Note(ctx, metric.Entry(r.Sent, r.Effort)...)
 }

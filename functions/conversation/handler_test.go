@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
-	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -62,31 +61,23 @@ func (f *fakeGroups) Dissolve(_ context.Context, r store.Request, id string) (st
 
 func serve(t *testing.T, f *fakeGroups, body string) string {
 	t.Helper()
-	raw, err := os.ReadFile("../../events/conversation.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	if body != "" {
-		event.Body = body
-	}
-	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, handler{groups: f}.actions())(t.Context(), event)
-	require.NoError(t, err)
-	require.Equal(t, 200, response.StatusCode)
-	return response.Body
+	return routetest.Answer(t, slog.DiscardHandler, handler{groups: f}.actions(), routetest.Frame(t, "conversation", body))
 }
 
 func TestCreateGroupAnswersTheConversation(t *testing.T) {
 	t.Parallel()
 	f := &fakeGroups{
 		line: store.Line{
-			Conversation: chat.Conversation{
-				ConversationID: "group:1", Kind: chat.KindGroup, LastSeq: 1, MembersVersion: 1, MemberCount: 3, State: chat.StateActive,
-				Title: "Sunday hike 🥾", Owner: "alice", Visibility: chat.VisibleSinceJoin, CreatedAt: 70, UpdatedAt: 70,
+			View: chat.View{
+				Head: chat.Conversation{
+					ConversationID: "group:1", Kind: chat.KindGroup, LastSeq: 1, MembersVersion: 1, MemberCount: 3, State: chat.StateActive,
+					Title: "Sunday hike 🥾", Owner: "alice", Visibility: chat.VisibleSinceJoin, CreatedAt: 70, UpdatedAt: 70,
+				},
+				Line: chat.Line{ReadSeq: 1, DeliveredSeq: 1},
 			},
-			ReadSeq: 1, DeliveredSeq: 1, MaxSeq: 1,
 			Last: &chat.Message{ConversationID: "group:1", Seq: 1, SenderID: "alice", MessageType: chat.TypeEvent, Status: chat.StatusNormal, ServerTime: 70},
 		},
-		receipt: store.Receipt{Duplicate: true},
+		receipt: store.Receipt{Sent: chat.Sent{Duplicate: true}},
 	}
 	require.Equal(t, `{"type":"reply","id":"r-12","action":"createGroup","result":{"conversationId":"group:1","kind":"group","title":"Sunday hike 🥾",`+
 		`"state":"active","owner":"alice","visibility":"sinceJoin","memberCount":3,"lastSeq":1,"readSeq":1,"deliveredSeq":1,"clearedSeq":0,"unread":0,"updatedAt":70,`+
@@ -111,7 +102,7 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &fakeGroups{receipt: store.Receipt{ConversationID: "group:1", Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true, Attempts: 2}}
+			f := &fakeGroups{receipt: store.Receipt{Sent: chat.Sent{ConversationID: "group:1", Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, Effort: metric.Effort{Attempts: 2}}}
 			answer := serve(t, f, `{"id":"r",`+tc.body+`}`)
 			require.Equal(t, tc.asked, f.asked)
 			require.Contains(t, answer, `"type":"reply"`)

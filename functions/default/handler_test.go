@@ -2,26 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 )
-
-func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
-	t.Helper()
-	raw, err := os.ReadFile("../../events/default.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
 
 func TestDefault(t *testing.T) {
 	t.Parallel()
@@ -29,7 +18,7 @@ func TestDefault(t *testing.T) {
 	serve := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())
 	for name, tc := range map[string]struct{ body, want string }{
 		"ping": {
-			sample(t).Body,
+			routetest.Frame(t, "default", "").Body,
 			`{"type":"reply","id":"p-1","action":"ping","result":{"serverTime":1795950300123}}`,
 		},
 		"an unknown action": {
@@ -47,7 +36,7 @@ func TestDefault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			event := sample(t)
+			event := routetest.Frame(t, "default", "")
 			event.Body = tc.body
 			response, err := serve(t.Context(), event)
 			require.NoError(t, err)

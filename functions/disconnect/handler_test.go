@@ -3,15 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
-	"os"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 )
 
@@ -26,22 +24,13 @@ func (f *fakeConnections) Disconnect(_ context.Context, userID string, conns ...
 	return f.err
 }
 
-func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
-	t.Helper()
-	raw, err := os.ReadFile("../../events/disconnect.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
-
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 
 	t.Run("forgets exactly that connection", func(t *testing.T) {
 		t.Parallel()
 		fake := &fakeConnections{}
-		response, err := handler{connections: fake, log: slog.New(slog.DiscardHandler)}.handle(t.Context(), sample(t))
+		response, err := handler{connections: fake, log: slog.New(slog.DiscardHandler)}.handle(t.Context(), routetest.Frame(t, "disconnect", ""))
 		require.NoError(t, err)
 		require.Equal(t, 200, response.StatusCode)
 		require.Equal(t, "alice", fake.userID)
@@ -52,7 +41,7 @@ func TestDisconnect(t *testing.T) {
 		t.Parallel()
 		var log bytes.Buffer
 		fake := &fakeConnections{err: errors.New("no table")}
-		response, err := handler{connections: fake, log: slog.New(slog.NewJSONHandler(&log, nil))}.handle(t.Context(), sample(t))
+		response, err := handler{connections: fake, log: slog.New(slog.NewJSONHandler(&log, nil))}.handle(t.Context(), routetest.Frame(t, "disconnect", ""))
 		require.NoError(t, err)
 		require.Equal(t, 500, response.StatusCode)
 		require.Contains(t, log.String(), "no table")
@@ -61,7 +50,7 @@ func TestDisconnect(t *testing.T) {
 	t.Run("asks nothing of the store without a user", func(t *testing.T) {
 		t.Parallel()
 		fake := &fakeConnections{}
-		event := sample(t)
+		event := routetest.Frame(t, "disconnect", "")
 		event.RequestContext.Authorizer = nil
 		response, err := handler{connections: fake, log: slog.New(slog.DiscardHandler)}.handle(t.Context(), event)
 		require.NoError(t, err)

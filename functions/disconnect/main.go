@@ -13,6 +13,9 @@ import (
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
 		s, err := store.Open(ctx, log)
-		return handler{connections: s, log: log}.handle, err
+		if err != nil {
+			return nil, err
+		}
+		return handler{connections: s, log: log}.handle, nil
 	})
 }

@@ -110,7 +110,7 @@ func (h handler) retryOne(ctx context.Context, body string) error {
 		h.passOver(ctx, err)
 		return h.queue.Bury(ctx, body)
 	}
-	records, err := l.Records(ctx, h.streams)
+	changes, err := l.Records(ctx, h.streams)
 	if errors.Is(err, letter.ErrTooOld) {
 		h.passOver(ctx, err, slog.String("from", l.Batch.Start), slog.String("to", l.Batch.End))
 		return h.queue.Bury(ctx, body)
@@ -119,7 +119,7 @@ func (h handler) retryOne(ctx context.Context, body string) error {
 		return err
 	}
 	// A batch may fail as a whole for one of its conversations: each by itself.
-	conversations, _, poison := read(recordsOf(records))
+	conversations, _, poison := read(h.delivered(ctx, l.Batch.StreamARN, changes))
 	for sequenceNumber, err := range poison {
 		h.passOver(ctx, err, slog.String("sequenceNumber", sequenceNumber))
 	}
@@ -147,33 +147,21 @@ func (h handler) again(ctx context.Context, a aside) error {
 	return nil
 }
 
-// recordsOf gives records of a stream the form in which its mapping hands them
-// over, as far as read looks at them.
-func recordsOf(records []streamtypes.Record) []events.DynamoDBEventRecord {
-	out := make([]events.DynamoDBEventRecord, len(records))
-	for i, r := range records {
-		out[i].EventName = string(r.EventName)
-		out[i].Change = events.DynamoDBStreamRecord{
-			SequenceNumber: aws.ToString(r.Dynamodb.SequenceNumber), Keys: imageOf(r.Dynamodb.Keys),
-			NewImage: imageOf(r.Dynamodb.NewImage), OldImage: imageOf(r.Dynamodb.OldImage),
+// delivered returns changes as the mapping hands them over. It passes over what has
+// no such form.
+func (h handler) delivered(ctx context.Context, streamARN string, changes []streamtypes.Record) []events.DynamoDBEventRecord {
+	var records []events.DynamoDBEventRecord
+	for _, c := range changes {
+		var r events.DynamoDBEventRecord
+		data, err := letter.Change(streamARN, c)
+		if err == nil {
+			err = json.Unmarshal(data, &r)
 		}
-	}
-	return out
-}
-
-// imageOf keeps the texts and numbers of an item.
-func imageOf(in map[string]streamtypes.AttributeValue) map[string]events.DynamoDBAttributeValue {
-	if in == nil {
-		return nil
-	}
-	image := map[string]events.DynamoDBAttributeValue{}
-	for name, v := range in {
-		switch v := v.(type) {
-		case *streamtypes.AttributeValueMemberS:
-			image[name] = events.NewStringAttribute(v.Value)
-		case *streamtypes.AttributeValueMemberN:
-			image[name] = events.NewNumberAttribute(v.Value)
+		if err != nil {
+			h.passOver(ctx, err, slog.String("sequenceNumber", aws.ToString(c.Dynamodb.SequenceNumber)))
+			continue
 		}
+		records = append(records, r)
 	}
-	return image
+	return records
 }

@@ -77,13 +77,13 @@ func audience(c *conversation, members []chat.Member, entries []chat.Message) []
 	return windows
 }
 
-// moves gives the users that were removed among these messages, with the last
+// moves returns the users that were removed among these messages, with the last
 // stretch of them in which each was a member, and for those that were added the
 // seq of that message, which is never earlier than what the user may read.
 func moves(from int64, entries []chat.Message) (left map[string]chat.Range, joined map[string]int64) {
 	left, joined = map[string]chat.Range{}, map[string]int64{}
 	for _, m := range entries {
-		if m.Event == nil || m.Event.Kind != chat.EventMembers {
+		if !m.Is(chat.EventMembers) {
 			continue
 		}
 		for _, userID := range m.Event.Added {
@@ -103,11 +103,11 @@ func (n news) update(w window) wire.Update {
 	return wire.Update{ConversationID: n.id, Messages: n.shown(w, n.entries[from:to]), CommittedMaxSeq: w.to}
 }
 
-// shown gives the entries of a window as its user may see them. What only sync can
+// shown returns the entries of a window as its user may see them. What only sync can
 // tell of is left to sync, for a push is a hint: to one who is gone, the edit of a
 // message from before this stretch, and a message that was edited after the leaving.
 func (n news) shown(w window, entries []chat.Message) []chat.Message {
-	edits := func(m chat.Message) bool { return m.Event != nil && m.Event.Kind == chat.EventEdit }
+	edits := func(m chat.Message) bool { return m.Is(chat.EventEdit) }
 	if !slices.ContainsFunc(n.entries, edits) {
 		return entries
 	}

@@ -52,12 +52,12 @@ type storage interface {
 }
 
 type rosters interface {
-	// At gives the roster at this version or a later one.
+	// At returns the roster at this version or a later one.
 	At(ctx context.Context, conversationID string, version int64) ([]chat.Member, error)
 }
 
 type pusher interface {
-	// Deliver gives the outcomes in the order of the deliveries.
+	// Deliver returns the outcomes in the order of the deliveries.
 	Deliver(ctx context.Context, deliveries []push.Delivery) []push.Outcome
 	Close(ctx context.Context, connectionID string) error
 }
@@ -249,7 +249,7 @@ type loads struct {
 	new []*news // in the order of the batch
 }
 
-// take gives those that have come since the last time.
+// take returns those that have come since the last time.
 func (l *loads) take() []news {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/letter"
 	"github.com/inorder-im/inorder/shared/push"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -325,15 +325,6 @@ func batchOf(records ...events.DynamoDBEventRecord) events.DynamoDBEvent {
 	return events.DynamoDBEvent{Records: records}
 }
 
-func sample(t *testing.T) events.DynamoDBEvent {
-	t.Helper()
-	raw, err := os.ReadFile("../../events/fanout.json")
-	require.NoError(t, err)
-	var event events.DynamoDBEvent
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
-
 func TestSample(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -347,7 +338,7 @@ func TestSample(t *testing.T) {
 	w.write(group, 42)
 	w.membersEvent(group, 42, []string{"carol"}, []string{"dave"})
 
-	failed, log := w.handle(t, sample(t))
+	failed, log := w.handle(t, routetest.Sample[events.DynamoDBEvent](t, "fanout"))
 	require.Empty(t, failed)
 	require.Equal(t, map[string]chat.Range{single: {From: 1, To: 2}, group: {From: 41, To: 42}}, w.asked)
 
@@ -720,10 +711,7 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 
 func sqsEvent(t *testing.T, bodies ...string) json.RawMessage {
 	t.Helper()
-	raw, err := os.ReadFile("../../events/fanout-retry.json")
-	require.NoError(t, err)
-	var event events.SQSEvent
-	require.NoError(t, json.Unmarshal(raw, &event))
+	event := routetest.Sample[events.SQSEvent](t, "fanout-retry")
 	message := event.Records[0]
 	event.Records = nil
 	for _, body := range bodies {
@@ -805,8 +793,10 @@ func TestG5_ALetterIsReadFromTheStream(t *testing.T) {
 			SequenceNumber: &number, Keys: image(id, to), OldImage: image(id, from), NewImage: image(id, to),
 		}}
 	}
+	ofNoKnownKind := record("11", "group:b", 0, 1)
+	ofNoKnownKind.Dynamodb.Keys["new"] = &streamtypes.UnknownUnionMember{}
 	w := newWorld()
-	w.streams = fakeStream{record("10", "group:a", 4, 5), record("11", "group:b", 1, 2), record("12", "group:a", 5, 7), record("13", "group:c", 1, 2)}
+	w.streams = fakeStream{record("10", "group:a", 4, 5), ofNoKnownKind, record("11", "group:b", 1, 2), record("12", "group:a", 5, 7), record("13", "group:c", 1, 2)}
 	h, _ := w.handler()
 	_, err := h.handle(t.Context(), sqsEvent(t, body))
 	require.NoError(t, err)

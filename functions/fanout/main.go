@@ -33,10 +33,13 @@ func main() {
 			return nil, err
 		}
 		p, err := push.Open(ctx)
+		if err != nil {
+			return nil, err
+		}
 		return handler{
 			store: s, rosters: store.NewRosters(s), pusher: p, log: log, now: time.Now,
 			queue:   queues{sqs.NewFromConfig(cfg), retries, deadLetters},
 			streams: dynamodbstreams.NewFromConfig(cfg),
-		}.handle, err
+		}.handle, nil
 	})
 }

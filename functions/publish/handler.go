@@ -74,8 +74,8 @@ func (h handler) handle(ctx context.Context, event json.RawMessage) (wire.Sent, 
 		receipt, err = h.carryOut(ctx, r)
 	}
 	took := time.Since(start)
-	sent := receipt.Sent()
-	metric.Note(ctx, metric.Entry(sent, receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
+	sent := receipt.Sent
+	metric.Note(ctx, metric.Entry(sent, receipt.Effort)...)
 	metric.Note(ctx, metric.Send(took, err)...)
 	h.record(ctx, notes, err, took)
 	if err != nil {

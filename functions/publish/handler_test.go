@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -36,25 +36,25 @@ func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Rece
 	if f.err != nil {
 		return store.Receipt{}, f.err
 	}
-	return store.Receipt{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, nil
+	return store.Receipt{Sent: chat.Sent{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}}, nil
 }
 
 func (f *fakeLedger) OpenSingle(_ context.Context, userID, otherID string) (store.Receipt, error) {
 	f.calls++
 	f.single = [2]string{userID, otherID}
-	return store.Receipt{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}}, f.err
 }
 
 func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Receipt, error) {
 	f.calls++
 	f.group = opened{r, title, userIDs, v}
-	return store.Receipt{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}}, f.err
 }
 
 func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Receipt, error) {
 	f.calls++
 	f.added = []any{conversationID, userIDs, clientMsgID}
-	return store.Receipt{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}}, f.err
 }
 
 // opened is a group as it was asked for.
@@ -65,13 +65,11 @@ type opened struct {
 	v       chat.Visibility
 }
 
-// publish gives the function's answer to an event, and its log line.
+// publish returns the function's answer to an event, and its log line.
 func publish(t *testing.T, f *fakeLedger, event string) (answer wire.Sent, line map[string]any, err error) {
 	t.Helper()
 	if event == "" {
-		raw, err := os.ReadFile("../../events/publish.json")
-		require.NoError(t, err)
-		event = string(raw)
+		event = string(routetest.Sample[json.RawMessage](t, "publish"))
 	}
 	var log bytes.Buffer
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "req-1"})

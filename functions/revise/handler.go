@@ -37,7 +37,7 @@ func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wir
 	receipt, err := h.messages.Recall(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}, h.windows.Recall)
 	note(ctx, receipt)
-	return receipt.Sent(), err
+	return receipt.Sent, err
 }
 
 func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Edited, error) {
@@ -52,7 +52,7 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID},
 		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.Edit)
 	note(ctx, receipt)
-	return wire.Edited{Sent: receipt.Sent(), Version: r.Version + 1}, err
+	return wire.Edited{Sent: receipt.Sent, Version: r.Version + 1}, err
 }
 
 func validateTarget(seq int64, messageID string) error {
@@ -66,7 +66,7 @@ func validateTarget(seq int64, messageID string) error {
 }
 
 func note(ctx context.Context, r store.Receipt) {
-	metric.Note(ctx, metric.Entry(r.Sent(), r.Attempts, r.Conflicts, r.Throttles)...)
+	metric.Note(ctx, metric.Entry(r.Sent, r.Effort)...)
 }
 
 func by(c route.Caller, clientMsgID string) store.Request {

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
-	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -31,7 +29,7 @@ type fakeMessages struct {
 func (f *fakeMessages) Recall(_ context.Context, r store.Request, t store.Target, window time.Duration) (store.Receipt, error) {
 	f.calls++
 	f.request, f.target, f.window = r, t, window
-	return store.Receipt{ConversationID: t.ConversationID, Seq: 43, MessageID: "01K", ServerTime: 9, Duplicate: true}, f.err
+	return store.Receipt{Sent: chat.Sent{ConversationID: t.ConversationID, Seq: 43, MessageID: "01K", ServerTime: 9, Duplicate: true}}, f.err
 }
 
 func (f *fakeMessages) Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Receipt, error) {
@@ -41,18 +39,8 @@ func (f *fakeMessages) Edit(ctx context.Context, r store.Request, t store.Target
 
 func serve(t *testing.T, f *fakeMessages, body string) string {
 	t.Helper()
-	raw, err := os.ReadFile("../../events/revise.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	if body != "" {
-		event.Body = body
-	}
 	h := handler{messages: f, windows: store.Windows{Recall: time.Minute, Edit: time.Hour}}
-	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
-	require.NoError(t, err)
-	require.Equal(t, 200, response.StatusCode)
-	return response.Body
+	return routetest.Answer(t, slog.DiscardHandler, h.actions(), routetest.Frame(t, "revise", body))
 }
 
 func TestEdit(t *testing.T) {

@@ -54,9 +54,8 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 		ReplyTo:        r.ReplyTo,
 		ClientTime:     r.ClientTime,
 	}, r.To)
-	metric.Note(ctx, metric.Entry(receipt.Sent(), receipt.Attempts, receipt.Conflicts, receipt.Throttles)...)
-	metric.Note(ctx, metric.Count(metric.BatchedMessages, receipt.Batch))
-	return receipt.Sent(), err
+	metric.Note(ctx, metric.Entry(receipt.Sent, receipt.Effort)...)
+	return receipt.Sent, err
 }
 
 // validate refuses what is wrong with the request; the ledger refuses what is

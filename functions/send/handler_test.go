@@ -4,15 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
-	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/metric"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -35,28 +34,12 @@ func (f *fakeLedger) Append(_ context.Context, m chat.Message, to string) (store
 	if err := m.Validate(); err != nil {
 		return store.Receipt{}, err
 	}
-	return store.Receipt{ConversationID: m.ConversationID, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true, Attempts: 2}, f.err
-}
-
-func sample(t *testing.T) events.APIGatewayWebsocketProxyRequest {
-	t.Helper()
-	raw, err := os.ReadFile("../../events/send.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
+	return store.Receipt{Sent: chat.Sent{ConversationID: m.ConversationID, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, Effort: metric.Effort{Attempts: 2}}, f.err
 }
 
 func serve(t *testing.T, l *fakeLedger, body string) string {
 	t.Helper()
-	event := sample(t)
-	if body != "" {
-		event.Body = body
-	}
-	response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, handler{ledger: l}.actions())(t.Context(), event)
-	require.NoError(t, err)
-	require.Equal(t, 200, response.StatusCode)
-	return response.Body
+	return routetest.Answer(t, slog.DiscardHandler, handler{ledger: l}.actions(), routetest.Frame(t, "send", body))
 }
 
 func TestSendCommits(t *testing.T) {

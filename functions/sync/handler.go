@@ -209,7 +209,7 @@ func (h handler) partial(c route.Caller, r wire.Changes, changed store.Changed) 
 	return answer, true, nil
 }
 
-// told gives windows as devices are told of them.
+// told returns windows as devices are told of them.
 func told(w store.Windows) wire.Windows {
 	ms := func(window time.Duration) *int64 {
 		if window == store.NoWindow {

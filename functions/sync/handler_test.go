@@ -6,18 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/route"
+	"github.com/inorder-im/inorder/shared/route/routetest"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -78,12 +77,12 @@ func (f *fakeReader) List(_ context.Context, userID, cursor string, limit int) (
 	f.asked = fmt.Sprint("list ", userID, " ", cursor, " ", limit)
 	var page []store.Line
 	for _, l := range f.lines {
-		if l.Conversation.ConversationID > cursor {
+		if l.Head.ConversationID > cursor {
 			page = append(page, l)
 		}
 	}
 	if len(page) > limit {
-		return page[:limit], page[limit-1].Conversation.ConversationID, f.err
+		return page[:limit], page[limit-1].Head.ConversationID, f.err
 	}
 	return page, f.next, f.err
 }
@@ -104,26 +103,13 @@ func (f *fakeReader) Receipts(_ context.Context, userID, conversationID string, 
 	return f.receipts, f.err
 }
 
-func sample(t require.TestingT) events.APIGatewayWebsocketProxyRequest {
-	raw, err := os.ReadFile("../../events/sync.json")
-	require.NoError(t, err)
-	var event events.APIGatewayWebsocketProxyRequest
-	require.NoError(t, json.Unmarshal(raw, &event))
-	return event
-}
-
 func serve(t require.TestingT, f *fakeReader, body string) string {
-	event := sample(t)
-	if body != "" {
-		event.Body = body
-	}
 	var log bytes.Buffer
-	response, err := route.Serve(slog.New(slog.NewJSONHandler(&log, nil)), nil, nil, handler{store: f, attend: func(context.Context, route.Caller) {}}.actions())(context.Background(), event)
-	require.NoError(t, err)
-	require.Equal(t, 200, response.StatusCode)
-	require.LessOrEqual(t, len(response.Body), wire.MaxFrameBytes)
+	h := handler{store: f, attend: func(context.Context, route.Caller) {}}
+	answer := routetest.Answer(t, slog.NewJSONHandler(&log, nil), h.actions(), routetest.Frame(t, "sync", body))
+	require.LessOrEqual(t, len(answer), wire.MaxFrameBytes)
 	require.NotContains(t, log.String(), `"level":"ERROR"`)
-	return response.Body
+	return answer
 }
 
 // result reads the result of a reply.
@@ -335,8 +321,10 @@ func TestPagesFillTheirFrame(t *testing.T) {
 
 func line(id, text string) store.Line {
 	return store.Line{
-		Conversation: chat.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.StateActive, UpdatedAt: 77},
-		ReadSeq:      4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, MaxSeq: 9, Unread: 5,
+		View: chat.View{
+			Head: chat.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.StateActive, UpdatedAt: 77},
+			Line: chat.Line{ReadSeq: 4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9},
+		},
 		Last: &chat.Message{ConversationID: id, Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: text, Status: chat.StatusNormal, ServerTime: 70},
 	}
 }
@@ -351,17 +339,17 @@ func lines(n int, text string) []store.Line {
 
 func TestConversationsShowLines(t *testing.T) {
 	t.Parallel()
-	single := store.Line{
-		Conversation: chat.Conversation{ConversationID: "single:1", Kind: chat.KindSingle, LastSeq: 1, MemberCount: 2, State: chat.StateActive},
-		Peer:         "bob", MaxSeq: 1, Unread: 1,
-	}
-	f := &fakeReader{lines: []store.Line{line("group:1", strings.Repeat("好", wire.PreviewRunes+1)), line("group:2", strings.Repeat("好", wire.PreviewRunes)), single}, next: "z"}
+	single := store.Line{View: chat.View{
+		Head: chat.Conversation{ConversationID: "single:1", Kind: chat.KindSingle, LastSeq: 1, MemberCount: 2, State: chat.StateActive},
+		Line: chat.Line{Peer: "bob"},
+	}}
+	f := &fakeReader{lines: []store.Line{line("group:1", strings.Repeat("好", chat.PreviewRunes+1)), line("group:2", strings.Repeat("好", chat.PreviewRunes)), single}, next: "z"}
 	page := result[wire.ConversationsPage](t, serve(t, f, `{"action":"conversations","id":"r"}`))
 	want := func(id string) wire.Conversation {
 		return wire.Conversation{
 			ConversationID: id, Kind: chat.KindGroup, Title: "T", State: chat.StateActive, MemberCount: 3, LastSeq: 9,
 			ReadSeq: 4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, Unread: 5, UpdatedAt: 77,
-			LastMessage: &wire.MessagePreview{Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: strings.Repeat("好", wire.PreviewRunes), Status: chat.StatusNormal, ServerTime: 70},
+			LastMessage: &wire.MessagePreview{Seq: 9, SenderID: "bob", MessageType: chat.TypeText, Text: strings.Repeat("好", chat.PreviewRunes), Status: chat.StatusNormal, ServerTime: 70},
 		}
 	}
 	require.Equal(t, wire.ConversationsPage{Cursor: "z", Conversations: []wire.Conversation{
@@ -372,7 +360,7 @@ func TestConversationsShowLines(t *testing.T) {
 
 func TestConversationsPageByBytes(t *testing.T) {
 	t.Parallel()
-	f := &fakeReader{lines: lines(230, strings.Repeat("\u2028", wire.PreviewRunes))} // 600 bytes each, once encoded
+	f := &fakeReader{lines: lines(230, strings.Repeat("\u2028", chat.PreviewRunes))} // 600 bytes each, once encoded
 	var got []string
 	for cursor, pages := "", 0; ; pages++ {
 		require.Less(t, pages, 20)
@@ -394,7 +382,7 @@ func TestConversationsPageByBytes(t *testing.T) {
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	const ask = `{"action":"changes","id":"r","syncCursor":7}`
-	wide := strings.Repeat("\u2028", wire.PreviewRunes)
+	wide := strings.Repeat("\u2028", chat.PreviewRunes)
 
 	t.Run("that fit", func(t *testing.T) {
 		t.Parallel()
@@ -407,7 +395,7 @@ func TestChanges(t *testing.T) {
 		require.Empty(t, c.Cursor)
 	})
 
-	// at gives the lines as changed one after the other, several at a time.
+	// at returns the lines as changed one after the other, several at a time.
 	at := func(lines []store.Line, together int) []store.Line {
 		for i := range lines {
 			lines[i].ChangedAt = int64(100 + i/together)
@@ -520,7 +508,7 @@ func TestChanges(t *testing.T) {
 					store:  &fakeReader{changed: store.Changed{Lines: lines(1, "hi"), Cursor: 12, Full: full}},
 					attend: func(context.Context, route.Caller) {}, windows: told(tc.windows),
 				}
-				event := sample(t)
+				event := routetest.Frame(t, "sync", "")
 				event.Body = ask
 				response, err := route.Serve(slog.New(slog.DiscardHandler), nil, nil, h.actions())(t.Context(), event)
 				require.NoError(t, err)
@@ -543,7 +531,7 @@ func TestChanges(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			for n := range 100 { // each takes a byte more
 				f := &fakeReader{changed: store.Changed{Lines: at(lines(120, strings.Repeat("x", n)), 1), Cursor: 149, Full: full}}
-				event := sample(t)
+				event := routetest.Frame(t, "sync", "")
 				event.Body = ask
 				event.RequestContext.Authorizer = map[string]any{"principalId": longest, "device": "phone"}
 				h := handler{store: f, attend: func(context.Context, route.Caller) {}}

@@ -44,7 +44,7 @@ func fittingBeside(c route.Caller, answer wire.Changed, list []wire.Conversation
 	return fitting(list, room)
 }
 
-// cut shortens a list to what fits, and gives the cursor with which the rest
+// cut shortens a list to what fits, and returns the cursor with which the rest
 // follows: the last conversation that stayed, or next if all did.
 func cut(list []wire.Conversation, next string, room int) ([]wire.Conversation, string, error) {
 	n, err := fitting(list, room)
@@ -60,7 +60,7 @@ func cut(list []wire.Conversation, next string, room int) ([]wire.Conversation, 
 	return list[:n], list[n-1].ConversationID, nil
 }
 
-// longestCursor is the longest that cut could give.
+// longestCursor is the longest that cut could return.
 func longestCursor(list []wire.Conversation, next string) string {
 	longest := next
 	for _, c := range list {
@@ -74,7 +74,7 @@ func longestCursor(list []wire.Conversation, next string) string {
 func conversationsOf(lines []store.Line) []wire.Conversation {
 	list := make([]wire.Conversation, len(lines))
 	for i, l := range lines {
-		list[i] = l.Listed()
+		list[i] = wire.Listed(l.View, l.Last)
 	}
 	return list
 }

@@ -228,7 +228,7 @@ func rosterCommand() command {
 					p, ok := positions[m.UserID]
 					line := struct {
 						chat.Member
-						Position *operate.Position `json:"position"`
+						Position *chat.Line `json:"position"`
 					}{m, &p}
 					cells := []any{quote(m.UserID), m.Role, clock(m.JoinedAt), p.JoinSeq, p.ReadSeq, p.DeliveredSeq, p.ClearedSeq}
 					if !ok {
@@ -297,7 +297,7 @@ func (s *session) positions(first any) *table {
 	return s.table(first, "readSeq", "deliveredSeq", "clearedSeq", "joinSeq", "leftSeq")
 }
 
-func (t *table) position(p operate.Position, first any) error {
+func (t *table) position(p chat.Line, first any) error {
 	left := "-"
 	if p.LeftSeq != 0 {
 		left = strconv.FormatInt(p.LeftSeq, 10)

@@ -39,7 +39,7 @@ type command struct {
 	about string   // one line
 	help  string   // more, for -h
 
-	// prepare declares the flags, and gives what runs once they are parsed.
+	// prepare declares the flags, and returns what runs once they are parsed.
 	prepare func(flags *flag.FlagSet) func(ctx context.Context, s *session, args []string) error
 }
 
@@ -59,7 +59,7 @@ func commands() []command {
 	}
 }
 
-// run is main without the process: it gives the exit code.
+// run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" || args[0] == "help" {
 		usage(stderr)

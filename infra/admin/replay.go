@@ -122,7 +122,7 @@ func (r *replay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// receive gives letters that this run has not seen.
+// receive returns letters that this run has not seen.
 func (r *replay) receive(ctx context.Context) ([]sqstypes.Message, error) {
 	out, err := r.queues.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: &r.queue, MaxNumberOfMessages: 10, VisibilityTimeout: hideFor, WaitTimeSeconds: 1,

@@ -140,7 +140,7 @@ func local(ctx context.Context, base string) (*target, error) {
 	return newTarget(d.Name, d.Resources, data, rest)
 }
 
-// developers gives the credentials that a local cloud passes on to a DynamoDB which
+// developers returns the credentials that a local cloud passes on to a DynamoDB which
 // it did not start. With others, LocalStack and DynamoDB Local have other tables.
 func developers(accessKeyID string) (aws.CredentialsProvider, error) {
 	if os.Getenv("AWS_ACCESS_KEY_ID") != accessKeyID {
@@ -171,7 +171,7 @@ func newTarget(name string, resources map[string]string, data, rest aws.Config) 
 	return t, nil
 }
 
-// resource gives the physical id of a resource of the template.
+// resource returns the physical id of a resource of the template.
 func (t *target) resource(logicalID string) (string, error) {
 	id := t.resources[logicalID]
 	if id == "" {

@@ -61,7 +61,7 @@ func run(args []string, out io.Writer) error {
 	return m.write(out, measured)
 }
 
-// write gives the month's bill: what is done, by service, and what is kept.
+// write returns the month's bill: what is done, by service, and what is kept.
 func (m month) write(out io.Writer, measured map[string]bill.Use) error {
 	talk := bill.Message(measured, m.group).Times(m.messages)
 	idle := measured[bill.DeviceMonth].Times(m.devices * m.hours / 24)

@@ -24,7 +24,7 @@ const (
 	useLock   = ".use"      // shared by those that run
 )
 
-// claimFolder gives the folder in the user's cache where a template's functions are
+// claimFolder returns the folder in the user's cache where a template's functions are
 // built, and where the next start finds them. It is this process's until release.
 //
 // Folders that nobody needs any more are removed meanwhile, and counted: their

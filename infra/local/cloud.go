@@ -150,6 +150,18 @@ func startCloud(ctx context.Context, cfg config, out *console) (_ *cloud, err er
 
 func (c *cloud) onClose(f func(context.Context)) { c.closers = append(c.closers, f) }
 
+// beside returns what starts work that goes on until the cloud closes, which waits for
+// it. The context of a start ends before that.
+func (c *cloud) beside(start context.Context) func(work func(ctx context.Context)) {
+	running, cancel := context.WithCancel(context.WithoutCancel(start))
+	var works sync.WaitGroup
+	c.onClose(func(context.Context) {
+		cancel()
+		works.Wait()
+	})
+	return func(work func(context.Context)) { works.Go(func() { work(running) }) }
+}
+
 // close stops the parts in the opposite order of their start.
 func (c *cloud) close(ctx context.Context) {
 	for _, f := range slices.Backward(c.closers) {
@@ -182,7 +194,7 @@ func listen(ctx context.Context, addr address.Address) (net.Listener, error) {
 	return listener, nil
 }
 
-// reachable gives the address as a client on this machine reaches it.
+// reachable returns the address as a client on this machine reaches it.
 func reachable(a net.Addr) string {
 	host, port, err := net.SplitHostPort(a.String())
 	if err != nil {
@@ -194,7 +206,7 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// dataDir gives the folder for what is kept: the user's, locked against a second
+// dataDir returns the folder for what is kept: the user's, locked against a second
 // local cloud, or a temporary one.
 func (c *cloud) dataDir(dir string) (string, error) {
 	if dir == "" {
@@ -353,11 +365,8 @@ func (c *cloud) startTimeToLive(ctx context.Context, out *console) {
 		return
 	}
 	log := out.logger("dynamodb")
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.engine.SweepOften(running, func(deleted int, err error) {
+	c.beside(ctx)(func(ctx context.Context) {
+		c.engine.SweepOften(ctx, func(deleted int, err error) {
 			switch {
 			case err != nil:
 				log.Warn("items that have expired stay for now", "error", err)
@@ -366,10 +375,6 @@ func (c *cloud) startTimeToLive(ctx context.Context, out *console) {
 				c.wakeStreams()
 			}
 		})
-	}()
-	c.onClose(func(context.Context) {
-		cancel()
-		<-ended
 	})
 }
 
@@ -448,12 +453,7 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 			o.HTTPClient = &http.Client{Transport: like}
 		}
 	})
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
-	var runs sync.WaitGroup
-	c.onClose(func(context.Context) {
-		cancel()
-		runs.Wait()
-	})
+	run := c.beside(ctx)
 	for _, f := range c.stack.Functions {
 		for _, m := range f.Streams {
 			poller, err := stream.Open(ctx, stream.Config{
@@ -470,7 +470,7 @@ func (c *cloud) startStreams(ctx context.Context, functions *lambda.Service, dir
 		}
 	}
 	for _, poller := range c.pollers {
-		runs.Go(func() { poller.Run(running) })
+		run(poller.Run)
 	}
 	return nil
 }
@@ -489,16 +489,11 @@ func (c *cloud) wakeStreams() {
 
 // startQueues invokes functions with the messages of queues.
 func (c *cloud) startQueues(ctx context.Context, functions *lambda.Service, out *console) {
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
-	var feeds sync.WaitGroup
-	c.onClose(func(context.Context) {
-		cancel()
-		feeds.Wait()
-	})
+	run := c.beside(ctx)
 	for _, f := range c.stack.Functions {
 		for _, m := range f.Queues {
-			feeds.Go(func() {
-				c.queues[m.QueueID].Feed(running, queue.Source{
+			run(func(ctx context.Context) {
+				c.queues[m.QueueID].Feed(ctx, queue.Source{
 					QueueMapping: m, Function: f.LogicalID, Region: c.stack.Region,
 					Invoker: functions, Log: out.logger("queue"),
 				})
@@ -515,17 +510,10 @@ func (c *cloud) startSchedules(ctx context.Context, functions *lambda.Service, o
 			schedules = append(schedules, schedule.Schedule{Schedule: s, Function: f.LogicalID})
 		}
 	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		schedule.Run(running, schedule.Config{
+	c.beside(ctx)(func(ctx context.Context) {
+		schedule.Run(ctx, schedule.Config{
 			Invoker: functions, Region: c.stack.Region, AccountID: c.stack.AccountID, Log: out.logger("schedule"),
 		}, schedules...)
-	}()
-	c.onClose(func(context.Context) {
-		cancel()
-		<-ended
 	})
 }
 

@@ -51,7 +51,7 @@ func (c *console) failure(err error) {
 	}
 }
 
-// logger gives a log whose lines look like the others.
+// logger returns a log whose lines look like the others.
 func (c *console) logger(name string) *slog.Logger {
 	return slog.New(&consoleHandler{console: c, name: name})
 }

@@ -57,7 +57,7 @@ func (c *client) ask(function string) string {
 	return c.receive()
 }
 
-// busy lets a function begin, which ends once release is called, and gives its answer.
+// busy lets a function begin, which ends once release is called, and returns its answer.
 func (c *client) busy(function string) (release func() string) {
 	c.t.Helper()
 	until := filepath.Join(c.t.TempDir(), "until")
@@ -190,7 +190,7 @@ func TestEdit_Off(t *testing.T) {
 
 var attachLine = regexp.MustCompile(`(?m)^local      \| bare has no limit of time\. To debug it: dlv attach (\d+)$`)
 
-// pid waits until a debugger was told that many processes, and gives the last.
+// pid waits until a debugger was told that many processes, and returns the last.
 func (c *local) pid(number int) string {
 	c.t.Helper()
 	var found [][]string

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// marked finds the processes with a text in their environment, and gives their
+// marked finds the processes with a text in their environment, and returns their
 // command lines by process id: those that a local cloud started and those that
 // these started, also when their parents are gone.
 func marked(text string) map[int]string {

@@ -15,7 +15,7 @@ import (
 	"github.com/inorder-im/inorder/infra/local/page"
 )
 
-// openFolder opens the folder of a page of the developer's own, and gives nil if there
+// openFolder opens the folder of a page of the developer's own, and returns nil if there
 // is none.
 func (c *cloud) openFolder(path string, out *console) (*os.Root, error) {
 	if path == "" {

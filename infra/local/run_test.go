@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"bytes"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -11,14 +10,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/build/buildtest"
+	"github.com/inorder-im/inorder/infra/local/logtest"
 )
 
 const (
@@ -59,7 +59,7 @@ type options struct {
 func launch(t *testing.T, o options, args ...string) *local {
 	t.Helper()
 	require.NoError(t, buildtest.Sources(".", "../../functions", "../../shared"))
-	c := &local{t: t, mark: "mark-" + rand.Text(), stdout: newTranscript(), stderr: newTranscript(), done: make(chan struct{})}
+	c := &local{t: t, mark: "mark-" + rand.Text(), stdout: &transcript{}, stderr: &transcript{}, done: make(chan struct{})}
 	if slices.Contains(args, smallApp) {
 		args = append(args, "-param", "Mark="+c.mark) // a function's environment is the template's
 	}
@@ -152,7 +152,7 @@ func (c *local) requireEnd(within time.Duration) {
 func (c *local) stop() {
 	c.t.Helper()
 	c.signal(syscall.SIGINT)
-	c.requireEnd(20 * time.Second)
+	c.requireEnd(patience)
 	require.Equal(c.t, 0, c.cmd.ProcessState.ExitCode())
 }
 
@@ -197,25 +197,8 @@ func (o outcome) errorLines() string {
 	return strings.Join(found, "")
 }
 
-// transcript collects output by lines.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func newTranscript() *transcript { return &transcript{} }
-
-func (l *transcript) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *transcript) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+// transcript is output by lines.
+type transcript struct{ logtest.Log }
 
 // lines are the whole ones.
 func (l *transcript) lines() []string {
@@ -260,13 +243,8 @@ func (c *local) running() []string {
 
 func (c *local) requireNothingLeft() {
 	c.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(often) {
-		left := c.running()
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.FailNow(c.t, "not all has ended", "left running: %v", left)
-		}
+	var left []string
+	if !assert.Eventually(c.t, func() bool { left = c.running(); return len(left) == 0 }, patience, often) {
+		require.FailNow(c.t, "not all has ended", "left running: %v", left)
 	}
 }

@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -281,7 +280,7 @@ func TestExpiredItemsAreDeleted(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	c := startApp(t, "-data", data)
-	expired, expires := thing("expired"), time.Now().Unix()+2 // not before the sweep of this start
+	expired, expires := thing("expired"), time.Now().Unix()+5 // not before the sweep of this start
 	expired["expires"] = &types.AttributeValueMemberN{Value: strconv.FormatInt(expires, 10)}
 	_, err := dynamotest.Client(t, c.dynamoDB).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(thingsTable), Item: expired})
 	require.NoError(t, err)
@@ -326,20 +325,8 @@ func TestWhatRuns(t *testing.T) {
 	require.NoError(t, err)
 	c := startApp(t)
 	ask := func(method, path, host string, header ...string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), method, c.page+path, strings.NewReader(`{"QueueUrl":"none"}`))
-		require.NoError(t, err)
-		if host != "" {
-			request.Host = host
-		}
-		if len(header) == 2 {
-			request.Header.Set(header[0], header[1])
-		}
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		return response.StatusCode, string(body)
+		response, body := c.ask(request{method: method, path: path, body: `{"QueueUrl":"none"}`}, host, header...)
+		return response.StatusCode, body
 	}
 	status, body := ask(http.MethodGet, "dev/stack", "")
 	require.Equal(t, http.StatusOK, status)

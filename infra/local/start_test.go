@@ -4,7 +4,6 @@ package main_test
 
 import (
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -83,16 +82,9 @@ func TestServe_Dev(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.page+test.path, nil)
-			require.NoError(t, err)
-			request.Host = test.host
-			response, err := http.DefaultClient.Do(request)
-			require.NoError(t, err)
-			defer func() { _ = response.Body.Close() }()
-			body, err := io.ReadAll(response.Body)
-			require.NoError(t, err)
+			response, body := c.ask(request{method: http.MethodGet, path: test.path}, test.host, "Authorization", "")
 			require.Equal(t, test.status, response.StatusCode, "%s", body)
-			require.Contains(t, string(body)+response.Header.Get("X-Amzn-Errortype"), test.want)
+			require.Contains(t, body+response.Header.Get("X-Amzn-Errortype"), test.want)
 		})
 	}
 }
@@ -122,7 +114,7 @@ func TestTwoAtOnce(t *testing.T) {
 }
 
 // copyApp copies an application, as a module, to where it can be changed.
-// It gives the template's path. What is built from it belongs into an emptyHome.
+// It returns the template's path. What is built from it belongs into an emptyHome.
 func copyApp(t *testing.T, app string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -340,7 +332,7 @@ func TestErrors_DynamoDBEndpoint(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := launch(t, options{}, "-addr", "127.0.0.1:0", "-template", smallApp, "-dynamodb-endpoint", test.endpoint)
-			c.requireEnd(20 * time.Second)
+			c.requireEnd(patience)
 			outcome{c.cmd.ProcessState.ExitCode(), c.stdout.String(), c.stderr.String()}.
 				requireError(t, "-dynamodb-endpoint http://"+strings.TrimPrefix(test.endpoint, "http://"), test.want)
 		})
@@ -350,11 +342,9 @@ func TestErrors_DynamoDBEndpoint(t *testing.T) {
 // token asks for a token as anyone on this machine may.
 func (c *local) token(user string) string {
 	c.t.Helper()
-	response, err := http.Get(c.page + "dev/token?user=" + user)
-	require.NoError(c.t, err)
-	defer func() { _ = response.Body.Close() }()
+	_, body := c.ask(request{method: http.MethodGet, path: "dev/token?user=" + user}, "")
 	var answer struct{ Token string }
-	require.NoError(c.t, json.NewDecoder(response.Body).Decode(&answer))
+	require.NoError(c.t, json.Unmarshal([]byte(body), &answer))
 	require.Regexp(c.t, regexp.MustCompile(`^ey[\w-]+\.[\w-]+\.[\w-]+$`), answer.Token)
 	return answer.Token
 }

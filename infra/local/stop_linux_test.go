@@ -51,7 +51,7 @@ func TestStop(t *testing.T) {
 			c := start(t, options{}, "-template", smallApp)
 			c.dial("").listen() // its function waits for the next call
 			c.signal(test.signal)
-			c.requireEnd(15 * time.Second)
+			c.requireEnd(patience)
 			require.Equal(t, test.code, c.cmd.ProcessState.ExitCode())
 			require.Equal(t, test.ended, c.exitSignal())
 			c.requireNothingLeft()
@@ -64,7 +64,7 @@ func TestStop_KilledAtWork(t *testing.T) {
 	c := busy(t, options{})
 	c.requireAllThere()
 	c.signal(syscall.SIGKILL)
-	c.requireEnd(15 * time.Second)
+	c.requireEnd(patience)
 	c.requireNothingLeft()
 }
 
@@ -86,7 +86,7 @@ func TestStop_ACallThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	c := busy(t, options{})
 	c.signal(syscall.SIGTERM)
-	c.requireEnd(15 * time.Second)
+	c.requireEnd(patience)
 	require.Equal(t, 0, c.cmd.ProcessState.ExitCode())
 	c.requireNothingLeft()
 }
@@ -104,7 +104,7 @@ func TestStop_ParentKilled(t *testing.T) {
 			c.dial("").listen() // its function waits for the next call
 			require.Len(t, c.running(), 5, "the parent, the local cloud, the reaper, the engine, the function")
 			c.signal(signal)
-			c.requireEnd(15 * time.Second) // of all that holds the output, too
+			c.requireEnd(patience) // of all that holds the output, too
 			c.requireNothingLeft()
 		})
 	}
@@ -119,7 +119,7 @@ func TestStop_WhileBuilding(t *testing.T) {
 			t.Parallel()
 			c := launchBuilding(t)
 			c.signal(signal)
-			c.requireEnd(15 * time.Second)
+			c.requireEnd(patience)
 			require.Equal(t, 1, c.cmd.ProcessState.ExitCode())
 			require.Empty(t, c.stdout.String())
 			require.NotContains(t, c.stderr.String(), "error")
@@ -157,7 +157,7 @@ func TestStop_EngineGone(t *testing.T) {
 		}
 	}
 	require.True(t, killed)
-	c.requireEnd(15 * time.Second)
+	c.requireEnd(patience)
 	require.Equal(t, 1, c.cmd.ProcessState.ExitCode())
 	c.awaitLog(`^local      \| error: dynoxide ended unexpectedly \(signal: killed\)`)
 	c.requireNothingLeft()

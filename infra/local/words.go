@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// inWords gives a function's log line as people read it: the level if it is more than
+// inWords returns a function's log line as people read it: the level if it is more than
 // information, what happened, and the other fields. A line that is no log record in
 // JSON stays as it is. What is for CloudWatch alone is left out: the time, the metric
 // envelope (_aws, CloudWatch User Guide, "Embedded metric format") and the metrics and

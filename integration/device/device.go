@@ -50,7 +50,7 @@ type Answer struct {
 // Bearer is a token as the header of a handshake.
 func Bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
-// Handshake tries one at a socket's URL, and gives its HTTP status, 0 if there was no
+// Handshake tries one at a socket's URL, and returns its HTTP status, 0 if there was no
 // answer.
 func Handshake(ctx context.Context, socket string, query url.Values, o *websocket.DialOptions) (conn *websocket.Conn, status int, err error) {
 	conn, resp, err := websocket.Dial(ctx, socket+"?"+query.Encode(), o)

@@ -35,7 +35,7 @@ func gateway(t *testing.T) *backend {
 	})
 }
 
-// pusher gives a client, without retries, of the API behind a proxy.
+// pusher returns a client, without retries, of the API behind a proxy.
 func pusher(t *testing.T, plan *fault.Plan, target string) *apigatewaymanagementapi.Client {
 	t.Helper()
 	proxy, err := fault.NewConnections(plan)
@@ -82,7 +82,7 @@ func TestPushes(t *testing.T) {
 				require.ErrorAs(t, err, &refused)
 				require.Contains(t, tt.codes, refused.ErrorCode())
 			}
-			require.Eventually(t, func() bool { return len(b.got()) == len(tt.sent) }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(b.got()) == len(tt.sent) }, patience, time.Millisecond)
 			for i, frame := range b.got() {
 				require.Equal(t, posted+tt.sent[i], frame)
 			}
@@ -123,7 +123,7 @@ func TestPushLateIsOvertaken(t *testing.T) {
 		frames = append(frames, posted+frame)
 		require.NoError(t, post(t, c, frame))
 	}
-	require.Eventually(t, func() bool { return len(b.got()) == n }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.got()) == n }, patience, time.Millisecond)
 	require.ElementsMatch(t, frames, b.got())
 	require.NotEqual(t, frames, b.got())
 }

@@ -160,7 +160,7 @@ func (d *Database) transact(req proxy.Request) proxy.Answer {
 }
 
 // splitBatch takes some keys, never all, out of the request of a BatchGetItem. It
-// gives both parts; the second is nil if nothing was taken out.
+// returns both parts; the second is nil if nothing was taken out.
 func splitBatch(s strike, body []byte) (now []byte, left json.RawMessage) {
 	var fields map[string]json.RawMessage
 	var tables map[string]map[string]json.RawMessage
@@ -253,7 +253,7 @@ type reason struct {
 	Item    json.RawMessage `json:",omitempty"`
 }
 
-// judge gives what there is against each item of a transaction as things are: a
+// judge returns what there is against each item of a transaction as things are: a
 // condition that fails, or none. DynamoDB judges each item by itself, so the reasons
 // of others may stand beside a conflict or a throttle in any order. Nothing is
 // carried out: the engine is given one more condition, which always fails.

@@ -23,7 +23,7 @@ import (
 	"github.com/inorder-im/inorder/integration/fault"
 )
 
-// database gives a client, without retries, of a DynamoDB behind a proxy.
+// database returns a client, without retries, of a DynamoDB behind a proxy.
 func database(t *testing.T, plan *fault.Plan, endpoint string) *dynamodb.Client {
 	t.Helper()
 	proxy, err := fault.NewDatabase(plan, endpoint)
@@ -351,7 +351,7 @@ func transactAndLook(t *testing.T, c, past *dynamodb.Client, look func(context.C
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- put(t.Context(), c, "", item("p", "1", "k", k)) }()
-	require.Eventually(t, func() bool { n, err := look(t.Context(), past, k); return err == nil && n == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { n, err := look(t.Context(), past, k); return err == nil && n == 1 }, patience, time.Millisecond)
 	seen := false
 	for answered := false; !answered; {
 		select {

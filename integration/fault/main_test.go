@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -18,6 +19,9 @@ import (
 
 // idle makes this program one that only waits, for the Killer to kill.
 const idle = "FAULT_TEST_IDLE"
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(idle) != "" {

@@ -76,7 +76,7 @@ func dial(t *testing.T, s *fault.Sockets) net.Conn {
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", u.Host)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	return c
 }
 
@@ -100,7 +100,7 @@ func TestSocketsPassOn(t *testing.T) {
 	got, err := exchange(dial(t, s), 1_000_000)
 	require.NoError(t, err)
 	require.Equal(t, 1_000_000, got)
-	require.Eventually(t, func() bool { return s.Open() == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Open() == 0 }, patience, time.Millisecond)
 }
 
 func TestSocketCut(t *testing.T) {
@@ -132,7 +132,7 @@ func TestASocketIsNotCutAfterThePlanIsOff(t *testing.T) {
 	plan := newPlan(t, fault.Faults{fault.SocketCut: {Rate: 1, Bytes: 1000}})
 	s, _ := sockets(t, plan)
 	c := dial(t, s)
-	require.Eventually(t, func() bool { return s.Open() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Open() == 1 }, patience, time.Millisecond)
 	plan.Off()
 	got, err := exchange(c, 100_000)
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestCutAll(t *testing.T) {
 	t.Parallel()
 	s, _ := sockets(t, newPlan(t, nil))
 	first, second := dial(t, s), dial(t, s)
-	require.Eventually(t, func() bool { return s.Open() == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Open() == 2 }, patience, time.Millisecond)
 	s.Cut()
 	for _, c := range []net.Conn{first, second} {
 		_, err := c.Read(make([]byte, 1))
@@ -158,7 +158,7 @@ func TestSocketsAway(t *testing.T) {
 	t.Parallel()
 	s, e := sockets(t, newPlan(t, nil))
 	open := dial(t, s)
-	require.Eventually(t, func() bool { return s.Open() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Open() == 1 }, patience, time.Millisecond)
 	s.Away(true)
 	for _, c := range []net.Conn{open, dial(t, s)} {
 		got, err := exchange(c, 100)

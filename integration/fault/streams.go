@@ -15,7 +15,7 @@ import (
 	"github.com/inorder-im/inorder/integration/proxy"
 )
 
-// maxRecords is what one GetRecords gives (API reference, "Limit").
+// maxRecords is what one GetRecords returns (API reference, "Limit").
 const maxRecords = 1000
 
 // streams gives out a stream of its own making: it reads the records of each

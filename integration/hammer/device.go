@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
+
 	raw "github.com/inorder-im/inorder/integration/device"
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/wire"
@@ -81,7 +83,7 @@ func (d *device) live(ctx context.Context, connected func(error)) {
 			first.Do(func() { connected(err) })
 			failures++
 			d.load.figures.dialErrors.Add(1)
-			pause(ctx, jitter(100*time.Millisecond<<min(failures, 8)))
+			_ = smithytime.SleepWithContext(ctx, jitter(100*time.Millisecond<<min(failures, 8)))
 			continue
 		}
 		failures = 0
@@ -97,7 +99,7 @@ func (d *device) live(ctx context.Context, connected func(error)) {
 		<-conn.Closed()
 		if ctx.Err() == nil {
 			d.load.figures.reconnects.Add(1)
-			pause(ctx, jitter(100*time.Millisecond))
+			_ = smithytime.SleepWithContext(ctx, jitter(100*time.Millisecond))
 		}
 	}
 }
@@ -229,11 +231,11 @@ func (d *device) follow(ctx context.Context) {
 			_ = d.do(ctx, wire.ActionPing, struct{}{}, nil)
 		case <-d.gap:
 			before := d.position()
-			pause(ctx, gapPatience)
+			_ = smithytime.SleepWithContext(ctx, gapPatience)
 			// What moves fills by itself, and is looked at again.
 			if d.heard(0) && d.position() == before {
 				if err := d.catchUp(ctx); err != nil && ctx.Err() == nil {
-					pause(ctx, jitter(gapPatience))
+					_ = smithytime.SleepWithContext(ctx, jitter(gapPatience))
 				}
 			}
 			if d.heard(0) {
@@ -346,7 +348,7 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 		default:
 			d.load.figures.lost.Add(1)
 		}
-		pause(ctx, jitter(20*time.Millisecond<<min(attempt, 6)))
+		_ = smithytime.SleepWithContext(ctx, jitter(20*time.Millisecond<<min(attempt, 6)))
 	}
 }
 
@@ -358,22 +360,13 @@ func (d *device) retry(ctx context.Context, action string, body, result any) err
 		if err == nil || attempt == 10 || isRefusal && !refused.Frame.Retryable || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, jitter(50*time.Millisecond<<min(attempt, 6)))
+		_ = smithytime.SleepWithContext(ctx, jitter(50*time.Millisecond<<min(attempt, 6)))
 	}
 }
 
 // jitter is anywhere in the window.
 func jitter(window time.Duration) time.Duration {
 	return rand.N(window) //nolint:gosec // jitter is no secret
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // textOf is a message that says when it was sent, filled up to size.

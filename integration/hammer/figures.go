@@ -111,7 +111,7 @@ type price struct {
 	Million   float64 `json:"perMillionSends"`
 }
 
-// report gives the figures as they are. from is DynamoDB's usage when the load
+// report returns the figures as they are. from is DynamoDB's usage when the load
 // began, to what it is now; both nil where it is not known.
 func (l *load) report(now time.Time, from, to *usage) summary {
 	f := &l.figures
@@ -174,7 +174,7 @@ type live struct {
 	acks  int64
 }
 
-// line gives the figures since the last one, and the sums since the beginning.
+// line returns the figures since the last one, and the sums since the beginning.
 func (v *live) line(now time.Time, s summary) string {
 	f := &v.load.figures
 	seconds := max(now.Sub(v.at).Seconds(), 1e-9)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -202,7 +203,7 @@ func (l *load) next(ctx context.Context, begin time.Time, slots *atomic.Int64) (
 	}
 	slot := slots.Add(1) - 1
 	due = begin.Add(time.Duration(float64(slot) / l.rate * float64(time.Second)))
-	pause(ctx, time.Until(due))
+	_ = smithytime.SleepWithContext(ctx, time.Until(due))
 	return due, ctx.Err() == nil
 }
 

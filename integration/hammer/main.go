@@ -61,7 +61,7 @@ type options struct {
 // defaultAddr is where a local cloud is, unless it was told otherwise.
 const defaultAddr = "127.0.0.1:3000"
 
-// run is main without the process: it gives the exit code.
+// run is main without the process: it returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {

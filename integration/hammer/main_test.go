@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/build/buildtest"
+	"github.com/inorder-im/inorder/infra/local/logtest"
 	"github.com/inorder-im/inorder/integration/fault"
 )
 
@@ -107,24 +107,6 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// syncBuffer is written by a run and read by its test.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // startCloud starts a local cloud that ends with the test.
 func startCloud(t *testing.T, flags ...string) *localCloud {
 	t.Helper()
@@ -145,7 +127,7 @@ func TestARunOnALocalCloud(t *testing.T) {
 	t.Parallel()
 	dependOnTheProduct(t)
 	var stdout bytes.Buffer
-	var stderr syncBuffer
+	var stderr logtest.Log
 	code := run([]string{"-local", "-users", "5", "-devices", "2", "-conversations", "2", "-rate", "40", "-for", "2s", "-json"}, &stdout, &stderr)
 	require.Zero(t, code, "%s", &stderr)
 	var s summary
@@ -175,7 +157,7 @@ func TestCtrlCEndsWithTheSummary(t *testing.T) {
 	c := startCloud(t)
 	o, err := parse([]string{"-url", c.Socket, "-tokens", c.Tokens, "-users", "3", "-for", "0"}, &bytes.Buffer{})
 	require.NoError(t, err)
-	var stderr syncBuffer
+	var stderr logtest.Log
 	ended := make(chan summary, 1)
 	interrupted, interrupt := context.WithCancel(t.Context())
 	go func() {
@@ -211,7 +193,7 @@ func TestCtrlCOfTheProcess(t *testing.T) {
 		}
 		hammer := exec.Command(self, args...)
 		hammer.Env = append(os.Environ(), asHammer+"=1")
-		var stdout, stderr syncBuffer
+		var stdout, stderr logtest.Log
 		hammer.Stdout, hammer.Stderr = &stdout, &stderr
 		require.NoError(t, hammer.Start())
 		ended := make(chan error, 1)
@@ -251,7 +233,7 @@ func TestABadDay(t *testing.T) {
 	t.Cleanup(sockets.Close)
 	o, err := parse([]string{"-url", sockets.URL(), "-tokens", c.Tokens, "-users", "3", "-rate", "60", "-for", "0"}, &bytes.Buffer{})
 	require.NoError(t, err)
-	var stderr syncBuffer
+	var stderr logtest.Log
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	ended := make(chan summary, 1)

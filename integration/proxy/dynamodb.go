@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -92,16 +93,18 @@ func (p *Proxy) Metered(r Request) (Answer, *Spent, error) {
 	return a, s, nil
 }
 
-// askForUnits has the answer say what the request took.
+// askForUnits has the answer say what the request took. It decodes nothing, since each
+// request of a load comes through here.
 func askForUnits(r Request) Request {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(r.Body, &fields) != nil || fields == nil {
+	rest, isObject := bytes.CutPrefix(r.Body, []byte("{"))
+	if !isObject || bytes.Contains(r.Body, []byte(`"ReturnConsumedCapacity"`)) {
 		return r
 	}
-	if _, asked := fields["ReturnConsumedCapacity"]; !asked {
-		fields["ReturnConsumedCapacity"] = json.RawMessage(`"TOTAL"`)
-		r.Body, _ = json.Marshal(fields) // as it was decoded
+	asks := `{"ReturnConsumedCapacity":"TOTAL"`
+	if !bytes.HasPrefix(rest, []byte("}")) {
+		asks += ","
 	}
+	r.Body = append([]byte(asks), rest...)
 	return r
 }
 

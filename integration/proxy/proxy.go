@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 const (
@@ -109,14 +111,7 @@ func (p *Proxy) Close() {
 
 // Sleep waits, and is false if the proxy was closed before.
 func (p *Proxy) Sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.running.Done():
-		return false
-	}
+	return smithytime.SleepWithContext(p.running, d) == nil
 }
 
 // Go does something after the answer, which Close waits for. It is to be called by a
@@ -160,7 +155,7 @@ func read(r *http.Request) Request {
 	return Request{Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header, Body: body}
 }
 
-// Forward gives a request to the target, without the context of who made it. The answer
+// Forward passes a request on to the target, without the context of who made it. The answer
 // is 502 where there is no target, or none that answers.
 func (p *Proxy) Forward(r Request) Answer {
 	target := p.target.Load()

@@ -53,7 +53,7 @@ type options struct {
 	timeout time.Duration // of each step
 }
 
-// run is main without the process: it gives the exit code.
+// run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	o, err := parse(args, getenv, stderr)
 	if errors.Is(err, flag.ErrHelp) {
@@ -102,7 +102,7 @@ func (o options) local() bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// token gives the token of the user with this number, 1 or 2, and who that is.
+// token returns the token of the user with this number, 1 or 2, and who that is.
 func (o options) token(ctx context.Context, number int) (token, user string, err error) {
 	switch {
 	case o.command != "":

@@ -183,7 +183,7 @@ func TestEachFailureSaysWhatToLookAt(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			timeout := "30s"
 			if wrong == "ping silent" || strings.HasPrefix(wrong, "no ") {
-				timeout = "2s" // what does not come is waited for
+				timeout = "10s" // what does not come is waited for
 			}
 			code := run(t.Context(), []string{"-url", "ws" + strings.TrimPrefix(s.server.URL, "http") + "/v1", "-timeout", timeout}, noEnvironment, &stdout, &stderr)
 			require.Contains(t, stdout.String(), want[0])
@@ -208,7 +208,7 @@ func TestTokensAreGiven(t *testing.T) {
 		"by a command":       {noEnvironment, []string{"-token-command", `case $1 in 1) echo ` + tokenOf("ann") + `;; 2) echo ` + tokenOf("bob") + `;; esac`}, "all is well"},
 		"by one that fails":  {noEnvironment, []string{"-token-command", "echo no login >&2; exit 3"}, "-token-command for user 1: exit status 3: no login"},
 		"that are no tokens": {noEnvironment, []string{"-token-command", "echo hello"}, "is no JWT with a sub"},
-		"by one that sleeps": {noEnvironment, []string{"-timeout", "2s", "-token-command", "exec sleep 60"}, "-token-command for user 1: it did not end in 2s"},
+		"by one that sleeps": {noEnvironment, []string{"-timeout", "10s", "-token-command", "exec sleep 60"}, "-token-command for user 1: it did not end in 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

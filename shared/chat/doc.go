@@ -1,6 +1,7 @@
-// Package chat is the domain: conversations, messages, the seq rules, who may do
-// what, and the errors a user can meet. It imports no AWS package and does no
-// I/O, so every rule in it can be read and tested by itself.
+// Package chat is the domain: conversations, messages, the seq rules, who may see
+// and do what, what an event changes, previews, and the errors a user can meet. It
+// imports no AWS package, knows no frames and does no I/O, so every rule in it can be
+// read and tested by itself.
 //
 // A conversation is an append-only ledger. Each message (the ledger's entries
 // are called messages, whether a person or the system wrote them) gets the next

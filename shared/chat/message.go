@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"time"
 	"unicode/utf8"
 )
 
@@ -110,42 +111,68 @@ type Event struct {
 	Erased          string    `json:"erased,omitempty"`          // erase: whose messages have no content any more
 }
 
-// Erases reports whether the message is the event of an erasure, and the other one
-// is among those that it takes the content out of.
-func (m Message) Erases(other Message) bool {
-	return m.IsErasure() && other.SenderID == m.Event.Erased && other.Seq < m.Seq
-}
-
-// IsErasure reports whether the message is the event of an erasure.
-func (m Message) IsErasure() bool { return m.Event != nil && m.Event.Kind == EventErase }
-
-// Erased gives the message as an erasure leaves it: without text and data, and
-// without the device and the time that it came from. What had content is recalled,
-// in the next version. A message that has none of these stays as it is, and ok is
-// false: so an erasure that is applied twice does the same.
-func (m Message) Erased() (erased Message, ok bool) {
-	if m.Text == "" && len(m.Data) == 0 && m.SenderDeviceID == "" && m.ClientTime == 0 {
-		return m, false
-	}
-	m.Text, m.Data, m.Withheld, m.SenderDeviceID, m.ClientTime, m.Via = "", nil, false, "", 0, ""
-	if m.Event == nil || m.Event.Kind == EventEdit {
-		m.Status = StatusRecalled
-		m.Version++
-	}
-	return m, true
-}
-
-// In gives the message as a reader sees it whose time of membership it lies in. The
+// In returns the message as a reader sees it whose time of membership it lies in. The
 // event of an edit carries the content of another message: who may not see that one
 // at this time, or saw it at an earlier one, must not read it here. A device leaves
 // what it has of the message as it is.
 func (m Message) In(during Range) Message {
-	edits := m.Event != nil && m.Event.Kind == EventEdit
-	if !edits || during.Has(m.Event.TargetSeq) || m.Text == "" && len(m.Data) == 0 {
+	if !m.Is(EventEdit) || during.Has(m.Event.TargetSeq) || m.Text == "" && len(m.Data) == 0 {
 		return m
 	}
 	m.Text, m.Data, m.Withheld = "", nil, true
 	return m
+}
+
+// Stamped returns the message as a server takes it in at this time, under this id; what
+// it lacks yet is its seq.
+func (m Message) Stamped(messageID string, at time.Time) Message {
+	m.MessageID, m.ServerTime, m.Version, m.Status = messageID, at.UnixMilli(), 1, StatusNormal
+	return m
+}
+
+// Sent says what a message became: it is committed, with this seq. Duplicate says that
+// an earlier request with the same clientMsgId had made it so.
+type Sent struct {
+	ConversationID string `json:"conversationId"`
+	Seq            int64  `json:"seq"`
+	MessageID      string `json:"messageId"`
+	ServerTime     int64  `json:"serverTime"` // ms
+	Duplicate      bool   `json:"duplicate"`
+}
+
+// Sent returns what the message became, once it has its seq.
+func (m Message) Sent() Sent {
+	return Sent{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime}
+}
+
+// PreviewRunes is how much of a text a list shows.
+const PreviewRunes = 100
+
+// MessagePreview is what a list shows of a conversation's last message.
+type MessagePreview struct {
+	Seq         int64       `json:"seq"`
+	SenderID    string      `json:"senderId"`
+	MessageType MessageType `json:"messageType"`
+	Text        string      `json:"text,omitempty"` // at most PreviewRunes runes
+	Status      Status      `json:"status"`
+	ServerTime  int64       `json:"serverTime"`
+}
+
+// Preview returns what a list shows of the message, nil of none.
+func (m *Message) Preview() *MessagePreview {
+	if m == nil {
+		return nil
+	}
+	text, n := m.Text, 0
+	for i := range text {
+		if n++; n > PreviewRunes {
+			text = text[:i]
+			break
+		}
+	}
+	return &MessagePreview{
+		Seq: m.Seq, SenderID: m.SenderID, MessageType: m.MessageType, Text: text, Status: m.Status, ServerTime: m.ServerTime,
+	}
 }
 
 // Validate refuses a message that must not enter a ledger. It looks at content

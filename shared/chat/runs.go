@@ -32,7 +32,7 @@ const writerLength = 6
 
 // writerOf gives what stands for the writer of a message.
 func (m Message) writerOf() string {
-	if m.Event != nil && m.Event.Kind == EventErase {
+	if m.Is(EventErase) {
 		return byNobody
 	}
 	return writerOf(m.SenderID)

@@ -61,8 +61,7 @@ func (l ledger) ownAbove(userID string, after, through int64) (n int64) {
 		}
 	}
 	for _, m := range l.early {
-		isNews := m.SenderID != userID && (m.Event == nil || m.Event.Kind != chat.EventErase)
-		if !isNews && after < m.Seq && m.Seq <= through {
+		if (m.SenderID == userID || m.Is(chat.EventErase)) && after < m.Seq && m.Seq <= through {
 			n++
 		}
 	}

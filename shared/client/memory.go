@@ -167,7 +167,7 @@ func (l *memoryLedger) after(seq int64) []chat.Message {
 }
 
 func (l *memoryLedger) put(m chat.Message) {
-	if target, ok := targetOf(m); ok {
+	if target, ok := m.Target(); ok {
 		seqs := l.revisions[target]
 		if i, known := slices.BinarySearch(seqs, m.Seq); !known {
 			l.revisions[target] = slices.Insert(seqs, i, m.Seq)
@@ -191,7 +191,7 @@ func (l *memoryLedger) remove(r chat.Range) {
 		return
 	}
 	for _, m := range l.messages[from:to] {
-		if target, ok := targetOf(m); ok {
+		if target, ok := m.Target(); ok {
 			l.revisions[target] = slices.DeleteFunc(l.revisions[target], func(seq int64) bool { return seq == m.Seq })
 			if len(l.revisions[target]) == 0 {
 				delete(l.revisions, target)
@@ -204,21 +204,6 @@ func (l *memoryLedger) remove(r chat.Range) {
 // seqIndex is where the message with this seq is, or would be.
 func seqIndex(messages []chat.Message, seq int64) (int, bool) {
 	return slices.BinarySearchFunc(messages, seq, func(m chat.Message, seq int64) int { return cmp.Compare(m.Seq, seq) })
-}
-
-// targetOf is the seq that a recall or an edit is about, 0 for an erasure, which is
-// about many. Others are about none.
-func targetOf(m chat.Message) (seq int64, ok bool) {
-	if m.Event == nil {
-		return 0, false
-	}
-	switch m.Event.Kind {
-	case chat.EventRecall, chat.EventEdit:
-		return m.Event.TargetSeq, true
-	case chat.EventErase:
-		return 0, true
-	}
-	return 0, false
 }
 
 func cloned(c Conversation) Conversation {

@@ -419,7 +419,7 @@ func (c *Client) answersAmong(cv *conversation, arrived []chat.Message) []arriva
 		if e == nil || m.SenderID != c.cfg.UserID || m.ConversationID != e.ConversationID || !c.isAskedFor(m, e) {
 			continue // where it is another's the server will say what is wrong
 		}
-		a := answer{Edited: wire.Edited{Sent: wire.Sent{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime}}}
+		a := answer{Edited: wire.Edited{Sent: m.Sent()}}
 		if m.Event != nil {
 			a.Version = m.Event.Version
 		}

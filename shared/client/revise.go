@@ -39,7 +39,7 @@ func revise(ctx context.Context, store Store, conversationID string, s step) ([]
 // is final. A recall takes the content out of the target's edits too, even where
 // the target itself is not there.
 func (r revised) apply(ctx context.Context, event chat.Message) error {
-	seq, ok := targetOf(event)
+	seq, ok := event.Target()
 	switch {
 	case !ok:
 		return nil
@@ -50,9 +50,9 @@ func (r revised) apply(ctx context.Context, event chat.Message) error {
 	if err != nil {
 		return err
 	}
-	recalled := event.Event.Kind == chat.EventRecall
+	recalled := event.Is(chat.EventRecall)
 	if known && target.MessageID == event.Event.TargetMessageID {
-		changed, ok := after(target, event)
+		changed, ok := target.After(event)
 		if ok {
 			r.written[seq] = changed
 		}
@@ -66,8 +66,11 @@ func (r revised) apply(ctx context.Context, event chat.Message) error {
 		return err
 	}
 	for _, e := range edits {
-		if e.Event.Kind == chat.EventEdit && e.Event.TargetMessageID == event.Event.TargetMessageID && holdsContent(e) {
-			r.written[e.Seq] = emptied(e)
+		if !e.Is(chat.EventEdit) || e.Event.TargetMessageID != event.Event.TargetMessageID {
+			continue
+		}
+		if emptied, ok := e.Recalled(); ok {
+			r.written[e.Seq] = emptied
 		}
 	}
 	return nil
@@ -77,9 +80,7 @@ func (r revised) apply(ctx context.Context, event chat.Message) error {
 // conversation is read for it, which happens once for a user.
 func (r revised) erase(ctx context.Context, event chat.Message) error {
 	for seq, m := range r.written {
-		if event.Erases(m) {
-			r.written[seq], _ = m.Erased()
-		}
+		r.written[seq], _ = m.After(event)
 	}
 	for after := int64(0); ; {
 		page, err := r.store.Messages(ctx, r.conversationID, after, event.Seq-1, readPage)
@@ -88,18 +89,14 @@ func (r revised) erase(ctx context.Context, event chat.Message) error {
 		}
 		for _, m := range page {
 			after = m.Seq
-			if _, newer := r.written[m.Seq]; newer || !event.Erases(m) {
+			if _, newer := r.written[m.Seq]; newer {
 				continue
 			}
-			if erased, ok := m.Erased(); ok {
+			if erased, ok := m.After(event); ok {
 				r.written[m.Seq] = erased
 			}
 		}
 	}
-}
-
-func holdsContent(m chat.Message) bool {
-	return m.Status != chat.StatusRecalled || m.Text != "" || len(m.Data) > 0
 }
 
 func (r revised) message(ctx context.Context, seq int64) (chat.Message, bool, error) {
@@ -123,31 +120,11 @@ func (r revised) events(ctx context.Context, targetSeq int64) ([]chat.Message, e
 		return newer
 	})
 	for _, m := range r.written {
-		if target, ok := targetOf(m); ok && target == targetSeq {
+		if target, ok := m.Target(); ok && target == targetSeq {
 			events = append(events, m)
 		}
 	}
 	return events, nil
-}
-
-// after gives the target as the event leaves it; ok is false if that is as it
-// was. An edit whose own content was taken out tells of a recall to come; one whose
-// content is withheld is not for this user, who was away, and changes nothing.
-func after(target, event chat.Message) (m chat.Message, ok bool) {
-	e := event.Event
-	if e.TargetMessageID != target.MessageID || event.Withheld {
-		return target, false
-	}
-	switch {
-	case e.Kind == chat.EventRecall, event.Status == chat.StatusRecalled:
-		m = emptied(target)
-		m.Version = max(m.Version, e.Version)
-		return m, target.Status != chat.StatusRecalled || m.Version != target.Version
-	case target.Status == chat.StatusRecalled || e.Version <= target.Version:
-		return target, false
-	}
-	target.Text, target.Data, target.Version = event.Text, event.Data, e.Version
-	return target, true
 }
 
 // asTold gives messages that came past the ledger as the events in the store
@@ -165,21 +142,11 @@ func asTold(ctx context.Context, store Store, messages []chat.Message) error {
 		if err != nil {
 			return err
 		}
-		for _, e := range events {
-			messages[i], _ = after(messages[i], e)
-		}
-		for _, e := range erasures {
-			if e.Erases(messages[i]) {
-				messages[i], _ = messages[i].Erased()
-			}
+		for _, e := range slices.Concat(events, erasures) {
+			messages[i], _ = messages[i].After(e)
 		}
 	}
 	return nil
-}
-
-func emptied(m chat.Message) chat.Message {
-	m.Status, m.Text, m.Data, m.Withheld = chat.StatusRecalled, "", nil, false
-	return m
 }
 
 // tidy drops the data field that says "none".

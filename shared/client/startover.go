@@ -54,7 +54,7 @@ func (c *Client) DiscardOrphans(conversationID string) error {
 func (c *Client) erasedOrphans(cv *conversation, admitted []chat.Message) ([]Span, error) {
 	erased := map[string]bool{}
 	for _, m := range admitted {
-		if m.Event != nil && m.Event.Kind == chat.EventErase {
+		if m.Is(chat.EventErase) {
 			erased[m.Event.Erased] = true
 		}
 	}

@@ -143,50 +143,24 @@ func (cv *conversation) digest(self string, admitted, written []chat.Message) (r
 			}
 			continue
 		}
-		k.UpdatedAt = max(k.UpdatedAt, m.ServerTime)
-		k.LastMessage = previewOf(m)
-		if m.Event == nil {
-			continue
+		head := chat.Conversation{Title: k.Title, Owner: k.Owner, State: k.State, MemberCount: k.MemberCount}.With(m)
+		k.Title, k.Owner, k.State, k.MemberCount, k.UpdatedAt = head.Title, head.Owner, head.State, head.MemberCount, head.UpdatedAt
+		k.LastMessage = m.Preview()
+		switch {
+		case m.Is(chat.EventMembers) && slices.Contains(m.Event.Removed, self):
+			k.LeftSeq = m.Seq
+		case m.Is(chat.EventMembers) && slices.Contains(m.Event.Added, self):
+			k.LeftSeq = 0
+			k.DescribedSeq, k.Unread = m.Seq-1, 0 // what was there before is not unread
 		}
-		switch e := m.Event; e.Kind {
-		case chat.EventTitle:
-			k.Title = e.Title
-		case chat.EventDissolve:
-			k.State = chat.StateDissolved
-		case chat.EventMembers:
-			k.Title, k.Owner = cmp.Or(e.Title, k.Title), cmp.Or(e.Owner, k.Owner)
-			k.MemberCount += len(e.Added) - len(e.Removed)
-			if slices.Contains(e.Removed, self) {
-				k.LeftSeq = m.Seq
-			} else if slices.Contains(e.Added, self) {
-				k.LeftSeq = 0
-				k.DescribedSeq, k.Unread = m.Seq-1, 0 // what was there before is not unread
-			}
-		default:
-			continue
-		}
-		roster = true
+		roster = roster || m.Is(chat.EventMembers) || m.Is(chat.EventTitle) || m.Is(chat.EventDissolve)
 	}
 	if k.LastMessage != nil {
 		if i, ok := seqIndex(written, k.LastMessage.Seq); ok {
-			k.LastMessage = previewOf(written[i])
+			k.LastMessage = written[i].Preview()
 		}
 	}
 	return roster
-}
-
-func previewOf(m chat.Message) *wire.MessagePreview {
-	text, n := m.Text, 0
-	for i := range text {
-		if n == wire.PreviewRunes {
-			text = text[:i]
-			break
-		}
-		n++
-	}
-	return &wire.MessagePreview{
-		Seq: m.Seq, SenderID: m.SenderID, MessageType: m.MessageType, Text: text, Status: m.Status, ServerTime: m.ServerTime,
-	}
 }
 
 // receipt takes in that a user's positions rose: the user's own, told by another

@@ -70,6 +70,7 @@ func TestOwnEntriesAreNotUnread(t *testing.T) {
 		say(laptop, "8")
 		requireUnread(t, s, 0, id, "alice", phone, laptop)
 		s.Post("bob", wire.Send{To: "alice", Text: "9"})
+		synctest.Wait() // the phone has it
 		phone.Close()
 		phone = dial(t, cfg)
 		line, _ := phone.Conversation(id)

@@ -21,7 +21,7 @@ type Rate struct {
 	Burst     int
 }
 
-// String gives the rate as an error message says it.
+// String returns the rate as an error message says it.
 func (r Rate) String() string {
 	return fmt.Sprintf("%s a second, and up to %d at once", strconv.FormatFloat(r.PerSecond, 'g', -1, 64), r.Burst)
 }
@@ -79,7 +79,7 @@ func New(rate Rate, now func() time.Time) *Limiter {
 // Rate is what each key gets.
 func (l *Limiter) Rate() Rate { return l.rate }
 
-// Take takes a token of the key and gives 0, or takes none and gives how long it
+// Take takes a token of the key and returns 0, or takes none and returns how long it
 // will be until there is one. Waiting that long is no reservation.
 func (l *Limiter) Take(key string) (wait time.Duration) {
 	if l.rate.PerSecond <= 0 {

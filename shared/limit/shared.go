@@ -22,7 +22,7 @@ const (
 )
 
 // Charge takes n tokens of a key out of the bucket that all environments share
-// and gives 0, or takes none and gives how long it will be until asking again is
+// and returns 0, or takes none and returns how long it will be until asking again is
 // worth it. n is at most rate.Burst.
 type Charge func(ctx context.Context, key string, rate Rate, n int, now time.Time) (wait time.Duration, err error)
 
@@ -52,12 +52,12 @@ type Shared struct {
 	states map[string]state
 }
 
-// state is what an environment knows of a key until then: that it has tokens, or
+// state is what an environment knows of a key for a time: that it has tokens, or
 // cannot be charged, or, if neither, that it is refused.
 type state struct {
-	tokens   int
-	fallback bool
-	until    time.Time
+	tokens      int
+	fallback    bool
+	from, until time.Time
 }
 
 // NewShared makes a Shared. now is the clock.
@@ -77,7 +77,7 @@ func NewShared(rate Rate, now func() time.Time, charge Charge) *Shared {
 // Rate is what each key gets.
 func (s *Shared) Rate() Rate { return s.rate }
 
-// Take takes a token of the key and gives 0, or takes none and gives how long to
+// Take takes a token of the key and returns 0, or takes none and returns how long to
 // wait. Where the shared bucket cannot be charged the key has, for five seconds,
 // the whole rate in this environment alone; err then says why, beside an answer
 // that counts.
@@ -112,7 +112,7 @@ func (s *Shared) recall(key string, now time.Time) (wait time.Duration, known bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, known := s.states[key]
-	if known && !now.Before(st.until) {
+	if known && (!now.Before(st.until) || now.Before(st.from)) { // or the clock was set back
 		delete(s.states, key)
 		known = false
 	}
@@ -149,5 +149,6 @@ func (s *Shared) remember(key string, now time.Time, st state) {
 			clear(s.states)
 		}
 	}
+	st.from = now
 	s.states[key] = st
 }

@@ -71,6 +71,19 @@ func TestShared(t *testing.T) {
 		require.Equal(t, []int{1, 1, 1}, a.tokens)
 	})
 
+	t.Run("asks again after its clock was set back", func(t *testing.T) {
+		t.Parallel()
+		s, a, c := newShared(1, 8)
+		a.wait = 4 * time.Second
+		require.Zero(t, take(t, s), "unasked")
+		require.Equal(t, a.wait, take(t, s))
+		require.Equal(t, a.wait, take(t, s))
+		require.Len(t, a.tokens, 1, "a refusal is remembered")
+		c.now = c.now.Add(-time.Hour)
+		a.wait = 0
+		require.Zero(t, take(t, s), "not for an hour")
+	})
+
 	t.Run("forgets tokens that were not used in time", func(t *testing.T) {
 		t.Parallel()
 		s, a, c := newShared(64, 80)

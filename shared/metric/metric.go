@@ -117,7 +117,7 @@ func (q quantity) plus(other quantity) quantity {
 	return quantity{q.unit, all[:min(len(all), maxValues)]}
 }
 
-// quantityOf gives the quantity of a field, if it is a metric.
+// quantityOf returns the quantity of a field, if it is a metric.
 func quantityOf(a slog.Attr) (quantity, bool) {
 	if a.Value.Kind() != slog.KindLogValuer {
 		return quantity{}, false

@@ -16,10 +16,9 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/metric/metrictest"
-	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// write gives the line of one record, "" if it is not written.
+// write returns the line of one record, "" if it is not written.
 func write(t *testing.T, o metric.Options, level slog.Level, attrs ...slog.Attr) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -163,14 +162,14 @@ func TestNotes(t *testing.T) {
 
 func TestEntry(t *testing.T) {
 	t.Parallel()
-	sent := wire.Sent{ConversationID: "group:1", Seq: 5, MessageID: "01K", ServerTime: 9}
+	sent := chat.Sent{ConversationID: "group:1", Seq: 5, MessageID: "01K", ServerTime: 9}
 	line := func(attrs []slog.Attr) string { return write(t, metric.Options{}, slog.LevelInfo, attrs...) }
-	require.Contains(t, line(metric.Entry(sent, 1, 0, 0)),
+	require.Contains(t, line(metric.Entry(sent, metric.Effort{Attempts: 1})),
 		`"msg":"request","conversationId":"group:1","seq":5,"messageId":"01K","TransactionAttempts":1}`)
 	sent.Duplicate = true
-	require.Contains(t, line(metric.Entry(sent, 0, 0, 0)),
+	require.Contains(t, line(metric.Entry(sent, metric.Effort{})),
 		`"msg":"request","conversationId":"group:1","seq":5,"messageId":"01K","IdempotencyHits":1}`)
-	require.Contains(t, line(metric.Entry(wire.Sent{}, 9, 6, 2)),
+	require.Contains(t, line(metric.Entry(chat.Sent{}, metric.Effort{Attempts: 9, Conflicts: 6, Throttles: 2})),
 		`"msg":"request","throttles":2,"TransactionAttempts":9,"TransactionConflicts":6}`)
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
-	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Notes are fields for the one line of an invocation, taken down on the way by
@@ -20,7 +19,7 @@ type Notes struct {
 
 type notesKey struct{}
 
-// Begin gives a context that carries new Notes.
+// Begin returns a context that carries new Notes.
 func Begin(ctx context.Context) (context.Context, *Notes) {
 	n := &Notes{}
 	return context.WithValue(ctx, notesKey{}, n), n
@@ -58,14 +57,14 @@ func (n *Notes) take(a slog.Attr) {
 	n.attrs = append(n.attrs, a)
 }
 
-// Attrs gives what was noted.
+// Attrs returns what was noted.
 func (n *Notes) Attrs() []slog.Attr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]slog.Attr(nil), n.attrs...)
 }
 
-// Metrics gives the metrics among it: what may be told of a request that was
+// Metrics returns the metrics among it: what may be told of a request that was
 // refused, whose other fields are only what a client made up.
 func (n *Notes) Metrics() []slog.Attr {
 	var metrics []slog.Attr
@@ -82,7 +81,7 @@ func (n *Notes) Tell() bool {
 	return slices.ContainsFunc(n.Attrs(), func(a slog.Attr) bool { return a.Key != conversationField && a.Key != seqField })
 }
 
-// Outcome gives the level of a request's log line and what it says of how the
+// Outcome returns the level of a request's log line and what it says of how the
 // request ended: at error level what an operator has to look into, at warn level
 // what may become that. code and field are what the caller is told of err. What was
 // refused is told by these two alone and by metrics, for the caller may have put
@@ -127,24 +126,32 @@ func Conversation(id string) slog.Attr {
 // Seq is the field that says up to which seq.
 func Seq(seq int64) slog.Attr { return slog.Int64(seqField, seq) }
 
-// Entry gives the fields of an entry's writing: what it became, if it is written,
-// and what that took. Of the attempts, some met a conflict or a throttle.
-func Entry(sent wire.Sent, attempts, conflicts, throttles int) []slog.Attr {
+// Effort is what writing an entry took, in transactions.
+type Effort struct {
+	Attempts  int // 0 if it was only read
+	Conflicts int // of these, those that another writer came before
+	Throttles int // of these, those that DynamoDB put off
+	Batch     int // messages that the last one committed, where it was for the lane; 0 where it was not
+}
+
+// Entry returns the fields of an entry's writing: what it became, if it is written, and
+// what that took.
+func Entry(sent chat.Sent, took Effort) []slog.Attr {
 	var attrs []slog.Attr
 	if sent.MessageID != "" {
 		attrs = append(attrs, Conversation(sent.ConversationID), Seq(sent.Seq), slog.String("messageId", sent.MessageID))
 	}
-	if throttles > 0 {
-		attrs = append(attrs, slog.Int("throttles", throttles))
+	if took.Throttles > 0 {
+		attrs = append(attrs, slog.Int("throttles", took.Throttles))
 	}
-	attrs = append(attrs, Count(TransactionAttempts, attempts), Count(TransactionConflicts, conflicts))
+	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts), Count(BatchedMessages, took.Batch))
 	if sent.Duplicate {
 		attrs = append(attrs, Count(IdempotencyHits, 1))
 	}
 	return attrs
 }
 
-// Send gives the metrics of a message that was to be sent. A refusal that the
+// Send returns the metrics of a message that was to be sent. A refusal that the
 // client has to mend is neither success nor failure.
 func Send(took time.Duration, err error) []slog.Attr {
 	attrs := []slog.Attr{Count(Sends, 1), Millis(SendLatency, took)}

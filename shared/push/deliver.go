@@ -29,7 +29,7 @@ func (o Outcome) Gone() bool { return errors.Is(o.Err, ErrGone) }
 // expired.
 func (o Outcome) Expired() bool { return errors.Is(o.Err, ErrExpired) }
 
-// Deliver serves the connections, each in order, several at a time, and gives
+// Deliver serves the connections, each in order, several at a time, and returns
 // the outcomes in the order of the deliveries.
 //
 // After the first frame that fails, the rest of that connection's are dropped: a

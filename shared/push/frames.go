@@ -167,7 +167,7 @@ func (p *packer) write(parts ...string) {
 	}
 }
 
-// finish ends the current frame, if there is one, and gives all of them.
+// finish ends the current frame, if there is one, and returns all of them.
 func (p *packer) finish() [][]byte {
 	if p.current != nil {
 		p.frames = append(p.frames, append(p.current, closing...))

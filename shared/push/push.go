@@ -19,6 +19,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewaymanagementapi"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -175,12 +176,5 @@ func wait(ctx context.Context, attempt int) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= sleep {
 		return false
 	}
-	timer := time.NewTimer(sleep)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	return smithytime.SleepWithContext(ctx, sleep) == nil
 }

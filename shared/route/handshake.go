@@ -2,7 +2,7 @@ package route
 
 import "strings"
 
-// HeaderValues gives the values of a header, whatever the case of its name. API
+// HeaderValues returns the values of a header, whatever the case of its name. API
 // Gateway passes on headers as the client spelled them; a header sent in several
 // lines is whole only in the multi-value map.
 func HeaderValues(headers map[string]string, multiValueHeaders map[string][]string, name string) []string {
@@ -23,7 +23,7 @@ func HeaderValues(headers map[string]string, multiValueHeaders map[string][]stri
 	return values
 }
 
-// Subprotocols gives the WebSocket subprotocols that a handshake offers.
+// Subprotocols returns the WebSocket subprotocols that a handshake offers.
 func Subprotocols(headers map[string]string, multiValueHeaders map[string][]string) []string {
 	var offered []string
 	for _, line := range HeaderValues(headers, multiValueHeaders, "Sec-WebSocket-Protocol") {

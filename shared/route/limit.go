@@ -49,7 +49,7 @@ func NewLimits(rate limit.Rate, now func() time.Time, charge limit.Charge, socke
 	}
 }
 
-// admit gives the refusal of a caller who is too fast.
+// admit returns the refusal of a caller who is too fast.
 func (l *Limits) admit(ctx context.Context, c Caller) error {
 	who, rate := "one connection", l.connections.Rate()
 	wait := l.connections.Take(c.ConnectionID)

@@ -159,7 +159,7 @@ func reply(r request, result any) wire.Reply {
 	return wire.Reply{Type: wire.TypeReply, ID: r.id, Action: r.action, Result: result}
 }
 
-// encode gives the frame that answers the request, and the error that became of
+// encode returns the frame that answers the request, and the error that became of
 // it: that of the action, or that its result cannot be sent.
 func encode(r request, result any, err error, requestID string) ([]byte, error) {
 	var body []byte

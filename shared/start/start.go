@@ -13,7 +13,7 @@ import (
 )
 
 // Function wires a function and serves its invocations. wire gets the log and
-// gives the handler, in one of the forms that lambda.Start takes. An error of it
+// returns the handler, in one of the forms that lambda.Start takes. An error of it
 // is logged and ends the process, which Lambda reports as a failed start.
 //
 // The log is JSON lines on standard output: there CloudWatch finds the metrics in

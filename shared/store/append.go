@@ -6,21 +6,14 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
 )
 
-// Receipt says what a message became. Duplicate is true when an earlier request
-// with the same clientMsgId had made it so. What the request took is told beside
+// Receipt says what a message became, and what this request took, which is told beside
 // an error too.
 type Receipt struct {
-	ConversationID string
-	Seq            int64
-	MessageID      string
-	ServerTime     int64 // ms
-	Duplicate      bool
-	Attempts       int // transactions this request took; 0 if it only read
-	Conflicts      int // of these, those that another writer came before
-	Throttles      int // of these, those that DynamoDB put off
-	Batch          int // messages that this request's own transaction committed, where it was for the lane; 0 where it was not
+	chat.Sent
+	metric.Effort
 }
 
 // Append commits a message and gives it its seq. The message carries everything
@@ -60,10 +53,7 @@ func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt,
 // stamp gives a message what the server gives it, but for the seq.
 func (s *Store) stamp(m chat.Message) chat.Message {
 	now := s.db.Now()
-	m.MessageID = ulid.MustNewDefault(now).String()
-	m.ServerTime = now.UnixMilli()
-	m.Version, m.Status = 1, chat.StatusNormal
-	return m
+	return m.Stamped(ulid.MustNewDefault(now).String(), now)
 }
 
 // replyTo checks that the message answered exists and that the sender sees it.

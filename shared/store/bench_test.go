@@ -2,9 +2,12 @@ package store_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // BenchmarkAppend shows what contention costs: writers that each are a process
@@ -52,4 +55,37 @@ func BenchmarkAppend(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkMessage is what a message of two users takes of the database, by one process
+// with nothing else in between: the transaction, the two sync heads, and the entry as the
+// fan-out reads it. Without functions, sockets and polls it is what the database alone allows.
+func BenchmarkMessage(b *testing.B) {
+	const pairs = 32
+	c := newCloud(b)
+	var next atomic.Int64
+	b.ResetTimer()
+	start := time.Now()
+	err := parallel(pairs, func(i int) error {
+		s, from, to := c.Store(nil), fmt.Sprint("a", i), fmt.Sprint("b", i)
+		for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+			r, err := s.Append(b.Context(), text(from, fmt.Sprint(n), strings.Repeat("x", 100)), to)
+			if err != nil {
+				return err
+			}
+			for _, user := range []string{from, to} {
+				if _, err := s.Raise(b.Context(), user, []string{r.ConversationID}); err != nil {
+					return err
+				}
+			}
+			if _, err := s.Entries(b.Context(), r.ConversationID, chat.Range{From: r.Seq, To: r.Seq}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "messages/s")
 }

@@ -68,8 +68,11 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 		return Changed{}, err
 	}
 	heads, err := s.readHeads(ctx, large.IDs)
+	if err != nil {
+		return Changed{}, err
+	}
 	out.Heads, out.HeadsCursor = unseenHeads(heads, headsCursor)
-	return out, err
+	return out, nil
 }
 
 // readSyncHead reads the sync head and what lies beside it, in one request. A user
@@ -130,13 +133,16 @@ func (s *Store) linesOf(ctx context.Context, userID string, ids []string, change
 		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), userID, err)
 	}
 	lines, err := s.lines(ctx, inboxes)
+	if err != nil {
+		return nil, err
+	}
 	for i := range lines {
-		lines[i].ChangedAt = changed[lines[i].Conversation.ConversationID]
+		lines[i].ChangedAt = changed[lines[i].Head.ConversationID]
 	}
 	slices.SortFunc(lines, func(a, b Line) int {
-		return at[a.Conversation.ConversationID] - at[b.Conversation.ConversationID]
+		return at[a.Head.ConversationID] - at[b.Head.ConversationID]
 	})
-	return lines, err
+	return lines, nil
 }
 
 // everything begins the whole list: with the conversations that changed last, if

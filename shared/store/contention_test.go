@@ -69,7 +69,7 @@ func newHot(t *testing.T, members int) *hot {
 		UserID: who(0), DeviceID: "phone", ClientMsgID: ulid.MustNew(ulid.Timestamp(now), ulid.DefaultEntropy()).String(),
 	}, "hot", others, chat.VisibleAll)
 	require.NoError(t, err)
-	h.group = line.Conversation.ConversationID
+	h.group = line.Head.ConversationID
 	return h
 }
 

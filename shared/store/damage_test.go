@@ -78,7 +78,7 @@ func TestG10_ADamagedLineIsLeftOutOfTheList(t *testing.T) {
 				require.NoError(t, err)
 				var got []string
 				for _, line := range lines {
-					got = append(got, line.Conversation.ConversationID)
+					got = append(got, line.Head.ConversationID)
 					require.NotNil(t, line.Last)
 				}
 				require.ElementsMatch(t, []string{ids[0], ids[2]}, got)
@@ -114,8 +114,8 @@ func TestG10_ADamagedLastMessageIsNoPreview(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, lines, 2)
 			for _, line := range lines {
-				require.Equal(t, line.Conversation.ConversationID == healthy, line.Last != nil)
-				require.Equal(t, int64(1), line.MaxSeq)
+				require.Equal(t, line.Head.ConversationID == healthy, line.Last != nil)
+				require.Equal(t, int64(1), line.LastSeq())
 			}
 			requireTold(t, told(), values{"table": c.Tables.Messages, "conversationId": damaged, "seq": "1"})
 		})

@@ -9,7 +9,7 @@ import (
 // expiry is when a message expires, in seconds; 0 is never. The event of an erasure
 // stays for devices that hold what expired long ago.
 func (s *Store) expiry(m chat.Message) int64 {
-	if s.db.Retention == 0 || m.IsErasure() {
+	if s.db.Retention == 0 || m.Is(chat.EventErase) {
 		return 0
 	}
 	return time.UnixMilli(m.ServerTime).Add(s.db.Retention).Unix()
@@ -23,7 +23,7 @@ const recordGrace = 30 * day
 // recordExpiry is when the idempotency record of a message expires, in seconds; 0
 // is never.
 func (s *Store) recordExpiry(m chat.Message) int64 {
-	if s.db.Retention == 0 || m.IsErasure() {
+	if s.db.Retention == 0 || m.Is(chat.EventErase) {
 		return 0
 	}
 	return time.UnixMilli(m.ServerTime).Add(s.db.Retention + recordGrace).Unix()

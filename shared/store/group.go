@@ -55,13 +55,13 @@ func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userID
 		return line, receipt, err
 	}
 	w.message.Seq = receipt.Seq
-	made := view{
-		head:  w.headAfter(w.create.head, changes{}),
-		inbox: table.Line{ReadSeq: receipt.Seq, DeliveredSeq: receipt.Seq, JoinSeq: 1},
-	}
-	line := made.line()
-	line.Last = &w.message
-	return line, receipt, nil
+	return Line{
+		View: chat.View{
+			Head: w.headAfter(w.create.head, changes{}),
+			Line: chat.Line{UserID: r.UserID, ConversationID: receipt.ConversationID, JoinSeq: 1, ReadSeq: 1, DeliveredSeq: 1},
+		},
+		Last: &w.message,
+	}, receipt, nil
 }
 
 // create commits what a user asks to create. Where the Store is closed that is
@@ -104,15 +104,11 @@ func (s *Store) Line(ctx context.Context, userID, conversationID string) (Line, 
 	if err != nil {
 		return Line{}, err
 	}
-	line := v.line()
-	last, err := s.lastMessages(ctx, []view{v})
+	lines, err := s.listed(ctx, []chat.View{v})
 	if err != nil {
 		return Line{}, err
 	}
-	if m, ok := last[conversationID]; ok {
-		line.Last = &m
-	}
-	return line, nil
+	return lines[0], nil
 }
 
 // groupChange commits an event of a group. may is the right it takes, and change
@@ -208,7 +204,7 @@ func (s *Store) adding(ctx context.Context, head chat.Conversation, userIDs []st
 
 // mayRejoin refuses those of the users who left by themselves within the time
 // given: whoever wants to be out of a group is not pulled back into it.
-func (s *Store) mayRejoin(userIDs []string, former map[string]table.Line, within time.Duration) error {
+func (s *Store) mayRejoin(userIDs []string, former map[string]chat.Line, within time.Duration) error {
 	var out []string
 	for _, id := range userIDs {
 		if at := former[id].LeftAt; at != 0 && s.db.Now().Sub(time.UnixMilli(at)) < within {
@@ -249,23 +245,18 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 	return func(head chat.Conversation, m *chat.Message) (changes, error) {
 		out := changes{roster: true}
 		for _, id := range userIDs {
-			line, wasMember := former[id]
-			joinSeq := m.Seq
-			switch {
-			case !wasMember && head.Visibility == chat.VisibleAll:
-				joinSeq = 1
-			case wasMember && line.LeftSeq == m.Seq-1:
-				joinSeq = line.JoinSeq
-			}
+			line := former[id]
+			line.UserID, line.ConversationID = id, conversationID
+			after := line.Joined(head.Visibility, m.Seq)
 			joined := chat.Member{
-				ConversationID: conversationID, UserID: id, Role: chat.RolePlain, JoinSeq: joinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
+				ConversationID: conversationID, UserID: id, Role: chat.RolePlain, JoinSeq: after.JoinSeq, JoinedSeq: m.Seq, JoinedAt: m.ServerTime,
 			}
 			out.joined = append(out.joined, joined)
 			member, err := table.Marshal(joined)
 			if err != nil {
 				return changes{}, err
 			}
-			inbox, err := s.joinInbox(line, wasMember, id, conversationID, joinSeq, m.Seq)
+			inbox, err := s.joinInbox(line, after)
 			if err != nil {
 				return changes{}, err
 			}
@@ -275,38 +266,27 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 	}, nil
 }
 
-// joinInbox gives the inbox item of one who joins. What was there before counts
-// as read. A former member's line is updated, not put, for its owner may be
-// raising its watermarks at this moment.
-func (s *Store) joinInbox(line table.Line, wasMember bool, userID, conversationID string, joinSeq, seq int64) (types.TransactWriteItem, error) {
-	if !wasMember {
-		fresh, err := table.Marshal(table.Line{
-			UserID: userID, ConversationID: conversationID, JoinSeq: joinSeq, ReadSeq: seq - 1, DeliveredSeq: seq - 1,
-		})
+// joinInbox returns the write of the line of one who joins. A former member's line is
+// updated, not put, for its owner may be raising its positions at this moment.
+func (s *Store) joinInbox(was, line chat.Line) (types.TransactWriteItem, error) {
+	if was.LeftSeq == 0 {
+		fresh, err := table.Marshal(line)
 		return types.TransactWriteItem{Put: &types.Put{
 			TableName: &s.db.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
 		}}, err
 	}
-	past := append([]chat.Range{}, line.Past...)
-	if line.JoinSeq <= line.LeftSeq && line.LeftSeq < joinSeq {
-		past = append(past, chat.Range{From: line.JoinSeq, To: line.LeftSeq})
-	}
-	past = past[max(0, len(past)-chat.MaxPastStretches):]
 	values, err := table.Marshal(struct {
 		Past []chat.Range `json:":past"`
 		Join int64        `json:":join"`
 		Left int64        `json:":left"`
-	}{past, joinSeq, line.LeftSeq})
-	if err != nil {
-		return types.TransactWriteItem{}, err
-	}
+	}{line.Past, line.JoinSeq, was.LeftSeq})
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                 &s.db.Inboxes,
-		Key:                       table.LineKey(userID, conversationID),
+		Key:                       table.LineKey(line.UserID, line.ConversationID),
 		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead, leftAt"),
 		ConditionExpression:       aws.String("leftSeq = :left"),
 		ExpressionAttributeValues: values,
-	}}, nil
+	}}, err
 }
 
 // RemoveMembers removes users from a group. They read up to the event that says
@@ -366,13 +346,12 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 		return func(head chat.Conversation, m *chat.Message) (changes, error) {
 			out, err := leave(head, m)
 			if !ok {
-				out.state = chat.StateDissolved
+				out.dissolved = true
 				return out, err
 			}
 			event := *m.Event // the request's own stays as it is, for the next attempt
 			event.Owner = next.UserID
 			m.Event = &event
-			out.owner = next.UserID
 			out.items = append(out.items, s.setRole(next, chat.RoleOwner))
 			return out, err
 		}, nil
@@ -406,16 +385,10 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 		}
 		out := changes{roster: true, items: []types.TransactWriteItem{s.setRole(member, role)}}
 		if role == chat.RoleOwner {
-			out.owner = userID
 			out.items = append(out.items, s.setRole(self, chat.RoleAdmin))
 		}
-		return always(out), nil
+		return func(chat.Conversation, *chat.Message) (changes, error) { return out, nil }, nil
 	})
-}
-
-// always plans the same changes whatever the seq.
-func always(e changes) changesFunc {
-	return func(chat.Conversation, *chat.Message) (changes, error) { return e, nil }
 }
 
 // SetTitle renames a group.
@@ -425,7 +398,7 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 	}
 	e := chat.Event{Kind: chat.EventTitle, Title: title}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
-		return always(changes{title: title}), nil
+		return nothingElse, nil
 	})
 }
 
@@ -434,7 +407,7 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Receipt, error) {
 	e := chat.Event{Kind: chat.EventDissolve}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
-		return always(changes{state: chat.StateDissolved}), nil
+		return nothingElse, nil
 	})
 }
 
@@ -445,9 +418,8 @@ func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) 
 func (s *Store) leaving(members []chat.Member) changesFunc {
 	return func(head chat.Conversation, m *chat.Message) (changes, error) {
 		out := changes{roster: true, left: members}
-		head = head.WithRoster(nil, members)
-		head.LastSeq, head.UpdatedAt = m.Seq, m.ServerTime
-		head.Runs = head.Runs.With(*m)
+		head = head.With(*m)
+		head.MembersVersion++
 		head.RosterHash, head.HashedVersion, head.Kept = 0, 0, 0 // of use where the roster is read, which is not for them
 		last, err := table.Marshal(head)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
@@ -153,30 +154,30 @@ func TestCreateGroup(t *testing.T) {
 	require.NoError(t, err)
 	calls, _ := w.Since(0)
 	require.Equal(t, []string{"TransactWriteItems"}, calls)
-	id := line.Conversation.ConversationID
+	id := line.Head.ConversationID
 	kind, ok := chat.KindOf(id)
 	require.True(t, ok)
 	require.Equal(t, chat.KindGroup, kind)
-	require.Equal(t, store.Receipt{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime, Attempts: 1}, r)
-	require.Equal(t, c.Head(id), line.Conversation, "what was answered is what was written")
+	require.Equal(t, store.Receipt{Sent: chat.Sent{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime}, Effort: metric.Effort{Attempts: 1}}, r)
+	require.Equal(t, c.Head(id), line.Head, "what was answered is what was written")
 	again, err := s.Line(t.Context(), "ann", id)
 	require.NoError(t, err)
 	require.Equal(t, again, line)
-	require.Zero(t, line.Unread)
+	require.Zero(t, line.Unread())
 
 	g := requireWhole(t, c, s, id)
 	require.Equal(t, map[string]chat.Role{"ann": chat.RoleOwner, "bob": chat.RolePlain, "cy": chat.RolePlain}, g.roles)
 	require.Equal(t, "Café 字", g.title)
-	require.Equal(t, chat.VisibleSinceJoin, line.Conversation.Visibility)
+	require.Equal(t, chat.VisibleSinceJoin, line.Head.Visibility)
 	for _, user := range []string{"bob", "cy"} {
 		requireDense(t, ledger(t, s, user, id), 1)
 		bobs, _, err := s.List(t.Context(), user, "", 10)
 		require.NoError(t, err)
-		require.Equal(t, int64(1), bobs[0].Unread)
+		require.Equal(t, int64(1), bobs[0].Unread())
 	}
 	alone, _, err := s.CreateGroup(t.Context(), by("ann", "2"), "notes", nil, chat.VisibleAll)
 	require.NoError(t, err)
-	require.Equal(t, 1, alone.Conversation.MemberCount)
+	require.Equal(t, 1, alone.Head.MemberCount)
 }
 
 func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
@@ -217,7 +218,7 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 	line, r, err := c.Store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
 	require.NoError(t, err, "a retry after the owner has left")
 	require.True(t, r.Duplicate)
-	require.Equal(t, receipts[0].ConversationID, line.Conversation.ConversationID)
+	require.Equal(t, receipts[0].ConversationID, line.Head.ConversationID)
 	require.Equal(t, 1, c.Count(c.Tables.Conversations))
 }
 
@@ -264,7 +265,7 @@ func TestCreateGroupRefusals(t *testing.T) {
 
 	line, _, err := s.CreateGroup(t.Context(), by("ann", "x"), "g", users(47), chat.VisibleAll)
 	require.NoError(t, err, "the largest that is allowed")
-	requireWhole(t, c, s, line.Conversation.ConversationID)
+	requireWhole(t, c, s, line.Head.ConversationID)
 }
 
 // step is a change of a group and what it has to do.
@@ -582,8 +583,8 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	must(t)(s.Dissolve(ctx, by("cy", "4"), id))
 	line, err := s.Line(ctx, "bob", id)
 	require.NoError(t, err)
-	require.Equal(t, was, line.Conversation)
-	require.Equal(t, removed.Seq, line.MaxSeq)
+	require.Equal(t, was, line.Head)
+	require.Equal(t, removed.Seq, line.LastSeq())
 	lines, _, err := s.List(ctx, "bob", "", 10)
 	require.NoError(t, err)
 	require.Equal(t, []store.Line{line}, lines)
@@ -1164,10 +1165,10 @@ func TestG3_ARefusalWaitsForTheRequestsOwnFirstAttempt(t *testing.T) {
 		}
 		return none
 	})
-	got, err := s.AddMembers(t.Context(), store.Request{UserID: "ann", ClientMsgID: "add"}, line.Conversation.ConversationID, []string{"cy"})
+	got, err := s.AddMembers(t.Context(), store.Request{UserID: "ann", ClientMsgID: "add"}, line.Head.ConversationID, []string{"cy"})
 	require.NoError(t, err)
 	require.Equal(t, int64(2), got.Seq)
 	require.False(t, got.Duplicate, "it is this request that did it")
 	require.Equal(t, 3, applying)
-	require.Equal(t, int64(2), c.Head(line.Conversation.ConversationID).LastSeq)
+	require.Equal(t, int64(2), c.Head(line.Head.ConversationID).LastSeq)
 }

@@ -16,16 +16,9 @@ import (
 
 // Line is one conversation in a user's list.
 type Line struct {
-	Conversation chat.Conversation
-	Peer         string
-	ReadSeq      int64
-	DeliveredSeq int64
-	ClearedSeq   int64
-	LeftSeq      int64
-	MaxSeq       int64         // the last seq this user may read
-	Unread       int64         // from positions and the head's runs, never counted
-	Last         *chat.Message // nil if cleared, expired or not visible yet
-	ChangedAt    int64         // the cursor that stands for it, in Changed
+	chat.View
+	Last      *chat.Message // nil if cleared, expired or not visible yet
+	ChangedAt int64         // the cursor that stands for it, in Changed
 }
 
 // readHeads reads heads by id, strongly consistent: a device takes a head's
@@ -97,34 +90,7 @@ func (s *Store) lines(ctx context.Context, inboxes []table.Item) ([]Line, error)
 	if err != nil {
 		return nil, err
 	}
-	last, err := s.lastMessages(ctx, views)
-	if err != nil {
-		return nil, err
-	}
-	lines := make([]Line, len(views))
-	for i, v := range views {
-		lines[i] = v.line()
-		if m, ok := last[v.head.ConversationID]; ok {
-			lines[i].Last = &m
-		}
-	}
-	return lines, nil
-}
-
-// line gives the user's line of the conversation, without the last message.
-func (v view) line() Line {
-	line := Line{
-		Conversation: v.head,
-		Peer:         v.inbox.Peer,
-		ReadSeq:      v.inbox.ReadSeq,
-		DeliveredSeq: v.inbox.DeliveredSeq,
-		ClearedSeq:   v.inbox.ClearedSeq,
-		LeftSeq:      v.inbox.LeftSeq,
-		MaxSeq:       v.committedMax(),
-	}
-	read := max(v.inbox.ReadSeq, v.inbox.ClearedSeq, v.inbox.JoinSeq-1)
-	line.Unread = v.head.Unread(v.inbox.UserID, read, line.MaxSeq)
-	return line
+	return s.listed(ctx, views)
 }
 
 // views reads the heads that belong to inbox items, ordered by conversation id.
@@ -132,8 +98,8 @@ func (v view) line() Line {
 // For the reason that view gives, the head has to be read before the inbox, whose
 // ids alone are known before the heads are. So a group's line is read once more;
 // nobody leaves a conversation of another kind.
-func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]view, error) {
-	byID := make(map[string]table.Line, len(inboxes))
+func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]chat.View, error) {
+	byID := make(map[string]chat.Line, len(inboxes))
 	s.addInboxes(ctx, byID, inboxes)
 	heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(byID)))
 	if err != nil {
@@ -150,14 +116,14 @@ func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]view, error)
 		return nil, fmt.Errorf("reading %d inbox lines again: %w", len(again), err)
 	}
 	s.addInboxes(ctx, byID, later)
-	views := make([]view, 0, len(heads))
+	views := make([]chat.View, 0, len(heads))
 	for _, head := range heads {
 		if line, ok := byID[head.ConversationID]; ok {
-			views = append(views, viewOf(head, line))
+			views = append(views, chat.ViewOf(head, line))
 		}
 	}
-	slices.SortFunc(views, func(a, b view) int {
-		return cmp.Compare(a.head.ConversationID, b.head.ConversationID)
+	slices.SortFunc(views, func(a, b chat.View) int {
+		return cmp.Compare(a.Head.ConversationID, b.Head.ConversationID)
 	})
 	return views, nil
 }
@@ -165,9 +131,9 @@ func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]view, error)
 // addInboxes takes in inbox items, those that were read later instead of earlier
 // ones. Damaged ones are left out, also where one was readable before: it may say
 // that the user has left.
-func (s *Store) addInboxes(ctx context.Context, byID map[string]table.Line, items []table.Item) {
+func (s *Store) addInboxes(ctx context.Context, byID map[string]chat.Line, items []table.Item) {
 	for _, in := range items {
-		var line table.Line
+		var line chat.Line
 		err := table.Unmarshal(in, &line)
 		if err == nil && len(line.Peer) > chat.MaxUserIDBytes {
 			err = fmt.Errorf("the peer takes %d bytes", len(line.Peer))
@@ -183,22 +149,23 @@ func (s *Store) addInboxes(ctx context.Context, byID map[string]table.Line, item
 	}
 }
 
-// lastMessages reads the message each view ends with, without its data and eventually
-// consistent: it is for display only. One that is damaged is left out.
+// listed completes views by the message that each ends with, read without its data and
+// eventually consistent: it is for display only. One that is damaged is left out.
 //
 // DynamoDB bills an item by its whole size, whatever is read of it: half a unit up
 // to 4 KB, three for one of 24 KB. A copy of its first words on the head would make
 // that nothing, and cost more: with some 400 bytes more a head with a title is above
 // 1 KB, and each message of the conversation takes two write units more, which is
 // the price of 20 such reads of a small message.
-func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat.Message, error) {
+func (s *Store) listed(ctx context.Context, views []chat.View) ([]Line, error) {
 	var keys []table.Item
-	windows := map[string]window{}
-	for _, v := range views {
-		seq := v.committedMax()
-		if w, ok := v.windowAt(seq); ok {
-			keys = append(keys, table.MessageKey(v.head.ConversationID, seq))
-			windows[v.head.ConversationID] = w
+	windows, at := map[string]chat.Window{}, map[string]int{}
+	lines := make([]Line, len(views))
+	for i, v := range views {
+		lines[i].View = v
+		if w, ok := v.WindowAt(v.LastSeq()); ok {
+			keys = append(keys, table.MessageKey(v.ConversationID, v.LastSeq()))
+			windows[v.ConversationID], at[v.ConversationID] = w, i
 		}
 	}
 	// All but the data, which no preview shows: that of a hundred may be 2.4 MB.
@@ -208,19 +175,19 @@ func (s *Store) lastMessages(ctx context.Context, views []view) (map[string]chat
 	if err != nil {
 		return nil, fmt.Errorf("reading %d last messages: %w", len(keys), err)
 	}
-	last := make(map[string]chat.Message, len(found))
 	for _, in := range found {
 		mi, err := table.UnmarshalMessage(in)
 		if n := len(mi.SenderID) + len(mi.MessageType) + len(mi.Status); err == nil && n > 2*chat.MaxUserIDBytes {
 			err = fmt.Errorf("sender, type and status take %d bytes", n)
 		}
-		during := windows[mi.ConversationID].during
+		during := windows[mi.ConversationID].During
 		switch {
 		case err != nil:
 			s.db.Damaged(ctx, s.db.Messages, in, err)
 		case !s.db.Expired(mi) && !editedAfter(mi, during.To): // else it was edited since the head was read
-			last[mi.ConversationID] = mi.In(during)
+			m := mi.In(during)
+			lines[at[mi.ConversationID]].Last = &m
 		}
 	}
-	return last, nil
+	return lines, nil
 }

@@ -15,7 +15,7 @@ import (
 func conversationIDs(lines []store.Line) map[string]bool {
 	ids := map[string]bool{}
 	for _, l := range lines {
-		ids[l.Conversation.ConversationID] = true
+		ids[l.Head.ConversationID] = true
 	}
 	return ids
 }
@@ -79,7 +79,7 @@ func TestChangesFallBackToTheWholeList(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, old.Full)
 	require.Len(t, old.Lines, 25)
-	require.Equal(t, ids[229], old.Lines[0].Conversation.ConversationID)
+	require.Equal(t, ids[229], old.Lines[0].Head.ConversationID)
 	require.Equal(t, store.FromStart, old.Next)
 	got := map[string]bool{}
 	for next := old.Next; next != ""; {
@@ -176,9 +176,9 @@ func TestListPages(t *testing.T) {
 	require.Empty(t, last)
 	for _, l := range append(lines, rest...) {
 		require.Contains(t, []string{"alice", "carol"}, l.Peer)
-		require.Equal(t, l.MaxSeq, l.Unread)
-		require.Equal(t, chat.SingleID("bob", l.Peer), l.Conversation.ConversationID)
+		require.Equal(t, l.LastSeq(), l.Unread())
+		require.Equal(t, chat.SingleID("bob", l.Peer), l.Head.ConversationID)
 		require.Equal(t, l.Peer, l.Last.SenderID)
-		require.Equal(t, l.MaxSeq, l.Last.Seq)
+		require.Equal(t, l.LastSeq(), l.Last.Seq)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
@@ -89,7 +90,7 @@ type waiting struct {
 	w      write
 	at     base
 	intent table.Intent
-	so     *attemptCounts
+	so     *metric.Effort
 	tries  int
 	most   int           // messages of a batch, since larger ones were put off; 0 as the head says
 	pause  time.Duration // to wait at least, for the same reason
@@ -100,9 +101,9 @@ type waiting struct {
 
 // viaLane commits a message whose sender was verified at this base, by whomever. It
 // gives errNoLane if the lane does not take it.
-func (s *Store) viaLane(ctx context.Context, w write, at base, so *attemptCounts) (Receipt, error) {
+func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Receipt, error) {
 	if err := s.check(ctx, w, &at); err != nil {
-		return s.refuse(ctx, w, so.attempts, err)
+		return s.refuse(ctx, w, so.Attempts, err)
 	}
 	q := &waiting{w: w, at: at, so: so}
 	q.intent = table.NewIntent(w.message, w.fingerprint, asOf(at.head), s.db.Now())
@@ -164,8 +165,8 @@ func (s *Store) putIntent(ctx context.Context, q *waiting) error {
 	case err == nil:
 		return nil
 	case table.IsThrottle(err):
-		q.so.throttles++
-		return crowded(q.w.message.ConversationID, q.so.attempts, err)
+		q.so.Throttles++
+		return crowded(q.w.message.ConversationID, q.so.Attempts, err)
 	}
 	return fmt.Errorf("%w: %w", errNoLane, err)
 }
@@ -339,11 +340,11 @@ func (s *Store) withdraw(ctx context.Context, q *waiting, why error) (Receipt, e
 	deleted, err := s.deleteIntent(ctx, q.intent)
 	switch {
 	case err != nil && why == nil:
-		return Receipt{}, busy(q.w.message.ConversationID, q.so.attempts, err)
+		return Receipt{}, busy(q.w.message.ConversationID, q.so.Attempts, err)
 	case err == nil && !deleted:
 		record, _, err := s.fate(ctx, q)
 		if err != nil {
-			return Receipt{}, busy(q.w.message.ConversationID, q.so.attempts, err)
+			return Receipt{}, busy(q.w.message.ConversationID, q.so.Attempts, err)
 		}
 		if record != nil {
 			receipt, err := q.w.first(*record)
@@ -354,9 +355,9 @@ func (s *Store) withdraw(ctx context.Context, q *waiting, why error) (Receipt, e
 		}
 	}
 	if why == nil {
-		return Receipt{}, crowded(q.w.message.ConversationID, q.so.attempts, errors.New("the time in the lane is up"))
+		return Receipt{}, crowded(q.w.message.ConversationID, q.so.Attempts, errors.New("the time in the lane is up"))
 	}
-	return s.refuse(ctx, q.w, q.so.attempts, why)
+	return s.refuse(ctx, q.w, q.so.Attempts, why)
 }
 
 // deleteIntent deletes an intent, and reports whether it was there.

@@ -271,7 +271,7 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 		return batchOutcome{err: err}
 	}
 	q.tries++
-	q.so.attempts++
+	q.so.Attempts++
 	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
 	defer cancel()
 	start := time.Now()
@@ -280,14 +280,13 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(b.after, q.w.message.SenderID, false)
 		own := b.intents[b.own(q)]
-		receipt := write{message: own.Message.Message}.receipt()
-		q.so.batch = len(b.intents)
-		return batchOutcome{receipt: receipt}
+		q.so.Batch = len(b.intents)
+		return batchOutcome{receipt: &Receipt{Sent: own.Message.Message.Sent()}}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
 		if table.IsThrottle(err) {
-			q.so.throttles++
+			q.so.Throttles++
 			q.putOff(b)
 		}
 		if table.MayRetry(err) {
@@ -300,7 +299,7 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 
 // opens reports whether a batch opens the lane, or keeps it open: there are others, or
 // there was one who came before.
-func (q *waiting) opens(messages int) bool { return messages > 1 || q.so.conflicts > 0 }
+func (q *waiting) opens(messages int) bool { return messages > 1 || q.so.Conflicts > 0 }
 
 // own gives the place of the own intent.
 func (b batch) own(q *waiting) int {
@@ -351,11 +350,12 @@ func (s *Store) readBatch(ctx context.Context, q *waiting, b batch, canceled *ty
 		}
 	}
 	conflict := slices.ContainsFunc(reasons, func(r types.CancellationReason) bool { return aws.ToString(r.Code) == "TransactionConflict" })
-	q.so.count(outcome{conflict: true, throttled: throttled})
-	q.so.attempts-- // it was counted before
 	result.again = !conflict && !throttled
 	if throttled {
+		q.so.Throttles++
 		q.putOff(b)
+	} else {
+		q.so.Conflicts++
 	}
 	switch {
 	case table.IsConditionFailed(reasons[atHead]):

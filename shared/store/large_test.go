@@ -143,29 +143,29 @@ func TestChangesAfterAChangeOfTheRoster(t *testing.T) {
 	}
 	must(t)(s.AddMembers(ctx, by("ann", "3"), id, []string{"bob"}))
 	joined := ask()
-	require.Equal(t, id, joined.Conversation.ConversationID)
-	require.Equal(t, 3, joined.Conversation.MemberCount)
+	require.Equal(t, id, joined.Head.ConversationID)
+	require.Equal(t, 3, joined.Head.MemberCount)
 	require.Equal(t, []string{"bob"}, joined.Last.Event.Added)
-	require.Equal(t, int64(1), joined.Unread)
+	require.Equal(t, int64(1), joined.Unread())
 	require.Zero(t, joined.LeftSeq)
 
 	_, err := s.Ack(ctx, "bob", id, store.Watermarks{ReadSeq: 3})
 	require.NoError(t, err)
-	require.Zero(t, ask().Unread)
+	require.Zero(t, ask().Unread())
 
 	must(t)(s.RemoveMembers(ctx, by("ann", "4"), id, []string{"bob"}))
 	sendIn(t, s, "ann", id, "5")
 	removed := ask()
 	require.Equal(t, int64(4), removed.LeftSeq)
-	require.Equal(t, int64(4), removed.MaxSeq)
+	require.Equal(t, int64(4), removed.LastSeq())
 	require.Equal(t, []string{"bob"}, removed.Last.Event.Removed)
-	require.Equal(t, int64(1), removed.Unread)
+	require.Equal(t, int64(1), removed.Unread())
 
 	must(t)(s.AddMembers(ctx, by("ann", "6"), id, []string{"bob"}))
 	back := ask()
 	require.Zero(t, back.LeftSeq)
-	require.Equal(t, int64(6), back.MaxSeq)
-	require.Equal(t, int64(1), back.Unread)
+	require.Equal(t, int64(6), back.LastSeq())
+	require.Equal(t, int64(1), back.Unread())
 }
 
 // A roster that is older than its head is not taken for the head's, nor

@@ -46,7 +46,7 @@ func TestG9_LeaveWorksInADissolvedGroup(t *testing.T) {
 	_, err := s.Leave(ctx, by("bob", "l2"), id)
 	requireCode(t, chat.CodeNotFound, err)
 	require.Equal(t, left.Seq, c.Inbox("bob", id).LeftSeq)
-	require.Equal(t, chat.StateDissolved, mustLine(t, s, "bob", id).Conversation.State)
+	require.Equal(t, chat.StateDissolved, mustLine(t, s, "bob", id).Head.State)
 	require.Equal(t, map[string]chat.Role{"ann": chat.RoleOwner, "cy": chat.RolePlain}, requireWhole(t, c, s, id).roles)
 
 	must(t)(s.Leave(ctx, by("ann", "l"), id))
@@ -228,7 +228,7 @@ func listed(t testing.TB, list func(ctx context.Context, userID, cursor string, 
 			empty++
 		}
 		for _, l := range lines {
-			ids = append(ids, l.Conversation.ConversationID)
+			ids = append(ids, l.Head.ConversationID)
 		}
 		if next == "" {
 			return ids, empty
@@ -270,7 +270,7 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	told, err := s.Changes(ctx, "bob", cursor, "", 50)
 	require.NoError(t, err)
 	require.Len(t, told.Lines, 1, "the user's other devices hear of it")
-	require.True(t, told.Lines[0].Listed().Hidden())
+	require.True(t, told.Lines[0].Hidden())
 	behind, err := s.Changes(ctx, "bob", 1000, "", 50)
 	require.NoError(t, err)
 	require.True(t, behind.Full)

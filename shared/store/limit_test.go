@@ -187,14 +187,14 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	c.Put(c.Tables.Inboxes, map[string]any{"userId": "alice", "conversationId": "#large", "ids": []string{"group:x"}})
 	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g"}, "All", nil, chat.VisibleAll)
 	require.NoError(t, err)
-	_, err = s.Raise(t.Context(), "alice", []string{line.Conversation.ConversationID})
+	_, err = s.Raise(t.Context(), "alice", []string{line.Head.ConversationID})
 	require.NoError(t, err)
 	require.Equal(t, 1+3+1+1+1, c.Count(c.Tables.Inboxes))
 
 	lines, next, err := s.List(t.Context(), "alice", "", 1)
 	require.NoError(t, err)
 	require.Len(t, lines, 1)
-	require.Equal(t, line.Conversation.ConversationID, lines[0].Conversation.ConversationID)
+	require.Equal(t, line.Head.ConversationID, lines[0].Head.ConversationID)
 	if next != "" {
 		lines, _, err = s.List(t.Context(), "alice", next, 1)
 		require.NoError(t, err)

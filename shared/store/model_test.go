@@ -553,9 +553,9 @@ func (r *run) compare(c *cloud) {
 		}
 		require.Equal(r, g.marks[user], store.Watermarks{DeliveredSeq: line.DeliveredSeq, ReadSeq: line.ReadSeq}, user)
 		require.Equal(r, g.cleared[user], line.ClearedSeq, user)
-		require.Equal(r, g.end(user), line.MaxSeq, user)
+		require.Equal(r, g.end(user), line.LastSeq(), user)
 		require.Equal(r, g.roles[user] == "", line.LeftSeq != 0, user)
-		require.Equal(r, g.unread(user), line.Unread, user)
+		require.Equal(r, g.unread(user), line.Unread(), user)
 		listed := r.lines(s, user)[g.id]
 		require.Equal(r, g.roles[user] != "" || g.cleared[user] < g.end(user), listed, "what %s has left and cleared is hidden", user)
 	}
@@ -589,7 +589,7 @@ func (r *run) reads(s *store.Store, user string, limit int) (line store.Line, ok
 	require.Equal(r, want, bare(paged(r, s, user, g.id, limit)), "history of %s", user)
 	line, err := s.Line(r.ctx, user, g.id)
 	require.NoError(r, err)
-	if n := len(want); n > 0 && want[n-1].Seq == line.MaxSeq {
+	if n := len(want); n > 0 && want[n-1].Seq == line.LastSeq() {
 		require.Equal(r, want[n-1:], bare([]chat.Message{*line.Last}), "list of %s", user)
 	} else {
 		require.Nil(r, line.Last)
@@ -671,7 +671,7 @@ func newRun(ctx context.Context, rt *rapid.T, c *cloud, people []string) *run {
 	line, receipt, err := stores[0].CreateGroup(ctx, by(owner, prefix), "title", first, v)
 	require.NoError(rt, err)
 	r := &run{T: rt, ctx: ctx, stores: stores, people: people, prefix: prefix, g: &group{
-		id: line.Conversation.ConversationID, visibility: v, title: "title",
+		id: line.Head.ConversationID, visibility: v, title: "title",
 		roles: map[string]chat.Role{}, joined: map[string]int64{}, windows: map[string][]chat.Range{},
 		cleared: map[string]int64{}, gone: map[string]bool{}, marks: map[string]store.Watermarks{},
 	}}

@@ -44,7 +44,7 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 		trusted:     true,
 		change: func(_ context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			if head.LastSeq != 0 {
-				return nil, &doneError{Receipt{ConversationID: id}}
+				return nil, &doneError{Receipt{Sent: chat.Sent{ConversationID: id}}}
 			}
 			return nothingElse, nil
 		},

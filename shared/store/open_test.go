@@ -37,7 +37,7 @@ func TestOpenSingle(t *testing.T) {
 	_, n = w.Since(n)
 	for _, pair := range [][2]string{{"ann", "bob"}, {"bob", "ann"}} {
 		again := must(t)(s.OpenSingle(t.Context(), pair[0], pair[1]))
-		require.Equal(t, store.Receipt{ConversationID: id, Duplicate: true}, again)
+		require.Equal(t, store.Receipt{Sent: chat.Sent{ConversationID: id, Duplicate: true}}, again)
 	}
 	calls, _ = w.Since(n)
 	require.Equal(t, []string{"GetItem", "GetItem"}, calls, "nothing is written")
@@ -123,7 +123,7 @@ func TestAClosedStoreCreatesNothingForUsers(t *testing.T) {
 	line, repeated, err := s.CreateGroup(t.Context(), group, "Trip", []string{"bob"}, chat.VisibleAll)
 	require.NoError(t, err)
 	require.True(t, repeated.Duplicate)
-	require.Equal(t, made.ConversationID, line.Conversation.ConversationID)
+	require.Equal(t, made.ConversationID, line.Head.ConversationID)
 
 	byProduct := must(t)(s.OpenGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: "g3"}, "Trip", []string{"bob"}, chat.VisibleAll))
 	require.Equal(t, "ann", c.Head(byProduct.ConversationID).Owner)

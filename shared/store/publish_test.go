@@ -42,8 +42,8 @@ func TestPublish(t *testing.T) {
 	requireSees(t, s, "ann", id, 1, 2, 3, 4)
 	requireSees(t, s, "bob", id, 1, 2, 3, 4)
 	requireSees(t, s, "cy", id, 4) // from its message on
-	require.Equal(t, int64(1), mustLine(t, s, "cy", id).Unread)
-	require.Equal(t, int64(4), mustLine(t, s, "ann", id).Unread)
+	require.Equal(t, int64(1), mustLine(t, s, "cy", id).Unread())
+	require.Equal(t, int64(4), mustLine(t, s, "ann", id).Unread())
 	head := c.Head(id)
 	require.Equal(t, chat.KindSystem, head.Kind)
 	require.Equal(t, "Order 1", head.Title)

@@ -54,8 +54,8 @@ func (s *Store) Sync(ctx context.Context, userID, conversationID string, afterSe
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Messages: []chat.Message{}, NextSeq: max(afterSeq, v.committedMax()), CommittedMaxSeq: v.committedMax()}
-	window, ok := v.windowAfter(afterSeq)
+	page := Page{Messages: []chat.Message{}, NextSeq: max(afterSeq, v.LastSeq()), CommittedMaxSeq: v.LastSeq()}
+	window, ok := v.WindowAfter(afterSeq)
 	if !ok {
 		if page.NextSeq > afterSeq {
 			page.FirstSeq = page.NextSeq + 1 // all that is left is hidden
@@ -65,7 +65,7 @@ func (s *Store) Sync(ctx context.Context, userID, conversationID string, afterSe
 	if window.From > afterSeq+1 {
 		page.FirstSeq = window.From
 	}
-	found, err := s.read(ctx, conversationID, window, table.Ascending, quota{limit, maxBytes, v.head.LargestEntry})
+	found, err := s.read(ctx, conversationID, window, table.Ascending, quota{limit, maxBytes, v.Head.LargestEntry})
 	if err != nil {
 		return Page{}, err
 	}
@@ -97,14 +97,14 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 		return HistoryPage{}, err
 	}
 	if beforeSeq == 0 {
-		beforeSeq = v.committedMax() + 1
+		beforeSeq = v.LastSeq() + 1
 	}
-	page := HistoryPage{Messages: []chat.Message{}, NextBeforeSeq: beforeSeq, CommittedMaxSeq: v.committedMax()}
-	window, ok := v.windowBefore(beforeSeq)
+	page := HistoryPage{Messages: []chat.Message{}, NextBeforeSeq: beforeSeq, CommittedMaxSeq: v.LastSeq()}
+	window, ok := v.WindowBefore(beforeSeq)
 	if !ok {
 		return page, nil
 	}
-	found, err := s.read(ctx, conversationID, window, table.Descending, quota{limit, maxBytes, v.head.LargestEntry})
+	found, err := s.read(ctx, conversationID, window, table.Descending, quota{limit, maxBytes, v.Head.LargestEntry})
 	if err != nil {
 		return HistoryPage{}, err
 	}
@@ -112,7 +112,7 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 	page.Messages = found.messages
 	page.Resolved = found.resolved
 	page.NextBeforeSeq = found.through
-	_, page.HasMore = v.windowBefore(found.through)
+	_, page.HasMore = v.WindowBefore(found.through)
 	return page, nil
 }
 
@@ -122,7 +122,7 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 // waited for, or an error.
 func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error) {
 	var all []chat.Message
-	w := window{Range: r, during: chat.Range{From: 1, To: r.To}}
+	w := chat.Window{Range: r, During: chat.Range{From: 1, To: r.To}}
 	for w.From <= w.To {
 		found, err := s.read(ctx, conversationID, w, table.Ascending, quota{messages: math.MaxInt, bytes: math.MaxInt})
 		if err != nil {
@@ -134,12 +134,6 @@ func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range
 	return all, nil
 }
 
-// view is what a user may see of a conversation.
-type view struct {
-	head  chat.Conversation
-	inbox table.Line
-}
-
 // view reads head and inbox line, the head first: who is a member after the head
 // was read was one when its lastSeq was committed, and nothing above that
 // lastSeq is shown. Read the other way round, a removal between the two reads
@@ -147,99 +141,19 @@ type view struct {
 //
 // The line is read where there is no head, too: a stranger would tell by the time
 // whether there is one.
-func (s *Store) view(ctx context.Context, userID, conversationID string) (view, error) {
-	var v view
-	exists, err := s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &v.head)
+func (s *Store) view(ctx context.Context, userID, conversationID string) (v chat.View, err error) {
+	exists, err := s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &v.Head)
 	if err != nil {
-		return view{}, err
+		return chat.View{}, err
 	}
-	known, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, conversationID), &v.inbox)
+	known, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, conversationID), &v.Line)
 	if err != nil {
-		return view{}, err
+		return chat.View{}, err
 	}
 	if !exists || !known {
-		return view{}, errNoConversation()
+		return chat.View{}, errNoConversation()
 	}
-	return viewOf(v.head, v.inbox), nil
-}
-
-// viewOf is what the user of this inbox line sees: the head, or if the user has
-// left the head as it was then. A line that an operator made a former member's has
-// none; what the group is called by now is not for that user then.
-func viewOf(head chat.Conversation, inbox table.Line) view {
-	switch {
-	case inbox.LeftSeq == 0:
-	case inbox.LeftHead != nil:
-		head = *inbox.LeftHead
-	default:
-		head = chat.Conversation{
-			ConversationID: head.ConversationID, Kind: head.Kind, LastSeq: head.LastSeq, State: chat.StateActive, CreatedAt: head.CreatedAt,
-		}
-	}
-	return view{head: head, inbox: inbox}
-}
-
-// committedMax is the last seq this user may read.
-func (v view) committedMax() int64 {
-	if v.inbox.LeftSeq != 0 {
-		return min(v.head.LastSeq, v.inbox.LeftSeq)
-	}
-	return v.head.LastSeq
-}
-
-// window is a range of seqs that a user may read, and the time of membership that
-// it lies in. That decides which content is shown there: see chat.Message.In and
-// asOf. What the user cleared is only hidden, and ends no time.
-type window struct {
-	chat.Range
-	during chat.Range
-}
-
-// visible gives what this user may read, ascending: one window for each time of
-// membership, without what was cleared.
-func (v view) visible() []window {
-	var windows []window
-	now := chat.Range{From: v.inbox.JoinSeq, To: v.committedMax()}
-	for _, during := range append(slices.Clip(v.inbox.Past), now) {
-		w := window{Range: during, during: during}
-		w.From = max(w.From, v.inbox.ClearedSeq+1)
-		if w.From <= w.To {
-			windows = append(windows, w)
-		}
-	}
-	return windows
-}
-
-// windowAt gives the window with this seq, if this user may read it.
-func (v view) windowAt(seq int64) (window, bool) {
-	for _, w := range v.visible() {
-		if w.Has(seq) {
-			return w, true
-		}
-	}
-	return window{}, false
-}
-
-// windowAfter gives the first window above seq.
-func (v view) windowAfter(seq int64) (window, bool) {
-	for _, w := range v.visible() {
-		if w.To > seq {
-			w.From = max(w.From, seq+1)
-			return w, true
-		}
-	}
-	return window{}, false
-}
-
-// windowBefore gives the last window below seq.
-func (v view) windowBefore(seq int64) (window, bool) {
-	for _, w := range slices.Backward(v.visible()) {
-		if w.From < seq {
-			w.To = min(w.To, seq-1)
-			return w, true
-		}
-	}
-	return window{}, false
+	return chat.ViewOf(v.Head, v.Line), nil
 }
 
 // stretch is what read found, in reading order. Every seq from the range's
@@ -307,7 +221,7 @@ func (q quota) next(s stretch, first bool) int {
 // read reads a window in one direction until it is through, or the quota is used up,
 // or a long run of seqs that are gone would have to be listed. It gives at least one
 // seq.
-func (s *Store) read(ctx context.Context, conversationID string, w window, d table.Direction, q quota) (stretch, error) {
+func (s *Store) read(ctx context.Context, conversationID string, w chat.Window, d table.Direction, q quota) (stretch, error) {
 	r := w.Range
 	out := stretch{messages: []chat.Message{}, through: r.From - 1}
 	if d == table.Descending {
@@ -316,7 +230,7 @@ func (s *Store) read(ctx context.Context, conversationID string, w window, d tab
 	for queries := 0; r.From <= r.To && q.more(out) && queries < maxQueries; queries++ {
 		known, covered, err := s.query(ctx, conversationID, r, d, q.next(out, queries == 0))
 		if err == nil {
-			err = s.show(ctx, conversationID, known, w.during)
+			err = s.show(ctx, conversationID, known, w.During)
 		}
 		if err != nil {
 			return stretch{}, err

@@ -265,8 +265,8 @@ func TestG9_WhatAUserMayRead(t *testing.T) {
 		require.False(t, older.HasMore, user)
 		lines, _, err := s.List(t.Context(), user, "", 10)
 		require.NoError(t, err)
-		require.Equal(t, tc.unread, lines[0].Unread, user)
-		require.Equal(t, tc.last, lines[0].MaxSeq, user)
+		require.Equal(t, tc.unread, lines[0].Unread(), user)
+		require.Equal(t, tc.last, lines[0].LastSeq(), user)
 		require.Equal(t, tc.first != 0, lines[0].Last != nil, user)
 	}
 	for _, user := range []string{"mallory", "#"} {

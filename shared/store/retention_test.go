@@ -67,7 +67,7 @@ func TestOptionsFromEnv(t *testing.T) {
 	require.Equal(t, 3, refused(t, chat.CodeLimit, err).Details["max"])
 	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g2"}, "All", []string{"b", "c"}, chat.VisibleAll)
 	require.NoError(t, err)
-	_, err = s.AddMembers(t.Context(), store.Request{UserID: "alice", ClientMsgID: "a"}, line.Conversation.ConversationID, []string{"d"})
+	_, err = s.AddMembers(t.Context(), store.Request{UserID: "alice", ClientMsgID: "a"}, line.Head.ConversationID, []string{"d"})
 	require.Equal(t, 3, refused(t, chat.CodeLimit, err).Details["max"])
 
 	s, err = open(map[string]string{"GROUPS_PER_DAY": "1", "MAX_SYSTEM_MEMBERS": "2", "MAX_LARGE_CONVERSATIONS": "1"})

@@ -40,9 +40,9 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 				return nil, err
 			}
 			if by := target.RecalledBy; by != nil {
-				return nil, &doneError{Receipt{
+				return nil, &doneError{Receipt{Sent: chat.Sent{
 					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime,
-				}}
+				}}}
 			}
 			if err := s.mayRecall(ctx, r, head, self, target, window); err != nil {
 				return nil, err
@@ -50,21 +50,33 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 			if n := len(target.Edits); n > 0 && target.Edits[n-1] > head.LastSeq {
 				return nil, errUnsettled // edited since the head was read
 			}
-			edits, err := s.recallEdits(ctx, target)
-			return func(_ chat.Conversation, m *chat.Message) (changes, error) {
-				version := target.Version + 1
-				m.Event = withVersion(m.Event, version)
-				by, err := table.Marshal(table.RecalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
-				return changes{items: append(slices.Clip(edits), s.reviseTarget(target,
-					"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
-					table.Item{
-						":status": table.Str(string(chat.StatusRecalled)),
-						":next":   table.Num(version),
-						":by":     &types.AttributeValueMemberM{Value: by},
-					}))}, err
-			}, err
+			return s.recalling(ctx, target)
 		},
 	})
+}
+
+// recalling plans that a message is recalled, and its edits with it.
+func (s *Store) recalling(ctx context.Context, target table.Message) (changesFunc, error) {
+	edits, err := s.recallEdits(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ chat.Conversation, m *chat.Message) (changes, error) {
+		event := *m.Event // the request's own stays as it is, for the next attempt
+		event.Version = target.Version + 1
+		m.Event = &event
+		by, err := table.Marshal(table.RecalledBy{Seq: m.Seq, MessageID: m.MessageID, ServerTime: m.ServerTime})
+		if err != nil {
+			return changes{}, err
+		}
+		return changes{items: append(slices.Clip(edits), s.reviseTarget(target,
+			"SET #status = :status, #version = :next, recalledBy = :by REMOVE #text, #data",
+			table.Item{
+				":status": table.Str(string(chat.StatusRecalled)),
+				":next":   table.Num(event.Version),
+				":by":     &types.AttributeValueMemberM{Value: by},
+			}))}, nil
+	}, nil
 }
 
 // recallEdits takes the content out of the events that edited a message. Those
@@ -226,12 +238,12 @@ func (s *Store) within(window time.Duration, target table.Message, what string) 
 
 // target reads the message with this seq and id, if the user may read it.
 func (s *Store) target(ctx context.Context, userID string, head chat.Conversation, seq int64, messageID, field string) (table.Message, error) {
-	v := view{head: head}
-	found, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, head.ConversationID), &v.inbox)
+	v := chat.View{Head: head}
+	found, err := s.db.Get(ctx, s.db.Inboxes, table.LineKey(userID, head.ConversationID), &v.Line)
 	if err != nil {
 		return table.Message{}, err
 	}
-	w, visible := v.windowAt(seq)
+	w, visible := v.WindowAt(seq)
 	if !found || !visible {
 		return table.Message{}, errNoMessage(field)
 	}
@@ -243,7 +255,7 @@ func (s *Store) target(ctx context.Context, userID string, head chat.Conversatio
 	if !ok || m.MessageID != messageID {
 		return table.Message{}, errNoMessage(field)
 	}
-	m.Earlier = w.during.To < v.committedMax()
+	m.Earlier = w.During.To < v.LastSeq()
 	return m, nil
 }
 
@@ -263,12 +275,6 @@ func (s *Store) reviseTarget(target table.Message, update string, values table.I
 		ExpressionAttributeNames:  names,
 		ExpressionAttributeValues: values,
 	}}
-}
-
-func withVersion(e *chat.Event, version int64) *chat.Event {
-	changed := *e
-	changed.Version = version
-	return &changed
 }
 
 func errNoMessage(field string) error {

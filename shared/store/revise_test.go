@@ -149,7 +149,7 @@ func TestReviseRefusals(t *testing.T) {
 	})
 	require.NoError(t, err)
 	group := newGroup(t, s, chat.VisibleAll, "alice", "bob")
-	event := entry(t, s, store.Receipt{ConversationID: group, Seq: 1})
+	event := entry(t, s, store.Receipt{Sent: chat.Sent{ConversationID: group, Seq: 1}})
 	good := targetOf(sent)
 	with := func(change func(*store.Target)) store.Target {
 		target := good

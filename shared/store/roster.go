@@ -39,14 +39,17 @@ func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor st
 	if err != nil {
 		return MemberPage{}, err
 	}
-	if v.head.Kind == chat.KindSystem {
+	if v.Head.Kind == chat.KindSystem {
 		return MemberPage{}, errReaders()
 	}
-	if v.inbox.LeftSeq != 0 {
+	if v.LeftSeq != 0 {
 		return MemberPage{}, errFormer()
 	}
 	members, next, err := s.db.RosterPage(ctx, conversationID, cursor, limit)
-	return MemberPage{Members: members, MembersVersion: v.head.MembersVersion, Next: next}, err
+	if err != nil {
+		return MemberPage{}, err
+	}
+	return MemberPage{Members: members, MembersVersion: v.Head.MembersVersion, Next: next}, nil
 }
 
 func errFormer() error {

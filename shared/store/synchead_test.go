@@ -128,8 +128,8 @@ func TestG5_TwoHundredChangesAreToldWithoutTheWholeList(t *testing.T) {
 		require.LessOrEqual(t, len(changed.Lines), 50+8)
 		require.Greater(t, changed.Cursor, cursor, "each answer moves on")
 		for _, l := range changed.Lines {
-			require.False(t, got[l.Conversation.ConversationID], "told twice")
-			got[l.Conversation.ConversationID] = true
+			require.False(t, got[l.Head.ConversationID], "told twice")
+			got[l.Head.ConversationID] = true
 		}
 		cursor, more = changed.Cursor, changed.More
 		calls, _ := w.Since(n)

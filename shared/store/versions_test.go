@@ -112,7 +112,7 @@ func TestG9_AnEditOfWhatOneMayNotReadIsWithheld(t *testing.T) {
 			lines, _, err := s.List(t.Context(), user, "", 10)
 			require.NoError(t, err)
 			require.Equal(t, got, *lines[0].Last)
-			require.Equal(t, want.Text, lines[0].Listed().LastMessage.Text)
+			require.Equal(t, want.Text, lines[0].Last.Preview().Text)
 		}
 	}
 	require.Equal(t, "text of before", read(t, s, "bob", id, before.Seq).Text)
@@ -355,9 +355,9 @@ func TestG9_AFormerMemberWithoutAHeadLearnsNoLaterTitle(t *testing.T) {
 	c.Put(c.Tables.Inboxes, map[string]any{"userId": "bob", "conversationId": id, "joinSeq": 1, "leftSeq": 1, "readSeq": 1, "deliveredSeq": 1, "clearedSeq": 0})
 	must(t)(s.SetTitle(t.Context(), by("ann", "2"), id, "a secret title"))
 	line := mustLine(t, s, "bob", id)
-	require.Empty(t, line.Conversation.Title)
-	require.Empty(t, line.Conversation.Owner)
-	require.Equal(t, int64(1), line.MaxSeq)
+	require.Empty(t, line.Head.Title)
+	require.Empty(t, line.Head.Owner)
+	require.Equal(t, int64(1), line.LastSeq())
 	requireSees(t, s, "bob", id, 1)
 }
 

@@ -70,7 +70,7 @@ func requireSees(t require.TestingT, s *store.Store, user, id string, want ...in
 	if line.Last != nil {
 		require.Equal(t, slices.Max(want), line.Last.Seq)
 	} else {
-		require.NotContains(t, want, line.MaxSeq)
+		require.NotContains(t, want, line.LastSeq())
 	}
 }
 
@@ -96,7 +96,7 @@ func TestVisibility(t *testing.T) {
 			requireSees(t, s, "late", id, tc.late...)
 			line, err := s.Line(t.Context(), "late", id)
 			require.NoError(t, err)
-			require.Equal(t, int64(2), line.Unread, "what was there before is not unread, nor one's own")
+			require.Equal(t, int64(2), line.Unread(), "what was there before is not unread, nor one's own")
 
 			// What one may not read cannot be answered, recalled or looked up.
 			second, err := s.Entries(t.Context(), id, chat.Range{From: 2, To: 2})
@@ -148,8 +148,8 @@ func TestG9_AFormerMemberReadsUpToTheRemoval(t *testing.T) {
 		line, err := s.Line(t.Context(), user, id)
 		require.NoError(t, err)
 		require.Equal(t, last, line.LeftSeq)
-		require.Equal(t, last, line.MaxSeq)
-		require.Equal(t, want.unread, line.Unread, "that one left is no news to oneself")
+		require.Equal(t, last, line.LastSeq())
+		require.Equal(t, want.unread, line.Unread(), "that one left is no news to oneself")
 	}
 }
 
@@ -186,7 +186,7 @@ func TestG9_ComingBackOpensASecondWindow(t *testing.T) {
 			requireCode(t, chat.CodeNotFound, err)
 			line, err := s.Line(ctx, "bob", id)
 			require.NoError(t, err)
-			require.Equal(t, int64(1), line.Unread, "what was written while away is not unread, nor one's own")
+			require.Equal(t, int64(1), line.Unread(), "what was written while away is not unread, nor one's own")
 
 			must(t)(s.Leave(ctx, by("bob", "8"), id))
 			sendIn(t, s, "ann", id, "9")

@@ -56,16 +56,15 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 	want = want.upTo(head.LastSeq)
 	// Most receipts come in order and raise what is there: one write, no read.
 	const member = "attribute_not_exists(leftSeq) AND "
-	set, condition := "SET deliveredSeq = :d", member+"deliveredSeq < :d"
-	values := table.Item{":d": table.Num(want.DeliveredSeq)}
+	update := lineUpdate{"SET deliveredSeq = :d", member + "deliveredSeq < :d", table.Item{":d": table.Num(want.DeliveredSeq)}}
 	if want.ReadSeq > 0 {
-		set += ", readSeq = :r"
-		condition = member + "deliveredSeq <= :d AND readSeq < :r"
-		values[":r"] = table.Num(want.ReadSeq)
+		update.set += ", readSeq = :r"
+		update.condition = member + "deliveredSeq <= :d AND readSeq < :r"
+		update.values[":r"] = table.Num(want.ReadSeq)
 	}
 	next := want
 	for {
-		old, done, err := s.updateLine(ctx, userID, head, remembered, set, condition, values)
+		old, done, err := s.updateLine(ctx, userID, head, remembered, update)
 		if err != nil {
 			return Acked{}, err
 		}
@@ -73,18 +72,17 @@ func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Wat
 		if done {
 			return Acked{Watermarks: before.max(next), Before: before, Head: head}, nil
 		}
-		next = before.max(want.upTo(view{head: head, inbox: old}.committedMax()))
+		next = before.max(want.upTo(chat.View{Head: head, Line: old}.LastSeq()))
 		if next == before {
 			return Acked{Watermarks: before, Before: before, Head: head}, nil
 		}
-		set, condition = "SET deliveredSeq = :d, readSeq = :r", member+"deliveredSeq = :od AND readSeq = :or"
-		values = table.Item{
+		update = lineUpdate{"SET deliveredSeq = :d, readSeq = :r", member + "deliveredSeq = :od AND readSeq = :or", table.Item{
 			":d": table.Num(next.DeliveredSeq), ":r": table.Num(next.ReadSeq),
 			":od": table.Num(before.DeliveredSeq), ":or": table.Num(before.ReadSeq),
-		}
+		}}
 		if old.LeftSeq != 0 {
-			condition = "leftSeq = :left AND deliveredSeq = :od AND readSeq = :or"
-			values[":left"] = table.Num(old.LeftSeq)
+			update.condition = "leftSeq = :left AND deliveredSeq = :od AND readSeq = :or"
+			update.values[":left"] = table.Num(old.LeftSeq)
 		}
 	}
 }
@@ -112,15 +110,16 @@ func (s *Store) Clear(ctx context.Context, userID, conversationID string, throug
 	}
 	next := min(throughSeq, head.LastSeq)
 	for {
-		old, done, err := s.updateLine(ctx, userID, head, remembered, "SET clearedSeq = :c",
-			"clearedSeq < :c AND (attribute_not_exists(leftSeq) OR leftSeq >= :c)", table.Item{":c": table.Num(next)})
+		old, done, err := s.updateLine(ctx, userID, head, remembered, lineUpdate{
+			"SET clearedSeq = :c", "clearedSeq < :c AND (attribute_not_exists(leftSeq) OR leftSeq >= :c)", table.Item{":c": table.Num(next)},
+		})
 		if err != nil {
 			return 0, false, err
 		}
 		if done {
 			return next, true, nil
 		}
-		if next = min(next, view{head: head, inbox: old}.committedMax()); next <= old.ClearedSeq {
+		if next = min(next, chat.View{Head: head, Line: old}.LastSeq()); next <= old.ClearedSeq {
 			return old.ClearedSeq, false, nil
 		}
 	}
@@ -149,18 +148,24 @@ func (s *Store) noLine(ctx context.Context, head chat.Conversation, remembered b
 	return errNoConversation()
 }
 
+// lineUpdate is what changes a line, and under which condition.
+type lineUpdate struct {
+	set, condition string
+	values         table.Item
+}
+
 // updateLine changes a user's line of a conversation under a condition. done is
 // false if the condition failed; old is the line as it was, in both cases. Without
 // a head or a line it errs with NotFound.
-func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update, condition string, values table.Item) (old table.Line, done bool, err error) {
+func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update lineUpdate) (old chat.Line, done bool, err error) {
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	in := &dynamodb.UpdateItemInput{
 		TableName:                           &s.db.Inboxes,
 		Key:                                 table.LineKey(userID, head.ConversationID),
-		UpdateExpression:                    &update,
-		ConditionExpression:                 aws.String("attribute_exists(userId) AND " + condition),
-		ExpressionAttributeValues:           values,
+		UpdateExpression:                    &update.set,
+		ConditionExpression:                 aws.String("attribute_exists(userId) AND " + update.condition),
+		ExpressionAttributeValues:           update.values,
 		ReturnValues:                        types.ReturnValueAllOld,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
@@ -172,12 +177,12 @@ func (s *Store) updateLine(ctx context.Context, userID string, head chat.Convers
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		attributes = failed.Item
 	} else if err != nil {
-		return table.Line{}, false, fmt.Errorf("updating the line of %s in %s: %w", head.ConversationID, userID, err)
+		return chat.Line{}, false, fmt.Errorf("updating the line of %s in %s: %w", head.ConversationID, userID, err)
 	} else {
 		attributes, done = out.Attributes, true
 	}
 	if len(attributes) == 0 || head.LastSeq == 0 {
-		return table.Line{}, false, s.noLine(ctx, head, remembered)
+		return chat.Line{}, false, s.noLine(ctx, head, remembered)
 	}
 	return old, done, table.Unmarshal(attributes, &old)
 }
@@ -197,20 +202,20 @@ func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq
 	if err != nil {
 		return ReceiptPage{}, err
 	}
-	if v.head.Kind == chat.KindSystem {
+	if v.Head.Kind == chat.KindSystem {
 		return ReceiptPage{}, errReaders()
 	}
-	if _, ok := v.windowAt(seq); !ok {
+	if _, ok := v.WindowAt(seq); !ok {
 		return ReceiptPage{}, errNoMessage("seq")
 	}
-	if v.inbox.LeftSeq != 0 {
+	if v.LeftSeq != 0 {
 		return ReceiptPage{}, errFormer()
 	}
 	members, next, err := s.db.RosterPage(ctx, conversationID, cursor, limit)
 	if err != nil {
 		return ReceiptPage{}, err
 	}
-	strangers := v.head.Kind == chat.KindSingle && !v.head.Answered()
+	strangers := v.Head.Kind == chat.KindSingle && !v.Head.Answered()
 	var ids []string
 	for _, m := range members {
 		// What was there before a member joined counts as read, but was not.

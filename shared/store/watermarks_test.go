@@ -190,8 +190,8 @@ func TestG7_Acks(t *testing.T) {
 		after := c.Inbox("bob", id)
 		require.Equal(t, step.in, store.Watermarks{DeliveredSeq: after.DeliveredSeq, ReadSeq: after.ReadSeq}, "step %d", i)
 	}
-	require.Equal(t, int64(0), mustLine(t, s, "bob", id).Unread)
-	require.Equal(t, int64(0), mustLine(t, s, "alice", id).Unread, "one's own is never unread")
+	require.Equal(t, int64(0), mustLine(t, s, "bob", id).Unread())
+	require.Equal(t, int64(0), mustLine(t, s, "alice", id).Unread(), "one's own is never unread")
 }
 
 func mustLine(t testing.TB, s *store.Store, user, id string) store.Line {
@@ -338,7 +338,7 @@ func TestOwnEntriesAreNotUnread(t *testing.T) {
 	s, other := c.Store(nil), c.Store(nil)
 	unread := func(id string, alice, bob int64) {
 		t.Helper()
-		require.Equal(t, [2]int64{alice, bob}, [2]int64{mustLine(t, s, "alice", id).Unread, mustLine(t, other, "bob", id).Unread})
+		require.Equal(t, [2]int64{alice, bob}, [2]int64{mustLine(t, s, "alice", id).Unread(), mustLine(t, other, "bob", id).Unread()})
 	}
 	id := sendN(t, s, 3)
 	unread(id, 0, 3)
@@ -356,7 +356,7 @@ func TestOwnEntriesAreNotUnread(t *testing.T) {
 	for n := range 20 {
 		send(t, s, "alice", "alice", fmt.Sprint("note", n))
 	}
-	require.Zero(t, mustLine(t, other, "alice", chat.SingleID("alice", "alice")).Unread)
+	require.Zero(t, mustLine(t, other, "alice", chat.SingleID("alice", "alice")).Unread())
 
 	group := newGroup(t, s, chat.VisibleAll, "alice", "bob")
 	must(t)(s.AddMembers(t.Context(), by("alice", "add"), group, []string{"cy"}))
@@ -374,9 +374,9 @@ func TestUnreadOfAHeadFromBefore(t *testing.T) {
 	c := newCloud(t)
 	id := sendN(t, c.Store(nil), 3)
 	c.Set(c.Tables.Conversations, values{"conversationId": id}, values{"runs": nil})
-	require.Equal(t, int64(2), mustLine(t, c.Store(nil), "alice", id).Unread, "but for what began the conversation")
+	require.Equal(t, int64(2), mustLine(t, c.Store(nil), "alice", id).Unread(), "but for what began the conversation")
 	send(t, c.Store(nil), "alice", "bob", "new")
-	require.Equal(t, int64(2), mustLine(t, c.Store(nil), "alice", id).Unread)
+	require.Equal(t, int64(2), mustLine(t, c.Store(nil), "alice", id).Unread())
 	require.True(t, c.Head(id).Answered(), "as it was before")
 }
 
@@ -448,7 +448,7 @@ func TestAHeadStaysUnder1KB(t *testing.T) {
 	title := strings.Repeat("𝄞", chat.MaxTitleRunes)
 	line, _, err := s.CreateGroup(t.Context(), by(people[0], "create"), title, people[1:], chat.VisibleSinceJoin)
 	require.NoError(t, err)
-	id := line.Conversation.ConversationID
+	id := line.Head.ConversationID
 	c.Set(c.Tables.Conversations, values{"conversationId": id}, values{"lastSeq": 1_000_000_000})
 	for i, user := range people {
 		sendIn(t, c.Store(nil), user, id, fmt.Sprint(i))

@@ -13,7 +13,6 @@ package store
 // message is given up as BUSY by how often it was tried, a change when its time is up.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
@@ -68,9 +68,8 @@ type changes struct {
 	roster bool                      // the roster changes, by those who join or leave or in its roles
 	joined []chat.Member
 	left   []chat.Member
-	state  chat.State // the head's new state, "" as it is
-	title  string     // the head's new title, "" as it is
-	owner  string     // the head's new owner, "" as it is
+
+	dissolved bool // by the leaving of the last member; what else changes the head, the event says itself
 
 	original *table.Content // kept with the message: what it replaces, see table.Message
 }
@@ -104,10 +103,8 @@ func (c *creation) roster(first chat.Message) []chat.Member {
 func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
-	var so attemptCounts
-	defer func() {
-		receipt.Attempts, receipt.Conflicts, receipt.Throttles, receipt.Batch = so.attempts, so.conflicts, so.throttles, so.batch
-	}()
+	var so metric.Effort
+	defer func() { receipt.Effort = so }()
 	if err := w.message.Validate(); err != nil {
 		return Receipt{}, err
 	}
@@ -126,7 +123,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	for {
 		if !known {
 			if at, err = s.look(ctx, w); err != nil {
-				return s.refuse(ctx, w, so.attempts, err)
+				return s.refuse(ctx, w, so.Attempts, err)
 			}
 			read, atOnce = true, 0
 		}
@@ -139,16 +136,16 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 		}
 		result, err := s.attempt(ctx, w, &at)
 		if err != nil {
-			return s.refuse(ctx, w, so.attempts, err)
+			return s.refuse(ctx, w, so.Attempts, err)
 		}
-		so.count(result)
+		result.countIn(&so)
 		switch {
 		case result.receipt != nil:
 			return *result.receipt, nil
 		case result.err != nil:
 			return Receipt{}, result.err
 		case result.refusal != nil:
-			return s.refuse(ctx, w, so.attempts, result.refusal)
+			return s.refuse(ctx, w, so.Attempts, result.refusal)
 		case result.head != nil && w.message.Event != nil && at.sameRoster(*result.head) && atOnce < maxAtOnce:
 			at.head, known = *result.head, true
 			atOnce++
@@ -158,15 +155,15 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			// the head as it is, so the next attempt needs no read and no wait.
 			read = true
 			if at, err = s.at(ctx, w, *result.head); err != nil {
-				return s.refuse(ctx, w, so.attempts, err)
+				return s.refuse(ctx, w, so.Attempts, err)
 			}
 			continue
 		}
-		if w.message.Event == nil && so.inVain() {
-			return Receipt{}, crowded(w.message.ConversationID, so.attempts, result.cause)
+		if w.message.Event == nil && inVain(so) {
+			return Receipt{}, crowded(w.message.ConversationID, so.Attempts, result.cause)
 		}
-		if err := s.db.Pace.Wait(ctx, so.attempts, result.throttled); err != nil {
-			return Receipt{}, busy(w.message.ConversationID, so.attempts, result.cause)
+		if err := s.db.Pace.Wait(ctx, so.Attempts, result.throttled); err != nil {
+			return Receipt{}, busy(w.message.ConversationID, so.Attempts, result.cause)
 		}
 		known, read = false, false
 		collided = collided || result.conflict && !result.throttled
@@ -200,25 +197,9 @@ func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error)
 	return s.try(ctx, w, at.head, e), nil
 }
 
-// attemptCounts are the transactions of one write so far.
-type attemptCounts struct {
-	attempts, conflicts, throttles int
-	batch                          int // messages that the last one committed for the lane
-}
-
-func (t *attemptCounts) count(o outcome) {
-	t.attempts++
-	switch {
-	case o.throttled:
-		t.throttles++
-	case o.conflict:
-		t.conflicts++
-	}
-}
-
-// inVain reports whether there were as many as a message is tried for.
-func (t *attemptCounts) inVain() bool {
-	return t.conflicts >= maxConflicts || t.throttles >= maxThrottles
+// inVain reports whether there were as many transactions as a message is tried for.
+func inVain(so metric.Effort) bool {
+	return so.Conflicts >= maxConflicts || so.Throttles >= maxThrottles
 }
 
 // A message is given up as BUSY after so many transactions that others came before,
@@ -440,6 +421,16 @@ type outcome struct {
 	cause     error
 }
 
+func (o outcome) countIn(so *metric.Effort) {
+	so.Attempts++
+	switch {
+	case o.throttled:
+		so.Throttles++
+	case o.conflict:
+		so.Conflicts++
+	}
+}
+
 // The transaction's items, in the order of its cancellation reasons. First
 // messages and changes have more after them.
 const (
@@ -461,7 +452,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e chan
 	if err == nil {
 		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
-		return outcome{receipt: w.receipt()}
+		return outcome{receipt: &Receipt{Sent: w.message.Sent()}}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
@@ -622,9 +613,9 @@ func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e ch
 	also("rosterHash", after.RosterHash != head.RosterHash, table.Unum(after.RosterHash))
 	also("hashedVersion", after.HashedVersion != head.HashedVersion, table.Num(after.HashedVersion))
 	also("kept", after.Kept != head.Kept, table.Num(after.Kept))
-	also("state", e.state != "", table.Str(string(after.State)))
-	also("title", e.title != "", table.Str(after.Title))
-	also("owner", e.owner != "", table.Str(after.Owner))
+	also("state", after.State != head.State, table.Str(string(after.State)))
+	also("title", after.Title != head.Title, table.Str(after.Title))
+	also("owner", after.Owner != head.Owner, table.Str(after.Owner))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	also("laneUntil", after.LaneUntil != head.LaneUntil, table.Num(after.LaneUntil))
 	also("laneBatch", after.LaneBatch != head.LaneBatch, table.Num(int64(after.LaneBatch)))
@@ -649,7 +640,7 @@ func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 		if err != nil {
 			return nil, err
 		}
-		line := table.Line{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
+		line := chat.Line{UserID: nm.userID, ConversationID: m.ConversationID, Peer: nm.peer, JoinSeq: 1}
 		if nm.userID == m.SenderID {
 			line.ReadSeq, line.DeliveredSeq = m.Seq, m.Seq // one has read what one wrote
 		}
@@ -676,25 +667,16 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 		head.State = chat.StateActive
 		head.CreatedAt = w.message.ServerTime
 	}
-	head.LastSeq = w.message.Seq
-	head.Runs = head.Runs.With(w.message)
-	head.UpdatedAt = w.message.ServerTime
+	members := head.MemberCount
+	head = head.With(w.message)
+	head.MemberCount = members // the roster itself says it: no event tells of a publication's readers
 	if e.roster {
 		head = head.WithRoster(e.joined, e.left)
 	}
-	head.State = cmp.Or(e.state, head.State)
-	head.Title = cmp.Or(e.title, head.Title)
-	head.Owner = cmp.Or(e.owner, head.Owner)
-	return head
-}
-
-func (w write) receipt() *Receipt {
-	return &Receipt{
-		ConversationID: w.message.ConversationID,
-		Seq:            w.message.Seq,
-		MessageID:      w.message.MessageID,
-		ServerTime:     w.message.ServerTime,
+	if e.dissolved {
+		head.State = chat.StateDissolved
 	}
+	return head
 }
 
 // first gives the result an idempotency record stands for, or a conflict if the
@@ -711,13 +693,13 @@ func (w write) first(r table.Record) (*Receipt, error) {
 			Details: map[string]any{"messageId": r.MessageID, "seq": r.Seq, "conversationId": r.ConversationID},
 		}
 	}
-	return &Receipt{
+	return &Receipt{Sent: chat.Sent{
 		ConversationID: r.ConversationID,
 		Seq:            r.Seq,
 		MessageID:      r.MessageID,
 		ServerTime:     r.ServerTime,
 		Duplicate:      r.MessageID != w.message.MessageID,
-	}, nil
+	}}, nil
 }
 
 // envelope is about what an entry takes beside its content.

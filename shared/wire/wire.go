@@ -113,15 +113,8 @@ type Send struct {
 	ClientTime     int64            `json:"clientTime,omitempty"`
 }
 
-// Sent is the result of Send: the message is committed. Duplicate says that it
-// was so before this request.
-type Sent struct {
-	ConversationID string `json:"conversationId"`
-	Seq            int64  `json:"seq"`
-	MessageID      string `json:"messageId"`
-	ServerTime     int64  `json:"serverTime"`
-	Duplicate      bool   `json:"duplicate"`
-}
+// Sent is the result of Send.
+type Sent = chat.Sent
 
 // Sync asks for the messages after a seq, oldest first.
 type Sync struct {
@@ -360,22 +353,36 @@ type Conversation struct {
 	LastMessage    *MessagePreview `json:"lastMessage,omitempty"`
 }
 
-// Hidden reports whether the user has left the conversation and cleared all of it:
-// then it is not on the user's list, until the user is added again.
-func (c Conversation) Hidden() bool { return c.LeftSeq > 0 && c.ClearedSeq >= c.LeftSeq }
-
-// MessagePreview is what a list shows of a conversation's last message.
-type MessagePreview struct {
-	Seq         int64            `json:"seq"`
-	SenderID    string           `json:"senderId"`
-	MessageType chat.MessageType `json:"messageType"`
-	Text        string           `json:"text,omitempty"` // at most PreviewRunes runes
-	Status      chat.Status      `json:"status"`
-	ServerTime  int64            `json:"serverTime"`
+// Hidden is chat.Line.Hidden.
+func (c Conversation) Hidden() bool {
+	return chat.Line{LeftSeq: c.LeftSeq, ClearedSeq: c.ClearedSeq}.Hidden()
 }
 
-// PreviewRunes is how much of a text a list shows.
-const PreviewRunes = 100
+// MessagePreview is what a list shows of a conversation's last message.
+type MessagePreview = chat.MessagePreview
+
+// Listed returns the line of a list that shows a view and its last message, nil for
+// none.
+func Listed(v chat.View, last *chat.Message) Conversation {
+	return Conversation{
+		ConversationID: v.Head.ConversationID,
+		Kind:           v.Head.Kind,
+		Title:          v.Head.Title,
+		Peer:           v.Peer,
+		State:          v.Head.State,
+		Owner:          v.Head.Owner,
+		Visibility:     v.Head.Visibility,
+		MemberCount:    v.Head.MemberCount,
+		LastSeq:        v.LastSeq(),
+		ReadSeq:        v.ReadSeq,
+		DeliveredSeq:   v.DeliveredSeq,
+		ClearedSeq:     v.ClearedSeq,
+		LeftSeq:        v.LeftSeq,
+		Unread:         v.Unread(),
+		UpdatedAt:      v.Head.UpdatedAt,
+		LastMessage:    last.Preview(),
+	}
+}
 
 // Head tells how far a conversation has come.
 type Head struct {

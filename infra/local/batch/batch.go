@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// Failed gives the identifiers of what failed, as the function names them. None, an
+// Failed returns the identifiers of what failed, as the function names them. None, an
 // empty answer and null mean success. An error means that the whole batch failed: the
 // answer cannot be read, or an identifier in it is missing or empty ("Success and
 // failure conditions" of partial batch responses in the Lambda developer guide, for

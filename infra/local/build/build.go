@@ -323,7 +323,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("building %s: %s does not compile:\n%s", who, what, e.Output)
 }
 
-// AtFault gives the logical ids of the functions that an error of [Functions] names. The
+// AtFault returns the logical ids of the functions that an error of [Functions] names. The
 // others of that build could do without them.
 func AtFault(err error) []string {
 	var ids []string
@@ -343,7 +343,7 @@ func AtFault(err error) []string {
 	return slices.Compact(ids)
 }
 
-// flat gives the errors that were joined.
+// flat returns the errors that were joined.
 func flat(err error) (list []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -192,7 +192,7 @@ func TestEngineDoesNotOutliveAKilledParent(t *testing.T) {
 
 	require.NoError(t, parent.Process.Kill())
 	_ = parent.Wait()
-	require.Eventually(t, func() bool { return get(endpoint) != nil }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return get(endpoint) != nil }, time.Minute, 5*time.Millisecond)
 }
 
 func createSimple(t *testing.T, client *dynamodb.Client, name string) {

@@ -18,7 +18,7 @@ const idleConnections = 64
 func Handler(endpoint string, like Likeness, log *log.Logger) http.Handler {
 	like.Base = &http.Transport{MaxIdleConnsPerHost: idleConnections, DisableCompression: true}
 	host := strings.TrimPrefix(endpoint, "http://")
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: host})
 			r.Out.Header.Del("Origin")
@@ -34,4 +34,10 @@ func Handler(endpoint string, like Likeness, log *log.Logger) http.Handler {
 		Transport: like,
 		ErrorLog:  log,
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Else the server closes the request's body when the answer begins. Where that is
+		// before the proxy has seen its end, the answer breaks off.
+		_ = http.NewResponseController(w).EnableFullDuplex() // what cannot has no such body
+		proxy.ServeHTTP(w, r)
+	})
 }

@@ -1,6 +1,7 @@
 package dynamo_test
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -65,4 +66,32 @@ func TestAnEngineIsHardToFind(t *testing.T) {
 		found[at.Addr()] = true
 	}
 	require.Len(t, found, 3)
+}
+
+// An engine answers when it has what it needs, which on a busy machine is before the proxy
+// has seen the end of the request.
+func TestAnAnswerMayBeginBeforeTheRequestEnds(t *testing.T) {
+	t.Parallel()
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		_, _ = io.WriteString(w, "an answer, ")
+		_ = http.NewResponseController(w).Flush()
+		asked, _ := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "to %s", asked)
+	}))
+	t.Cleanup(engine.Close)
+	door := httptest.NewServer(dynamo.Handler(engine.URL, dynamo.Likeness{}, log.New(io.Discard, "", 0)))
+	t.Cleanup(door.Close)
+	body, rest := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, door.URL, body)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request) // returns with the beginning of the answer
+	require.NoError(t, err)
+	defer func() { _ = response.Body.Close() }()
+	_, err = io.WriteString(rest, "a request")
+	require.NoError(t, err)
+	require.NoError(t, rest.Close())
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, "an answer, to a request", string(answer))
 }

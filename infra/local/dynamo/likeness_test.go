@@ -19,7 +19,7 @@ import (
 	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
 )
 
-// readStream gives all records of a table's stream, after one if that is not "".
+// readStream returns all records of a table's stream, after one if that is not "".
 func readStream(t *testing.T, streams *dynamodbstreams.Client, table, after string) (arn string, records []streamtypes.Record) {
 	t.Helper()
 	list, err := streams.ListStreams(t.Context(), &dynamodbstreams.ListStreamsInput{TableName: &table})

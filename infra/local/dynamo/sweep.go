@@ -70,7 +70,7 @@ func (s *sweeper) awaitReady(ctx context.Context, ended <-chan struct{}) error {
 }
 
 // Sweep deletes the items that have expired, in all tables with a time to live, and
-// gives their number. Their stream records are those of DynamoDB: REMOVE, by the service.
+// returns their number. Their stream records are those of DynamoDB: REMOVE, by the service.
 // The engine does nothing else meanwhile: 6 ms with 1,000 items in these tables, 2 s with
 // 40,000, on 2 busy cores. It takes an engine with Config.TimeToLive.
 func (e *Engine) Sweep(ctx context.Context) (deleted int, err error) {

@@ -60,7 +60,10 @@ func Passes(change json.RawMessage, patterns []Pattern) (bool, error) {
 		return true, nil
 	}
 	whole, err := decode(change)
-	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.match(whole) }), err
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.match(whole) }), nil
 }
 
 func decode(data []byte) (any, error) {

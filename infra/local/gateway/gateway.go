@@ -7,6 +7,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,25 +79,17 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		IdleTimeout:       orDefault(l.IdleTimeout, 10*time.Minute),
-		MaxLifetime:       orDefault(l.MaxLifetime, 2*time.Hour),
-		MessageBytes:      orDefault(l.MessageBytes, 128<<10),
-		FrameBytes:        orDefault(l.FrameBytes, 32<<10),
-		PerSecond:         orDefault(l.PerSecond, 500),
-		RequestsPerSecond: orDefault(l.RequestsPerSecond, 10_000),
-		AuthorizerTimeout: orDefault(l.AuthorizerTimeout, 29*time.Second),
-		WriteTimeout:      orDefault(l.WriteTimeout, 5*time.Second),
-		Queue:             orDefault(l.Queue, 64),
-		InFlight:          orDefault(l.InFlight, 64),
+		IdleTimeout:       cmp.Or(l.IdleTimeout, 10*time.Minute),
+		MaxLifetime:       cmp.Or(l.MaxLifetime, 2*time.Hour),
+		MessageBytes:      cmp.Or(l.MessageBytes, 128<<10),
+		FrameBytes:        cmp.Or(l.FrameBytes, 32<<10),
+		PerSecond:         cmp.Or(l.PerSecond, 500),
+		RequestsPerSecond: cmp.Or(l.RequestsPerSecond, 10_000),
+		AuthorizerTimeout: cmp.Or(l.AuthorizerTimeout, 29*time.Second),
+		WriteTimeout:      cmp.Or(l.WriteTimeout, 5*time.Second),
+		Queue:             cmp.Or(l.Queue, 64),
+		InFlight:          cmp.Or(l.InFlight, 64),
 	}
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }
 
 // Gateway serves one WebSocket API. Make it with New; end it with Close.
@@ -120,10 +113,10 @@ type Gateway struct {
 
 // New returns a gateway.
 func New(cfg Config) *Gateway {
-	cfg.Region = orDefault(cfg.Region, "us-east-1")
-	cfg.AccountID = orDefault(cfg.AccountID, "000000000000")
-	cfg.DomainName = orDefault(cfg.DomainName, cfg.API.ID+".execute-api."+cfg.Region+".amazonaws.com")
-	cfg.Log = orDefault(cfg.Log, slog.Default())
+	cfg.Region = cmp.Or(cfg.Region, "us-east-1")
+	cfg.AccountID = cmp.Or(cfg.AccountID, "000000000000")
+	cfg.DomainName = cmp.Or(cfg.DomainName, cfg.API.ID+".execute-api."+cfg.Region+".amazonaws.com")
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	ctx, cancel := context.WithCancel(context.Background())
 	limits := cfg.Limits.withDefaults()
 	g := &Gateway{

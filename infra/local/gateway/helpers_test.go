@@ -26,12 +26,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/inorder-im/inorder/infra/local/gateway"
+	"github.com/inorder-im/inorder/infra/local/logtest"
 	"github.com/inorder-im/inorder/infra/local/selection"
 	"github.com/inorder-im/inorder/infra/local/template"
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
@@ -124,36 +125,18 @@ func (f *functions) await(t *testing.T, name string, n int) invocation {
 	return f.of(name)[n-1]
 }
 
-// buffer is a log that can be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // api is a running gateway.
 type api struct {
 	*functions
 	gateway *gateway.Gateway
 	server  *httptest.Server
-	log     *buffer
+	log     *logtest.Log
 }
 
 // start runs a gateway with cfg, whose missing required fields it fills in, and these functions.
 func start(t *testing.T, cfg gateway.Config, byName map[string]function) *api {
 	t.Helper()
-	a := &api{functions: &functions{byName: byName}, log: &buffer{}}
+	a := &api{functions: &functions{byName: byName}, log: &logtest.Log{}}
 	cfg.API.ID, cfg.API.Stage, cfg.Invoker = "api123", "dev", a.functions
 	cfg.Log = slog.New(slog.NewTextHandler(a.log, nil))
 	if cfg.API.RouteSelection == nil {

@@ -1,6 +1,7 @@
 package lambda
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"maps"
@@ -23,7 +24,7 @@ func environ(fn Function, region, runtimeAPI string, started time.Time) []string
 		"AWS_LAMBDA_LOG_GROUP_NAME":       "/aws/lambda/" + fn.Name,
 		"AWS_LAMBDA_LOG_STREAM_NAME":      fmt.Sprintf("%s/[$LATEST]%s", started.UTC().Format("2006/01/02"), randomHex(16)),
 		"AWS_EXECUTION_ENV":               "AWS_Lambda_provided.al2023",
-		"_HANDLER":                        orDefault(fn.Handler, "bootstrap"),
+		"_HANDLER":                        cmp.Or(fn.Handler, "bootstrap"),
 		"LAMBDA_TASK_ROOT":                fn.Dir,
 		"LAMBDA_RUNTIME_DIR":              fn.Dir,
 		"LANG":                            "en_US.UTF-8",

@@ -13,6 +13,7 @@
 package lambda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,10 +132,10 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Reaper == nil {
 		return nil, errors.New("lambda: Config.Reaper is missing")
 	}
-	cfg.IdleAfter = orDefault(cfg.IdleAfter, defaultIdleAfter)
-	cfg.InitTimeout = orDefault(cfg.InitTimeout, defaultInitTimeout)
-	cfg.QueueWait = orDefault(cfg.QueueWait, defaultQueueWait)
-	cfg.EventRetry = orDefault(cfg.EventRetry, defaultEventRetry)
+	cfg.IdleAfter = cmp.Or(cfg.IdleAfter, defaultIdleAfter)
+	cfg.InitTimeout = cmp.Or(cfg.InitTimeout, defaultInitTimeout)
+	cfg.QueueWait = cmp.Or(cfg.QueueWait, defaultQueueWait)
+	cfg.EventRetry = cmp.Or(cfg.EventRetry, defaultEventRetry)
 	if cfg.Output == nil {
 		cfg.Output = func(string, string) {}
 	}
@@ -144,9 +145,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Started == nil {
 		cfg.Started = func(string, int) {}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	s := &Service{pools: make(map[string]*pool, len(cfg.Functions)), events: make(chan struct{}, maxEventQueue)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	for _, fn := range cfg.Functions {
@@ -180,7 +179,7 @@ func complete(fn Function) (Function, error) {
 	if info.IsDir() || info.Mode()&0o111 == 0 {
 		return fn, fmt.Errorf("lambda: function %s: %s is not an executable file", fn.LogicalID, fn.bootstrap())
 	}
-	fn.ReservedConcurrency = orDefault(fn.ReservedConcurrency, defaultMaxProcesses)
+	fn.ReservedConcurrency = cmp.Or(fn.ReservedConcurrency, defaultMaxProcesses)
 	if fn.Debug {
 		fn.ReservedConcurrency, fn.Timeout = 1, debugTimeout
 	}
@@ -188,14 +187,6 @@ func complete(fn Function) (Function, error) {
 }
 
 func (f Function) bootstrap() string { return filepath.Join(f.Dir, "bootstrap") }
-
-func orDefault[T comparable](value, standard T) T {
-	var zero T
-	if value == zero {
-		return standard
-	}
-	return value
-}
 
 // Invoke calls a function and waits for its answer.
 //

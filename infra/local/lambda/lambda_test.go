@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	deadline = 10 * time.Second
+	deadline = time.Minute
 	tick     = time.Millisecond
 )
 

@@ -121,7 +121,7 @@ func TestRenew_UnderLoad(t *testing.T) {
 	}
 }
 
-// debugged starts a function to debug, and gives the ids of its processes.
+// debugged starts a function to debug, and returns the ids of its processes.
 func debugged(t *testing.T, fn lambda.Function) (f *fixture, pids func() []int) {
 	t.Helper()
 	fn.Debug = true

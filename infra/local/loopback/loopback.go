@@ -21,9 +21,9 @@ type Config struct {
 	// Addr is where it is served, a host and port. If that is not the loopback, other
 	// machines of the network are let to what [Guard.Welcome] and [Guard.Show] protect.
 	Addr string
-	// Origins of pages that may ask and read, as [ParseOrigin] gives them.
+	// Origins of pages that may ask and read, as [ParseOrigin] returns them.
 	Origins []string
-	// Hosts by which a page may call this machine, as [ParseHost] gives them: names of
+	// Hosts by which a page may call this machine, as [ParseHost] returns them: names of
 	// the network, or of a tunnel.
 	Hosts []string
 }
@@ -47,7 +47,7 @@ func NewGuard(cfg Config) Guard {
 	return g
 }
 
-// ParseOrigin gives an origin in the form in which browsers send it. The error says
+// ParseOrigin returns an origin in the form in which browsers send it. The error says
 // what an origin is.
 func ParseOrigin(text string) (string, error) {
 	u, err := url.Parse(strings.ToLower(strings.TrimSuffix(text, "/")))
@@ -60,7 +60,7 @@ func ParseOrigin(text string) (string, error) {
 	return u.String(), nil
 }
 
-// ParseHost gives a host in the form in which it is compared: a name or an address
+// ParseHost returns a host in the form in which it is compared: a name or an address
 // without a port, which may be any. The error says what a host is.
 func ParseHost(text string) (string, error) {
 	host := strings.ToLower(strings.TrimSuffix(text, "."))

@@ -1,13 +1,13 @@
-// How the rows of a conversation stand below each other. Pure.
+// Arranges the rows of a conversation below each other. Pure.
 
 import { daysBetween, dayWords } from "./words.js";
 
 const SAME_BREATH_MS = 5 * 60_000;
 
 /**
- * The items to show for rows, in order, each with a key of its own: {kind: "day", words} before the first row
- * of a day, {kind: "new"} before the first row of somebody else above the seq newAfter, which may be null, and
- * {kind: "row", row, follows} for each row; follows says that it goes on where the one above ended.
+ * Returns the items to show for rows, in order, each with a key of its own: {kind: "day", words} before the first row
+ * of a day, {kind: "new"} before the first row of somebody else above the seq newAfter, which may be null, and {kind:
+ * "row", row, follows} for each row; follows says that it continues the one above.
  */
 export function arrange(rows, { newAfter, now }) {
   const items = [];
@@ -28,14 +28,14 @@ export function arrange(rows, { newAfter, now }) {
   return items;
 }
 
-/** Whether a row is new to who has read up to a seq. */
+/** Whether a row is new to a user who has read up to a seq. */
 export function isNews({ mine, seq }, readSeq) {
   return !mine && seq !== null && seq > readSeq;
 }
 
 /**
- * One row has one key from "sending" to its seq; clientMsgId is unique per sender only. What the server has lost
- * may have been sent again.
+ * A row keeps its key from "sending" to its seq; clientMsgId is unique per sender only. A lost message may have been
+ * sent again.
  */
 function rowKey({ clientMsgId, messageId, senderId, seq, lost }) {
   if (lost) return `lost ${messageId ?? clientMsgId}`;
@@ -47,7 +47,7 @@ function follows(row, last) {
   return Math.abs(row.time - last.time) < SAME_BREATH_MS;
 }
 
-/** Whether a row is told to all rather than said by one. */
+/** Whether a row is an announcement rather than something that a person said. */
 export function isCentral({ kind }) {
   return kind === "event" || kind === "system";
 }

@@ -1,5 +1,5 @@
-// Where a message is written: a new one, an answer to another, or another text for an own one. What is
-// not sent yet is kept per conversation.
+// Where a message is written: a new one, an answer to another, or another text for an own one. What is not sent yet is
+// kept per conversation.
 
 import { MAX_TEXT_RUNES, countRunes } from "./client/index.js";
 import { $, isTouch, setParts, setText } from "./dom.js";
@@ -21,8 +21,8 @@ export class Composer {
   #client;
   #onSent;
   #key = null;
-  // What is being written is {mode: "reply" or "edit", row, draft, changed}: draft is what an edit has taken the
-  // place of. {mode: "note", words} says how it ended. Or null.
+  // {mode: "reply" or "edit", row, draft, changed} while one is written; draft is the text that an edit has displaced.
+  // {mode: "note", words} says how it ended. Else null.
   #context = null;
   #kept = new Map(); // conversation key → {text, context}
 
@@ -32,8 +32,8 @@ export class Composer {
     this.#onSent = onSent;
     $("text").addEventListener("input", () => this.#typed());
     $("text").addEventListener("keydown", (event) => this.#keyDown(event));
-    // Some drivers of keyboards send the character as an event of its own, which would start the next
-    // message with an empty line.
+    // Some keyboard drivers send the character as an event of its own, which would start the next message with an empty
+    // line.
     $("text").addEventListener("keypress", (event) => isSendKey(event, isTouch()) && event.preventDefault());
     $("context-cancel").addEventListener("click", () => this.#cancel());
     $("send").addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus, and a phone its keyboard
@@ -57,7 +57,7 @@ export class Composer {
     if (text !== "" || context !== null) this.#kept.set(key, { text, context });
   }
 
-  // The key that something was kept under may not be the one that the conversation has now.
+  // The conversation may have another key by now.
   #take(key) {
     const isSame = (other) => key !== null && this.#client.currentKey(other) === this.#client.currentKey(key);
     const found = [...this.#kept.keys()].find(isSame);
@@ -97,7 +97,7 @@ export class Composer {
     $("counter").classList.toggle("over", over);
     $("text").setAttribute("aria-invalid", over);
     if (!GROWS) $("text").rows = Math.min($("text").value.split("\n").length, MAX_ROWS);
-    const outdated = this.#client.detail === "outdated"; // it would not be taken
+    const outdated = this.#client.detail === "outdated"; // it would be refused
     $("text").disabled = closed !== null;
     $("send").disabled = closed !== null || outdated || over || $("text").value.trim() === "";
     setText($("send"), this.#context?.mode === "edit" ? "Save" : "Send");
@@ -115,7 +115,7 @@ export class Composer {
     return said`Reply to ${row.mine ? "yourself" : { name: row.senderId }}: ${line}`;
   }
 
-  // What is answered or edited may change meanwhile, or go.
+  // The message that is answered or edited may change meanwhile, or go.
   #follow() {
     const context = this.#context;
     if (context === null || context.mode === "note") return;
@@ -133,7 +133,7 @@ export class Composer {
     }
   }
 
-  // What the user has written for it becomes part of what they were writing before.
+  // What the user has written for it is added to what they were writing before.
   #end(words) {
     const { mode, row } = this.#context;
     const written = $("text").value;
@@ -141,7 +141,7 @@ export class Composer {
     if (mode === "edit" && written !== row.text) $("text").value = joined($("text").value, written);
   }
 
-  // An edit uses the same field: the draft waits until it is over.
+  // An edit uses the same field: the draft waits until the edit is over.
   #setContext(context) {
     if (this.#context?.mode === "edit") $("text").value = this.#context.draft;
     if (context?.mode === "edit") context.draft = $("text").value;
@@ -182,7 +182,7 @@ export class Composer {
     this.focus();
   }
 
-  // It was not even put among what waits to be sent, so it is only here.
+  // It was not put into the outbox, so it is only here.
   #refused(key, text, error) {
     if (this.#key !== null && this.#client.currentKey(this.#key) === this.#client.currentKey(key)) {
       $("text").value = joined(text, $("text").value);
@@ -201,7 +201,7 @@ function isSendKey(event, onTouch) {
   return !onTouch || event.ctrlKey || event.metaKey;
 }
 
-// Safari ends the composition first, and then tells of the key that ended it.
+// Safari ends the composition first, and then sends the key that ended it.
 function isComposing({ isComposing, keyCode }) {
   return isComposing || keyCode === COMPOSING;
 }

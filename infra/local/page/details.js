@@ -1,5 +1,5 @@
-// The panel of a conversation: a group's title and members, and what is done to it as a whole. What we
-// have no right to do is not shown.
+// The panel of a conversation: a group's title and members, and what can be done to it as a whole. What we have no
+// right to do is not shown.
 
 import { MAX_TITLE_RUNES, countRunes } from "./client/index.js";
 import { $, KeyedList, askFirst, button, element, setAvatar, setParts, setText, worded } from "./dom.js";
@@ -13,7 +13,7 @@ export class Details {
   #key = null;
   #roster = new KeyedList($("roster"), () => this.#newMember());
 
-  /** refused(error) takes what the client does not take. */
+  /** refused(error) is called when the client does not accept a change. */
   constructor(client, refused) {
     this.#client = client;
     this.#refused = refused;

@@ -1,11 +1,11 @@
-// Which device this tab is of. All tabs of a browser are one device, and share its connection; a link
-// with device=new in its hash makes a tab a device of its own, to see what several do.
+// The device that this tab belongs to. All tabs of a browser are one device and share its connection; a link with
+// device=new in its hash makes a tab a device of its own, to see what several devices do.
 
 const KEY = "inorder.device";
 
 /**
- * Gives the device that a tab with these parameters in its hash is of. An id that was made for this tab
- * is to be put into its hash, so that a reload finds it.
+ * Returns the device of a tab with these parameters in its hash. If the id was made for this tab, put it into the hash,
+ * so that a reload finds it.
  */
 export function deviceOf(parameters, storage) {
   const named = parameters.get("device");
@@ -15,7 +15,7 @@ export function deviceOf(parameters, storage) {
     if (!storage().getItem(KEY)) storage().setItem(KEY, newDeviceId());
     return storage().getItem(KEY);
   } catch {
-    return newDeviceId(); // the browser gives no storage
+    return newDeviceId(); // the browser has no storage
   }
 }
 

@@ -34,7 +34,7 @@ export function setData(node, name, value) {
   else node.dataset[name] = value;
 }
 
-/** Shows a time in these words, and all of it, behind a prefix, to who points there. */
+/** Shows a time in these words; its title is the full time, after a prefix. */
 export function setTime(node, ms, words, prefix = "") {
   node.hidden = !ms;
   if (!ms) return;
@@ -43,7 +43,7 @@ export function setTime(node, ms, words, prefix = "") {
   setText(node, words);
 }
 
-/** Fills a node with what nodes() gives, unless it was filled under the same stamp before. */
+/** Fills a node with what nodes() returns, unless it was filled under the same stamp before. */
 export function fillOnce(node, stamp, nodes) {
   if (stamps.get(node) === stamp) return;
   stamps.set(node, stamp);
@@ -53,17 +53,17 @@ export function fillOnce(node, stamp, nodes) {
 const stamps = new WeakMap(); // node → what it was filled with
 
 /**
- * Shows words (see words.js), if they changed, in a node with dir="auto". What people wrote or are called is
- * isolated from what is around it.
+ * Shows words (see words.js), if they changed, in a node with dir="auto". What people wrote or are called is isolated
+ * from what is around it.
  */
 export function setParts(node, parts) {
   fillOnce(node, JSON.stringify(parts), () => {
-    if (parts.length === 1) return [shownPart(parts[0])]; // alone, it says which way the node runs
+    if (parts.length === 1) return [shownPart(parts[0])]; // a single part decides the direction of the node
     return parts.map((part) => (typeof part === "string" ? part : element("bdi", "", [shownPart(part)])));
   });
 }
 
-/** An element with these words, the direction of which is theirs. */
+/** An element with these words, which decide its direction. */
 export function worded(tag, className, parts = []) {
   const node = element(tag, className);
   node.dir = "auto";
@@ -71,13 +71,13 @@ export function worded(tag, className, parts = []) {
   return node;
 }
 
-/** The letter that stands for a name, in one of the colours of the page. */
+/** Shows the letter that stands for a name, in one of the colours of the page. */
 export function setAvatar(node, name) {
   setText(node, initialOf(name));
   node.dataset.hue = hueOf(name, HUES);
 }
 
-/** Whether who uses the page has a finger and no more: then a keyboard covers half of it, and has no Shift to hold. */
+/** Whether the user has a touch screen only: then the keyboard covers half of the page, and has no Shift to hold. */
 export function isTouch() {
   return matchMedia("(hover: none) and (pointer: coarse)").matches;
 }
@@ -88,7 +88,7 @@ export class KeyedList {
   #make;
   #nodes = new Map();
 
-  /** make gives the node of the item of a new key. */
+  /** make returns the node for the item of a new key. */
   constructor(parent, make) {
     this.#parent = parent;
     this.#make = make;
@@ -104,8 +104,8 @@ export class KeyedList {
   }
 
   /**
-   * Shows one node per item: key(item) names it, fill(node, item) brings it up to date. Only what moved
-   * is touched: a screen reader announces what is inserted, and a moved element loses the focus.
+   * Shows one node per item: key(item) names it, fill(node, item) brings it up to date. Only what moved is touched: a
+   * screen reader announces what is inserted, and a moved element loses the focus.
    */
   draw(items, key, fill) {
     const wanted = items.map((item) => {

@@ -7,8 +7,8 @@ const GAP_PX = 4;
 let current = null; // {opener, offers} of the menu that is open
 
 /**
- * Opens the menu beside its opener: offers() gives what can be done by now, as {act, label, run}. It is asked
- * again by redrawMenu, and before something is done.
+ * Opens the menu beside its opener. offers() returns what can be done now, as {act, label, run}; it is called again by
+ * redrawMenu, and before something is done.
  */
 export function openMenu(opener, offers) {
   const menu = $("menu");
@@ -49,7 +49,6 @@ export function redrawMenu() {
   if (menu.childElementCount === 0) menu.hidePopover();
 }
 
-/** Closes the menu, if it is open. */
 export function closeMenu() {
   $("menu").hidePopover();
 }

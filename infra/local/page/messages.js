@@ -6,11 +6,11 @@ import { cut, hueOf, isBigEmoji, partsOf } from "./text.js";
 import { bodyOf, clockWords, deliveryOf, failureOf, isOwnWords, lineOf, listOf, plain, said, whyWords } from "./words.js";
 
 const ROWS_AT_FIRST = 200;
-const ROWS_FOR_NEWS = 1_000; // the most that are shown at once because they are new
+const ROWS_FOR_NEWS = 1_000; // at most this many are shown at once because they are new
 const ROWS_ABOVE_NEWS = 50;
 const NEAR_THE_END_PX = 80;
 const NEAR_THE_BEGINNING_PX = 300;
-const ABOVE_THE_NEW_PX = 80; // what is shown of what was read already
+const ABOVE_THE_NEW_PX = 80; // how much of what was read already is shown
 const MARKED_MS = 1_500;
 const QUOTE_CHARACTERS = 160;
 
@@ -22,7 +22,7 @@ export class MessageList {
   #list = new KeyedList($("messages"), (item) => this.#newNode(item));
   #rows = new WeakMap(); // node → row
   #looks = new WeakMap(); // node → what else it was filled with
-  #newAfter = null; // the seq that was read when something new came; above it stands a line
+  #newAfter = null; // the seq that was read when something new came; a line follows it
   #hasReadAll = true;
   #isOpening = true;
   #atTheEnd = true; // as it was left
@@ -30,8 +30,8 @@ export class MessageList {
   #loading = null;
 
   /**
-   * hooks.menu(opener, rowNow), hooks.quote(row) and hooks.editAgain(row, text) take what the user clicked,
-   * hooks.copy(text) and hooks.retry(clientMsgId) likewise, and hooks.earlier() is called where more is to be shown.
+   * hooks.menu(opener, rowNow), hooks.quote(row), hooks.editAgain(row, text), hooks.copy(text) and
+   * hooks.retry(clientMsgId) are called when the user clicks, hooks.earlier() when more has to be shown.
    */
   constructor(client, hooks) {
     this.#client = client;
@@ -42,13 +42,13 @@ export class MessageList {
       $("scroll").focus({ preventScroll: true });
     });
     askFirst($("lost-remove"), "Remove the only copies?", leaving(() => this.#client.discardLost(this.#key)));
-    // A keyboard that comes up, or a field that grows, takes of the height: the end stays the end.
+    // A keyboard that comes up, or a field that grows, takes some of the height: the end stays in view.
     new ResizeObserver(() => {
       if (this.#atTheEnd && $("scroll").clientHeight > 0) this.toTheEnd();
     }).observe($("scroll"));
   }
 
-  /** Shows another conversation; draw and toTheNews are to follow. */
+  /** Shows another conversation; call draw and toTheNews next. */
   open(key) {
     this.#key = key;
     this.#shown = ROWS_AT_FIRST;
@@ -91,7 +91,6 @@ export class MessageList {
     this.#list.draw(items, ({ key }) => key, (node, item) => this.#fill(node, item, conversation));
   }
 
-  /** Goes to the end, at once. */
   toTheEnd() {
     scrollToTheEnd();
     this.#look();
@@ -114,7 +113,7 @@ export class MessageList {
     this.toTheEnd();
   }
 
-  /** Shows more of what was before; what is in view stays where it is. */
+  /** Shows earlier messages; what is in view stays where it is. */
   showEarlier() {
     this.#loading ??= this.#showEarlier().finally(() => (this.#loading = null));
     return this.#loading;
@@ -157,7 +156,7 @@ export class MessageList {
 
   // ---- what is in view ----
 
-  // What is to stay where it is while the list changes; null at the end, which stays in view.
+  // The message that has to stay where it is while the list changes; null at the end, which stays in view.
   #place() {
     if (isNearTheEnd()) return null;
     const top = $("scroll").getBoundingClientRect().top;
@@ -165,7 +164,7 @@ export class MessageList {
     return node ? { node, top: topOf(node) } : null;
   }
 
-  // What comes while the user is away or further up is new when they come back, and stays so while they read.
+  // Messages that come while the user is away or further up are marked as new, and stay so while the user reads.
   #noteNews(readSeq) {
     if (!this.#hasReadAll) return;
     this.#newAfter = readSeq;
@@ -180,7 +179,7 @@ export class MessageList {
     if (isUp && scrollTop < NEAR_THE_BEGINNING_PX && !$("earlier").hidden && this.#loading === null) this.#hooks.earlier();
   }
 
-  // Notes what the user has seen, and offers a way to what they have not.
+  // Notes what the user has seen, and offers a way to the rest.
   #look() {
     const scroll = $("scroll");
     this.#atTheEnd = isNearTheEnd();
@@ -195,7 +194,7 @@ export class MessageList {
     $("down").setAttribute("aria-label", count > 0 ? `Go to the end, ${count} new` : "Go to the end");
   }
 
-  // A message is seen once its end has been in view, and so is what is numbered after it and has no row.
+  // A message is seen once its end has been in view; so are the seqs after it that have no row.
   #markSeen() {
     const nodes = nodesOf().filter((node) => node.dataset.seq !== undefined);
     const end = $("scroll").getBoundingClientRect().bottom + 1;
@@ -237,7 +236,7 @@ export class MessageList {
     if (kind === "day") setText(node.firstChild, words);
     if (kind !== "row") return;
     const look = `${follows} ${where} ${closed}`;
-    if (this.#rows.get(node) === row && this.#looks.get(node) === look) return; // a row is the same as long as what it says is
+    if (this.#rows.get(node) === row && this.#looks.get(node) === look) return; // a row is the same object until it changes
     this.#rows.set(node, row);
     this.#looks.set(node, look);
     this.#fillRow(node, row, { follows, where, again: closed === null || closed === "failed" });
@@ -260,7 +259,7 @@ export class MessageList {
     setData(node, "recalled", row.recalled ? "" : null);
     setParts(sender, central ? [] : [{ name: row.senderId ?? "" }]);
     const isSeen = !row.mine && !follows && where === "group";
-    sender.classList.toggle("visually-hidden", !isSeen); // its side says it to the eye
+    sender.classList.toggle("visually-hidden", !isSeen); // the side shows it to the eye
     fillQuote(quote, row.quote, this.#client.userId);
     if (ownWords) fillText(text, row.text);
     else setParts(text, bodyOf(row, this.#client.userId));
@@ -273,7 +272,7 @@ export class MessageList {
     more.setAttribute("aria-label", plain(said`Actions on the message of ${row.mine ? "yourself" : { name: row.senderId ?? "" }}, ${clockWords(row.time)}`));
   }
 
-  // What became of a recall or an edit that is not seen yet.
+  // The state of a recall or an edit that the message does not show yet.
   #fillRevision(node, { revision, canEdit }) {
     setData(node, "revision", revision?.state);
     fillOnce(node, JSON.stringify([revision, canEdit]), () => (revision ? this.#revisionNodes(node, revision, canEdit) : []));
@@ -306,14 +305,14 @@ export class MessageList {
       return [
         words,
         ...(canSend && failure.again ? [button("retry", "Send again", leaving(() => this.#hooks.retry(clientMsgId)))] : []),
-        ...(state === "failed" && text ? [button("copy", "Copy", () => this.#hooks.copy(text))] : []), // it has no menu
+        ...(state === "failed" && text ? [button("copy", "Copy", () => this.#hooks.copy(text))] : []), // a failed message has no menu
         ...(failure.aside ? [button("remove", "Remove", leaving(() => this.#client.discard(clientMsgId)))] : []),
       ];
     });
   }
 }
 
-// What a button does that is gone once it is done: the focus goes to where it stood.
+// For a button that goes when it is clicked: the focus goes to where it was.
 function leaving(act) {
   return () => {
     act();
@@ -321,7 +320,7 @@ function leaving(act) {
   };
 }
 
-// For developers, who see it when they point there.
+// A title for developers.
 function technical({ code, message }) {
   return `${code}: ${message}`;
 }
@@ -364,8 +363,8 @@ function linkTo({ text, href }) {
   link.href = href;
   link.target = "_blank";
   link.rel = "noopener noreferrer";
-  link.dir = "ltr"; // what stands around it cannot make it look like another one
-  link.title = href; // with the host as it is asked for
+  link.dir = "ltr"; // the text around it cannot make it look like another one
+  link.title = href; // with the real name of the host
   return link;
 }
 
@@ -381,7 +380,6 @@ function topOf(node) {
   return node.getBoundingClientRect().top;
 }
 
-/** Whether the user sees the page. */
 function isAttended() {
   return !document.hidden && document.hasFocus();
 }

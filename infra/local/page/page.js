@@ -1,4 +1,4 @@
-// The page: it shows what the client knows and hands on what the user does.
+// The page: it shows what the client knows and passes on what the user does.
 
 import { MAX_TITLE_RUNES, countRunes, open } from "./client/index.js";
 import { Composer } from "./composer.js";
@@ -101,8 +101,8 @@ function keyFromBefore() {
   return isGone(key) ? null : key;
 }
 
-// Such as a group that could not be made, once the user has put that aside, or the key under which a
-// group was made before a reload.
+// For example a group that could not be made, once the user has removed it, or the key under which a group was made
+// before a reload.
 function isGone(key) {
   return key !== null && client.conversation(key).closed === "unknown" && client.messages(key, 1).length === 0;
 }
@@ -151,12 +151,12 @@ async function showEarlier() {
   }
 }
 
-// What the client does not even take, such as a 1,001st change that waits; what the server refuses is a row.
+// Shows what the client itself refuses, such as a 1,001st change that waits; what the server refuses is a row.
 function refused(error) {
   note(`This did not work: ${problemWords(error, "group")}.`);
 }
 
-// ---- what is done to one message ----
+// ---- the menu of a message ----
 
 function openMessageMenu(opener, rowNow) {
   openMenu(opener, () => offersFor(rowNow()));
@@ -266,7 +266,7 @@ function note(text) {
   drawConnection();
 }
 
-// What comes in the conversation on screen, for who hears the page.
+// Speaks new messages of the conversation on screen to users of a screen reader.
 function speak({ key, row }) {
   if (openKey === null || client.currentKey(openKey) !== key || row.kind === "event") return;
   const line = lineOf(row, client.userId, SPOKEN_CHARACTERS);

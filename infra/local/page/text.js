@@ -1,5 +1,5 @@
-// What is done to people's texts and names before they are shown: what of them could reach beyond themselves,
-// where they are cut, what in them is a link. Pure.
+// Prepares people's texts and names to be shown: takes out what could change the text around them, cuts them, finds
+// links. Pure.
 
 const LRE = "\u202A";
 const RLE = "\u202B";
@@ -12,26 +12,26 @@ const FSI = "\u2068";
 const PDI = "\u2069";
 
 const DIRECTIONS = /[\u202A-\u202E\u2066-\u2069]/;
-const LINE_ENDS = /[\u0000-\u001F\u007F\u0085\u2028\u2029]+/g; // each of them would end an isolation, too
-const MAX_UNITS_OF_A_GRAPHEME = 16; // in the mean; without it one letter with 4,000 accents passes as one
+const LINE_ENDS = /[\u0000-\u001F\u007F\u0085\u2028\u2029]+/g; // each of them would also end an isolation
+const MAX_UNITS_OF_A_GRAPHEME = 16; // on average; without it a letter with 4,000 accents counts as one
 const MAX_BIG_EMOJI = 3;
 
 /**
- * A name or title as it is shown. It is one line, reads in its own order, and what it opens it closes: what
- * stands beside it in an element that isolates it is not touched.
+ * A name or title as it is shown: one line, in its own direction. It closes what it opens, so that nothing around the
+ * element that isolates it changes.
  */
 export function nameOf(text) {
   const line = text.replace(LINE_ENDS, " ");
   return DIRECTIONS.test(line) ? balanced(line) : line;
 }
 
-/** A name or a text for where there are no elements: a title, a label. Its direction is its own affair. */
+/** A name or a text for places without elements, such as a title or a label. Its direction stays within it. */
 export function isolated(text) {
   return FSI + nameOf(text) + PDI;
 }
 
-// Overrides are left out: in a name they only make it look like another one. An end without a beginning is
-// left out, and a beginning without an end gets one.
+// Leaves out overrides, which only make a name look like another one, and ends without a beginning; ends every
+// beginning.
 function balanced(text) {
   const open = []; // {isolate, end}
   let isolates = 0;
@@ -86,7 +86,7 @@ export function cut(text, max) {
   return shown;
 }
 
-/** What stands for a name in a picture of a letter. */
+/** The letter that stands for a name. */
 export function initialOf(name) {
   const [first = "?"] = graphemesOf(nameOf(name).trim());
   return first.length > MAX_UNITS_OF_A_GRAPHEME ? first.slice(0, first.codePointAt(0) > 0xffff ? 2 : 1) : first.toUpperCase();
@@ -101,7 +101,7 @@ export function hueOf(name, count) {
 
 const SEGMENTER = globalThis.Intl?.Segmenter && new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-// Lazily, for a text may be long. A browser that cannot tell them gets code points.
+// Lazy, as a text may be long. Code points in a browser that cannot segment text.
 function* graphemesOf(text) {
   if (!SEGMENTER) return yield* text;
   for (const { segment } of SEGMENTER.segment(text)) yield segment;
@@ -120,7 +120,7 @@ export function isBigEmoji(text) {
 
 // ---- links ----
 
-// A link ends at a space, at what quotes it, at punctuation that no address has, and at what has no width.
+// A link ends at a space, a quote, punctuation that no address has, and a character without width.
 const LINK = /(?:https?:\/\/|mailto:|www\.)[^\s<>"`\u0000-\u001F\u007F\u00AD\u061C\u200B-\u200F\u202A-\u202E\u2060-\u2069\uFEFF，。、！？；：（）「」『』【】《》“”«»]+/giu;
 const INSIDE_A_WORD = /[\p{L}\p{N}_]$/u;
 const TRAILING = new Set(".,;:!?'’…*_~|");
@@ -128,8 +128,8 @@ const BRACKETS = { ")": "(", "]": "[", "}": "{" };
 const SCHEMES = new Set(["http:", "https:", "mailto:"]);
 
 /**
- * A text in parts: strings, and {text, href} where there is a link to the web or to a mail address. Nothing
- * else is made a link, nor what names a user before the host, as http://bank.example@evil.example does.
+ * Splits a text into strings, and {text, href} for each link to the web or to a mail address. Nothing else becomes a
+ * link, nor does an address with a user before the host, such as http://bank.example@evil.example.
  */
 export function partsOf(text) {
   const parts = [];
@@ -146,7 +146,7 @@ export function partsOf(text) {
   return parts;
 }
 
-// The punctuation behind a link is the sentence's, and a bracket that was opened before it too.
+// Punctuation after a link belongs to the sentence; so does a bracket that was opened before the link.
 function trimmed(link) {
   const surplus = new Map(Object.keys(BRACKETS).map((closing) => [closing, 0])); // of those that close
   for (const char of link) {

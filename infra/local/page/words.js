@@ -1,4 +1,4 @@
-// How the page words what is no text of a person. Pure.
+// The page's own words. Pure.
 //
 // Words are lists of parts: strings are the page's own, {name} is the name or title that someone gave, and
 // {text} is what a person wrote. The latter two are isolated wherever they are shown: they may run the other
@@ -16,12 +16,12 @@ export function said(strings, ...parts) {
   }, []);
 }
 
-/** Words for where there are no elements. */
+/** Words for places without elements. */
 export function plain(parts) {
   return parts.map((part) => (typeof part === "string" ? part : isolated(part.name ?? part.text))).join("");
 }
 
-/** A part as it is shown in an element of its own. */
+/** A part as shown in an element of its own. */
 export function shownPart(part) {
   return typeof part === "string" ? part : (part.text ?? nameOf(part.name));
 }
@@ -46,26 +46,25 @@ const KINDS = new Map([
   ["custom", "A message that this page cannot show"],
 ]);
 
-/** What a row says. */
 export function bodyOf(row, me) {
   if (row.recalled) return ["This message was recalled."];
   if (row.kind === "event") return eventWords(row, me);
   return row.text ? [{ text: row.text }] : [KINDS.get(row.kind) ?? "A message without a text"];
 }
 
-/** False where the page words a row, because there is no text or it is gone. */
+/** Whether a row shows its own text. If there is none, or it is gone, the page has words for it. */
 export function isOwnWords({ kind, text, recalled }) {
   return !recalled && kind !== "event" && text !== "";
 }
 
-/** What a row says, in one line of at most max characters. */
+/** The words of a row, in one line of at most max characters. */
 export function lineOf(row, me, max) {
   return bodyOf(row, me).map((part) => (part.text === undefined ? part : { text: cut(part.text.trim().replace(/\s+/g, " "), max) }));
 }
 
 const PREVIEW_CHARACTERS = 100;
 
-/** A row in a list of conversations. */
+/** The last row as a list of conversations shows it. */
 export function previewOf(row, kind, me) {
   if (row === null) return ["No messages yet"];
   const line = lineOf(row, me, PREVIEW_CHARACTERS);
@@ -77,7 +76,7 @@ export function previewOf(row, kind, me) {
 
 const BY_ITSELF = "system"; // the product; no person has this name
 
-/** What an event tells, such as "bob added carol". */
+/** The words of an event, such as "bob added carol". */
 export function eventWords({ senderId, event }, me) {
   const who = (userId) => (userId === me ? "you" : { name: userId });
   const [first, ...rest] = senderId === BY_ITSELF ? happened(event ?? {}, who) : did(senderId, event ?? {}, who);
@@ -108,7 +107,7 @@ function happened({ kind, added = [], removed = [], erased }, who) {
   return ["Something changed"];
 }
 
-/** How far an own message is, {mark, words}: mark for the eye, words for everyone. */
+/** The state of an own message, {mark, words}: mark for the eye, words for everyone. */
 export function deliveryOf({ kind, recalled, state, receipt, readBy, audience }) {
   if (state === "sending") return { mark: "", words: "sending" };
   if (state !== "sent" || recalled || kind === "event") return { mark: "", words: "" };
@@ -155,7 +154,7 @@ const WHY = {
   CLOSED: "you have left",
 };
 
-// Where one is doing something the same code says more.
+// Some codes mean something more exact for an action.
 const WHY_DOING = {
   send: { NOT_FOUND: "you are not in this conversation, or what you answered is gone", LIMIT: "no more messages can be sent here", BAD_REQUEST: "the server does not take it, perhaps because nobody can have that name" },
   edit: { FORBIDDEN: "it cannot be changed, because you were away from the group since" },
@@ -169,8 +168,8 @@ export function whyWords({ code }, doing) {
 }
 
 /**
- * What a row that is not on the server says of that, {words, again, aside}: again and aside say whether it can be
- * sent again and put aside. Null if there is nothing to say.
+ * What to say about a row that is not on the server, {words, again, aside}: again and aside say whether it can be sent
+ * again and put aside. Null if there is nothing to say.
  */
 export function failureOf({ state, error, kind, lost }) {
   if (state === "failed" && error.code === "LOST") return { words: "The server does not have this any more.", again: error.retryable, aside: error.retryable };
@@ -179,7 +178,7 @@ export function failureOf({ state, error, kind, lost }) {
   return lost ? { words: "Only this device still has this.", again: false, aside: false } : null;
 }
 
-/** Why something was not even tried: what the client does not take has no code, and words of its own. */
+/** Why the client itself refused something: its error has no code, but words. */
 export function problemWords(error, doing) {
   return error.code === undefined ? error.message : whyWords(error, doing);
 }
@@ -193,12 +192,10 @@ const [WEEKDAY, WEEKDAY_SHORT] = [dateFormat({ weekday: "long" }), dateFormat({ 
 const [DATE, DATE_SHORT] = [dateFormat({ day: "numeric", month: "long" }), dateFormat({ day: "numeric", month: "short" })];
 const [DATE_YEAR, DATE_YEAR_SHORT] = [dateFormat({ day: "numeric", month: "long", year: "numeric" }), dateFormat({ day: "numeric", month: "short", year: "numeric" })];
 
-/** The time of the day. */
 export function clockWords(ms) {
   return CLOCK.format(ms);
 }
 
-/** All of a time. */
 export function fullTimeWords(ms) {
   return FULL.format(ms);
 }
@@ -221,7 +218,6 @@ export function whenWords(ms, now) {
   return (isSameYear(ms, now) ? DATE_SHORT : DATE_YEAR_SHORT).format(ms);
 }
 
-/** When the next day begins here. */
 export function nextDay(now) {
   const date = new Date(now);
   return new Date(date.getFullYear(), date.getMonth(), date.getDate() + 1).getTime();

@@ -25,7 +25,7 @@ const (
 	// family is a shell with a child of its own; both live until killed.
 	family = "sleep 1000 & wait"
 
-	deadline = 10 * time.Second
+	deadline = time.Minute
 )
 
 func TestMain(m *testing.M) {

@@ -55,7 +55,7 @@ func (f *file) now() (state, error) {
 	return state{info.Size(), info.ModTime()}, nil
 }
 
-// read gives the messages if the file is not as it was left.
+// read returns the messages if the file is not as it was left.
 func (f *file) read() (messages []*message, changed bool, err error) {
 	now, err := f.now()
 	if err != nil || now == f.state {

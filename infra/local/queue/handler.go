@@ -205,7 +205,7 @@ func batchOf(entries []entry, one func(entry) (result, error)) (any, error) {
 	return map[string]any{"Successful": done, "Failed": notDone}, nil
 }
 
-// received is a message as ReceiveMessage gives it.
+// received is a message as ReceiveMessage returns it.
 type received struct {
 	MessageID     string            `json:"MessageId"`
 	ReceiptHandle string            `json:"ReceiptHandle"`

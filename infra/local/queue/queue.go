@@ -177,8 +177,8 @@ func (q *Queue) next() (first time.Time) {
 	return first
 }
 
-// receive gives at most n visible messages and hides them for a while. Whatever the
-// error, those that it gives are received.
+// receive returns at most n visible messages and hides them for a while. Whatever the
+// error, those that it returns are received.
 func (q *Queue) receive(n int, hide time.Duration) ([]message, error) {
 	moved := q.redrive()
 	q.mu.Lock()

@@ -26,7 +26,7 @@ import (
 	"github.com/inorder-im/inorder/infra/local/template"
 )
 
-// configure gives a queue's configuration, with its file in the folder.
+// configure returns a queue's configuration, with its file in the folder.
 func configure(folder, name string) queue.Config {
 	return queue.Config{
 		Queue: template.Queue{

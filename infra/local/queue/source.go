@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,9 +53,7 @@ func (q *Queue) Feed(ctx context.Context, s Source) {
 	if s.MaxConcurrency == 0 {
 		s.MaxConcurrency = defaultConcurrency
 	}
-	if s.Log == nil {
-		s.Log = slog.New(slog.DiscardHandler)
-	}
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	s.Log = s.Log.With("mapping", s.LogicalID, "function", s.Function)
 	f := &feeder{q, s}
 	places := make(chan struct{}, s.MaxConcurrency)
@@ -139,7 +138,7 @@ func (f *feeder) settle(messages []message, result []byte, functionError string)
 	}
 }
 
-// done gives the receipts of the messages that need no more work: none if the answer
+// done returns the receipts of the messages that need no more work: none if the answer
 // cannot be read or names a message that is not in the batch.
 func (f *feeder) done(messages []message, result []byte, functionError string) (receipts []string) {
 	if functionError != "" {

@@ -7,6 +7,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,7 @@ type Invoker interface {
 // Clock tells the time and waits.
 type Clock interface {
 	Now() time.Time
-	// After gives a channel that gets the time once d has passed.
+	// After returns a channel that gets the time once d has passed.
 	After(d time.Duration) <-chan time.Time
 }
 
@@ -52,9 +53,7 @@ func Run(ctx context.Context, cfg Config, schedules ...Schedule) {
 	if cfg.Clock == nil {
 		cfg.Clock = machine{}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	var all sync.WaitGroup
 	for _, s := range schedules {
 		all.Go(func() { cfg.keep(ctx, s) })

@@ -98,7 +98,7 @@ func (i invoker) Invoke(ctx context.Context, function string, payload []byte) ([
 	}
 }
 
-// run keeps schedules until the test, or the function it gives, ends them.
+// run keeps schedules until the test, or the function it returns, ends them.
 func run(t *testing.T, log *slog.Logger, schedules ...schedule.Schedule) (*clock, invoker, func()) {
 	c, i := newClock(), invoker{calls: make(chan call, 10), answers: make(chan error, 10)}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -64,7 +64,7 @@ func (w *ward) count(keys ...string) (n int) {
 	return n
 }
 
-// keysByLane gives a key for each of ten lanes: two keys are of one lane if a batch
+// keysByLane returns a key for each of ten lanes: two keys are of one lane if a batch
 // has both.
 func keysByLane(t *testing.T) []string {
 	t.Helper()

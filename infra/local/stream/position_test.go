@@ -1,14 +1,12 @@
 package stream_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,30 +14,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 	"github.com/stretchr/testify/require"
 
+	"github.com/inorder-im/inorder/infra/local/logtest"
 	"github.com/inorder-im/inorder/infra/local/stream"
 	"github.com/inorder-im/inorder/infra/local/template"
 )
 
-// logBuffer collects what is logged.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func (s *scene) withLog() *logBuffer {
-	log := &logBuffer{}
+func (s *scene) withLog() *logtest.Log {
+	log := &logtest.Log{}
 	s.config.Log = slog.New(slog.NewTextHandler(log, nil))
 	return log
 }

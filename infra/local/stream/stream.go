@@ -14,6 +14,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -125,16 +126,6 @@ func (p *Poller) nextWake() <-chan struct{} {
 	return p.woken
 }
 
-// Run opens the mapping and runs it until ctx is done, see [Open].
-func Run(ctx context.Context, cfg Config, m Mapping) error {
-	p, err := Open(ctx, cfg, m)
-	if err != nil {
-		return err
-	}
-	p.Run(ctx)
-	return nil
-}
-
 // Open finds the stream, and fixes the starting position:
 // with Latest, every record written after Open returned is delivered. Call
 // [Poller.Run] to start.
@@ -142,9 +133,7 @@ func Open(ctx context.Context, cfg Config, m Mapping) (*Poller, error) {
 	if cfg.PollInterval <= 0 {
 		cfg.PollInterval = defaultPollInterval
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	p := &Poller{cfg: cfg, m: m, log: cfg.Log.With("mapping", m.LogicalID, "function", m.Function), woken: make(chan struct{})}
 	var err error
 	if p.arn, err = streamOf(ctx, cfg.Streams, m.Table); err != nil {

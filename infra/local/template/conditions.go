@@ -38,7 +38,7 @@ func (e *evaluation) conditionName(n *yaml.Node) string {
 	return n.Value
 }
 
-// condition gives the value of a condition that n uses; ok is false if that failed.
+// condition returns the value of a condition that n uses; ok is false if that failed.
 func (e *evaluation) condition(n *yaml.Node, name string) (value, ok bool) {
 	c := e.conditions[name]
 	switch {

@@ -55,7 +55,7 @@ func newEvaluation(d *document, o Options) *evaluation {
 	return e
 }
 
-// partition gives a region's ARN partition and its domain, as "AWS partitions" in
+// partition returns a region's ARN partition and its domain, as "AWS partitions" in
 // the AWS Fault Isolation Boundaries paper and AWS::URLSuffix describe them.
 func partition(region string) (name, suffix string) {
 	switch {

@@ -138,7 +138,7 @@ func (e *evaluation) sequence(n *yaml.Node, values []string) *yaml.Node {
 	return out
 }
 
-// valueOf gives what Ref gives for a name: of a pseudo parameter, a parameter, or a
+// valueOf returns what Ref returns for a name: of a pseudo parameter, a parameter, or a
 // resource, which may be one that SAM generates (Api.Stage).
 func (e *evaluation) valueOf(n *yaml.Node, name string) (string, bool) {
 	if v, ok := e.pseudo[name]; ok {
@@ -297,7 +297,7 @@ func (e *evaluation) choose(n, arg *yaml.Node) *yaml.Node {
 	return e.shallow(branch)
 }
 
-// branch gives the branch of an Fn::If that its condition takes; nil if that failed.
+// branch returns the branch of an Fn::If that its condition takes; nil if that failed.
 func (e *evaluation) branch(n, arg *yaml.Node) *yaml.Node {
 	args, ok := e.args(n, arg, "Fn::If", 3)
 	if !ok {

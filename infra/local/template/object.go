@@ -19,7 +19,7 @@ func set(s string) map[string]bool {
 }
 
 // object reads the properties of a mapping. Its methods report what is wrong and
-// then give the zero value, so that a reader can go on and find the next mistake.
+// then return the zero value, so that a reader can go on and find the next mistake.
 type object struct {
 	e    *evaluation
 	node *yaml.Node

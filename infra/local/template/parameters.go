@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parameter is a parameter's value; list is what Ref gives for the list types.
+// parameter is a parameter's value; list is what Ref returns for the list types.
 type parameter struct {
 	value  string
 	isList bool

@@ -297,7 +297,7 @@ func routeName(key string) string {
 	return strings.ToUpper(key[:1]) + key[1:]
 }
 
-// with gives the values of some of a mapping's keys, without those of all others.
+// with returns the values of some of a mapping's keys, without those of all others.
 func with(n *yaml.Node, names string) []*yaml.Node {
 	return values(n, func(key string) bool { return set(names)[key] })
 }

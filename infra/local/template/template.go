@@ -212,11 +212,6 @@ func (s *Stack) Table(logicalID string) *Table {
 	return find(s.Tables, func(t *Table) bool { return t.LogicalID == logicalID })
 }
 
-// Queue returns the queue with that logical id, or nil.
-func (s *Stack) Queue(logicalID string) *Queue {
-	return find(s.Queues, func(q *Queue) bool { return q.LogicalID == logicalID })
-}
-
 func find[T any](list []*T, match func(*T) bool) *T {
 	if i := slices.IndexFunc(list, match); i >= 0 {
 		return list[i]

@@ -192,7 +192,7 @@ func TestLoad_TablesAndQueues(t *testing.T) {
 		Visibility: 30 * time.Second, Retention: 14 * 24 * time.Hour,
 		Line: at(t, "  FanoutFailures:"),
 	}}, stack.Queues)
-	require.Equal(t, stack.Queues[0], stack.Queue("FanoutFailures"))
+	require.Equal(t, "FanoutFailures", stack.Queues[0].LogicalID)
 	require.Equal(t, "info", stack.Function("SyncFunction").Environment["LOG_LEVEL"], "the mapping for eu-west-1")
 }
 
@@ -396,7 +396,7 @@ Outputs:
 		LogicalID: "Retries", Name: "inorder-Retries", ARN: "arn:aws:sqs:us-east-1:000000000000:inorder-Retries",
 		URL: "http://127.0.0.1:3000/000000000000/inorder-Retries", Visibility: 6 * time.Minute, Delay: 5 * time.Second,
 		Retention: 4 * 24 * time.Hour, DeadLetters: "Dead", MaxReceives: 5, Line: 27,
-	}, stack.Queue("Retries"))
+	}, stack.Queues[1])
 	require.Equal(t, []string{"Resources.F.Properties.Events.Off.Properties: the mapping is not enabled"}, withoutPlaces(t, stack.Ignored))
 }
 

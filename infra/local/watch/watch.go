@@ -31,13 +31,13 @@ const (
 
 // Config is what to look after.
 type Config struct {
-	// List gives the sources by function. It is called at the beginning and after each
+	// List returns the sources by function. It is called at the beginning and after each
 	// build. With an error, what it gave before counts, too.
 	List func(context.Context) (map[string]build.Sources, error)
 
 	// Build builds the functions, of which there is at least one, in alphabetical order.
 	// Never two at once. Its context ends when their sources have changed again, which
-	// makes it worthless, or after 5 minutes. It gives those that are to be built again
+	// makes it worthless, or after 5 minutes. It returns those that are to be built again
 	// with the next change, because they could not be built and that is not their fault.
 	Build func(ctx context.Context, functions []string) (unfinished []string)
 
@@ -121,7 +121,7 @@ func (w *watcher) build(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// look makes functions dirty whose sources have changed since the last look, and gives
+// look makes functions dirty whose sources have changed since the last look, and returns
 // them.
 func (w *watcher) look() map[string]bool {
 	changed := map[place]bool{}
@@ -133,7 +133,7 @@ func (w *watcher) look() map[string]bool {
 	return w.mark(changed)
 }
 
-// mark makes the functions of changed places dirty, and gives them.
+// mark makes the functions of changed places dirty, and returns them.
 func (w *watcher) mark(changed map[place]bool) map[string]bool {
 	if len(changed) == 0 {
 		return nil

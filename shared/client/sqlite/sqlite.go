@@ -197,6 +197,7 @@ func claim(ctx context.Context, tx *sql.Tx, userID string) error {
 // Commit is client.Store.Commit: one transaction. With an erasure it also empties the
 // log of earlier ones, in which what was erased stands as it was.
 func (s *Store) Commit(ctx context.Context, b client.Batch) error {
+	erases := func(m chat.Message) bool { return m.Is(chat.EventErase) }
 	if err := s.write(ctx, b); err != nil || !slices.ContainsFunc(b.Messages, erases) {
 		return err
 	}
@@ -263,20 +264,11 @@ func (s *Store) Revisions(ctx context.Context, conversationID string, targetSeq 
 		WHERE conversation_id = ? AND target_seq = ? ORDER BY seq`, conversationID, targetSeq)
 }
 
-// targetOf is the seq that a recall or an edit is about, 0 for an erasure, or nil.
-func targetOf(m chat.Message) any {
-	switch {
-	case m.Event == nil:
-		return nil
-	case m.Event.Kind == chat.EventRecall || m.Event.Kind == chat.EventEdit:
-		return m.Event.TargetSeq
-	case erases(m):
-		return 0
-	}
-	return nil
+// targetOf is the message's Target, or NULL.
+func targetOf(m chat.Message) sql.NullInt64 {
+	seq, ok := m.Target()
+	return sql.NullInt64{Int64: seq, Valid: ok}
 }
-
-func erases(m chat.Message) bool { return m.Event != nil && m.Event.Kind == chat.EventErase }
 
 func (s *Store) inTx(ctx context.Context, do func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)

@@ -1,5 +1,5 @@
-// What the tabs of one device say to each other. Everyone hears everything but a picture, which is large
-// and for one. What is not understood is ignored, so that a stray message does no harm.
+// What the tabs of one device say to each other. Every tab hears everything but a picture, which is large and goes to
+// one. What is not understood is ignored, so that a stray message does no harm.
 //
 //   hello {key}               a follower is there; it wants a picture
 //   show {key}                what it has on screen
@@ -19,7 +19,7 @@ export const CHANNEL_VERSION = 3;
 /** @typedef {{v: number, from: string, to?: string, type: string, term?: number, [field: string]: any}} ChannelMessage */
 
 /**
- * @typedef {object} Port what of a BroadcastChannel is used
+ * @typedef {object} Port the part of a BroadcastChannel that is used
  * @property {(message: any) => void} postMessage
  * @property {() => void} close
  * @property {((event: any) => void) | null} onmessage
@@ -60,10 +60,7 @@ export class Channel {
     });
   }
 
-  /**
-   * @param {string} type
-   * @param {object} [fields]
-   */
+  /** @param {string} type @param {object} [fields] */
   post(type, fields) {
     this.#ports[0].postMessage({ v: CHANNEL_VERSION, from: this.tabId, type, ...fields });
   }
@@ -102,10 +99,7 @@ export class Channel {
   }
 }
 
-/**
- * @param {string} name
- * @param {string} tabId
- */
+/** @param {string} name @param {string} tabId */
 function inboxOf(name, tabId) {
   return `${name}#${tabId}`;
 }

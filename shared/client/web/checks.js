@@ -1,11 +1,11 @@
-// What programs give is checked before anything is made of it: the error names what is wrong, where it was
-// given. No message and no log ever holds a token.
+// Checks what programs pass in before it is used, so that the error names what is wrong where it was passed. No message
+// and no log ever holds a token.
 
 /** @import { Content } from "./types.js" */
 
 const DEVICE_ID = /^[A-Za-z0-9._-]{1,64}$/;
 const MAX_USER_ID_BYTES = 128;
-const SUBPROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/; // what a browser lets a subprotocol be
+const SUBPROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/; // what browsers accept as a subprotocol
 const JWT = /eyJ[A-Za-z0-9_.-]*/g;
 
 /** The most text one message holds, counted in code points as the server counts runes. */
@@ -14,9 +14,9 @@ export const MAX_TEXT_RUNES = 4000;
 /** The longest title of a group, counted in the same way. */
 export const MAX_TITLE_RUNES = 100;
 
-/** As deep as the server takes data, itself the first object. */
+/** How deep the server accepts data to be; data itself is the first object. */
 export const MAX_DATA_DEPTH = 32;
-const MAX_VALUES = 24 * 1024; // of one message; each takes a byte at least
+const MAX_VALUES = 24 * 1024; // of one message; each takes at least a byte
 
 /**
  * Throws a TypeError that names the option that is wrong.
@@ -34,9 +34,7 @@ export function checkOptions({ url, userId, deviceId, token, WebSocket = globalT
 /**
  * The server's URL in full: one that begins with / or . is relative to the page, as a WebSocket takes it. A TypeError
  * says what is wrong.
- * @param {unknown} url
- * @param {string} [page]
- * @returns {string}
+ * @param {unknown} url @param {string} [page] @returns {string}
  */
 export function socketURL(url, page = globalThis.document?.baseURI ?? globalThis.location?.href) {
   const isRelative = typeof url === "string" && /^[./]/.test(url);
@@ -46,16 +44,15 @@ export function socketURL(url, page = globalThis.document?.baseURI ?? globalThis
     if (isRelative) full.protocol = full.protocol.replace("http", "ws");
     if (typeof url === "string" && !url.includes("#") && /^wss?:$/.test(full.protocol)) return isRelative ? full.href : url;
   } catch {
-    // as below
+    // the error below says it
   }
   throw new TypeError("url has to be a URL of wss: or ws:, or what begins with / in the page's own, without a fragment");
 }
 
 /**
- * Gives the token that a program's function gives, if it can be this user's, and whether it says so: of one that
- * cannot be read the server does. What else it gives, and what it throws, is thrown without the token.
- * @param {() => Promise<string> | string} token
- * @param {string} userId
+ * Returns the token that a program's function returns, if it can be this user's. isKnown says whether the token itself
+ * names the user; if it cannot be read here, the server does. Errors never hold the token.
+ * @param {() => Promise<string> | string} token @param {string} userId
  * @returns {Promise<{jwt: string, isKnown: boolean}>}
  */
 export async function tokenOf(token, userId) {
@@ -74,18 +71,16 @@ export async function tokenOf(token, userId) {
 }
 
 /**
- * Throws if a token is another user's: what this one wrote would be sent in that one's name.
- * @param {string} owner
- * @param {string} userId
+ * Throws if a token is another user's: what this user wrote would be sent in that user's name.
+ * @param {string} owner @param {string} userId
  */
 export function checkOwner(owner, userId) {
   if (owner !== userId) throw forGood(`token() gave a token of “${owner}”, but userId is “${userId}”`);
 }
 
 /**
- * Whose a token is; undefined if it does not say so, which the server then does.
- * @param {string} jwt
- * @returns {unknown}
+ * The user whose token it is; undefined if the token does not say it. Then the server does.
+ * @param {string} jwt @returns {unknown}
  */
 function subjectOf(jwt) {
   try {
@@ -97,10 +92,8 @@ function subjectOf(jwt) {
 }
 
 /**
- * Makes a socket. What a browser does not even try, it will not try the next time.
- * @param {typeof globalThis.WebSocket} WebSocket
- * @param {string} url
- * @param {string} jwt
+ * Makes a socket. What the browser refuses to try now, it will refuse the next time, too.
+ * @param {typeof globalThis.WebSocket} WebSocket @param {string} url @param {string} jwt
  */
 export function dial(WebSocket, url, jwt) {
   try {
@@ -117,7 +110,7 @@ function forGood(message) {
 }
 
 /**
- * Counts text as the server does.
+ * Counts the characters of a text as the server does.
  * @param {string} text
  */
 export function countRunes(text) {
@@ -127,10 +120,9 @@ export function countRunes(text) {
 }
 
 /**
- * Gives the parts of what is to be sent. A TypeError says what is of the wrong type, a RangeError what is wrong with
+ * Returns the parts of what is to be sent. A TypeError says what has the wrong type, a RangeError what is wrong with
  * the text.
- * @param {string | Content} content
- * @returns {Content}
+ * @param {string | Content} content @returns {Content}
  */
 export function checkedContent(content) {
   const { type, text, data } = contentOf(content);
@@ -162,20 +154,15 @@ export function checkUsers(users) {
   if (!Array.isArray(users) || !users.every((user) => typeof user === "string")) throw new TypeError("members have to be a list of user ids");
 }
 
-/**
- * @param {unknown} key
- * @returns {asserts key is string}
- */
+/** @param {unknown} key @returns {asserts key is string} */
 export function checkKey(key) {
   if (typeof key !== "string") throw new TypeError("a conversation's key has to be a string: its conversationId, or what keyFor or createGroup gives");
 }
 
 /**
- * A copy of value as JSON holds it: of a Proxy what it shows, of a Date its text. What JSON has no place for
- * (a function, a BigInt, NaN, a Map, a node of the page, a cycle) is a TypeError that says where it is.
- * @param {unknown} value
- * @param {string} name
- * @returns {any}
+ * Copies value as JSON holds it: a Proxy as what it shows, a Date as its text. A TypeError says where there is
+ * something that JSON has no place for (a function, a BigInt, NaN, a Map, a node of the page, a cycle).
+ * @param {unknown} value @param {string} name @returns {any}
  */
 export function jsonCopy(value, name) {
   /** @type {unknown[]} */

@@ -1,46 +1,41 @@
-// The client as programs use it, the same in each tab of a device: what is there to be read, and what the user does.
-// Which tab does it is the role's part.
+// The client as programs use it, the same in each tab of a device: what can be read, and what the user does. role.js
+// knows which tab does the work.
 
 import { checkKey, checkOptions, checkTitle, checkUsers, checkedContent, jsonCopy, socketURL } from "./checks.js";
 import { RequestError, systemClock } from "./connection.js";
+import { mayDo, rowIn } from "./conversations.js";
 import { LIMITS } from "./engine.js";
 import { NEW_KEY, TO_KEY } from "./model.js";
 import { newEntry } from "./outbox.js";
-import { nextEnd } from "./rights.js";
+import { Readings } from "./readings.js";
 import { Role } from "./role.js";
 import { IndexedDBStore, MemoryStore } from "./store.js";
-import { Views, frozen } from "./views.js";
+import { frozen } from "./views.js";
 
 /**
  * @import { Limits, Timing } from "./engine.js"
  * @import { watchNetwork } from "./network.js"
  * @import { TabTiming } from "./role.js"
  * @import { Tabs } from "./tabs.js"
- * @import { Address, Clock, Content, Conversation, ConversationKey, Entry, Member, NewMessage, Row, Store } from "./types.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, Row, Store } from "./types.js"
  */
-
-const MAX_TIMEOUT_MS = 2 ** 31 - 1; // a longer one would end at once
-
-/** So many lists of rows, and so many conversations, are given as the same objects until they change. */
-export const MAX_VIEWS = 1_000;
 
 /**
  * Who this device is and where the server is.
  * @typedef {object} Options
- * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1, or, of a page whose
- *   own host passes it on, what is relative to the page, such as /v1
- * @property {string} userId the user whose token it is: its sub, or what else the server takes it for. It cannot be
- *   left out, for a device shows what it has, and takes messages to send, before it has ever been connected
+ * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1; or relative to the
+ *   page, such as /v1, where the page's host passes connections on
+ * @property {string} userId the user whose token it is: its sub, or whom else the server takes it for. It cannot be
+ *   left out: a device shows what it has, and accepts messages to send, before it has ever been connected
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
  *   share a connection
- * @property {() => Promise<string> | string} token gives a JWT, or whatever the server takes for one: of a token that
- *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it
- *   throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
- *   setOffline(false).
+ * @property {() => Promise<string> | string} token returns a JWT, or another token that the server accepts: if it
+ *   cannot be read here, the server says whose it is. It is called before each connect, in the tab that leads. If it
+ *   throws, the attempt has failed; an error with `permanent: true` ends the attempts until setOffline(false).
  * @property {Store} [store] IndexedDB, or memory where the browser offers none
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
  * @property {typeof globalThis.WebSocket} [WebSocket]
- * @property {(message: string) => void} [log] takes what a program need not act on; console.warn
+ * @property {(message: string) => void} [log] receives what a program need not act on; console.warn if left out
  * @property {typeof watchNetwork} [network] for tests
  * @property {Clock} [clock] for tests
  * @property {() => number} [random] for tests
@@ -49,10 +44,9 @@ export const MAX_VIEWS = 1_000;
  */
 
 /**
- * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
- * connection and one store. Resolves once there is something to show, which needs no connection; where
- * the browser gives no storage, storeError of the result says so, and all is kept in memory. A TypeError
- * says which option is wrong.
+ * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one connection and
+ * one store. Resolves once there is something to show, which needs no connection; where the browser has no storage,
+ * storeError of the result says so, and all is kept in memory. A TypeError says which option is wrong.
  * @param {Options} options
  * @returns {Promise<InorderClient>}
  */
@@ -74,28 +68,25 @@ export async function open(options) {
 /**
  * One device of one user, as a tab holds it. See open.
  *
- * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox and
- * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
- * and if it is refused, messages shows it.
+ * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox; the method resolves
+ * to its clientMsgId once it is stored. It is sent, and sent again, until the server answers. Until then, and if it is
+ * refused, messages shows it.
  *
- * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and gives
- * the same objects until what they say changes. They are frozen.
+ * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and returns the same
+ * objects until what they say changes. They are frozen.
  *
- * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in
- * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
+ * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in each tab of
+ * the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export class InorderClient extends EventTarget {
   #role;
   #clock;
   #log;
   #outboxLimit;
-  #version = 0; // grows with each change
-  #windowEnd = { at: Infinity, timer: /** @type {any} */ (null) }; // of the row that was read whose time ends first
-  #rows = new Views(MAX_VIEWS);
-  #summaries = new Views(MAX_VIEWS);
+  #readings;
 
   /**
-   * Makes one that does nothing before start; open is what programs use.
+   * Makes a client that does nothing before start. Programs call open.
    * @param {Options & {store: Store, storeError?: Error | null}} options
    */
   constructor(options) {
@@ -110,6 +101,7 @@ export class InorderClient extends EventTarget {
       changed: () => this.#changed(),
       news: (conversationId, seqs) => this.#tell(conversationId, seqs),
     });
+    this.#readings = new Readings(this.#role, clock, () => this.#changed());
   }
 
   get state() {
@@ -117,10 +109,9 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Why the state is so, for people. When the server sent this device away for good it is the goodbye's
-   * reason: "replaced" by a newer connection of this device, or one of too many "devices". "outdated" says
-   * that a newer version of this code runs in another tab, and this one has to be reloaded; "closed" that
-   * close was called.
+   * The reason of the state, for people. If the server sent this device away for good, it is the goodbye's: "replaced"
+   * by a newer connection of this device, or one of too many "devices". "outdated" says that a newer version of this
+   * code runs in another tab and this one has to be reloaded; "closed" that close was called.
    */
   get detail() {
     return this.#role.detail;
@@ -136,17 +127,16 @@ export class InorderClient extends EventTarget {
     return this.#role.leads;
   }
 
-  /** Begins; open does it. */
+  /** Begins; open calls it. */
   async start() {
     await this.#role.start();
   }
 
   /**
-   * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
-   * them leads from here on. The outbox stays.
+   * Ends this tab's part, and resolves once all is written. Other tabs go on, and one of them leads. The outbox stays.
    *
-   * With forget, for a machine that others use too, all tabs of the device end, and all that they have stored
-   * is gone, also what was not sent. Rejects if it cannot be wiped.
+   * With forget, for a machine that others use too, all tabs of the device end and all that they have stored is wiped,
+   * also what was not sent. Rejects if that fails.
    * @param {{forget?: boolean}} [options]
    */
   async close({ forget = false } = {}) {
@@ -162,16 +152,16 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Tries to connect now if it waits to, and looks whether a connection that is there lives. The client does
-   * so by itself when the browser says that the network is back, and when the page comes into sight.
+   * Connects now if it waits to, and checks whether an open connection still works. The client does so by itself when
+   * the browser says that the network is back, and when the page comes into sight.
    */
   retryNow() {
-    this.#role.do("retryNow");
+    this.#role.calls.do("retryNow");
   }
 
   /**
-   * Calls onChange whenever anything shown may have changed, until what is returned is called. It needs no
-   * `this`, and fits React's useSyncExternalStore with any of the methods below.
+   * Calls onChange whenever anything shown may have changed, until the returned function is called. It needs no `this`,
+   * and fits React's useSyncExternalStore with any of the methods below.
    * @param {() => void} onChange
    * @returns {() => void}
    */
@@ -196,7 +186,7 @@ export class InorderClient extends EventTarget {
    * @returns {void}
    */
   /**
-   * As of every EventTarget.
+   * As every EventTarget has it.
    * @param {string} type
    * @param {any} listener
    * @param {boolean | AddEventListenerOptions} [options]
@@ -205,7 +195,7 @@ export class InorderClient extends EventTarget {
     super.addEventListener(type, listener, options);
   }
 
-  // ---- what is there ----
+  // ---- what can be read ----
 
   /**
    * The key of the conversation with a user, known to the server or not.
@@ -231,9 +221,7 @@ export class InorderClient extends EventTarget {
    * @returns {readonly Conversation[]}
    */
   conversations() {
-    const byTime = (/** @type {Conversation} */ a, /** @type {Conversation} */ b) => b.time - a.time;
-    const seen = [...this.#role.model.ledgers.values()].reduce((sum, { maxSeenSeq }) => sum + maxSeenSeq, 0);
-    return this.#rows.get("", `${this.#version} ${seen}`, () => this.#role.model.listed().map((key) => this.conversation(key)).sort(byTime));
+    return this.#readings.conversations();
   }
 
   /**
@@ -242,20 +230,17 @@ export class InorderClient extends EventTarget {
    * @returns {Conversation}
    */
   conversation(key) {
-    const current = this.currentKey(key);
-    const seen = this.#role.model.ledgers.get(current)?.maxSeenSeq ?? 0;
-    return this.#summaries.get(current, `${this.#version} ${seen}`, () => this.#timed(this.#role.model.conversation(current, this.#clock.now()), ({ last }) => (last ? [last] : [])));
+    return this.#readings.conversation(this.currentKey(key));
   }
 
   /**
-   * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
+   * The last `limit` rows of a conversation in order; what the server has not numbered yet is at the end.
    * @param {ConversationKey} key
    * @param {number} [limit]
    * @returns {readonly Row[]}
    */
   messages(key, limit = Infinity) {
-    const current = this.currentKey(key);
-    return this.#rows.get(`${limit} ${current}`, `${this.#version}`, () => this.#timed(this.#role.model.messages(current, limit, this.#clock.now()), (rows) => rows));
+    return this.#readings.messages(this.currentKey(key), limit);
   }
 
   /**
@@ -264,8 +249,7 @@ export class InorderClient extends EventTarget {
    * @returns {readonly Member[] | null}
    */
   members(key) {
-    const current = this.currentKey(key);
-    return this.#rows.get(`members ${current}`, `${this.#version}`, () => this.#role.model.members(current));
+    return this.#readings.members(this.currentKey(key));
   }
 
   /**
@@ -275,16 +259,16 @@ export class InorderClient extends EventTarget {
    * @param {string} [target]
    */
   may(key, action, target) {
-    return this.#role.model.may(key, action, target);
+    return mayDo(this.#role.model, key, action, target);
   }
 
   // ---- what the user does ----
 
   /**
-   * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
-   * stored. A RangeError says what is wrong with the text, a TypeError what of it JSON cannot hold.
+   * Sends a message, as the answer to the row replyTo if there is one. Resolves to its clientMsgId once it is stored. A
+   * RangeError says what is wrong with the text, a TypeError what JSON cannot hold.
    * @param {ConversationKey} key
-   * @param {string | Content} content a text, or what else it is
+   * @param {string | Content} content
    * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
    */
   async send(key, content, { replyTo = null } = {}) {
@@ -294,8 +278,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Makes a group of us and the members, and gives its key at once. A RangeError says what is wrong with
-   * the title.
+   * Makes a group of us and the members, and returns its key at once. A RangeError says what is wrong with the title.
    * @param {string} title
    * @param {string[]} members
    * @returns {ConversationKey}
@@ -304,23 +287,17 @@ export class InorderClient extends EventTarget {
     checkTitle(title);
     checkUsers(members);
     const entry = this.#newEntry("createGroup", {}, { title, members });
-    this.#role.accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
+    this.#role.calls.accept(entry).catch((error) => this.#log(`createGroup: ${error.message}`));
     return NEW_KEY + entry.clientMsgId;
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {string[]} members
-   */
+  /** @param {ConversationKey} key @param {string[]} members */
   async addMembers(key, members) {
     checkUsers(members);
     return this.#change("addMembers", key, { members });
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {string[]} members
-   */
+  /** @param {ConversationKey} key @param {string[]} members */
   async removeMembers(key, members) {
     checkUsers(members);
     return this.#change("removeMembers", key, { members });
@@ -331,11 +308,7 @@ export class InorderClient extends EventTarget {
     return this.#change("leave", key);
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {string} userId
-   * @param {import("./types.js").Role} role
-   */
+  /** @param {ConversationKey} key @param {string} userId @param {import("./types.js").Role} role */
   async setRole(key, userId, role) {
     return this.#change("setRole", key, { userId, role });
   }
@@ -365,7 +338,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Gives an own message another content, given its row. A RangeError says what is wrong with the text.
+   * Replaces the content of an own message, given its row. A RangeError says what is wrong with the text.
    * @param {ConversationKey} key
    * @param {Pick<Row, "seq" | "messageId">} row
    * @param {string | Omit<Content, "type">} content
@@ -373,32 +346,32 @@ export class InorderClient extends EventTarget {
   async edit(key, { seq, messageId }, content) {
     const { text, data } = checkedContent(content);
     const current = this.currentKey(key);
-    const ours = this.#role.model.entriesOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
+    const ours = this.#role.model.outboxOf(current).filter(({ action, state, fields }) => action === "edit" && state !== "failed" && fields.seq === seq);
     const target = seq === null ? undefined : this.#role.model.ledgers.get(current)?.get(seq);
-    const version = (target?.version ?? 1) + ours.length; // as it will be by then
+    const version = (target?.version ?? 1) + ours.length; // as it will be once these are committed
     return this.#ask("edit", addressOf(current), { seq, messageId, version, ...(data && { data }) }, text);
   }
 
   /**
-   * Forgets what was refused, and with a group that could not be made what was meant for it.
+   * Forgets what was refused; if that is a group that could not be made, also what was meant for it.
    * @param {string} clientMsgId
    */
   discard(clientMsgId) {
-    this.#role.do("discard", String(clientMsgId));
+    this.#role.calls.do("discard", String(clientMsgId));
   }
 
   /**
-   * Sends again what was refused, as the last, and with a group that could not be made what was meant for it.
-   * Gives its clientMsgId once that is stored, or null if there is nothing to send under the one given.
+   * Sends again what was refused, after all else; if that is a group that could not be made, also what was meant for
+   * it. Resolves to its clientMsgId once it is stored, or to null if nothing has this clientMsgId.
    * @param {string} clientMsgId
    * @returns {Promise<string | null>}
    */
   async retry(clientMsgId) {
-    return this.#role.call("retry", [String(clientMsgId)]);
+    return this.#role.calls.ask("retry", String(clientMsgId));
   }
 
   /**
-   * Says which conversation is on screen in this tab, or null: more is kept up to date of that one.
+   * Says which conversation is on screen in this tab, or null: its members and receipts are kept up to date.
    * @param {ConversationKey | null} key
    */
   show(key) {
@@ -407,8 +380,7 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Notes that the user has seen what is shown in a conversation, up to the row with the seq throughSeq, or
-   * all of it.
+   * Notes that the user has seen what a conversation shows, up to the seq throughSeq, or all of it.
    * @param {ConversationKey} key
    * @param {number} [throughSeq]
    */
@@ -427,12 +399,12 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Forgets the rows of a conversation that are lost, but for those of the outbox, which are discard's.
+   * Forgets the lost rows of a conversation, but not those of the outbox, which discard forgets.
    * @param {ConversationKey} key
    */
   discardLost(key) {
     const current = this.currentKey(key);
-    if (this.#role.model.lost.some((lost) => this.#role.model.keyOfLost(lost) === current)) this.#role.do("discardLost", current);
+    if (this.#role.model.lost.some((lost) => this.#role.model.keyOfLost(lost) === current)) this.#role.calls.do("discardLost", current);
   }
 
   /**
@@ -441,7 +413,7 @@ export class InorderClient extends EventTarget {
    * @returns {Promise<void>}
    */
   async loadEarlier(key) {
-    await this.#role.inquire("loadEarlier", this.currentKey(key));
+    await this.#role.calls.inquire("loadEarlier", this.currentKey(key));
   }
 
   /**
@@ -452,16 +424,12 @@ export class InorderClient extends EventTarget {
    */
   async receipts(key, seq) {
     if (!Number.isSafeInteger(seq)) throw new TypeError("seq has to be a whole number");
-    return this.#role.inquire("receipts", this.currentKey(key), seq);
+    return this.#role.calls.inquire("receipts", this.currentKey(key), seq);
   }
 
   // ---- the outbox ----
 
-  /**
-   * @param {string} action
-   * @param {ConversationKey} key
-   * @param {Record<string, any>} [fields]
-   */
+  /** @param {string} action @param {ConversationKey} key @param {Record<string, any>} [fields] */
   async #change(action, key, fields) {
     return this.#ask(action, addressOf(this.currentKey(key)), fields);
   }
@@ -474,7 +442,7 @@ export class InorderClient extends EventTarget {
    */
   async #ask(action, address, fields, text) {
     const entry = this.#newEntry(action, address, fields, text);
-    await this.#role.accept(entry);
+    await this.#role.calls.accept(entry);
     return entry.clientMsgId;
   }
 
@@ -487,57 +455,29 @@ export class InorderClient extends EventTarget {
   #newEntry(action, address, fields = {}, text) {
     const copied = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, jsonCopy(value, name)]));
     const limit = this.#outboxLimit;
-    if (this.#role.model.entries.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
-    return newEntry({ entries: this.#role.model.entries.values(), clock: this.#clock, action, address, fields: copied, text });
+    if (this.#role.model.outbox.size >= limit) throw new RequestError({ code: "OUTBOX_FULL", message: `${limit} messages wait to be sent`, retryable: true });
+    return newEntry({ entries: this.#role.model.outbox.values(), clock: this.#clock, action, address, fields: copied, text });
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @param {"readSeq" | "clearedSeq"} name
-   * @param {number} [throughSeq]
-   */
+  /** @param {ConversationKey} key @param {"readSeq" | "clearedSeq"} name @param {number} [throughSeq] */
   #raise(key, name, throughSeq = Infinity) {
     const ledger = this.#role.model.ledgers.get(this.currentKey(key));
     if (!ledger) return;
     const seq = Math.min(throughSeq, ledger.maxContiguousSeq);
     if (seq <= this.#role.model.factsOf(ledger.conversationId)[name]) return;
-    this.#role.raise(ledger.conversationId, { [name]: seq });
+    this.#role.calls.raise(ledger.conversationId, { [name]: seq });
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {number[]} seqs
-   */
+  /** @param {string} conversationId @param {number[]} seqs */
   #tell(conversationId, seqs) {
     for (const seq of seqs) {
-      const row = this.#role.model.row(conversationId, seq, this.#clock.now());
+      const row = rowIn(this.#role.model, conversationId, seq, this.#clock.now());
       if (row) this.dispatchEvent(new CustomEvent("message", { detail: frozen({ key: conversationId, row }) }));
     }
   }
 
-  // Sees to it that what is read is made anew when the time to edit or recall one of its rows is over.
-  /**
-   * @template T
-   * @param {T} value
-   * @param {(value: T) => readonly Row[]} rowsIn
-   * @returns {T}
-   */
-  #timed(value, rowsIn) {
-    const now = this.#clock.now();
-    const at = nextEnd(rowsIn(value), this.#role.model.status.windows, now);
-    if (at >= this.#windowEnd.at || this.#role.hasEnded) return value;
-    this.#clock.clearTimeout(this.#windowEnd.timer);
-    const ended = () => {
-      this.#windowEnd = { at: Infinity, timer: null };
-      this.#changed();
-    };
-    this.#windowEnd = { at, timer: this.#clock.setTimeout(ended, Math.min(at - now, MAX_TIMEOUT_MS)) };
-    return value;
-  }
-
   #changed() {
-    if (this.#role.hasEnded) this.#clock.clearTimeout(this.#windowEnd.timer);
-    this.#version++;
+    this.#readings.changed();
     this.dispatchEvent(new Event("change"));
   }
 }

@@ -1,5 +1,5 @@
-// One device's connection to the server: it dials, matches replies to requests, replaces the socket before
-// the platform's two-hour limit, and when it is dead, and comes back after a loss. It knows nothing of messages.
+// One device's connection to the server: it dials, matches replies to requests, replaces the socket before the
+// platform's two-hour limit and when it is dead, and comes back after a loss. It knows nothing about messages.
 
 /** @import { Clock, ConnectionState } from "./types.js" */
 
@@ -11,14 +11,14 @@ export const TIMING = Object.freeze({
   backoffCapMs: 10_000,
   requestTimeoutMs: 10_000,
   dialTimeoutMs: 15_000,
-  probeMs: 5_000, // a connection in doubt has so long to show that it lives
+  probeMs: 5_000, // how long a doubtful connection has to show that it works
   stableMs: 5_000, // a connection that lived this long ends a row of failed attempts
   lifeMs: 115 * 60_000, // API Gateway closes after two hours
-  lifeJitterMs: 10 * 60_000, // so that devices that came together do not return together
+  lifeJitterMs: 10 * 60_000, // so that devices that came at the same time do not come back at the same time
 });
 
-// Who comes back after one of these throws out who took the place, and is thrown out in turn, for ever:
-// a newer connection of this very device ("replaced"), or one device too many of this user ("devices").
+// A device that comes back after one of these throws out the one that took its place, and is thrown out in turn, for
+// ever: a newer connection of this very device ("replaced"), or one device too many of this user ("devices").
 const FINAL_GOODBYES = new Set(["replaced", "devices"]);
 
 /** @type {Clock} */
@@ -31,19 +31,15 @@ export const systemClock = Object.freeze({
 
 /**
  * A delay anywhere between nothing and an exponentially growing, capped bound ("full jitter").
- * @param {() => number} random
- * @param {number} attempt
- * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
+ * @param {() => number} random @param {number} attempt @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export function fullJitter(random, attempt, { backoffBaseMs, backoffCapMs }) {
   return random() * Math.min(backoffCapMs, backoffBaseMs * 2 ** Math.min(attempt, 30));
 }
 
 /**
- * The pause before asking again: as long as the server asked for, up to the cap, and the jitter on top.
- * @param {{details?: any}} error
- * @param {() => number} random
- * @param {number} attempt
+ * The pause before asking again, in ms: what the server asked for, up to the cap, plus the jitter.
+ * @param {{details?: any}} error @param {() => number} random @param {number} attempt
  * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export function pauseAfter(error, random, attempt, timing) {
@@ -52,8 +48,8 @@ export function pauseAfter(error, random, attempt, timing) {
 }
 
 /**
- * A request that got no result. Its code is one of the protocol's, or one of the client's own (see the
- * README); with retryable, asking again may help. field names what is wrong, details may say more.
+ * A request that got no result. code is one of the protocol's or of the client's own (see the README). If retryable is
+ * true, asking again may help. field names what is wrong, details may say more.
  */
 export class RequestError extends Error {
   /** @param {{code: string, message?: string, retryable?: boolean, field?: string, details?: any}} error */
@@ -69,7 +65,8 @@ export class RequestError extends Error {
 
 /**
  * @typedef {object} ConnectionHooks
- * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
+ * @property {(isWanted: () => boolean) => Promise<WebSocket>} open returns a new socket, unless it is not wanted any
+ *   more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
  * @property {() => void} onState
@@ -79,11 +76,11 @@ export class RequestError extends Error {
 
 export class Connection {
   /**
-   * "offline": not wanted. "connecting": wanted, not there (yet). "online": open.
+   * "offline": not wanted. "connecting": wanted, but not open. "online": open.
    * @type {ConnectionState}
    */
   state = "offline";
-  /** Why it is so, for people; often empty. */
+  /** The reason of the state, for people; often empty. */
   detail = "";
 
   #hooks;
@@ -136,8 +133,8 @@ export class Connection {
   }
 
   /**
-   * For when the network may have changed: cuts a waiting time short, and replaces a connection that shows no
-   * life. One over which something was heard in the last quietMs is not doubted.
+   * To be called when the network may have changed: ends a waiting time, and replaces a connection that does not
+   * answer. A connection over which something came in the last quietMs is not doubted.
    * @param {number} [quietMs]
    */
   retryNow(quietMs = 0) {
@@ -147,13 +144,10 @@ export class Connection {
   }
 
   /**
-   * Sends a request and gives its result, or rejects with a RequestError: the server's own, TIMEOUT,
-   * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried
-   * out all the same.
-   * @param {string} action
-   * @param {object} [fields]
-   * @param {number} [patienceMs]
-   * @returns {Promise<any>}
+   * Sends a request and resolves to its result, or rejects with a RequestError: the server's own, TIMEOUT,
+   * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried out all the
+   * same.
+   * @param {string} action @param {object} [fields] @param {number} [patienceMs] @returns {Promise<any>}
    */
   request(action, fields = {}, patienceMs = this.#timing.requestTimeoutMs) {
     const socket = this.#socket;
@@ -172,9 +166,8 @@ export class Connection {
   }
 
   /**
-   * Sends what nothing answers. Whether it arrives is not known.
-   * @param {string} action
-   * @param {object} fields
+   * Sends what the server does not answer. Whether it arrives is not known.
+   * @param {string} action @param {object} fields
    */
   tell(action, fields) {
     if (this.state !== "online" || !this.#socket) return;
@@ -215,7 +208,7 @@ export class Connection {
     this.#hooks.onOpen();
   }
 
-  // Asks whether anyone is there. A socket whose other end is gone can look open for many minutes.
+  // Asks whether the server is there: a socket whose other end is gone can look open for many minutes.
   async #probe() {
     if (this.#probing) return;
     this.#probing = true;
@@ -237,11 +230,7 @@ export class Connection {
     return this.#clock.monotonic() - this.#heardAt >= ms;
   }
 
-  /**
-   * @param {string} id
-   * @param {string} action
-   * @param {number} askedAt
-   */
+  /** @param {string} id @param {string} action @param {number} askedAt */
   #timedOut(id, action, askedAt) {
     this.#settle(id, (pending) => pending.reject(new RequestError({ code: "TIMEOUT", message: `no answer to ${action}`, retryable: true })));
     if (action !== "ping" && this.#heardAt <= askedAt) this.#probe();
@@ -271,8 +260,8 @@ export class Connection {
     });
   }
 
-  // API Gateway's own error frames, such as {"message": "Internal server error"}, do not say which
-  // request they answer. Every request here may be repeated, so all that wait are told to.
+  // API Gateway's own error frames, such as {"message": "Internal server error"}, do not say which request they answer.
+  // Every request here may be repeated, so all that wait are.
   /** @param {any} frame */
   #failedSomewhere(frame) {
     const message = frame.error?.message ?? frame.message;
@@ -281,7 +270,7 @@ export class Connection {
     }
   }
 
-  // One frame that cannot be digested must not stop the ones behind it.
+  // A frame that cannot be handled must not stop those after it.
   /** @param {any} frame */
   #pushed(frame) {
     try {
@@ -302,10 +291,7 @@ export class Connection {
     this.#lost(detail, this.#attempt === 0);
   }
 
-  /**
-   * @param {string} detail
-   * @param {boolean} [atOnce]
-   */
+  /** @param {string} detail @param {boolean} [atOnce] */
   #lost(detail, atOnce = false) {
     this.#drop();
     const delay = atOnce ? 0 : fullJitter(this.#random, this.#attempt, this.#timing);
@@ -328,10 +314,7 @@ export class Connection {
     for (const id of [...this.#pending.keys()]) this.#settle(id, (pending) => pending.reject(disconnected()));
   }
 
-  /**
-   * @param {string} id
-   * @param {(pending: Pending) => void} how
-   */
+  /** @param {string} id @param {(pending: Pending) => void} how */
   #settle(id, how) {
     const pending = this.#pending.get(id);
     if (!pending) return; // a late or repeated answer
@@ -341,10 +324,7 @@ export class Connection {
     how(pending);
   }
 
-  /**
-   * @param {number} ms
-   * @param {() => void} fn
-   */
+  /** @param {number} ms @param {() => void} fn */
   #after(ms, fn) {
     const timer = this.#clock.setTimeout(() => {
       this.#timers.delete(timer);
@@ -359,10 +339,7 @@ export class Connection {
     this.#timers.clear();
   }
 
-  /**
-   * @param {ConnectionState} state
-   * @param {string} [detail]
-   */
+  /** @param {ConnectionState} state @param {string} [detail] */
   #setState(state, detail = "") {
     this.state = state;
     this.detail = detail;
@@ -370,7 +347,7 @@ export class Connection {
   }
 }
 
-/** What a request without a connection ends with. */
+/** The error of a request without a connection. */
 export function disconnected() {
   return new RequestError({ code: "DISCONNECTED", message: "not connected", retryable: true });
 }

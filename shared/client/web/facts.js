@@ -1,6 +1,6 @@
-// What a device knows of a conversation besides its entries, as a plain record that can be stored.
-// Two sources tell of it: the lines of `changes` and `conversations`, which hold it all as of a seq,
-// and the events in the ledger, each of which changes a little. The newer one wins.
+// What a device knows of a conversation besides its entries, as a plain record that can be stored. It comes from two
+// sources: the lines of `changes` and `conversations`, which hold all of it as of a seq, and the events in the ledger,
+// each of which changes a part. The newer one wins.
 
 /**
  * @import { Ledger } from "./ledger.js"
@@ -9,11 +9,11 @@
 
 /** @typedef {{readSeq?: number, deliveredSeq?: number, clearedSeq?: number}} OwnPositions */
 
-/** Who the product writes as; no user has this name. */
+/** The sender of what the product writes; no user has this name. */
 export const SYSTEM = "system";
 
 /**
- * Nothing known yet.
+ * The facts of a conversation of which nothing is known yet.
  * @returns {Facts}
  */
 export function newFacts() {
@@ -30,17 +30,16 @@ export function newFacts() {
     readSeq: 0,
     deliveredSeq: 0,
     clearedSeq: 0,
-    unread: { count: 0, asOf: 0 }, // what the server counted, when its last entry was that seq
-    told: { readSeq: 0, deliveredSeq: 0, clearedSeq: 0 }, // how far the server is known to know these three
+    unread: { count: 0, asOf: 0 }, // what the server counted when its last entry had the seq asOf
+    told: { readSeq: 0, deliveredSeq: 0, clearedSeq: 0 }, // what the server is known to know of these three
     receipts: new Map(), // userId → {deliveredSeq, readSeq}; no object: a user may be named constructor
   };
 }
 
 /**
- * What a store or another tab has of it. Those of an earlier version hold receipts as an object, and may
- * take the product for the other one of a single conversation.
- * @param {Partial<Facts>} stored
- * @returns {Facts}
+ * Takes facts from a store or another tab. An earlier version of this code held receipts as an object, and may have
+ * taken the product for the peer of a single conversation.
+ * @param {Partial<Facts>} stored @returns {Facts}
  */
 export function restored(stored) {
   const facts = { ...newFacts(), ...stored };
@@ -49,9 +48,8 @@ export function restored(stored) {
 }
 
 /**
- * Takes a line of the user's list.
- * @param {Facts} facts
- * @param {any} line
+ * Takes a line of the user's list of conversations.
+ * @param {Facts} facts @param {any} line
  */
 export function describe(facts, line) {
   if (line.lastSeq >= facts.asOf) {
@@ -63,15 +61,13 @@ export function describe(facts, line) {
   const { lastSeq, readSeq = 0, unread = lastSeq, deliveredSeq = 0, clearedSeq = 0 } = line;
   if (lastSeq >= facts.unread.asOf) facts.unread = { count: unread, asOf: lastSeq };
   know(facts, { readSeq, deliveredSeq, clearedSeq });
-  facts.told = { readSeq, deliveredSeq, clearedSeq }; // less than was told, if that got lost
+  facts.told = { readSeq, deliveredSeq, clearedSeq }; // it is less than was told if that got lost
 }
 
 /**
- * Takes an entry that became showable. Tells whether it changed the roster, and whether it made us a
- * member: then there is more to know than it says.
- * @param {Facts} facts
- * @param {Pick<Message, "seq" | "senderId" | "serverTime" | "event">} entry
- * @param {string} userId
+ * Takes an entry that became showable. Returns whether it changed the roster, and whether it made us a member: then
+ * there is more to know than the entry says.
+ * @param {Facts} facts @param {Pick<Message, "seq" | "senderId" | "serverTime" | "event">} entry @param {string} userId
  */
 export function apply(facts, { seq, senderId, serverTime, event }, userId) {
   facts.updatedAt = Math.max(facts.updatedAt, serverTime ?? 0);
@@ -93,9 +89,8 @@ export function apply(facts, { seq, senderId, serverTime, event }, userId) {
 }
 
 /**
- * Raises some of readSeq, deliveredSeq and clearedSeq; none ever falls. Tells whether one rose.
- * @param {{readSeq: number, deliveredSeq: number, clearedSeq: number}} facts
- * @param {OwnPositions} positions
+ * Raises some of the positions readSeq, deliveredSeq and clearedSeq; none ever falls. Returns whether one rose.
+ * @param {{readSeq: number, deliveredSeq: number, clearedSeq: number}} facts @param {OwnPositions} positions
  */
 export function raise(facts, positions) {
   let rose = false;
@@ -109,9 +104,8 @@ export function raise(facts, positions) {
 }
 
 /**
- * As raise, for positions that the server told.
- * @param {Facts} facts
- * @param {OwnPositions} positions
+ * As raise, for positions that the server knows.
+ * @param {Facts} facts @param {OwnPositions} positions
  */
 export function know(facts, positions) {
   const rose = raise(facts, positions);
@@ -120,10 +114,8 @@ export function know(facts, positions) {
 }
 
 /**
- * Takes how far another user is.
- * @param {Facts} facts
- * @param {string} userId
- * @param {{deliveredSeq?: number, readSeq?: number}} positions
+ * Takes another user's positions.
+ * @param {Facts} facts @param {string} userId @param {{deliveredSeq?: number, readSeq?: number}} positions
  */
 export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
   const old = facts.receipts.get(userId) ?? { deliveredSeq: 0, readSeq: 0 };
@@ -131,7 +123,7 @@ export function receive(facts, userId, { deliveredSeq = 0, readSeq = 0 }) {
 }
 
 /**
- * Whether we have left the conversation and cleared all of it: then it is on no list, until we are added again.
+ * Whether we have left the conversation and cleared all of it: then no list shows it until we are added again.
  * @param {Facts} facts
  */
 export function isHidden({ leftSeq, clearedSeq }) {
@@ -139,11 +131,9 @@ export function isHidden({ leftSeq, clearedSeq }) {
 }
 
 /**
- * How many seqs are unread: those above our positions that are not known to be ours. Of what was there when
- * the server counted, it are no more than it said: it may know more of what is not held, or not there.
- * @param {Facts} facts
- * @param {Ledger} ledger
- * @param {string} userId
+ * How many seqs are unread: those above our positions that are not known to be ours. Up to the seq at which the server
+ * counted, they are no more than it counted: it may know more about entries that are not held, or gone.
+ * @param {Facts} facts @param {Ledger} ledger @param {string} userId
  * @param {number[]} [sent] seqs of our own that the ledger may not hold yet
  */
 export function unreadIn({ readSeq, clearedSeq, leftSeq, unread }, ledger, userId, sent = []) {

@@ -1,5 +1,5 @@
-// What a tab does while another one leads: it keeps a copy of what the leader knows, and notices when the
-// leader does not answer any more.
+// What a tab does while another one leads: it keeps a copy of what the leader knows, and notices when the leader does
+// not answer any more.
 
 /**
  * @import { Channel, ChannelMessage } from "./channel.js"
@@ -7,8 +7,8 @@
  */
 
 export const FOLLOWER_TIMING = Object.freeze({
-  beatMs: 2_000, // how often a tab that is seen asks whether anyone leads ...
-  silentBeats: 4, // ... and how often in vain before it takes the lead itself
+  beatMs: 2_000, // how often a visible tab asks whether any tab leads ...
+  silentBeats: 4, // ... and after how many unanswered questions it takes the lead itself
 });
 
 /**
@@ -27,7 +27,7 @@ export class Follower {
   #timing;
   #isVisible;
   #term;
-  /** @type {number | null} The last delta that is part of what we hold; null before the picture. */
+  /** @type {number | null} The number of the last delta that we hold; null before the picture. */
   #n = null;
   /** @type {ChannelMessage[]} Deltas that came before the picture. */
   #early = [];
@@ -40,7 +40,7 @@ export class Follower {
   /**
    * @param {object} parts
    * @param {Channel} parts.channel
-   * @param {number} parts.term leaders of an earlier one are not listened to
+   * @param {number} parts.term leaders of an earlier one are ignored
    * @param {ConversationKey | null} parts.key what is on screen
    * @param {() => boolean} parts.isVisible
    * @param {Clock} parts.clock
@@ -59,7 +59,7 @@ export class Follower {
     this.#beat();
   }
 
-  /** The term of the leader, as far as it is known. */
+  /** The highest term of a leader that was heard of. */
   get term() {
     return this.#term;
   }
@@ -75,11 +75,8 @@ export class Follower {
   }
 
   /**
-   * Asks the leader to do something; answers come by the hook. What another leader was asked for has to
-   * be asked again.
-   * @param {number} id
-   * @param {string} method
-   * @param {any[]} args
+   * Asks the leader to do something; the hook answer receives its answer. A new leader has to be asked again.
+   * @param {number} id @param {string} method @param {any[]} args
    */
   call(id, method, args) {
     this.#channel.post("call", { id, method, args });
@@ -88,7 +85,7 @@ export class Follower {
   /** @param {ChannelMessage} message */
   receive(message) {
     const { type, term, n } = message;
-    if (typeof term !== "number" || term < this.#term) return; // of a follower, or of who led before
+    if (typeof term !== "number" || term < this.#term) return; // of a follower, or of a tab that led before
     this.#beats = 0;
     if (term > this.#term || (type === "lead" && this.#n === null)) this.#follow(term);
     if (type === "picture") this.#take(message);
@@ -132,8 +129,8 @@ export class Follower {
     this.#hooks.delta(message.delta);
   }
 
-  // Counting beats instead of time: after a sleep of the whole machine only one has passed, and the
-  // leader has slept too.
+  // It counts beats instead of time: after the whole machine has slept only one has passed, and the leader has slept
+  // too.
   #beat() {
     this.#timer = this.#clock.setTimeout(() => {
       if (this.#isVisible()) {

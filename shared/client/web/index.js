@@ -1,4 +1,4 @@
-// The browser client of Inorder: what programs import. Everything else in this folder is its inside.
+// The browser client of Inorder: what programs import. Everything else in this folder is internal.
 
 /**
  * @typedef {import("./types.js").Content} Content

@@ -1,5 +1,5 @@
-// What the tab that leads does for the others: it does what they ask for and tells them what became
-// different. They are told what is stored, so that none shows what a crash would take back.
+// What the tab that leads does for the others: it does what they ask for and tells them what changed. It tells only
+// what is stored, so that no tab shows what a crash would take back.
 
 import { RequestError } from "./connection.js";
 import { lookOf, shownOf } from "./model.js";
@@ -32,11 +32,11 @@ export class Leader {
   #tabs = new Map();
   /** What was kept since the last delta. @type {{forget: boolean, messages: Message[], conversations: Map<string, ConversationRecord>}} */
   #kept = { forget: false, messages: [], conversations: new Map() };
-  /** @type {[string, number[]][]} Of what was kept, what is new to the user. */
+  /** @type {[string, number[]][]} The seqs of kept messages that are news to the user. */
   #news = [];
-  /** What the others were told of the rest: @type {Map<string, string>} */
+  /** How the others last saw each outbox entry. @type {Map<string, string>} */
   #looks = new Map();
-  /** Entries that are gone, and whether all that came until then is stored. @type {Map<string, boolean>} */
+  /** Outbox entries that are gone, and whether all that came until then is stored. @type {Map<string, boolean>} */
   #gone = new Map();
   /** @type {Map<string, Member[]>} */
   #rosters = new Map();
@@ -78,7 +78,7 @@ export class Leader {
   }
 
   /**
-   * Notes what became part of the model for good.
+   * Notes what is stored of the model.
    * @param {StoreChange} change
    */
   kept({ forget = false, messages = [], conversations = [] }) {
@@ -91,8 +91,7 @@ export class Leader {
 
   /**
    * Messages of others have come. The other tabs hear of it with or after the messages themselves.
-   * @param {string} conversationId
-   * @param {number[]} seqs
+   * @param {string} conversationId @param {number[]} seqs
    */
   news(conversationId, seqs) {
     const stored = () => {
@@ -103,7 +102,7 @@ export class Leader {
     this.#hooks.settled().then(stored).catch((error) => this.#log(`could not tell the other tabs: ${error}`));
   }
 
-  /** Something became different; the others hear of it once all that came is stored. */
+  /** Something changed; the others are told once all that came is stored. */
   changed() {
     if (this.#scheduled || this.#tabs.size === 0) return;
     this.#scheduled = true;
@@ -128,10 +127,7 @@ export class Leader {
     else if (type === "call") this.#serve(message).catch((error) => this.#log(`could not do what another tab asked for: ${error}`));
   }
 
-  /**
-   * @param {string} tabId
-   * @param {ConversationKey | null} key
-   */
+  /** @param {string} tabId @param {ConversationKey | null} key */
   #welcome(tabId, key) {
     this.#flush();
     if (!this.#tabs.has(tabId)) {
@@ -145,10 +141,7 @@ export class Leader {
     this.#show(tabId, key);
   }
 
-  /**
-   * @param {string} tabId
-   * @param {ConversationKey | null} key
-   */
+  /** @param {string} tabId @param {ConversationKey | null} key */
   #show(tabId, key) {
     const tab = this.#tabs.get(tabId);
     if (tab) tab.key = key;
@@ -164,14 +157,14 @@ export class Leader {
   /** @param {ChannelMessage} call */
   async #serve({ from: to, id, method, args }) {
     if (!Number.isInteger(id) || !Array.isArray(args) || (method === "accept" && !isEntry(args[0]))) throw new Error("that makes no sense");
-    if (method === "accept") this.#looks.set(args[0].clientMsgId, ""); // shown there already: its end has to be told
+    if (method === "accept") this.#looks.set(args[0].clientMsgId, ""); // that tab shows it already, so its end has to be told
     const answer = await this.#hooks.perform(method, args).then(
       (result) => ({ result }),
       (error) => ({ error: refusalOf(error) }),
     );
     await this.#hooks.settled();
     if (this.#closed.signal.aborted) return;
-    this.#flush(); // the answer comes after what it stands for
+    this.#flush(); // the answer comes after the change that it answers for
     this.#channel.post("answer", { to, term: this.#term, id, ...answer });
   }
 
@@ -200,19 +193,19 @@ export class Leader {
   }
 
   #entries() {
-    const { entries } = this.#model;
+    const { outbox } = this.#model;
     const entriesPut = [];
-    for (const entry of entries.values()) {
+    for (const entry of outbox.values()) {
       const look = lookOf(entry);
       if (this.#looks.get(entry.clientMsgId) === look) continue;
       this.#looks.set(entry.clientMsgId, look);
       entriesPut.push(shownOf(entry));
     }
     for (const clientMsgId of this.#gone.keys()) {
-      if (entries.has(clientMsgId)) this.#gone.delete(clientMsgId);
+      if (outbox.has(clientMsgId)) this.#gone.delete(clientMsgId);
     }
     for (const clientMsgId of this.#looks.keys()) {
-      if (!entries.has(clientMsgId) && !this.#gone.has(clientMsgId)) this.#awaitSuccessor(clientMsgId);
+      if (!outbox.has(clientMsgId) && !this.#gone.has(clientMsgId)) this.#awaitSuccessor(clientMsgId);
     }
     const entriesDelete = [...this.#gone].filter(([, stored]) => stored).map(([clientMsgId]) => clientMsgId);
     for (const clientMsgId of entriesDelete) {
@@ -222,8 +215,8 @@ export class Leader {
     return { entriesPut, entriesDelete };
   }
 
-  // The message that stands for an entry from now on is told once it is stored. Until then the entry is
-  // shown, or neither would be.
+  // The message that takes the entry's place is told once it is stored. Until then the entry is shown, or neither would
+  // be.
   /** @param {string} clientMsgId */
   #awaitSuccessor(clientMsgId) {
     this.#gone.set(clientMsgId, false);

@@ -1,5 +1,5 @@
-// What one device holds of one conversation: a gapless run of entries from baseSeq up to
-// maxContiguousSeq, and a bounded buffer of entries that arrived early. Pure: no I/O, no time.
+// What one device holds of one conversation: a gapless run of entries from baseSeq up to maxContiguousSeq, and a
+// bounded buffer of entries that arrived early. Pure: no I/O, no time.
 
 /** @import { LedgerEvent, Message } from "./types.js" */
 
@@ -11,23 +11,23 @@ const BUFFER_LIMIT = 500;
 
 export class Ledger {
   /**
-   * The shown entries in seq order, each as the recalls and edits that are held leave it.
+   * The shown entries in seq order, each as the held recalls and edits leave it.
    * @type {Message[]}
    */
   messages;
-  /** How many pulls of it failed in a row. */
+  /** How many pulls failed in a row. */
   failures = 0;
-  /** The entries up to here were not asked for yet; 0 once everything was. */
+  /** The entries up to this seq were not asked for yet; 0 once all were. */
   baseSeq;
-  /** Every seq from baseSeq up to here is either in messages or known not to be ours to see. */
+  /** Every seq above baseSeq up to this one is either in messages or known not to be ours to see. */
   maxContiguousSeq;
-  /** The highest seq that anyone has told us was committed. */
+  /** The highest seq that we know to be committed. */
   maxSeenSeq;
 
   /** @type {Map<number, Message>} */
   #early = new Map();
   #earlyLimit;
-  /** @type {Map<number, number[]>} The seqs of the held events that recall or edit a seq, whether it is held or not. */
+  /** @type {Map<number, number[]>} By the seq that they recall or edit, held or not, the seqs of the held events. */
   #revisions = new Map();
   /** @type {Map<string, number>} By user, the seq of the last held event that erased what they had sent. */
   #erasures = new Map();
@@ -46,7 +46,7 @@ export class Ledger {
     for (const message of this.messages) this.#note(message);
   }
 
-  /** True while something committed has not arrived yet: a pull is due. */
+  /** Whether something committed has not arrived yet: a pull is due. */
   get hasGap() {
     return this.maxSeenSeq > this.maxContiguousSeq;
   }
@@ -58,19 +58,16 @@ export class Ledger {
 
   /**
    * The entry with this seq, if it is held and shown.
-   * @param {number} seq
-   * @returns {Message | undefined}
+   * @param {number} seq @returns {Message | undefined}
    */
   get(seq) {
     return this.messages[this.#indexOf(seq)];
   }
 
   /**
-   * Counts the seqs above after, up to through, whose entries are this user's: in order, early, or among sent.
-   * @param {string} userId
-   * @param {number} after
-   * @param {number} through
-   * @param {number[]} sent
+   * Counts the seqs above after and up to through whose entries are never unread to this user: in order, early, or
+   * among sent.
+   * @param {string} userId @param {number} after @param {number} through @param {number[]} sent
    */
   countBy(userId, after, through, sent) {
     let count = 0;
@@ -85,9 +82,8 @@ export class Ledger {
   }
 
   /**
-   * Tells whether an entry in order, above after, is news to this user: not own, nor one that only takes content away.
-   * @param {string} userId
-   * @param {number} after
+   * Whether an entry in order, above after, is news to this user: not an own one, nor one that only takes content away.
+   * @param {string} userId @param {number} after
    */
   newsFor(userId, after) {
     const last = this.messages.findLast((message) => message.seq <= after || !isNoNews(message, userId));
@@ -95,7 +91,7 @@ export class Ledger {
   }
 
   /**
-   * Takes note that seq is committed.
+   * Notes that seq is committed.
    * @param {number} seq
    */
   see(seq) {
@@ -103,7 +99,7 @@ export class Ledger {
   }
 
   /**
-   * Lets a ledger that holds nothing yet begin after seq; history brings what is before.
+   * Makes a ledger that holds nothing begin after seq; history brings what is before.
    * @param {number} seq
    */
   startAfter(seq) {
@@ -115,10 +111,8 @@ export class Ledger {
   }
 
   /**
-   * Takes pushed entries, in any order and with repeats. Returns the entries that are new or changed
-   * in messages.
-   * @param {Message[]} messages
-   * @param {number} committedMaxSeq
+   * Takes pushed entries, in any order and with repeats. Returns the entries that are new or changed in messages.
+   * @param {Message[]} messages @param {number} committedMaxSeq
    */
   push(messages, committedMaxSeq) {
     this.see(committedMaxSeq);
@@ -132,9 +126,9 @@ export class Ledger {
   }
 
   /**
-   * Takes a sync page that was asked for from maxContiguousSeq, or from a value it had before. The
-   * page is the authority on its range: a seq up to nextSeq that it lacks is not ours to see, whatever
-   * a push said. Returns the entries that are new or changed in messages.
+   * Takes a sync page that was asked for from maxContiguousSeq, or from a value it had before. The page is the
+   * authority on its range: a seq up to nextSeq that it lacks is not ours to see, whatever a push held. Returns the
+   * entries that are new or changed in messages.
    * @param {SyncPage} page
    */
   page({ messages, nextSeq, committedMaxSeq }) {
@@ -148,10 +142,9 @@ export class Ledger {
   }
 
   /**
-   * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or
-   * changed in messages; none if the page does not end where this ledger begins (any more).
-   * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page
-   * @param {number} beforeSeq
+   * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or changed in messages;
+   * none if the page does not end where this ledger begins (any more).
+   * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page @param {number} beforeSeq
    */
   earlier({ messages, nextBeforeSeq, hasMore }, beforeSeq) {
     if (beforeSeq !== this.baseSeq + 1) return [];
@@ -162,9 +155,9 @@ export class Ledger {
   }
 
   /**
-   * The server says there is no more, in answer to a question asked when maxSeenSeq was seenWhenAsked.
-   * A higher number heard before the question was then not for us (such as the head of a group that
-   * we left), and waiting for it would never end. Held entries prove the opposite and are kept.
+   * The server has answered that there is no more, to a pull that began when maxSeenSeq was seenWhenAsked. A higher seq
+   * that we heard of before was not for us (such as the last one of a group that we left), and waiting for it would
+   * never end. Entries that came early prove the opposite and are kept.
    * @param {number} seenWhenAsked
    */
   settle(seenWhenAsked) {
@@ -172,7 +165,7 @@ export class Ledger {
   }
 
   /**
-   * Takes what another tab holds: messages replace what is held under their seqs.
+   * Takes what another tab holds; messages replace those with the same seq.
    * @param {{baseSeq: number, maxContiguousSeq: number, messages: Message[]}} other
    */
   adopt({ baseSeq, maxContiguousSeq, messages }) {
@@ -204,7 +197,7 @@ export class Ledger {
     }
   }
 
-  // The highest entries go first: they are the last that could be shown, and a pull brings them again.
+  // The highest entries are dropped first: they could be shown last, and a pull brings them again.
   #trim() {
     const excess = this.#early.size - this.#earlyLimit;
     if (excess <= 0) return;
@@ -217,7 +210,7 @@ export class Ledger {
     return this.#revised(fresh);
   }
 
-  // Applies the revisions and erasures that the fresh entries are, or that were waiting for them.
+  // Applies the fresh entries that are revisions or erasures, and those held ones that apply to fresh entries.
   /** @param {Message[]} fresh */
   #revised(fresh) {
     const changed = new Set(fresh.map(({ seq }) => seq));
@@ -238,19 +231,13 @@ export class Ledger {
     else this.#revisions.set(target, [seq]);
   }
 
-  /**
-   * @param {number} seq
-   * @param {Set<number>} changed
-   */
+  /** @param {number} seq @param {Set<number>} changed */
   #erase(seq, changed) {
     const message = /** @type {Message} */ (this.get(seq));
     if (seq < (this.#erasures.get(message.senderId ?? "") ?? 0)) this.#replace(erased(message), changed);
   }
 
-  /**
-   * @param {number} seq
-   * @param {Set<number>} changed
-   */
+  /** @param {number} seq @param {Set<number>} changed */
   #revise(seq, changed) {
     const events = (this.#revisions.get(seq) ?? []).map((event) => /** @type {RevisionMessage} */ (this.get(event)));
     const target = this.get(seq);
@@ -262,10 +249,7 @@ export class Ledger {
     }
   }
 
-  /**
-   * @param {Message} message
-   * @param {Set<number>} changed
-   */
+  /** @param {Message} message @param {Set<number>} changed */
   #replace(message, changed) {
     const index = this.#indexOf(message.seq);
     if (this.messages[index] === message) return;
@@ -288,10 +272,9 @@ export class Ledger {
 }
 
 /**
- * Tells whether a sync page says of each seq after the one it was asked for, up to its nextSeq, where it
- * is: a page that does not is not to be believed, as what it leaves out would be lost for ever.
- * @param {SyncPage} page
- * @param {number} afterSeq
+ * Whether a sync page accounts for each seq after the one it was asked from, up to its nextSeq. A page that does not
+ * cannot be believed: what it leaves out would be lost for ever.
+ * @param {SyncPage} page @param {number} afterSeq
  */
 export function accountsForAll({ messages, nextSeq, skipped, firstSeq = 0 }, afterSeq) {
   const told = new Set(messages.map(({ seq }) => seq).concat(skipped ?? []));
@@ -302,7 +285,7 @@ export function accountsForAll({ messages, nextSeq, skipped, firstSeq = 0 }, aft
 }
 
 /**
- * Tells whether an entry is shown by what it does to others, not as a row of its own.
+ * Whether an entry shows in what it does to others, not as a row of its own.
  * @param {Message} message
  */
 export function isRevision(message) {
@@ -314,14 +297,10 @@ function targetOf({ event }) {
   return event?.kind === "recall" || event?.kind === "edit" ? (event.targetSeq ?? null) : null;
 }
 
-// The target as the event leaves it. It may already carry the revision, because sync and history give
-// entries as they are now: versions decide, and a recall is final. An edit that lost its content was
-// recalled since; one whose content is withheld is not for this user, who was away, and changes nothing.
-/**
- * @param {Message} target
- * @param {RevisionMessage} revision
- * @returns {Message}
- */
+// The target as the event leaves it. It may already carry the revision, because sync and history return entries as they
+// are now: versions decide, and a recall is final. If an edit has lost its content, the message was recalled since. If
+// its content is withheld, this user was away and it changes nothing.
+/** @param {Message} target @param {RevisionMessage} revision @returns {Message} */
 function revise(target, { event, status, withheld, text, data }) {
   if (event.targetMessageId && event.targetMessageId !== target.messageId) return target;
   const { version = 0 } = event;
@@ -332,19 +311,13 @@ function revise(target, { event, status, withheld, text, data }) {
   return newer && target.status !== "recalled" ? { ...target, text, data, version } : target;
 }
 
-/**
- * @param {Message} message
- * @returns {Message}
- */
+/** @param {Message} message @returns {Message} */
 function withoutContent(message) {
   return message.status === "recalled" ? message : { ...message, status: "recalled", withheld: false, text: null, data: null };
 }
 
 // The message as the server leaves it once all that its sender has sent is erased.
-/**
- * @param {Message} message
- * @returns {Message}
- */
+/** @param {Message} message @returns {Message} */
 function erased(message) {
   const { senderDeviceId, clientTime, ...rest } = message;
   const { text, data, event, version } = message;
@@ -355,8 +328,7 @@ function erased(message) {
 
 /**
  * Whether a message is never unread: one's own, or one that only takes content away.
- * @param {Message} message
- * @param {string} userId
+ * @param {Message} message @param {string} userId
  */
 function isNoNews(message, userId) {
   return message.senderId === userId || message.event?.kind === "erase";

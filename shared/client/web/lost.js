@@ -1,11 +1,12 @@
-// What only this device still has: the server was restored to an earlier time, or begun anew. All that was held is in
-// doubt then, until it is known what the server has; the rest is lost, and shown as such until it is put aside.
+// Messages that only this device still has, because the server was restored to an earlier time or set up anew. All that
+// was held is in doubt until it is known what the server has. The rest is lost, and shown as such until it is put
+// aside.
 
 import { LOST } from "./rows.js";
 
 /**
  * @import { Model } from "./model.js"
- * @import { Entry, Lost, Message } from "./types.js"
+ * @import { Lost, Message, OutboxEntry } from "./types.js"
  */
 
 export class LostMessages {
@@ -15,9 +16,10 @@ export class LostMessages {
 
   /**
    * @param {object} parts
-   * @param {Model} parts.model whose lost and doubtful it keeps
+   * @param {Model} parts.model its lost and doubtful are kept here
    * @param {string} parts.userId
-   * @param {{lost: number, lostOfOthers: number}} parts.limits how many are kept, the last: own ones, and those of others
+   * @param {{lost: number, lostOfOthers: number}} parts.limits how many of the last are kept: own ones, and those of
+   *   others
    */
   constructor({ model, userId, limits }) {
     this.#model = model;
@@ -25,7 +27,7 @@ export class LostMessages {
     this.#limits = limits;
   }
 
-  /** What is lost and what may be. */
+  /** What is lost, and what may be. */
   all() {
     return [...this.#model.lost, ...this.#model.doubtful];
   }
@@ -36,8 +38,8 @@ export class LostMessages {
   }
 
   /**
-   * From here on all that is held is in doubt, also what was answered and has not come yet.
-   * @param {Entry[]} entries of the outbox
+   * All that is held is in doubt from here on, also what was answered and has not come yet.
+   * @param {OutboxEntry[]} entries of the outbox
    */
   doubt(entries) {
     const known = new Set(this.#model.doubtful.map(({ message }) => message.messageId));
@@ -45,9 +47,9 @@ export class LostMessages {
   }
 
   /**
-   * What is in doubt and not there again is lost. What the user wrote of it is put among the entries as refused, to be
-   * sent again, unless the group itself is gone. Gives these entries.
-   * @returns {Entry[]}
+   * What is in doubt and did not come again is lost. What the user wrote of it is put into the outbox as refused, to be
+   * sent again, unless the group itself is gone. Returns these outbox entries.
+   * @returns {OutboxEntry[]}
    */
   settle() {
     const there = new Set([...this.#model.ledgers.values()].flatMap(({ messages }) => messages.map(identityOf)));
@@ -55,9 +57,9 @@ export class LostMessages {
     const again = lost
       .filter((each) => this.isMine(each) && each.message.clientMsgId && (this.#model.ledgers.has(each.message.conversationId) || each.peer !== null))
       .map(({ message, peer }) => entryOf(message, peer))
-      .filter(({ clientMsgId }) => !this.#model.entries.has(clientMsgId));
-    for (const entry of again) this.#model.entries.set(entry.clientMsgId, entry);
-    const shown = new Set(this.#model.entries.keys());
+      .filter(({ clientMsgId }) => !this.#model.outbox.has(clientMsgId));
+    for (const entry of again) this.#model.outbox.set(entry.clientMsgId, entry);
+    const shown = new Set(this.#model.outbox.keys());
     const others = lost.filter((each) => !this.isMine(each) || !shown.has(each.message.clientMsgId ?? ""));
     this.#model.doubtful = [];
     this.#model.lost = this.#last([...this.#model.lost, ...others]);
@@ -65,7 +67,7 @@ export class LostMessages {
   }
 
   /**
-   * Puts messages aside for good. Says whether there were any.
+   * Puts messages aside for good. Returns whether there were any.
    * @param {(lost: Lost) => boolean} isAside
    */
   drop(isAside) {
@@ -76,10 +78,7 @@ export class LostMessages {
   }
 
   // The messages with content.
-  /**
-   * @param {Entry[]} entries
-   * @returns {Lost[]}
-   */
+  /** @param {OutboxEntry[]} entries @returns {Lost[]} */
   #held(entries) {
     const sent = entries.filter(({ state, action }) => state === "sent" && action === "send").map((entry) => messageOf(entry, this.#userId));
     return [...this.#model.ledgers.values()].flatMap(({ conversationId, messages, maxContiguousSeq }) => {
@@ -91,7 +90,7 @@ export class LostMessages {
     });
   }
 
-  // As many of these as are kept, the last, oldest first.
+  // The last of these, as many as are kept, oldest first.
   /** @param {readonly Lost[]} all */
   #last(all) {
     const byTime = [...all].sort(({ message: a }, { message: b }) => a.serverTime - b.serverTime || a.seq - b.seq);
@@ -102,7 +101,7 @@ export class LostMessages {
 }
 
 /**
- * What tells a message from all others in every world of the server.
+ * Identifies a message, also after the server was restored.
  * @param {Message} message
  */
 export function identityOf({ senderId, clientMsgId, messageId }) {
@@ -110,10 +109,8 @@ export function identityOf({ senderId, clientMsgId, messageId }) {
 }
 
 /**
- * The entry that an own message was, as one that was refused.
- * @param {Message} message
- * @param {string | null} peer
- * @returns {Entry}
+ * Makes an own message an outbox entry again, as if it had been refused.
+ * @param {Message} message @param {string | null} peer @returns {OutboxEntry}
  */
 function entryOf({ conversationId, clientMsgId = "", messageType, text = null, data, replyTo, serverTime, clientTime = serverTime }, peer) {
   const fields = { messageType, ...(data && { data }), ...(replyTo && { replyTo }) };
@@ -122,10 +119,8 @@ function entryOf({ conversationId, clientMsgId = "", messageType, text = null, d
 }
 
 /**
- * The message that an entry has become.
- * @param {Entry} entry
- * @param {string} userId
- * @returns {Message}
+ * The message that an outbox entry has become.
+ * @param {OutboxEntry} entry @param {string} userId @returns {Message}
  */
 function messageOf({ conversationId = "", seq = 0, messageId = "", clientMsgId, fields, text, serverTime = 0, clientTime }, userId) {
   const { messageType, data, replyTo } = fields;

@@ -1,15 +1,12 @@
-// What a device knows, as one tab holds it: what the ledgers, the lists and the outbox say, and how that
-// reads for people. In the tab that leads the engine changes it; in the others what the leader tells does.
-// No I/O, no time.
+// What a device knows, as one tab holds it: the ledgers, what else is known of conversations, and the outbox. In the
+// tab that leads, the engine changes it; in the others, what the leader tells. No I/O, no time.
 
-import { SYSTEM, isHidden, newFacts, restored, unreadIn } from "./facts.js";
+import { SYSTEM, newFacts, restored } from "./facts.js";
 import { Ledger } from "./ledger.js";
 import { recordOf } from "./outbox.js";
-import { may } from "./rights.js";
-import { rowAt, rowsOf } from "./rows.js";
 
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Facts, Lost, Member, Message, OutboxEntry, Picture, Saved, Status } from "./types.js"
  */
 
 /** Begins the key of a single conversation that the server has not named yet. */
@@ -17,26 +14,26 @@ export const TO_KEY = "to:";
 /** Begins the key of a group that the server has not named yet. */
 export const NEW_KEY = "new:";
 
-const IDLE = { busy: null, failures: 0, stored: true }; // an entry that nothing is under way for
+const IDLE = { busy: null, failures: 0, stored: true }; // an outbox entry that nothing is under way for
 
 export class Model {
   /** @type {Map<string, Ledger>} */
   ledgers = new Map();
   /** @type {Map<string, Facts>} What else is known of a conversation, see facts.js. */
   facts = new Map();
-  /** @type {Map<string, Entry>} The outbox, by clientMsgId, oldest first. */
-  entries = new Map();
+  /** @type {Map<string, OutboxEntry>} The outbox, by clientMsgId, oldest first. */
+  outbox = new Map();
   /** @type {Map<string, Member[]>} The members of the groups that were looked at. */
   rosters = new Map();
   /** @type {Map<string, string>} The conversationId by the clientMsgId of the createGroup. */
   created = new Map();
-  /** @type {string[]} Entries that load found in the outbox and, answered, in a ledger. */
+  /** @type {string[]} Outbox entries that load found committed in a ledger. */
   answered = [];
   /** @type {number | null} */
   syncCursor = null;
   /** @type {readonly Lost[]} What the server has lost, oldest first; another list once that changes. */
   lost = [];
-  /** @type {readonly Lost[]} What it may have lost: it was held before all was begun anew. */
+  /** @type {readonly Lost[]} What it may have lost: what was held before all began anew. */
   doubtful = [];
   /** @type {Status} */
   status = { state: "connecting", detail: "", windows: {}, inDoubt: false, storeError: null };
@@ -45,20 +42,19 @@ export class Model {
   #grouped = { all: [], byPlace: new Map() };
   /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
   #peers = new Map();
-  #userId;
 
   /** @param {string} userId */
   constructor(userId) {
-    this.#userId = userId;
+    this.userId = userId;
   }
 
   /**
-   * Takes what a store has.
+   * Takes what a store holds.
    * @param {Saved} saved
    */
   load({ syncCursor, conversations, messages, outbox, lost = [] }) {
     this.syncCursor = syncCursor;
-    if (syncCursor === null) this.doubtful = lost; // it was not known yet which of it the server has
+    if (syncCursor === null) this.doubtful = lost; // it is not known yet which of it the server has
     else this.lost = lost;
     const byConversation = groupByConversation(messages);
     for (const { conversationId, baseSeq, maxContiguousSeq, ...facts } of conversations) {
@@ -70,12 +66,12 @@ export class Model {
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
       const entry = { ...record, error: refusalOf(record.error), ...IDLE };
       if (this.holds(entry)) this.answered.push(entry.clientMsgId);
-      else this.entries.set(entry.clientMsgId, entry);
+      else this.outbox.set(entry.clientMsgId, entry);
     }
   }
 
   /**
-   * What a store would have to give to load, as of now.
+   * What a store would have to hold, as of now.
    * @returns {Saved}
    */
   dump() {
@@ -83,7 +79,7 @@ export class Model {
       syncCursor: this.syncCursor,
       conversations: [...this.ledgers.values()].map((ledger) => this.record(ledger)),
       messages: [...this.ledgers.values()].flatMap(({ messages }) => messages),
-      outbox: [...this.entries.values()].filter(({ state }) => state !== "sent").map(recordOf),
+      outbox: [...this.outbox.values()].filter(({ state }) => state !== "sent").map(recordOf),
       lost: [...this.lost, ...this.doubtful],
     };
   }
@@ -99,13 +95,12 @@ export class Model {
    * @returns {Picture}
    */
   picture() {
-    return { saved: this.dump(), entries: [...this.entries.values()].map(shownOf), rosters: [...this.rosters], created: [...this.created], status: this.status };
+    return { saved: this.dump(), entries: [...this.outbox.values()].map(shownOf), rosters: [...this.rosters], created: [...this.created], status: this.status };
   }
 
   /**
    * Makes a model of what another tab told.
-   * @param {string} userId
-   * @param {Picture} picture
+   * @param {string} userId @param {Picture} picture
    */
   static of(userId, { saved, entries, rosters, created, status }) {
     const model = new Model(userId);
@@ -116,8 +111,8 @@ export class Model {
   }
 
   /**
-   * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
-   * goes wrong where something is told twice.
+   * Takes what changed in the tab that leads. Each part replaces what is held of it, so that nothing goes wrong if
+   * something is told twice.
    * @param {Omit<Delta, "news">} delta
    */
   apply({ forget = false, messages, conversations, entriesPut, entriesDelete, rosters, created, status, lost = this.lost }) {
@@ -130,13 +125,13 @@ export class Model {
       this.notePeer(conversationId);
     }
     for (const entry of entriesPut) {
-      if (this.entries.get(entry.clientMsgId)?.order !== entry.order) this.entries.delete(entry.clientMsgId); // it comes last now
-      this.entries.set(entry.clientMsgId, { ...entry, ...IDLE });
+      if (this.outbox.get(entry.clientMsgId)?.order !== entry.order) this.outbox.delete(entry.clientMsgId); // it comes last now
+      this.outbox.set(entry.clientMsgId, { ...entry, ...IDLE });
     }
     for (const { senderId, clientMsgId } of messages) {
-      if (senderId === this.#userId && clientMsgId) this.entries.delete(clientMsgId); // the message stands for it
+      if (senderId === this.userId && clientMsgId) this.outbox.delete(clientMsgId); // the message stands for it
     }
-    for (const clientMsgId of entriesDelete) this.entries.delete(clientMsgId);
+    for (const clientMsgId of entriesDelete) this.outbox.delete(clientMsgId);
     for (const [conversationId, members] of rosters) {
       if (members) this.rosters.set(conversationId, members);
       else this.rosters.delete(conversationId);
@@ -146,33 +141,27 @@ export class Model {
   }
 
   /**
-   * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
+   * Takes over what an earlier model of this tab knew and a store does not hold, so that it is still shown.
    * @param {Model} earlier
    */
   inherit(earlier) {
     for (const [clientMsgId, conversationId] of earlier.created) this.created.set(clientMsgId, conversationId);
     for (const [conversationId, members] of earlier.rosters) this.rosters.set(conversationId, members);
-    for (const entry of earlier.entries.values()) {
-      if (entry.state === "failed" || this.entries.has(entry.clientMsgId) || this.holds(entry)) continue;
+    for (const entry of earlier.outbox.values()) {
+      if (entry.state === "failed" || this.outbox.has(entry.clientMsgId) || this.holds(entry)) continue;
       if (entry.state === "sent") this.ledger(/** @type {string} */ (entry.conversationId)).see(entry.seq ?? 0);
-      this.entries.set(entry.clientMsgId, { ...entry, ...IDLE, stored: false });
+      this.outbox.set(entry.clientMsgId, { ...entry, ...IDLE, stored: false });
     }
   }
 
-  // ---- what is there ----
+  // ---- what can be read ----
 
-  /**
-   * @param {string} userId
-   * @returns {ConversationKey}
-   */
+  /** @param {string} userId @returns {ConversationKey} */
   keyFor(userId) {
     return this.#peers.get(userId) ?? TO_KEY + userId;
   }
 
-  /**
-   * @param {ConversationKey} key
-   * @returns {ConversationKey}
-   */
+  /** @param {ConversationKey} key @returns {ConversationKey} */
   currentKey(key) {
     if (key.startsWith(TO_KEY)) return this.keyFor(key.slice(TO_KEY.length));
     if (key.startsWith(NEW_KEY)) return this.created.get(key.slice(NEW_KEY.length)) ?? key;
@@ -181,7 +170,7 @@ export class Model {
 
   /**
    * The key of the conversation that an outbox entry is for.
-   * @param {Entry} entry
+   * @param {OutboxEntry} entry
    */
   keyOf({ clientMsgId, conversationId, action, address }) {
     const known = conversationId ?? address.conversationId;
@@ -194,12 +183,12 @@ export class Model {
    * The outbox's entries for a conversation.
    * @param {ConversationKey} key a current one
    */
-  entriesOf(key) {
-    return [...this.entries.values()].filter((entry) => this.keyOf(entry) === key);
+  outboxOf(key) {
+    return [...this.outbox.values()].filter((entry) => this.keyOf(entry) === key);
   }
 
   /**
-   * The key of the conversation that a lost message is of.
+   * The key of the conversation that shows a lost message.
    * @param {Lost} lost
    */
   keyOfLost({ message: { conversationId }, peer }) {
@@ -207,7 +196,8 @@ export class Model {
   }
 
   /**
-   * Whether the server does not have a message, as far as is known: it is not known of what is before the entries held.
+   * Whether the server does not have a message, as far as is known; it is not known for what is before the held
+   * entries.
    * @param {Lost} lost
    */
   isLost({ message: { conversationId, seq, messageId } }) {
@@ -220,7 +210,7 @@ export class Model {
    * What is shown as lost in a conversation, oldest first.
    * @param {ConversationKey} key a current one
    */
-  #lostIn(key) {
+  lostIn(key) {
     if (this.#grouped.all !== this.lost) {
       this.#grouped = { all: this.lost, byPlace: new Map() };
       for (const each of this.lost) {
@@ -235,57 +225,9 @@ export class Model {
     return there.filter((each) => this.keyOfLost(each) === key && this.isLost(each));
   }
 
-  /** The current keys of what is on the user's list. */
-  listed() {
-    const keys = new Set([...this.ledgers.keys()].filter((conversationId) => !isHidden(this.factsOf(conversationId))));
-    for (const entry of this.entries.values()) keys.add(this.keyOf(entry));
-    for (const each of this.lost) {
-      if (this.isLost(each)) keys.add(this.keyOfLost(each));
-    }
-    return [...keys];
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} [now] ms since 1970
-   */
-  conversation(key, now = 0) {
-    return this.#summary(this.currentKey(key), now);
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} [limit]
-   * @param {number} [now] ms since 1970
-   * @returns {Row[]}
-   */
-  messages(key, limit = Infinity, now = 0) {
-    return rowsOf(this.#view(this.currentKey(key), now), limit);
-  }
-
-  /**
-   * @param {string} conversationId
-   * @param {number} seq
-   * @param {number} now ms since 1970
-   */
-  row(conversationId, seq, now) {
-    return rowAt(this.#view(conversationId, now), seq);
-  }
-
   /** @param {ConversationKey} key */
   members(key) {
     return this.rosters.get(this.currentKey(key)) ?? null;
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {string} action
-   * @param {string} [target]
-   */
-  may(key, action, target) {
-    const { closed, role } = this.conversation(key);
-    const open = closed === null || (closed === "dissolved" && action === "leave");
-    return open && may(role, action, target);
   }
 
   // ---- what the engine changes ----
@@ -312,10 +254,7 @@ export class Model {
     return /** @type {Facts} */ (this.facts.get(conversationId));
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {string} userId
-   */
+  /** @param {string} conversationId @param {string} userId */
   setPeer(conversationId, userId) {
     this.ledger(conversationId);
     this.factsOf(conversationId).peer = userId;
@@ -335,100 +274,34 @@ export class Model {
 
   /**
    * What is stored of a conversation besides its messages.
-   * @param {Ledger} ledger
-   * @returns {ConversationRecord}
+   * @param {Ledger} ledger @returns {ConversationRecord}
    */
   record({ conversationId, baseSeq, maxContiguousSeq }) {
     return structuredClone({ conversationId, baseSeq, maxContiguousSeq, ...this.factsOf(conversationId) });
   }
 
   /**
-   * Whether what an entry asks for is in the ledger already: who led before may have ended between the
-   * message and the removal of its entry from the outbox.
-   * @param {Entry} entry
+   * Whether what an outbox entry asks for is in the ledger already: the tab that led before may have ended between
+   * storing the message and removing its entry from the outbox.
+   * @param {OutboxEntry} entry
    */
   holds(entry) {
     const messages = this.ledgers.get(this.keyOf(entry))?.messages ?? [];
-    return messages.some(({ clientMsgId, senderId }) => clientMsgId === entry.clientMsgId && senderId === this.#userId);
-  }
-
-  // ---- rows for people ----
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} now
-   */
-  #view(key, now) {
-    const held = {
-      ledger: this.ledgers.get(key) ?? null,
-      facts: this.facts.get(key) ?? newFacts(),
-      entries: this.entriesOf(key),
-      lost: this.#lostIn(key),
-      roster: this.rosters.get(key) ?? null,
-    };
-    const { facts, roster } = held;
-    const making = held.entries.find(({ action }) => action === "createGroup");
-    const title = facts.title ?? making?.fields.title ?? held.lost.at(-1)?.title;
-    const peer = key.startsWith(TO_KEY) ? key.slice(TO_KEY.length) : facts.peer;
-    const kind = facts.kind ?? (peer !== null ? "single" : key.startsWith(NEW_KEY) ? "group" : /** @type {Conversation["kind"]} */ (key.split(":", 1)[0]));
-    const role = kind === "group" ? this.#roleIn(held) : null;
-    /** @type {Map<string, Role>} */
-    const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
-    if (facts.owner !== null) roles.set(facts.owner, "owner");
-    return { ...held, making, peer, kind, closed: closedFor(key, kind, held, this.status.inDoubt, making), role, roles, title, userId: this.#userId, windows: this.status.windows, now };
-  }
-
-  /**
-   * @param {ConversationKey} key
-   * @param {number} now
-   * @returns {Conversation}
-   */
-  #summary(key, now) {
-    const view = this.#view(key, now);
-    const { ledger, facts, peer, kind, closed, role } = view;
-    const last = rowsOf(view, 1)[0] ?? null;
-    return {
-      key,
-      kind,
-      peer,
-      title: (kind === "single" && peer !== null ? this.#peerTitle(peer) : view.title) || key,
-      memberCount: facts.memberCount,
-      closed,
-      role,
-      earlier: ledger !== null && this.hasEarlier(ledger),
-      readSeq: Math.max(facts.readSeq, facts.clearedSeq),
-      unread: ledger === null ? 0 : unreadIn(facts, ledger, this.#userId, view.entries.map(({ seq }) => seq ?? 0)),
-      last,
-      time: last?.time ?? facts.updatedAt,
-    };
-  }
-
-  /** @param {{facts: Facts, roster: Member[] | null}} view */
-  #roleIn({ facts, roster }) {
-    const role = roster?.find(({ userId }) => userId === this.#userId)?.role;
-    return role ?? (facts.owner === this.#userId ? "owner" : "member");
-  }
-
-  /** @param {string} peer */
-  #peerTitle(peer) {
-    return peer === this.#userId ? `${peer} (notes to self)` : peer;
+    return messages.some(({ clientMsgId, senderId }) => clientMsgId === entry.clientMsgId && senderId === this.userId);
   }
 }
 
 /**
  * An outbox entry as another tab shows it.
- * @param {Entry} entry
+ * @param {OutboxEntry} entry
  */
 export function shownOf(entry) {
   const { conversationId, seq, messageId, serverTime } = entry;
   return { ...recordOf(entry), conversationId, seq, messageId, serverTime };
 }
 
-// An earlier version stored a text.
-/**
- * @param {import("./types.js").Refusal | string | null} stored
- * @returns {import("./types.js").Refusal | null}
- */
+// An earlier version of this code stored a text.
+/** @param {import("./types.js").Refusal | string | null} stored @returns {import("./types.js").Refusal | null} */
 function refusalOf(stored) {
   if (typeof stored !== "string") return stored;
   const [code, ...message] = stored.split(": ");
@@ -436,33 +309,22 @@ function refusalOf(stored) {
 }
 
 /**
- * What tells the states of an entry that look different apart.
- * @param {Entry} entry
+ * A text that differs for the states of an outbox entry that look different.
+ * @param {OutboxEntry} entry
  */
 export function lookOf({ state, error, seq, address }) {
   return JSON.stringify([state, error, seq, address]);
 }
 
 /**
- * @param {ConversationKey} key
- * @param {string} kind
- * @param {{ledger: Ledger | null, facts: Facts}} view
- * @param {boolean} inDoubt
- * @param {Entry} [making]
- * @returns {Conversation["closed"]}
+ * The kind of a conversation, as its id tells.
+ * @param {string} conversationId
  */
-function closedFor(key, kind, { ledger, facts }, inDoubt, making) {
-  if (kind === "system") return "system";
-  if (facts.leftSeq > 0) return "left";
-  if (facts.state === "dissolved") return "dissolved";
-  if (making?.state === "failed") return "failed";
-  return ledger === null && !inDoubt && !making && !key.startsWith(TO_KEY) ? "unknown" : null;
+export function kindOf(conversationId) {
+  return /** @type {Conversation["kind"]} */ (conversationId.split(":", 1)[0]);
 }
 
-/**
- * @param {Message[]} messages
- * @returns {Map<string, Message[]>}
- */
+/** @param {Message[]} messages @returns {Map<string, Message[]>} */
 function groupByConversation(messages) {
   const groups = new Map();
   for (const message of messages) {

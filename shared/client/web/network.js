@@ -1,14 +1,14 @@
-// When a connection may have died without a word: the network is another one, or the page was out of sight,
-// as it is while a phone sleeps.
+// Notices when a connection may have died silently: the network changed, or the page was out of sight, as it is while a
+// phone sleeps.
 
-/** A page that comes into sight asks whether its connection lives if nothing was heard for so long, in ms. */
+/** A page that comes into sight checks its connection if nothing came over it for this long, in ms. */
 const SEEN_QUIET_MS = 30_000;
 
 /**
- * Says when it is time to look whether the connection lives, and how long nothing must have been heard for
- * that, in ms. Gives what ends it.
+ * Calls doubt when the connection has to be checked unless something came over it in the last quietMs. Returns a
+ * function that ends that.
  * @param {(quietMs: number) => void} doubt
- * @param {any} [scope] a window; where there is none nothing is said
+ * @param {any} [scope] a window; without one nothing is watched
  * @returns {() => void}
  */
 export function watchNetwork(doubt, scope = globalThis) {

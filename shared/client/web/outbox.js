@@ -1,30 +1,33 @@
-// What the user asked for and the server has not answered yet: messages, and changes of messages and
-// groups. Each is sent, and sent again under the same clientMsgId, until there is an answer.
+// The outbox: what the user asked for and the server has not answered yet, messages and changes of messages and groups.
+// Each entry is sent, and sent again under the same clientMsgId, until there is an answer.
 
 import { pauseAfter } from "./connection.js";
 
-/** @import { Address, Clock, Entry, EntryRecord, StoreChange } from "./types.js" */
+/**
+ * @import { Parts } from "./engine.js"
+ * @import { Address, Clock, EntryRecord, OutboxEntry } from "./types.js"
+ */
 
-/** What is so of an entry that is not stored and not under way. */
+/** The fields of an entry that is neither stored nor under way. */
 export const NOT_IN_FLIGHT = Object.freeze({ busy: null, failures: 0, stored: false });
 
-const MAX_ID_BYTES = 64; // of a clientMsgId; an earlier version made longer ones
+const MAX_ID_BYTES = 64; // of a clientMsgId; an earlier version of this code made longer ones
 
 /**
- * Makes an entry that is to be sent after all of entries.
+ * Makes an entry to be sent after all of entries.
  * @param {object} what
- * @param {Iterable<Entry>} what.entries
+ * @param {Iterable<OutboxEntry>} what.entries
  * @param {Clock} what.clock
  * @param {string} what.action
  * @param {Address} what.address
  * @param {Record<string, any>} [what.fields]
  * @param {string | null} [what.text]
- * @returns {Entry}
+ * @returns {OutboxEntry}
  */
 export function newEntry({ entries, clock, action, address, fields = {}, text = null }) {
   const last = Math.max(0, ...Array.from(entries, ({ order }) => order));
   return {
-    clientMsgId: randomHex(16), // nothing of the device's name: that may be as long as the server takes
+    clientMsgId: randomHex(16), // without the device's name, which may be as long as the limit itself
     order: Math.max(last + 1, clock.now()),
     action,
     address,
@@ -38,12 +41,9 @@ export function newEntry({ entries, clock, action, address, fields = {}, text = 
 }
 
 /**
- * Makes an entry that was refused one that is to be sent, after all of entries. Its clientMsgId stays, so that it is
- * committed once if the refusal was of another copy, unless it is the clientMsgId that is refused.
- * @param {Entry} entry
- * @param {Iterable<Entry>} entries
- * @param {Clock} clock
- * @returns {Entry}
+ * Makes a refused entry one to be sent again, after all of entries. Its clientMsgId stays, so that it is committed once
+ * if only a copy of it was refused, unless the clientMsgId itself was refused.
+ * @param {OutboxEntry} entry @param {Iterable<OutboxEntry>} entries @param {Clock} clock @returns {OutboxEntry}
  */
 export function anew({ clientMsgId, action, address, fields, text, error }, entries, clock) {
   const entry = newEntry({ entries, clock, action, address, fields, text });
@@ -51,39 +51,16 @@ export function anew({ clientMsgId, action, address, fields, text, error }, entr
   return isRefused && action !== "createGroup" ? entry : { ...entry, clientMsgId };
 }
 
-/**
- * @typedef {object} OutboxHooks
- * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(entry: Entry) => string} keyOf says what belongs together and must keep its order
- * @property {(entry: Entry) => Promise<void>} keep stores an entry
- * @property {(entry: Entry, result: any) => void} answered
- * @property {(entry: Entry, error: any) => void} refused
- */
-
 export class Outbox {
+  #parts;
   #entries;
-  #hooks;
-  #clock;
-  #random;
-  #timing;
-  /** @type {object | null} One object per connection that may be sent over. */
+  /** @type {object | null} One object per connection, while entries may be sent. */
   #turn = null;
 
-  /**
-   * entries are shared with who shows them: by clientMsgId, oldest first.
-   * @param {object} parts
-   * @param {Map<string, Entry>} parts.entries
-   * @param {OutboxHooks} parts.hooks
-   * @param {Clock} parts.clock
-   * @param {() => number} parts.random
-   * @param {{backoffBaseMs: number, backoffCapMs: number}} parts.timing
-   */
-  constructor({ entries, hooks, clock, random, timing }) {
-    this.#entries = entries;
-    this.#hooks = hooks;
-    this.#clock = clock;
-    this.#random = random;
-    this.#timing = timing;
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.#parts = parts;
+    this.#entries = parts.model.outbox;
   }
 
   /** The entries, oldest first. */
@@ -97,8 +74,8 @@ export class Outbox {
   }
 
   /**
-   * Adds an entry, once. Resolves once it is kept; only then is it sent.
-   * @param {Entry} entry
+   * Adds an entry, once. Resolves when it is stored; it is sent only then.
+   * @param {OutboxEntry} entry
    */
   async add(entry) {
     if (this.#entries.has(entry.clientMsgId)) return;
@@ -108,10 +85,10 @@ export class Outbox {
 
   /**
    * Stores an entry that is there already.
-   * @param {Entry} entry
+   * @param {OutboxEntry} entry
    */
   async keep(entry) {
-    await this.#hooks.keep(entry);
+    await this.#parts.writer.commit({ outboxPut: [recordOf(entry)] }, null);
     entry.stored = true;
     this.pump();
   }
@@ -124,7 +101,7 @@ export class Outbox {
     this.#entries.delete(clientMsgId);
   }
 
-  /** From here on entries are sent. */
+  /** Entries are sent from here on. */
   resume() {
     this.#turn = {};
     this.pump();
@@ -136,56 +113,48 @@ export class Outbox {
   }
 
   /**
-   * Sends the oldest unanswered entry of each key that is not on its way already. Only the oldest:
-   * frames of one client may be handled at the same time, in any order.
+   * Sends the oldest unanswered entry of each conversation unless it is under way. Only the oldest: the server may
+   * handle frames of one client at the same time, in any order.
    */
   pump() {
     if (!this.#turn) return;
     const taken = new Set();
     for (const entry of this.#entries.values()) {
       if (entry.state !== "sending") continue;
-      const key = this.#hooks.keyOf(entry);
+      const key = this.#parts.model.keyOf(entry);
       if (taken.has(key)) continue;
       taken.add(key);
       if (entry.stored && entry.busy !== this.#turn) this.#transmit(this.#turn, entry);
     }
   }
 
-  /**
-   * @param {object} turn
-   * @param {Entry} entry
-   */
+  /** @param {object} turn @param {OutboxEntry} entry */
   async #transmit(turn, entry) {
+    const { session, answers, random, timing, sleep } = this.#parts;
     entry.busy = turn;
     try {
-      this.#hooks.answered(entry, await this.#hooks.request(entry.action, requestOf(entry)));
+      answers.answered(entry, await session.request(entry.action, requestOf(entry)));
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       if (entry.state !== "sending") return; // its message arrived before the bad news about its reply
-      if (!error.retryable) this.#hooks.refused(entry, error);
-      else if (turn === this.#turn) await this.#sleep(pauseAfter(error, this.#random, entry.failures++, this.#timing));
+      if (!error.retryable) answers.refused(entry, error);
+      else if (turn === this.#turn) await sleep(pauseAfter(error, random, entry.failures++, timing));
     } finally {
       if (entry.busy === turn) entry.busy = null;
       this.pump();
     }
   }
-
-  /** @param {number} ms */
-  #sleep(ms) {
-    return new Promise((resolve) => this.#clock.setTimeout(() => resolve(undefined), ms));
-  }
 }
 
 /**
  * What is stored of an entry.
- * @param {EntryRecord} entry
- * @returns {EntryRecord}
+ * @param {EntryRecord} entry @returns {EntryRecord}
  */
 export function recordOf({ clientMsgId, order, action, address, fields, text, clientTime, state, error }) {
   return { clientMsgId, order, action, address, fields, text, clientTime, state, error };
 }
 
-/** @param {Entry} entry */
+/** @param {OutboxEntry} entry */
 function requestOf({ clientMsgId, action, address, fields, text, clientTime }) {
   return { ...address, ...fields, ...(text !== null && { text }), clientMsgId, ...(action === "send" && { clientTime }) };
 }

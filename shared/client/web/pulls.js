@@ -1,52 +1,25 @@
-// Fetches what a conversation lacks: one pull of a conversation at a time, a few conversations at once.
+// Pulls what a conversation lacks, its gap: one pull of a conversation at a time, a few conversations at once.
 
 import { RequestError, fullJitter } from "./connection.js";
 import { accountsForAll } from "./ledger.js";
 
 /**
+ * @import { Parts } from "./engine.js"
  * @import { Ledger } from "./ledger.js"
- * @import { Clock } from "./types.js"
  */
 
 const AT_ONCE = 4;
 
-/**
- * @typedef {object} PullHooks
- * @property {(ledger: Ledger) => void} begin called before each pull
- * @property {(action: string, fields: object) => Promise<any>} request
- * @property {(ledger: Ledger, page: any, held: number) => void} page takes a page in; up to held the ledger was complete when it was asked for
- * @property {(ledger: Ledger) => number} spreadMs over how long the pulls of all who hear of the same gap are spread
- * @property {(ledger: Ledger) => boolean} isCurrent tells whether the ledger is still in use
- */
-
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due is without what chance added */
+/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due does not include the random part */
 
 export class Pulls {
-  #hooks;
-  #clock;
-  #random;
-  #timing;
-  #limit;
-  #log;
+  #parts;
   /** @type {Turn | null} */
   #turn = null;
 
-  /**
-   * @param {object} parts
-   * @param {PullHooks} parts.hooks
-   * @param {Clock} parts.clock
-   * @param {() => number} parts.random
-   * @param {{backoffBaseMs: number, backoffCapMs: number, gapWaitMs: number}} parts.timing
-   * @param {number} parts.limit how many entries to ask for at a time
-   * @param {(message: string) => void} parts.log
-   */
-  constructor({ hooks, clock, random, timing, limit, log }) {
-    this.#hooks = hooks;
-    this.#clock = clock;
-    this.#random = random;
-    this.#timing = timing;
-    this.#limit = limit;
-    this.#log = log;
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.#parts = parts;
   }
 
   /** A connection is there; the pulls of an earlier one are void. */
@@ -56,13 +29,13 @@ export class Pulls {
   }
 
   stop() {
-    for (const { timer } of this.#turn?.waits.values() ?? []) this.#clock.clearTimeout(timer);
+    for (const { timer } of this.#turn?.waits.values() ?? []) this.#parts.clock.clearTimeout(timer);
     this.#turn = null;
   }
 
   /**
-   * Pulls these, from the last entry held: it tells whether the server has it, too. One that fails does not keep
-   * the others from being pulled. Rejects with the first error.
+   * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
+   * pulled all the same. Rejects with the first error.
    * @param {Ledger[]} ledgers
    */
   async all(ledgers) {
@@ -81,40 +54,47 @@ export class Pulls {
   }
 
   /**
-   * Makes sure that a gap is pulled after a wait, unless pushes close it first. The wait is the longer by chance:
-   * all members of a conversation hear of a gap at the same moment. One that is under way is not drawn anew.
-   * @param {Ledger} ledger
-   * @param {number} waitMs
+   * Makes sure that a gap is pulled after a wait, unless pushes close it first. A random part is added to the wait,
+   * because all members of a conversation hear of a gap at the same moment. A wait that is under way stays.
+   * @param {Ledger} ledger @param {number} waitMs
    */
   mind(ledger, waitMs) {
     const turn = this.#turn;
     if (!turn || turn.pulls.has(ledger)) return;
-    const due = this.#clock.monotonic() + waitMs;
+    const due = this.#parts.clock.monotonic() + waitMs;
     const waiting = turn.waits.get(ledger);
     if (waiting && ledger.hasGap && waiting.due <= due) return;
-    this.#clock.clearTimeout(waiting?.timer);
+    this.#parts.clock.clearTimeout(waiting?.timer);
     turn.waits.delete(ledger);
     if (!ledger.hasGap) return;
-    const timer = this.#clock.setTimeout(() => {
+    const timer = this.#parts.clock.setTimeout(() => {
       turn.waits.delete(ledger);
       this.#pull(turn, ledger).catch((error) => {
         if (error.retryable && turn === this.#turn) this.mind(ledger, this.#patience(ledger));
       });
-    }, waitMs + this.#random() * this.#hooks.spreadMs(ledger));
+    }, waitMs + this.#parts.random() * this.#spreadMs(ledger));
     turn.waits.set(ledger, { timer, due });
+  }
+
+  // The time over which the pulls of all who hear of the same gap are spread.
+  /** @param {Ledger} ledger */
+  #spreadMs({ conversationId }) {
+    const { model, timing } = this.#parts;
+    const { memberCount = 0 } = model.facts.get(conversationId) ?? {};
+    return Math.min(memberCount * timing.memberWaitMs, timing.spreadCapMs);
   }
 
   /** @param {Ledger} ledger */
   #patience(ledger) {
+    const { random, timing } = this.#parts;
     const { failures } = ledger;
-    return this.#timing.gapWaitMs + (failures === 0 ? 0 : fullJitter(this.#random, failures, this.#timing));
+    return timing.gapWaitMs + (failures === 0 ? 0 : fullJitter(random, failures, timing));
   }
 
-  // Who asks while a conversation is being pulled shares the pull.
+  // Callers share a pull that is under way.
   /**
-   * @param {Turn} turn
-   * @param {Ledger} ledger
-   * @param {boolean} [again] whether to ask for the last entry held as well
+   * @param {Turn} turn @param {Ledger} ledger
+   * @param {boolean} [again] whether to ask for the last held entry as well
    */
   #pull(turn, ledger, again = false) {
     let pull = turn.pulls.get(ledger);
@@ -125,46 +105,39 @@ export class Pulls {
     return pull;
   }
 
-  // Rejects with what is retryable. A refusal (we were removed, say) is final: it must not keep the
+  // Rejects with retryable errors only. A refusal, such as that of a removed member, is final: it must not keep the
   // cursor from moving on.
-  /**
-   * @param {Turn} turn
-   * @param {Ledger} ledger
-   * @param {boolean} again
-   */
+  /** @param {Turn} turn @param {Ledger} ledger @param {boolean} again */
   async #pullOnce(turn, ledger, again) {
-    this.#hooks.begin(ledger);
+    this.#parts.entries.startLate(ledger);
     try {
       await this.#pages(turn, ledger, again);
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       ledger.failures++;
       if (error.retryable) throw error;
-      this.#log(`cannot sync ${ledger.conversationId}: ${error.message}`);
+      this.#parts.log(`cannot sync ${ledger.conversationId}: ${error.message}`);
       ledger.settle(ledger.maxSeenSeq);
       return;
     } finally {
       turn.pulls.delete(ledger);
     }
-    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // what was heard of meanwhile
+    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // for what was heard of meanwhile
   }
 
   // Syncs until the server says that there is no more.
-  /**
-   * @param {Turn} turn
-   * @param {Ledger} ledger
-   * @param {boolean} again
-   */
+  /** @param {Turn} turn @param {Ledger} ledger @param {boolean} again */
   async #pages(turn, ledger, again) {
-    const isCurrent = () => turn === this.#turn && this.#hooks.isCurrent(ledger);
+    const { model, session, entries, limits } = this.#parts;
+    const isCurrent = () => turn === this.#turn && model.ledgers.get(ledger.conversationId) === ledger;
     for (let overlap = again; isCurrent(); overlap = false) {
       const held = ledger.maxContiguousSeq;
       const afterSeq = overlap && ledger.get(held) ? held - 1 : held;
       const seenWhenAsked = ledger.maxSeenSeq;
-      const page = await this.#hooks.request("sync", { conversationId: ledger.conversationId, afterSeq, limit: this.#limit });
+      const page = await session.ask("sync", { conversationId: ledger.conversationId, afterSeq, limit: limits.pull });
       if (!isCurrent()) return;
       if (!accountsForAll(page, afterSeq)) throw new RequestError({ code: "PROTOCOL", message: `sync leaves out seqs after ${afterSeq}`, retryable: true });
-      this.#hooks.page(ledger, page, held);
+      entries.pulled(ledger, page, held);
       if (!isCurrent()) return;
       if (page.nextSeq >= page.committedMaxSeq) {
         ledger.settle(seenWhenAsked);

@@ -1,17 +1,15 @@
-// Who may do what, as the server decides it; here it only decides which buttons are shown.
+// Who may do what. The server decides it by the same rules; here they only decide which buttons are shown.
 
 /** @import { Conversation, Message, Role, Windows } from "./types.js" */
 
-/** The roles, the mightiest first. */
+/** The roles, the one with the most rights first. */
 export const ROLES = ["owner", "admin", "member"];
 
 /**
- * Whether a member with this role may do the action: "send", "leave", "add", "remove", "setTitle",
- * "setRole", "dissolve" or "recall" (another's message). For remove and recall, target is the role of
- * the member concerned, or of a sender who is a member no more "member".
- * @param {string | null} role
- * @param {string} action
- * @param {string} [target]
+ * Whether a member with this role may do the action: "send", "leave", "add", "remove", "setTitle", "setRole",
+ * "dissolve" or "recall" (another's message). For remove and recall, target is the role of the member concerned; that
+ * of a sender who is no member any more is "member".
+ * @param {string | null} role @param {string} action @param {string} [target]
  */
 export function may(role, action, target = "member") {
   switch (action) {
@@ -33,8 +31,8 @@ export function may(role, action, target = "member") {
 }
 
 /**
- * What the rights over a message depend on: who we are and what we are in its conversation, the roles of the
- * members that are known, and the time in ms since 1970.
+ * What the rights over a message depend on: who we are and what we are in its conversation, the known roles of members,
+ * and the time in ms since 1970.
  * @typedef {object} Standing
  * @property {string} userId
  * @property {Conversation["kind"]} kind
@@ -47,8 +45,7 @@ export function may(role, action, target = "member") {
 
 /**
  * Whether we may edit and recall a message.
- * @param {Standing} standing
- * @param {Message} message
+ * @param {Standing} standing @param {Message} message
  */
 export function rightsOver({ userId, kind, closed, role, roles, windows, now }, { senderId = "", messageType, status, serverTime }) {
   if (closed !== null || status === "recalled" || messageType === "event" || messageType === "system") return { canEdit: false, canRecall: false };
@@ -61,10 +58,8 @@ export function rightsOver({ userId, kind, closed, role, roles, windows, now }, 
 }
 
 /**
- * When the next of these rows' windows ends, in ms since 1970; Infinity if none will.
- * @param {readonly {mine: boolean, time: number}[]} rows
- * @param {Windows} windows
- * @param {number} now
+ * When the next window of these rows ends, in ms since 1970; Infinity if none will.
+ * @param {readonly {mine: boolean, time: number}[]} rows @param {Windows} windows @param {number} now
  */
 export function nextEnd(rows, { editMs = 0, recallMs = 0 }, now) {
   let next = Infinity;

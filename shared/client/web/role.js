@@ -1,33 +1,29 @@
-// This tab's role among the tabs of its device. One leads: it has the connection and writes what arrives to the
-// store. The others follow: they hold a copy of what it knows. What the user asks for goes into the outbox, which
-// all share, and the tab that leads sends it.
+// This tab's role among the tabs of its device. One leads: it has the connection and writes what arrives to the store.
+// The others follow: they hold a copy of what it knows. What the user asks for goes into the outbox, which all share,
+// and the tab that leads sends it.
 
-import { Calls, perform } from "./calls.js";
+import { Calls } from "./calls.js";
 import { Channel } from "./channel.js";
-import { RequestError } from "./connection.js";
 import { Engine } from "./engine.js";
-import { raise } from "./facts.js";
 import { FOLLOWER_TIMING, Follower } from "./follower.js";
 import { Leader } from "./leader.js";
 import { Model } from "./model.js";
 import { watchNetwork } from "./network.js";
-import { NOT_IN_FLIGHT, recordOf } from "./outbox.js";
-import { FencedError, MemoryStore } from "./store.js";
-import { Election, browserTabs } from "./tabs.js";
+import { MemoryStore } from "./store.js";
+import { Election, Presence, browserTabs } from "./tabs.js";
+import { unlessFenced, wipe } from "./wipe.js";
 
 /**
- * @import { Call } from "./calls.js"
  * @import { ChannelMessage } from "./channel.js"
  * @import { Options } from "./client.js"
- * @import { Tabs } from "./tabs.js"
- * @import { Clock, ConnectionState, ConversationKey, Entry, Saved, Store } from "./types.js"
+ * @import { Clock, ConnectionState, ConversationKey, Saved, Store } from "./types.js"
  */
 
 /** How long a tab waits for the one that leads, in ms. */
 const TAB_TIMING = Object.freeze({
   ...FOLLOWER_TIMING,
-  helloMs: 1_000, // for what it knows, before the store is read instead
-  callMs: 15_000, // for an answer that it has to ask the server for
+  helloMs: 1_000, // for the leader's picture, before the store is read instead
+  callMs: 15_000, // for an answer for which the leader has to ask the server
 });
 
 /** @typedef {Partial<Record<keyof typeof TAB_TIMING, number>>} TabTiming in ms */
@@ -38,49 +34,47 @@ const TAB_TIMING = Object.freeze({
  * @property {(conversationId: string, seqs: number[]) => void} news these messages of others have come
  */
 
-const WIPE_TRIES = 5; // against tabs that claim the store meanwhile, each once
-
 const ENDINGS = {
   closed: { code: "CLOSED", message: "the client is closed" },
   outdated: { code: "OUTDATED", message: "a newer version of this page is open in another tab; reload this one" },
 };
-const AWAY = { code: "DISCONNECTED", message: "not connected", retryable: true };
 
 export class Role {
+  /** What this tab knows; another one whenever its role changes. @type {Model} */
+  model;
+  /** @type {Store} */
+  store;
+  /** @type {Engine | null} if this tab leads */
+  engine = null;
+  /** @type {Follower | null} if another one may */
+  follower = null;
+  calls;
   #options;
   #userId;
-  #store;
   #tabs;
   #clock;
   #log;
   #timing;
   #hooks;
-  #calls;
-  /** @type {Model} */
-  #model;
   /** @type {Error | null} */
   #storeError;
-  /** @type {Error | null} The error of the tab that leads, as it is shown here. */
+  /** @type {Error | null} The storage error of the tab that leads, as shown here. */
   #toldError = null;
   #tabId = randomId();
   /** @type {Election | null} */
   #election = null;
   /** @type {Channel | null} */
   #channel = null;
-  /** @type {Engine | null} */
-  #engine = null;
   /** @type {Leader | null} */
   #leader = null;
-  /** @type {Follower | null} */
-  #follower = null;
-  /** @type {(() => void) | null} Lets go of the lock that shows that this tab is there. */
-  #absent = null;
+  /** @type {Presence | null} */
+  #presence = null;
   #unwatch = () => {};
   #unwatchNetwork = () => {};
-  #turn = 0; // grows whenever this tab's role changes; what belongs to an earlier one is void
-  #term = 0; // the highest heard of
+  #turn = 0; // grows whenever this tab's role changes; what an earlier one began is void
+  #term = 0; // the highest that was heard of
   #filled = false; // whether the model holds anything yet
-  /** @type {"" | "closed" | "outdated"} Why this tab takes part no more. */
+  /** @type {"" | "closed" | "outdated"} Why this tab does not take part any more. */
   #ended = "";
   /** @type {ConversationKey | null} */
   #shown = null;
@@ -90,7 +84,7 @@ export class Role {
   #ready = () => {};
 
   /**
-   * Makes one that does nothing before start.
+   * Makes a role that does nothing before start.
    * @param {Options & {store: Store, storeError?: Error | null, clock: Clock, log: (message: string) => void}} options
    * @param {RoleHooks} hooks
    */
@@ -98,33 +92,28 @@ export class Role {
     const { userId, store, storeError = null, tabs = browserTabs(), clock, log, timing = {} } = options;
     this.#options = options;
     this.#userId = userId;
-    this.#store = store;
+    this.store = store;
     this.#storeError = storeError;
     this.#tabs = tabs;
     this.#clock = clock;
     this.#log = log;
     this.#timing = { ...TAB_TIMING, ...timing };
     this.#hooks = hooks;
-    this.#model = new Model(userId);
-    this.#calls = new Calls({ clock, ask: (id, call) => this.#ask(id, call) });
-  }
-
-  /** What this tab knows; another one whenever its role changes. */
-  get model() {
-    return this.#model;
+    this.model = new Model(userId);
+    this.calls = new Calls(this, { clock, log, callMs: this.#timing.callMs });
   }
 
   /** @returns {ConnectionState} */
   get state() {
-    return this.#ended ? "offline" : this.#model.status.state;
+    return this.#ended ? "offline" : this.model.status.state;
   }
 
   get detail() {
-    return this.#ended || this.#model.status.detail;
+    return this.#ended || this.model.status.detail;
   }
 
   get storeError() {
-    const { storeError } = this.#model.status;
+    const { storeError } = this.model.status;
     if (!storeError) return this.#storeError;
     const { name, message } = storeError;
     if (this.#toldError?.message !== message) this.#toldError = Object.assign(new Error(message), { name });
@@ -132,7 +121,12 @@ export class Role {
   }
 
   get leads() {
-    return this.#engine !== null;
+    return this.engine !== null;
+  }
+
+  /** Whether there are no other tabs that may lead. */
+  get isAlone() {
+    return this.#tabs === null;
   }
 
   get hasEnded() {
@@ -142,7 +136,7 @@ export class Role {
   /** Begins, and resolves once there is something to show. */
   async start() {
     const { network = watchNetwork } = this.#options;
-    this.#unwatchNetwork = network((quietMs) => this.#doubt(quietMs));
+    this.#unwatchNetwork = network((quietMs) => this.calls.doubtConnection(quietMs));
     if (!this.#tabs) return this.#lead();
     const ready = new Promise((/** @type {(value?: undefined) => void} */ resolve) => (this.#ready = resolve));
     this.#unwatch = this.#tabs.watch({ suspend: () => this.#suspend(), resume: () => void this.#join() });
@@ -153,7 +147,7 @@ export class Role {
   }
 
   /**
-   * Ends this tab's part, or with forget that of all tabs, and wipes what is stored.
+   * Ends this tab's part. With forget, ends that of all tabs, and wipes what is stored.
    * @param {boolean} forget
    */
   async close(forget) {
@@ -162,132 +156,29 @@ export class Role {
     try {
       if (forget) await this.#forget();
       else await this.#quit();
-      if (forget) await this.#wipe(/** @type {Store} */ (this.#options.store));
+      if (forget) await wipe(/** @type {Store} */ (this.#options.store), Math.max(this.#clock.now(), this.#term));
     } finally {
-      this.#store.close();
+      this.store.close();
     }
   }
 
   /** @param {boolean} offline */
   setOffline(offline) {
-    const replaced = !this.#tabs && (!this.#engine || this.detail === "replaced"); // another tab may have written since
+    const replaced = !this.#tabs && (!this.engine || this.detail === "replaced"); // another tab may have written since
     if (!offline && replaced && !this.#ended) void this.#lead();
-    else this.do("setOffline", offline);
+    else this.calls.do("setOffline", offline);
   }
 
   /** @param {ConversationKey | null} key */
   show(key) {
     this.#shown = key;
-    this.#follower?.show(key);
+    this.follower?.show(key);
     this.#attend();
-  }
-
-  // ---- what the tab that leads does ----
-
-  /**
-   * Has it do something, and gives its answer.
-   * @param {string} method
-   * @param {any[]} args
-   * @param {{patienceMs?: number, now?: boolean}} [options]
-   * @returns {Promise<any>}
-   */
-  call(method, args, options) {
-    if (this.#ended) return Promise.reject(new RequestError(ENDINGS[this.#ended]));
-    return this.#calls.make(method, args, options);
-  }
-
-  /**
-   * As call, where nobody waits.
-   * @param {string} method
-   * @param {any[]} args
-   */
-  do(method, ...args) {
-    this.call(method, args).catch((error) => this.#log(`${method}: ${error.message}`));
-  }
-
-  /**
-   * As call, for what the server has to be asked for: there is an answer in time, or none.
-   * @param {string} method
-   * @param {any[]} args
-   */
-  async inquire(method, ...args) {
-    return this.call(method, args, { patienceMs: this.#timing.callMs });
-  }
-
-  /**
-   * Puts an entry into the outbox, and resolves once it is stored. Where this tab leads, the engine stores it. Where
-   * it does not, it is in the shared store before the leader hears of it: whatever becomes of the two tabs, the next
-   * leader finds it there.
-   * @param {Entry} entry
-   */
-  async accept(entry) {
-    const record = recordOf(entry);
-    if (this.#engine || this.#ended) {
-      await this.call("accept", [record]);
-      return;
-    }
-    const taken = this.call("accept", [record], { now: !this.#store.shared });
-    taken.catch(() => {}); // it is sent all the same, see above
-    this.#model.entries.set(entry.clientMsgId, entry);
-    this.#changed();
-    if (!this.#store.shared) return;
-    try {
-      await this.#store.commit({ outboxPut: [record] });
-    } catch (error) {
-      this.#log(`could not store: ${/** @type {Error} */ (error).message}`);
-    }
-    this.#calls.askAll();
-  }
-
-  /**
-   * Raises what the user has read or cleared in a conversation; shown at once.
-   * @param {string} conversationId
-   * @param {{readSeq?: number, clearedSeq?: number}} seqs
-   */
-  raise(conversationId, seqs) {
-    this.do("raise", conversationId, seqs);
-    if (this.#engine) return;
-    this.#overlay();
-    this.#changed();
-  }
-
-  // What this tab asked for and the leader has not told of yet is shown all the same.
-  #overlay() {
-    for (const { method, args } of this.#calls.waiting()) {
-      const facts = method === "raise" ? this.#model.facts.get(args[0]) : undefined;
-      if (facts) raise(facts, args[1]);
-      if (method === "discard") this.#model.entries.delete(args[0]);
-      if (method !== "accept" || this.#model.entries.has(args[0].clientMsgId)) continue;
-      this.#model.entries.set(args[0].clientMsgId, { ...args[0], ...NOT_IN_FLIGHT });
-    }
-  }
-
-  /**
-   * Asks whoever leads, if anyone does; see Calls.
-   * @param {number} id
-   * @param {Call} call
-   */
-  #ask(id, { method, args, isTimed }) {
-    const engine = this.#engine;
-    if (engine) {
-      perform(engine, method, args).then(
-        (result) => engine === this.#engine && this.#calls.resolve(id, result),
-        (error) => engine === this.#engine && this.#calls.reject(id, error),
-      );
-    } else if (this.#follower) this.#follower.call(id, method, args);
-    else if (!this.#tabs && isTimed) this.#calls.reject(id, new RequestError(AWAY));
-  }
-
-  // As retryNow, where it need not be done later if nobody leads now.
-  /** @param {number} quietMs */
-  #doubt(quietMs) {
-    if (this.#engine) this.#engine.retryNow(quietMs);
-    else this.#follower?.call(this.#calls.newId(), "retryNow", [quietMs]);
   }
 
   // ---- who leads ----
 
-  // Takes part: follows whoever leads, and waits to be the next.
+  // Takes part: follows the tab that leads, and waits to be the next.
   async #join() {
     const tabs = this.#tabs;
     if (!tabs || this.#ended || this.#channel) return;
@@ -308,22 +199,23 @@ export class Role {
       name: this.#name,
       hooks: { won: () => void this.#lead(), lost: () => this.#stepDown(), failed: (error) => this.#alone(error) },
     });
-    await this.#showPresence(tabs, turn);
+    this.#presence = new Presence({ locks: tabs.locks, name: this.#name, tabId: this.#tabId });
+    await this.#presence.show();
     if (turn !== this.#turn) return;
     this.#follow();
     this.#election.join();
   }
 
-  // Ends the part of a tab that is to be closed, frozen or put aside: it could not answer the others. It
-  // has to be done at once.
+  // Ends the part of a tab that is about to be closed, frozen or put aside: it could not answer the others. It has to
+  // be synchronous.
   #suspend() {
     this.#turn++;
     this.#channel?.post("bye");
     this.#retire();
     this.#election?.leave();
-    this.#absent?.();
+    this.#presence?.end();
     this.#channel?.close();
-    this.#election = this.#channel = this.#absent = null;
+    this.#election = this.#channel = this.#presence = null;
   }
 
   /** @param {"closed" | "outdated"} why */
@@ -333,51 +225,35 @@ export class Role {
     this.#unwatchNetwork();
     this.#suspend();
     this.#ended = why;
-    this.#calls.rejectAll(() => new RequestError(ENDINGS[why]));
+    this.calls.end(ENDINGS[why]);
     this.#ready();
-    this.#changed();
+    this.changed();
   }
 
   async #quit() {
-    const written = this.#engine?.settled();
+    const written = this.engine?.settled();
     this.#end("closed");
     await written;
   }
 
-  // Ends, and takes back what this tab may have written since another one wiped the store: it may have led by
-  // then. What a new sign-in has stored meanwhile stays.
+  // Ends, and takes back what this tab may have written since another one wiped the store, as it may have led by then.
+  // What a new sign-in has stored meanwhile stays.
   async #forget() {
-    const term = this.#engine ? this.#term : null;
-    const outboxDelete = [...this.#model.entries.keys()];
-    this.#model = new Model(this.#userId);
+    const term = this.engine ? this.#term : null;
+    const outboxDelete = [...this.model.outbox.keys()];
+    this.model = new Model(this.#userId);
     await this.#quit();
-    await this.#store.commit({ outboxDelete });
-    if (term !== null) await this.#store.commit({ forget: true }, term).catch(unlessFenced);
+    await this.store.commit({ outboxDelete });
+    if (term !== null) await this.store.commit({ forget: true }, term).catch(unlessFenced);
   }
 
-  // A tab that leads and has not heard of it yet cannot write any more, for the store is claimed. It may claim
-  // it in turn before it hears.
-  /** @param {Store} store */
-  async #wipe(store) {
-    for (let tries = 1; ; tries++) {
-      const term = await store.claim(Math.max(this.#clock.now(), this.#term));
-      const { outbox } = await store.load();
-      try {
-        return await store.commit({ forget: true, outboxDelete: outbox.map(({ clientMsgId }) => clientMsgId) }, term);
-      } catch (error) {
-        if (tries === WIPE_TRIES) throw error;
-        unlessFenced(error);
-      }
-    }
-  }
-
-  /** Gives up what belongs to leading and following. */
+  /** Ends leading or following. */
   #retire() {
-    this.#engine?.halt();
+    this.engine?.halt();
     this.#leader?.close();
-    this.#follower?.close();
-    if (this.#follower) this.#term = Math.max(this.#term, this.#follower.term);
-    this.#engine = this.#leader = this.#follower = null;
+    this.follower?.close();
+    if (this.follower) this.#term = Math.max(this.#term, this.follower.term);
+    this.engine = this.#leader = this.follower = null;
   }
 
   async #lead() {
@@ -385,80 +261,81 @@ export class Role {
     this.#retire();
     const { term, saved } = await this.#claim();
     if (turn !== this.#turn) return;
-    const earlier = this.#model;
+    const earlier = this.model;
     const { state, windows, storeError } = earlier.status;
     const away = state === "offline" && this.#tabs !== null;
     this.#term = term;
     const model = new Model(this.#userId);
     model.load(saved);
     model.inherit(earlier);
-    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, inDoubt: model.doubtful.length > 0, storeError: this.#store.shared ? null : storeError };
-    this.#model = model;
+    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, inDoubt: model.doubtful.length > 0, storeError: this.store.shared ? null : storeError };
+    this.model = model;
     this.#filled = true;
     /** @type {Engine} */
     const engine = new Engine({
       ...this.#options,
       WebSocket: this.#options.WebSocket ?? globalThis.WebSocket,
       log: this.#log,
-      store: this.#store,
+      store: this.store,
       model,
       term,
       hooks: {
         changed: () => {
           this.#leader?.changed();
-          this.#changed();
+          this.changed();
         },
         kept: (change) => this.#leader?.kept(change),
         news: (conversationId, seqs) => {
           this.#leader?.news(conversationId, seqs);
           this.#hooks.news(conversationId, seqs);
         },
-        fenced: () => engine === this.#engine && this.#stepDown(),
+        fenced: () => engine === this.engine && this.#stepDown(),
       },
     });
-    this.#engine = engine;
+    this.engine = engine;
     const channel = this.#channel;
-    if (channel) {
+    const presence = this.#presence;
+    if (channel && presence) {
       this.#leader = new Leader({
         channel,
         term,
         model,
         log: this.#log,
-        watch: (tabId, signal) => this.#awaitEnd(tabId, signal),
+        watch: (tabId, signal) => presence.awaitEnd(tabId, signal),
         hooks: {
-          perform: (method, args) => perform(engine, method, args),
+          perform: (method, args) => engine.perform(method, args),
           settled: () => engine.settled(),
           show: (keys) => {
             this.#shownElsewhere = keys;
             this.#attend();
           },
-          superseded: () => engine === this.#engine && this.#stepDown(),
+          superseded: () => engine === this.engine && this.#stepDown(),
         },
       });
     }
     engine.start();
     this.#attend();
-    this.#calls.askAll();
-    this.#changed();
+    this.calls.askAll();
+    this.changed();
     this.#ready();
   }
 
-  // Makes the store this tab's own, and gives what it has. What cannot be stored is held in memory.
+  // Makes the store this tab's own, and returns what it holds. Without a store that works, all is held in memory.
   /** @returns {Promise<{term: number, saved: Saved}>} */
   async #claim() {
     const atLeast = Math.max(this.#clock.now(), this.#term);
     try {
-      const term = await this.#store.claim(atLeast);
-      const saved = await this.#store.load();
-      if (!this.#filled || this.#store.shared) return { term, saved };
-      const known = this.#model.dump();
-      await this.#store.commit({ forget: true, ...known }, term);
+      const term = await this.store.claim(atLeast);
+      const saved = await this.store.load();
+      if (!this.#filled || this.store.shared) return { term, saved };
+      const known = this.model.dump();
+      await this.store.commit({ forget: true, ...known }, term);
       return { term, saved: known };
     } catch (thrown) {
       this.#storeError = /** @type {Error} */ (thrown);
       this.#log(`could not read the store: ${this.#storeError.message}`);
-      this.#store = new MemoryStore();
-      return { term: await this.#store.claim(atLeast), saved: this.#model.dump() };
+      this.store = new MemoryStore();
+      return { term: await this.store.claim(atLeast), saved: this.model.dump() };
     }
   }
 
@@ -467,7 +344,7 @@ export class Role {
     const channel = this.#channel;
     const tabs = this.#tabs;
     if (!channel || !tabs) return;
-    this.#follower = new Follower({
+    this.follower = new Follower({
       channel,
       term: this.#term,
       key: this.#shown,
@@ -477,37 +354,37 @@ export class Role {
       hooks: {
         picture: (picture) => this.#take(Model.of(this.#userId, picture)),
         delta: (delta) => {
-          this.#model.apply(delta);
-          this.#overlay();
-          this.#changed();
+          this.model.apply(delta);
+          this.calls.overlay();
+          this.changed();
           for (const [conversationId, seqs] of delta.news) this.#hooks.news(conversationId, seqs);
         },
-        answer: (id, { result, error }) => (error ? this.#calls.reject(id, new RequestError(error)) : this.#calls.resolve(id, result)),
-        led: () => this.#calls.askAll(),
+        answer: (id, { result, error }) => (error ? this.calls.reject(id, error) : this.calls.resolve(id, result)),
+        led: () => this.calls.askAll(),
         silent: () => {
           this.#log("the tab that leads does not answer: this one takes over");
           this.#election?.steal();
         },
       },
     });
-    this.#calls.askAll();
+    this.calls.askAll();
   }
 
   // Another tab leads now: by force, or because this one was away for too long.
   #stepDown() {
     this.#turn++; // also if it was just about to lead
     this.#retire();
-    const { state, detail } = this.#model.status;
-    const wanted = this.#tabs ? state !== "offline" || detail === "replaced" : false; // it was that other tab that replaced us
-    this.#model.status = { ...this.#model.status, state: wanted ? "connecting" : "offline", detail: this.#tabs ? (wanted ? "" : detail) : "replaced" };
+    const { state, detail } = this.model.status;
+    const wanted = this.#tabs ? state !== "offline" || detail === "replaced" : false; // that other tab replaced us
+    this.model.status = { ...this.model.status, state: wanted ? "connecting" : "offline", detail: this.#tabs ? (wanted ? "" : detail) : "replaced" };
     if (this.#tabs) {
       this.#follow();
       this.#election?.join();
     }
-    this.#changed();
+    this.changed();
   }
 
-  // The browser has locks, but not for this page.
+  // The browser refuses locks to this page.
   /** @param {Error} error */
   #alone(error) {
     this.#log(`tabs cannot share a connection here: ${error.message}`);
@@ -519,21 +396,21 @@ export class Role {
 
   /** @param {Model} model */
   #take(model) {
-    this.#model = model;
+    this.model = model;
     this.#filled = true;
-    this.#overlay();
-    this.#changed();
+    this.calls.overlay();
+    this.changed();
     this.#ready();
   }
 
-  // For a tab whose leader does not answer: what was stored is there to be read.
+  // A tab whose leader does not answer shows what is stored.
   async #fillFromStore() {
     try {
-      const saved = await this.#store.load();
+      const saved = await this.store.load();
       if (this.#filled) return;
       const model = new Model(this.#userId);
       model.load(saved);
-      model.inherit(this.#model);
+      model.inherit(this.model);
       this.#take(model);
     } catch (error) {
       this.#log(`could not read the store: ${/** @type {Error} */ (error).message}`);
@@ -545,59 +422,24 @@ export class Role {
     if (message.type === "forget") {
       this.#forget()
         .catch((error) => this.#log(`could not wipe the store: ${error.message}`))
-        .finally(() => this.#store.close());
+        .finally(() => this.store.close());
       return;
     }
     this.#leader?.receive(message);
-    this.#follower?.receive(message);
+    this.follower?.receive(message);
   }
 
   #attend() {
-    this.#engine?.show(new Set([...this.#shownElsewhere, ...(this.#shown === null ? [] : [this.#shown])]));
+    this.engine?.show(new Set([...this.#shownElsewhere, ...(this.#shown === null ? [] : [this.#shown])]));
   }
 
   get #name() {
     return ["inorder", this.#options.url, this.#userId, this.#options.deviceId].map(encodeURIComponent).join("/");
   }
 
-  // Holds a lock as long as this tab takes part, so that its leader notices when it is gone.
-  /**
-   * @param {Tabs} tabs
-   * @param {number} turn
-   */
-  #showPresence({ locks }, turn) {
-    return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
-      const held = () =>
-        new Promise((/** @type {(value?: undefined) => void} */ release) => {
-          resolve();
-          if (turn === this.#turn) this.#absent = release;
-          else release(); // put aside meanwhile
-        });
-      locks.request(this.#presenceOf(this.#tabId), held).catch(() => resolve()); // the election tells what is wrong
-    });
-  }
-
-  /**
-   * @param {string} tabId
-   * @param {AbortSignal} signal
-   */
-  async #awaitEnd(tabId, signal) {
-    await this.#tabs?.locks.request(this.#presenceOf(tabId), { signal }, () => undefined);
-  }
-
-  /** @param {string} tabId */
-  #presenceOf(tabId) {
-    return `${this.#name}/${tabId}`;
-  }
-
-  #changed() {
+  changed() {
     this.#hooks.changed();
   }
-}
-
-/** @param {unknown} error */
-function unlessFenced(error) {
-  if (!(error instanceof FencedError)) throw error;
 }
 
 function randomId() {

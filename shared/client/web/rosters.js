@@ -1,32 +1,26 @@
-// The members of the conversations that are looked at, read page by page and kept until an event says
-// that they changed.
+// The members of the groups that were on screen, read page by page and kept until an event says that they changed.
 
-/** @import { Member } from "./types.js" */
+/**
+ * @import { Parts } from "./engine.js"
+ * @import { Member } from "./types.js"
+ */
 
 const TRIES = 3;
 
 export class Rosters {
-  #request;
-  #onChange;
-  #members;
+  #parts;
+  #members; // by conversationId and ordered by userId
   /** @type {Map<string, {stale: boolean, reading: Promise<void> | null}>} */
   #known = new Map();
 
-  /**
-   * members, by conversationId and ordered by userId, are shared with who shows them.
-   * @param {object} parts
-   * @param {Map<string, Member[]>} parts.members
-   * @param {(action: string, fields: object) => Promise<any>} parts.request
-   * @param {() => void} parts.onChange
-   */
-  constructor({ members, request, onChange }) {
-    this.#members = members;
-    this.#request = request;
-    this.#onChange = onChange;
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.#parts = parts;
+    this.#members = parts.model.rosters;
   }
 
   /**
-   * They changed: what is known is shown until the next read.
+   * The members changed: what is known is shown until the next read.
    * @param {string} conversationId
    */
   invalidate(conversationId) {
@@ -35,7 +29,7 @@ export class Rosters {
   }
 
   /**
-   * They are not ours to know any more.
+   * The members are not ours to know any more.
    * @param {string} conversationId
    */
   forget(conversationId) {
@@ -44,7 +38,7 @@ export class Rosters {
   }
 
   /**
-   * Reads them if they are not known as they are now. Rejects with the request's error.
+   * Reads the members if they are not known as they are now. Rejects with the request's error.
    * @param {string} conversationId
    */
   async refresh(conversationId) {
@@ -56,10 +50,7 @@ export class Rosters {
     }
   }
 
-  /**
-   * @param {string} conversationId
-   * @param {{stale: boolean}} roster
-   */
+  /** @param {string} conversationId @param {{stale: boolean}} roster */
   async #read(conversationId, roster) {
     roster.stale = false;
     try {
@@ -70,21 +61,18 @@ export class Rosters {
       roster.stale = true;
       throw error;
     }
-    this.#onChange();
+    this.#parts.changed();
   }
 
-  // Pages of different versions do not make one roster. If it never stops changing, the last is shown.
-  /**
-   * @param {string} conversationId
-   * @returns {Promise<Member[]>}
-   */
+  // Pages of different versions do not make one roster. If it never stops changing, the last try is shown.
+  /** @param {string} conversationId @returns {Promise<Member[]>} */
   async #pages(conversationId) {
     for (let tries = 1; ; tries++) {
       const members = [];
       const versions = new Set();
       let cursor = "";
       do {
-        const page = await this.#request("members", { conversationId, ...(cursor && { cursor }) });
+        const page = await this.#parts.session.ask("members", { conversationId, ...(cursor && { cursor }) });
         members.push(...page.members);
         versions.add(page.membersVersion);
         cursor = page.cursor ?? "";

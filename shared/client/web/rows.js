@@ -5,18 +5,18 @@ import { rightsOver } from "./rights.js";
 
 /**
  * @import { Ledger } from "./ledger.js"
- * @import { Entry, Facts, LedgerEvent, Lost, Member, Message, Quote, Revision, Row } from "./types.js"
+ * @import { Facts, LedgerEvent, Lost, Member, Message, OutboxEntry, Quote, Revision, Row } from "./types.js"
  */
 
 /**
- * entries are the outbox's for this conversation, roster is null while it is unknown.
- * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, entries: Entry[], lost: readonly Lost[], roster: Member[] | null}} View
+ * What rows are made of. outbox is what waits for this conversation; roster is null while it is unknown.
+ * @typedef {import("./rights.js").Standing & {ledger: Ledger | null, facts: Facts, outbox: OutboxEntry[], lost: readonly Lost[], roster: Member[] | null}} View
  */
 
-/** Up to so many members, each hears how far the others are. */
+/** Up to this many members, each hears the positions of the others. */
 export const RECEIPTS_MAX_MEMBERS = 20;
 
-/** Why an own message failed that the server has lost. */
+/** The error of an own message that the server has lost. */
 export const LOST = Object.freeze({ code: "LOST", message: "the server does not have this message any more", retryable: true });
 
 const GONE = Object.freeze({ ...LOST, message: "the server does not have this conversation any more", retryable: false });
@@ -25,27 +25,25 @@ const REVISIONS = new Set(["recall", "edit"]);
 
 /**
  * Whether an outbox entry changes a message, and so has no row of its own.
- * @param {Entry} entry
+ * @param {OutboxEntry} entry
  */
-export function revises({ action }) {
+function revises({ action }) {
   return REVISIONS.has(action);
 }
 
 /**
  * The last `limit` rows in order, those without a seq at the end.
- * @param {View} view
- * @param {number} [limit]
- * @returns {Row[]}
+ * @param {View} view @param {number} [limit] @returns {Row[]}
  */
 export function rowsOf(view, limit = Infinity) {
-  const own = view.entries.filter((entry) => !revises(entry)).map((entry) => ownRow(view, entry));
+  const own = view.outbox.filter((entry) => !revises(entry)).map((entry) => ownRow(view, entry));
   const numbered = own.filter((row) => row.seq !== null);
   const rows = shown(view, limit).concat(numbered);
   if (numbered.length > 0) rows.sort((a, b) => Number(a.seq) - Number(b.seq));
   return among(rows, view.lost.map(({ message }) => lostRow(view, message))).concat(own.filter((row) => row.seq === null)).slice(-limit);
 }
 
-// What is lost has no place in the order; it stands before the first message that is younger.
+// Lost messages have no place in the order; each stands before the first younger message.
 /**
  * @param {Row[]} rows
  * @param {Row[]} lost oldest first
@@ -57,20 +55,13 @@ function among(rows, lost) {
   return all.concat(left);
 }
 
-/**
- * @param {Row[]} rows
- * @param {number} time
- */
+/** @param {Row[]} rows @param {number} time */
 function countOlder(rows, time) {
   const index = rows.findIndex((row) => row.time >= time);
   return index < 0 ? rows.length : index;
 }
 
-/**
- * @param {View} view
- * @param {Message} message
- * @returns {Row}
- */
+/** @param {View} view @param {Message} message @returns {Row} */
 function lostRow(view, message) {
   const shown = row(view, message);
   const failed = shown.mine ? { state: /** @type {const} */ ("failed"), error: GONE } : {};
@@ -79,19 +70,14 @@ function lostRow(view, message) {
 
 /**
  * The row of the message with this seq, if it is held and shown.
- * @param {View} view
- * @param {number} seq
- * @returns {Row | null}
+ * @param {View} view @param {number} seq @returns {Row | null}
  */
 export function rowAt(view, seq) {
   const message = view.ledger?.get(seq);
   return message && seq > view.facts.clearedSeq && !isRevision(message) ? row(view, message) : null;
 }
 
-/**
- * @param {View} view
- * @param {number} limit
- */
+/** @param {View} view @param {number} limit */
 function shown(view, limit) {
   const messages = view.ledger?.messages ?? [];
   const rows = [];
@@ -101,11 +87,7 @@ function shown(view, limit) {
   return rows.reverse();
 }
 
-/**
- * @param {View} view
- * @param {Message} message
- * @returns {Row}
- */
+/** @param {View} view @param {Message} message @returns {Row} */
 function row(view, message) {
   const { seq, messageId, clientMsgId, senderId, messageType, version, serverTime } = message;
   const mine = senderId === view.userId;
@@ -135,11 +117,7 @@ function row(view, message) {
   };
 }
 
-/**
- * @param {View} view
- * @param {Entry} entry
- * @returns {Row}
- */
+/** @param {View} view @param {OutboxEntry} entry @returns {Row} */
 function ownRow(view, entry) {
   const { userId } = view;
   return {
@@ -166,12 +144,8 @@ function ownRow(view, entry) {
   };
 }
 
-// The event that a change of a group will be once it is committed.
-/**
- * @param {Entry} entry
- * @param {string} userId
- * @returns {LedgerEvent | null}
- */
+// The event that a change of a group becomes once it is committed.
+/** @param {OutboxEntry} entry @param {string} userId @returns {LedgerEvent | null} */
 function eventOf({ action, fields }, userId) {
   switch (action) {
     case "createGroup":
@@ -193,14 +167,10 @@ function eventOf({ action, fields }, userId) {
   }
 }
 
-// What the user last asked to do to a message and is not seen in it yet.
-/**
- * @param {View} view
- * @param {number} seq
- * @returns {Revision | null}
- */
-function revisionOf({ entries }, seq) {
-  const entry = entries.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
+// The last change that the user asked for and the message does not show yet.
+/** @param {View} view @param {number} seq @returns {Revision | null} */
+function revisionOf({ outbox }, seq) {
+  const entry = outbox.findLast((candidate) => revises(candidate) && candidate.fields.seq === seq);
   if (!entry) return null;
   const { clientMsgId, action, state, text, fields, error } = entry;
   return { clientMsgId, action: /** @type {Revision["action"]} */ (action), state, text, data: fields.data ?? null, error };
@@ -211,11 +181,7 @@ function isBeingRecalled(revision) {
   return revision?.action === "recall" && revision.state !== "failed";
 }
 
-/**
- * @param {View} view
- * @param {{seq: number, messageId: string} | null | undefined} replyTo
- * @returns {Quote | null}
- */
+/** @param {View} view @param {{seq: number, messageId: string} | null | undefined} replyTo @returns {Quote | null} */
 function quoteOf({ ledger, facts }, replyTo) {
   if (!replyTo) return null;
   const target = replyTo.seq > facts.clearedSeq ? ledger?.get(replyTo.seq) : undefined;
@@ -224,11 +190,9 @@ function quoteOf({ ledger, facts }, replyTo) {
 }
 
 /**
- * How far the others are with an own message: receipt is "read" or "delivered" once that holds for all
- * of them, readBy who has read it, and audience how many they are. Who joined later does not count.
- * @param {View} view
- * @param {Message | null} message
- * @returns {Pick<Row, "receipt" | "readBy" | "audience">}
+ * How far the others are with an own message: receipt is "read" or "delivered" once that holds for all of them, readBy
+ * are those who have read it, and audience is how many they are. Members who joined later do not count.
+ * @param {View} view @param {Message | null} message @returns {Pick<Row, "receipt" | "readBy" | "audience">}
  */
 function receiptsOf({ facts, userId, roster }, message) {
   const none = { receipt: null, readBy: [], audience: 0 };

@@ -1,15 +1,15 @@
-// What survives a reload: messages, how far each conversation is complete, the sync cursor and the
-// outbox, per user and device. Both stores are a Store as types.js describes it. A cursor is never stored
-// without the messages it stands for, and only the tab that claimed the store last changes them: what a
-// tab that was frozen or fell behind still wants to write is refused.
+// What survives a reload: messages, how far each conversation is complete, the sync cursor and the outbox, per user and
+// device. Both stores implement Store of types.js. A cursor is never stored without the messages it stands for, and
+// only the tab that claimed the store last changes them: what a tab that was frozen or fell behind still tries to write
+// is refused.
 
 /** @import { ConversationRecord, EntryRecord, Lost, Message, Saved, Store, StoreChange } from "./types.js" */
 
-/** How long a browser may take to open a database before it counts as one that never will, in ms. */
+/** How long a browser may take to open a database, in ms; then it counts as one that never will. */
 const OPEN_MS = 10_000;
 
-// What a browser says of a connection to its database that it has closed or lost, as iOS does to pages in the
-// background. What is wrong with the data or the disk has other names.
+// The errors of a database connection that the browser has closed or lost, as iOS does to pages in the background.
+// Errors of the data or the disk have other names.
 const PASSING = new Set(["AbortError", "InvalidStateError", "UnknownError"]);
 
 const OUTDATED = "a newer version of this page is open in another tab; reload this one";
@@ -59,10 +59,7 @@ export class MemoryStore {
     });
   }
 
-  /**
-   * @param {StoreChange} change
-   * @param {number} [term]
-   */
+  /** @param {StoreChange} change @param {number} [term] */
   async commit(change, term) {
     if (term !== undefined && term !== this.#term) throw new FencedError();
     const { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [], lost } = structuredClone(change);
@@ -109,12 +106,9 @@ export class IndexedDBStore {
   }
 
   /**
-   * Opens the device's database. Rejects where the browser offers none, where it does not answer in time, and if a
-   * tab with an older version of this code does not let go of it.
-   * @param {string} userId
-   * @param {string} deviceId
-   * @param {IDBFactory} [factory]
-   * @param {number} [patienceMs]
+   * Opens the device's database. Rejects if the browser has none, if it does not answer in time, and if a tab with an
+   * older version of this code does not let go of it.
+   * @param {string} userId @param {string} deviceId @param {IDBFactory} [factory] @param {number} [patienceMs]
    */
   static async open(userId, deviceId, factory = globalThis.indexedDB, patienceMs = OPEN_MS) {
     if (!factory) throw new Error("there is no IndexedDB here");
@@ -133,10 +127,7 @@ export class IndexedDBStore {
     return this.#attempt(load);
   }
 
-  /**
-   * @param {StoreChange} change
-   * @param {number} [term]
-   */
+  /** @param {StoreChange} change @param {number} [term] */
   async commit(change, term) {
     return this.#attempt((db) => commit(db, change, term));
   }
@@ -145,12 +136,9 @@ export class IndexedDBStore {
     this.#end("the store is closed");
   }
 
-  // A connection that the browser has closed is opened anew, once; whatever is done may be done twice. It begins
-  // at once where there is a connection, as the page may be about to go.
-  /**
-   * @template T
-   * @param {(db: IDBDatabase) => Promise<T>} work
-   */
+  // A connection that the browser has closed is opened again, once; whatever is done may be done twice. The work begins
+  // synchronously if there is a connection, as the page may be about to go.
+  /** @template T @param {(db: IDBDatabase) => Promise<T>} work */
   async #attempt(work) {
     const db = this.#db ?? (await this.#connected());
     try {
@@ -174,7 +162,7 @@ export class IndexedDBStore {
   #hold(db) {
     if (this.#ended) db.close();
     else this.#db = db;
-    // Whoever deletes or upgrades it waits as long as this connection is open.
+    // A tab that deletes or upgrades the database waits as long as this connection is open.
     db.onversionchange = ({ newVersion }) => this.#end(newVersion === null ? DELETED : OUTDATED);
     db.onclose = () => this.#drop(db);
     return db;
@@ -201,10 +189,7 @@ function create(db) {
   db.createObjectStore("outbox", { keyPath: "clientMsgId" });
 }
 
-/**
- * @param {IDBDatabase} db
- * @param {number} atLeast
- */
+/** @param {IDBDatabase} db @param {number} atLeast */
 async function claim(db, atLeast) {
   const tx = db.transaction(["meta"], "readwrite");
   const meta = tx.objectStore("meta");
@@ -220,10 +205,7 @@ async function claim(db, atLeast) {
   return term;
 }
 
-/**
- * @param {IDBDatabase} db
- * @returns {Promise<Saved>}
- */
+/** @param {IDBDatabase} db @returns {Promise<Saved>} */
 async function load(db) {
   const tx = db.transaction(STORES, "readonly");
   const [messages, conversations, syncCursor, outbox, lost] = await Promise.all([
@@ -236,11 +218,7 @@ async function load(db) {
   return { syncCursor: syncCursor ?? null, conversations, messages, outbox, lost: lost ?? [] };
 }
 
-/**
- * @param {IDBDatabase} db
- * @param {StoreChange} change
- * @param {number} [term]
- */
+/** @param {IDBDatabase} db @param {StoreChange} change @param {number} [term] */
 async function commit(db, change, term) {
   const tx = db.transaction(STORES, "readwrite");
   const done = ended(tx);
@@ -248,7 +226,7 @@ async function commit(db, change, term) {
     if (term === undefined) write(tx, change);
     else await writeAsLeader(tx, term, change);
   } catch (error) {
-    done.catch(() => {}); // it is this error that tells
+    done.catch(() => {}); // the error below says it
     try {
       tx.abort(); // a value that cannot be stored throws; without this the writes before it would stay
     } catch {
@@ -259,11 +237,7 @@ async function commit(db, change, term) {
   return done;
 }
 
-/**
- * @param {IDBTransaction} tx
- * @param {number} term
- * @param {StoreChange} change
- */
+/** @param {IDBTransaction} tx @param {number} term @param {StoreChange} change */
 function writeAsLeader(tx, term, change) {
   return new Promise((resolve, reject) => {
     const last = tx.objectStore("meta").get("term");
@@ -279,12 +253,9 @@ function writeAsLeader(tx, term, change) {
   });
 }
 
-// The transaction is told that nothing more follows. It would find out once this tab has heard that all is
-// written, which a tab that is frozen in between does not, and until then no other tab could write.
-/**
- * @param {IDBTransaction} tx
- * @param {StoreChange} change
- */
+// It ends with commit, which says that nothing follows. Without it the transaction ends once this tab has heard that
+// all is written; a tab that is frozen in between does not, and until then no other tab could write.
+/** @param {IDBTransaction} tx @param {StoreChange} change */
 function write(tx, { forget = false, messages = [], conversations = [], syncCursor, outboxPut = [], outboxDelete = [], lost }) {
   if (forget) {
     for (const name of ["messages", "conversations"]) tx.objectStore(name).clear();
@@ -300,20 +271,15 @@ function write(tx, { forget = false, messages = [], conversations = [], syncCurs
 }
 
 // A user id may hold any printable character; encoding keeps "a/b" + "c" apart from "a" + "b/c".
-/**
- * @param {string} userId
- * @param {string} deviceId
- */
+/** @param {string} userId @param {string} deviceId */
 function databaseName(userId, deviceId) {
   return `inorder/${encodeURIComponent(userId)}/${encodeURIComponent(deviceId)}`;
 }
 
-// A database that is not there is made by create; without that it was deleted meanwhile, and what this tab would
-// write to a new one is not all that it holds.
+// create makes a database that is not there. Without create the database was deleted meanwhile, and a new one would not
+// get all that this tab holds.
 /**
- * @param {IDBOpenDBRequest} request
- * @param {number} patienceMs
- * @param {(db: IDBDatabase) => void} [create]
+ * @param {IDBOpenDBRequest} request @param {number} patienceMs @param {(db: IDBDatabase) => void} [create]
  * @returns {Promise<IDBDatabase>}
  */
 function opened(request, patienceMs, create) {
@@ -332,15 +298,12 @@ function opened(request, patienceMs, create) {
       else settle(() => (request.transaction?.abort(), reject(new Error(DELETED))));
     };
     request.onerror = () => settle(() => reject(request.error));
-    // An older version is open elsewhere. It is told to let go, which takes it a moment.
+    // An older version is open in another tab. It is told to let go, which takes a moment.
     request.onblocked = () => (why = "another tab keeps an older database open; close the other tabs of this page");
   });
 }
 
-/**
- * @param {IDBTransaction} tx
- * @returns {Promise<void>}
- */
+/** @param {IDBTransaction} tx @returns {Promise<void>} */
 function ended(tx) {
   return new Promise((resolve, reject) => {
     tx.oncomplete = () => resolve();
@@ -348,11 +311,7 @@ function ended(tx) {
   });
 }
 
-/**
- * @template T
- * @param {IDBRequest<T>} request
- * @returns {Promise<T>}
- */
+/** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 function promised(request) {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);

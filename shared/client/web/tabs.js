@@ -1,4 +1,4 @@
-// Which of a device's tabs leads, and when a tab can do nothing.
+// Which of a device's tabs leads, and when a tab cannot run.
 
 /** @import { Port } from "./channel.js" */
 
@@ -9,14 +9,12 @@
  * @property {(name: string) => Port} channel
  * @property {() => boolean} isVisible
  * @property {(hooks: {suspend: () => void, resume: () => void}) => () => void} watch calls suspend when the tab is
- *   about to be frozen, put aside or closed, and resume when it is back; gives what ends that
+ *   about to be frozen, put aside or closed, and resume when it is back; returns a function that ends that
  */
 
 /**
- * The tabs of this browser, or null where they cannot work together: navigator.locks is there in secure
- * contexts only.
- * @param {any} [scope]
- * @returns {Tabs | null}
+ * The tabs of this browser, or null where they cannot work together: only secure contexts have navigator.locks.
+ * @param {any} [scope] @returns {Tabs | null}
  */
 export function browserTabs(scope = globalThis) {
   const { BroadcastChannel, addEventListener, document, navigator } = scope;
@@ -44,7 +42,7 @@ export function browserTabs(scope = globalThis) {
  * @typedef {object} ElectionHooks
  * @property {() => void} won
  * @property {() => void} lost another tab took the lead by force
- * @property {(error: Error) => void} failed the browser does not let this page have locks
+ * @property {(error: Error) => void} failed the browser refuses locks to this page
  */
 
 /** One lock, held by the tab that leads; the next in the queue has it when that tab ends, however it ends. */
@@ -79,7 +77,7 @@ export class Election {
     this.#ask(() => ({ steal: true }));
   }
 
-  /** Gives the lead, or the place in the queue, back. */
+  /** Returns the lead, or the place in the queue. */
   leave() {
     const place = this.#place;
     this.#place = null;
@@ -105,5 +103,58 @@ export class Election {
       if (place.release) this.#hooks.lost();
       else this.#hooks.failed(error);
     });
+  }
+}
+
+/** A lock that a tab holds as long as it takes part, so that the tab that leads notices when it is gone. */
+export class Presence {
+  #locks;
+  #name;
+  #tabId;
+  /** @type {(() => void) | null} */
+  #release = null;
+  #hasEnded = false;
+
+  /**
+   * @param {object} parts
+   * @param {Pick<LockManager, "request">} parts.locks
+   * @param {string} parts.name the same in all tabs of a device
+   * @param {string} parts.tabId
+   */
+  constructor({ locks, name, tabId }) {
+    this.#locks = locks;
+    this.#name = name;
+    this.#tabId = tabId;
+  }
+
+  /** Resolves once the lock is held. */
+  show() {
+    return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {
+      const held = () =>
+        new Promise((/** @type {(value?: undefined) => void} */ release) => {
+          resolve();
+          if (this.#hasEnded) release();
+          else this.#release = release;
+        });
+      this.#locks.request(this.#lockOf(this.#tabId), held).catch(() => resolve()); // the election tells what is wrong
+    });
+  }
+
+  end() {
+    this.#hasEnded = true;
+    this.#release?.();
+  }
+
+  /**
+   * Resolves when another tab has ended.
+   * @param {string} tabId @param {AbortSignal} signal
+   */
+  async awaitEnd(tabId, signal) {
+    await this.#locks.request(this.#lockOf(tabId), { signal }, () => undefined);
+  }
+
+  /** @param {string} tabId */
+  #lockOf(tabId) {
+    return `${this.#name}/${tabId}`;
   }
 }

@@ -1,8 +1,8 @@
 // The shapes that the modules share, for readers and for type checkers. No code.
 
 /**
- * Names a conversation: its conversationId or, until the server has named it, what keyFor or createGroup
- * gives. All of them are good for every method for ever, createGroup's until a reload.
+ * Names a conversation: its conversationId or, until the server has named it, what keyFor or createGroup returns. All
+ * of them work with every method for ever, createGroup's until a reload.
  * @typedef {string} ConversationKey
  */
 
@@ -11,13 +11,13 @@
 /** @typedef {"text" | "image" | "voice" | "file" | "custom"} ContentType */
 
 /**
- * What a message says: a text, or more than that. type is "text" if it is left out. data is an object
- * that JSON can hold.
+ * What a message says: a text, or more than that. type is "text" if it is left out. data is an object that JSON can
+ * hold.
  * @typedef {{type?: ContentType, text?: string, data?: Record<string, unknown>}} Content
  */
 
 /**
- * What became of the ledger, as its entries tell it.
+ * A change that an entry of the ledger tells of.
  * @typedef {object} LedgerEvent
  * @property {"recall" | "edit" | "members" | "title" | "dissolve" | "erase"} kind
  * @property {number} [targetSeq]
@@ -33,7 +33,7 @@
  */
 
 /**
- * A message as the server gives it.
+ * An entry of a ledger as the server sends it: a message, or an event.
  * @typedef {object} Message
  * @property {string} conversationId
  * @property {number} seq
@@ -54,18 +54,18 @@
  */
 
 /**
- * The message that a row answers; senderId and kind are null if it is not at hand.
+ * The message that a row answers; senderId and kind are null if it is not held.
  * @typedef {{seq: number, senderId: string | null, kind: Message["messageType"] | null, text: string, recalled: boolean}} Quote
  */
 
 /**
- * Why the server did not do something: code is one of the protocol's, message is for developers, and
- * retryable says whether asking again can help by itself.
+ * Why the server did not do something: code is one of the protocol's, message is for developers, and retryable says
+ * whether asking again can help by itself.
  * @typedef {{code: string, message: string, retryable: boolean}} Refusal
  */
 
 /**
- * What the user last asked to do to a message and is not seen in it yet.
+ * The last change that the user asked for and the message does not show yet.
  * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: Refusal | null}} Revision
  */
 
@@ -92,7 +92,7 @@
  * @property {Refusal | null} error why it failed
  * @property {boolean} lost whether only this device still has it: the server was restored to a time before it, or begun
  *   anew. It has no seq then
- * @property {"delivered" | "read" | null} receipt once it holds for all others
+ * @property {"delivered" | "read" | null} receipt once that holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
  */
@@ -104,11 +104,11 @@
  * @property {string | null} peer the other one of a single conversation
  * @property {string} title
  * @property {number} memberCount
- * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written:
- *   "failed" is a group that could not be made, "unknown" that there is no such conversation
+ * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written: "failed"
+ *   is a group that could not be made, "unknown" that there is no such conversation
  * @property {Role | null} role ours in a group
  * @property {boolean} earlier whether loadEarlier would bring more
- * @property {number} readSeq up to which seq the user has read, on any device: above it, what others wrote is new
+ * @property {number} readSeq up to which seq the user has read, on any device: what others wrote above it is new
  * @property {number} unread
  * @property {Row | null} last
  * @property {number} time ms since 1970
@@ -122,7 +122,7 @@
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
 
 /**
- * How long after its sending a message can be changed by its sender, in ms; where it is left out, always.
+ * For how long its sender can change a message, in ms after it was sent; without a limit if left out.
  * @typedef {{editMs?: number, recallMs?: number}} Windows
  */
 
@@ -130,12 +130,11 @@
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
- * @property {Windows} windows what the server told of them last
- * @property {boolean} inDoubt whether it is not known yet which of the conversations the server still has
- * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
+ * @property {Windows} windows as the server last told them
+ * @property {boolean} inDoubt whether it is still unknown which of the conversations the server has
+ * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs
+ *   exchange
  */
-
-/** @typedef {{deliveredSeq: number, readSeq: number}} Positions */
 
 /**
  * What is known of a conversation besides its messages, see facts.js.
@@ -154,7 +153,7 @@
  * @property {number} clearedSeq
  * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
- * @property {Map<string, Positions>} receipts
+ * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts
  */
 
 /** @typedef {Facts & {conversationId: string, baseSeq: number, maxContiguousSeq: number}} ConversationRecord */
@@ -162,13 +161,13 @@
 /** @typedef {"sending" | "sent" | "failed"} EntryState */
 
 /**
- * Where an entry of the outbox goes: {conversationId}, {to: userId}, {group: the clientMsgId of the
- * createGroup that is to be answered first}, or {} for a createGroup.
+ * Where an outbox entry goes: {conversationId}, {to: userId}, {group: the clientMsgId of the createGroup that is to be
+ * answered first}, or {} for a createGroup.
  * @typedef {{conversationId?: string, to?: string, group?: string}} Address
  */
 
 /**
- * What is stored of an entry of the outbox: the request is action with address, fields and text.
+ * What is stored of an outbox entry: the request is action with address, fields and text.
  * @typedef {object} EntryRecord
  * @property {string} clientMsgId
  * @property {number} order
@@ -182,11 +181,11 @@
  */
 
 /**
- * An entry as a tab shows it; what the server answered is there once it is sent.
+ * An outbox entry as a tab shows it; it has what the server answered once it is sent.
  * @typedef {EntryRecord & {conversationId?: string, seq?: number, messageId?: string, serverTime?: number}} ShownEntry
  */
 
-/** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
+/** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} OutboxEntry */
 
 /**
  * A message that the server has lost, or may have; peer and title are those of its conversation.
@@ -220,15 +219,15 @@
  * What survives a reload, of one user and device.
  * @typedef {object} Store
  * @property {boolean} shared whether the other tabs see the same
- * @property {(atLeast: number) => Promise<number>} claim gives a new term, above atLeast and above every earlier one
+ * @property {(atLeast: number) => Promise<number>} claim returns a new term, above atLeast and above every earlier one
  * @property {() => Promise<Saved>} load
  * @property {(change: StoreChange, term?: number) => Promise<void>} commit rejects with a FencedError, and writes
- *   nothing, if term is given and is not the last one that claim gave
+ *   nothing, if term is given and is not the last one that claim returned
  * @property {() => void} close
  */
 
 /**
- * What became different in the tab that leads.
+ * What changed in the tab that leads.
  * @typedef {object} Delta
  * @property {boolean} [forget]
  * @property {Message[]} messages
@@ -239,7 +238,7 @@
  * @property {[string, string][]} created
  * @property {Status} status
  * @property {readonly Lost[]} [lost] all of it, if it is another now
- * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
+ * @property {[string, number[]][]} news by conversationId, the seqs of messages of others that have come
  */
 
 /**
@@ -255,7 +254,7 @@
 /**
  * Time; tests have their own.
  * @typedef {object} Clock
- * @property {() => number} now ms since 1970, as the user's clock has it: it may be set back, and is no measure of time
+ * @property {() => number} now ms since 1970 by the user's clock, which may be set back: it does not measure time
  * @property {() => number} monotonic ms since some moment, never set back
  * @property {(fn: () => void, ms: number) => any} setTimeout
  * @property {(timer: any) => void} clearTimeout

@@ -1,26 +1,23 @@
-// What programs read, the same object until it changes: they compare by identity (React calls it a bug if
-// they cannot). What is given is frozen, because it is given again.
+// What programs read is the same object until it changes: they compare by identity (React calls it a bug if they
+// cannot). It is frozen, because it is returned again.
 
-/** What is kept of a reading: stamp is what it was made of. @typedef {{stamp: string, value: any}} Kept */
+/** What is kept of a reading; stamp says what it was made of. @typedef {{stamp: string, value: any}} Kept */
 
 export class Views {
-  /** @type {Map<string, Kept>} by name, the one that was not asked for the longest first */
+  /** @type {Map<string, Kept>} by name; the one that was not asked for for the longest time is first */
   #kept = new Map();
   #limit;
 
-  /** @param {number} limit how many readings are kept; one that is dropped is made of new objects the next time */
+  /** @param {number} limit how many readings are kept; a dropped one is made of new objects the next time */
   constructor(limit) {
     this.#limit = limit;
   }
 
   /**
-   * Gives what make does. While the stamp is the same make is not called again, and what is equal to a part
-   * of the last value is that part.
+   * Returns what make returns. make is not called again while the stamp is the same, and parts that equal those of the
+   * last value are the same objects.
    * @template T
-   * @param {string} name
-   * @param {string} stamp
-   * @param {() => T} make
-   * @returns {T}
+   * @param {string} name @param {string} stamp @param {() => T} make @returns {T}
    */
   get(name, stamp, make) {
     const last = this.#kept.get(name);
@@ -34,12 +31,10 @@ export class Views {
 }
 
 /**
- * Gives next, made of the parts of last that are equal to its own; last itself if all is.
- * @param {any} last
- * @param {any} next
- * @returns {any}
+ * Returns next, made of the parts of last that equal its own; last itself if all do.
+ * @param {any} last @param {any} next @returns {any}
  */
-export function reuse(last, next) {
+function reuse(last, next) {
   if (isEqual(last, next)) return last;
   if (!isObject(last) || !isObject(next) || Array.isArray(last) !== Array.isArray(next)) return next;
   if (Array.isArray(next)) {
@@ -50,10 +45,8 @@ export function reuse(last, next) {
 }
 
 /**
- * Whether two values of JSON say the same.
- * @param {any} a
- * @param {any} b
- * @returns {boolean}
+ * Whether two values of JSON are equal.
+ * @param {any} a @param {any} b @returns {boolean}
  */
 function isEqual(a, b) {
   if (Object.is(a, b)) return true;
@@ -67,11 +60,8 @@ function isEqual(a, b) {
   return more === 0;
 }
 
-// The items of last in the places where next has what they stand for: rows move up when one is added.
-/**
- * @param {any[]} last
- * @param {any[]} next
- */
+// The items of last, at the places of their counterparts in next: rows move up when one is added.
+/** @param {any[]} last @param {any[]} next */
 function counterparts(last, next) {
   const byIdentity = new Map(last.map((item, index) => [identityOf(item, index), item]));
   return next.map((item, index) => byIdentity.get(identityOf(item, index)));
@@ -91,11 +81,7 @@ function isObject(value) {
   return typeof value === "object" && value !== null;
 }
 
-/**
- * @template T
- * @param {T} value
- * @returns {T}
- */
+/** @template T @param {T} value @returns {T} */
 export function frozen(value) {
   if (!isObject(value) || Object.isFrozen(value)) return value;
   for (const part of Object.values(/** @type {object} */ (value))) frozen(part);

@@ -2,8 +2,10 @@ package web_test
 
 import (
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -17,6 +19,18 @@ import (
 func TestClientModulesInNode(t *testing.T) {
 	t.Parallel()
 	browsertest.Modules(t)
+}
+
+// A newcomer finds each module in the README's map.
+func TestReadmeNamesEveryModule(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	modules, err := fs.Glob(web.Modules(), "*.js")
+	require.NoError(t, err)
+	for _, module := range modules {
+		require.Contains(t, string(readme), "`"+module+"`")
+	}
 }
 
 // newSite is a site with an empty page and the client's modules.

@@ -27,7 +27,7 @@ type document struct {
 
 var units = regexp.MustCompile(`^(Count|Milliseconds)$`) // of those there are, the ones used here
 
-// Published gives the values of the metrics that CloudWatch would take from a
+// Published returns the values of the metrics that CloudWatch would take from a
 // line, none if it has no metadata. The error says which rule the line breaks, or
 // that a metric is none of ours or has another dimension than ours.
 func Published(line []byte) (map[metric.Name][]float64, error) {

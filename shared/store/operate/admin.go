@@ -70,54 +70,26 @@ func (o *Operator) LedgerPage(ctx context.Context, conversationID string, r chat
 	return messages, left, nil
 }
 
-// Position is how far a user has come in a conversation, as the inbox line says.
-type Position struct {
-	UserID         string       `json:"userId"`
-	ConversationID string       `json:"conversationId"`
-	ReadSeq        int64        `json:"readSeq"`
-	DeliveredSeq   int64        `json:"deliveredSeq"`
-	ClearedSeq     int64        `json:"clearedSeq"`
-	JoinSeq        int64        `json:"joinSeq"`
-	LeftSeq        int64        `json:"leftSeq,omitempty"`
-	Past           []chat.Range `json:"past,omitempty"`
+// Positions returns the lines that users have of a conversation. Users without one are
+// absent from the map.
+func (o *Operator) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Line, error) {
+	return o.db.LinesOf(ctx, conversationID, userIDs)
 }
 
-// Positions gives the positions of users in a conversation. Users without a line
-// are absent from the map.
-func (o *Operator) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]Position, error) {
-	lines, err := o.db.LinesOf(ctx, conversationID, userIDs)
-	if err != nil {
-		return nil, err
-	}
-	positions := make(map[string]Position, len(lines))
-	for userID, line := range lines {
-		positions[userID] = positionOf(line)
-	}
-	return positions, nil
-}
-
-func positionOf(in table.Line) Position {
-	return Position{
-		UserID: in.UserID, ConversationID: in.ConversationID, ReadSeq: in.ReadSeq, DeliveredSeq: in.DeliveredSeq,
-		ClearedSeq: in.ClearedSeq, JoinSeq: in.JoinSeq, LeftSeq: in.LeftSeq, Past: in.Past,
-	}
-}
-
-// PositionsOf gives a user's positions in all conversations, by conversation id: at
-// most limit after the cursor, and the next cursor, "" after the last.
-func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit int) (positions []Position, next string, err error) {
+// PositionsOf returns a user's lines of all conversations, by conversation id: at most
+// limit after the cursor, and the next cursor, "" after the last.
+func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit int) (lines []chat.Line, next string, err error) {
 	items, next, err := o.db.LinePage(ctx, userID, cursor, limit)
 	if err != nil {
 		return nil, "", err
 	}
-	for _, in := range items {
-		var line table.Line
-		if err := table.Unmarshal(in, &line); err != nil {
+	lines = make([]chat.Line, len(items))
+	for i, in := range items {
+		if err := table.Unmarshal(in, &lines[i]); err != nil {
 			return nil, "", err
 		}
-		positions = append(positions, positionOf(line))
 	}
-	return positions, next, nil
+	return lines, next, nil
 }
 
 // byMessageID is the index of the Messages table.

@@ -74,8 +74,8 @@ func TestAdmin_Positions(t *testing.T) {
 	positions, err := operate.New(s).Positions(t.Context(), single, []string{"alice", "bob", "cy"})
 	require.NoError(t, err)
 	require.Len(t, positions, 2)
-	require.Equal(t, operate.Position{
-		UserID: "bob", ConversationID: single, ReadSeq: 12, DeliveredSeq: 12, ClearedSeq: 3, JoinSeq: 1,
+	require.Equal(t, chat.Line{
+		UserID: "bob", ConversationID: single, Peer: "alice", ReadSeq: 12, DeliveredSeq: 12, ClearedSeq: 3, JoinSeq: 1,
 	}, positions["bob"])
 	var ids []string
 	for cursor := ""; ; {

@@ -596,11 +596,11 @@ func (a *audit) retained(head chat.Conversation, prev, next *table.Message) bool
 	}
 	soon := a.db.Now().Add(expirySlack)
 	for _, m := range []*table.Message{prev, next} {
-		if m == nil || m.ExpiresAt == 0 && (!m.IsErasure() || a.db.Retention == 0) {
+		if m == nil || m.ExpiresAt == 0 && (!m.Is(chat.EventErase) || a.db.Retention == 0) {
 			continue
 		}
 		lifetime := time.Unix(m.ExpiresAt, 0).Sub(time.UnixMilli(m.ServerTime))
-		if m.IsErasure() { // it stays where its neighbours go
+		if m.Is(chat.EventErase) { // it stays where its neighbours go
 			lifetime = a.db.Retention
 		}
 		if !time.UnixMilli(prev.ServerTime).Add(lifetime).After(soon) {

@@ -42,7 +42,7 @@ func (a *audit) erasures(ctx context.Context, entries []table.Message) error {
 		if _, noted := a.wrote[m.SenderID]; !noted && !blank(m) && len(a.wrote) < maxWriters {
 			a.wrote[m.SenderID] = m.Seq
 		}
-		if !m.IsErasure() {
+		if !m.Is(chat.EventErase) {
 			continue
 		}
 		first, wrote := a.wrote[m.Event.Erased]

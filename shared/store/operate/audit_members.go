@@ -111,7 +111,7 @@ func (a *audit) members(ctx context.Context, id string, members []chat.Member, t
 	return nil
 }
 
-func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[string]table.Line, error) {
+func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[string]chat.Line, error) {
 	keys := make([]table.Item, len(userIDs))
 	for i, userID := range userIDs {
 		keys[i] = table.LineKey(userID, id)
@@ -124,7 +124,7 @@ func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[s
 }
 
 // ahead names a position of a line above top, "" if there is none.
-func ahead(line table.Line, top int64) string {
+func ahead(line chat.Line, top int64) string {
 	for _, p := range []struct {
 		name string
 		seq  int64
@@ -163,7 +163,7 @@ func (a *audit) line(ctx context.Context, id, userID string, top int64) error {
 	if err := table.Unmarshal(out[0], &head); err != nil {
 		return err
 	}
-	var line table.Line
+	var line chat.Line
 	if err := table.Unmarshal(out[2], &line); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (a *audit) speakers(ctx context.Context, id string, entries []table.Message
 }
 
 // unrostered checks that lines which say of no leaving have a roster item.
-func (a *audit) unrostered(ctx context.Context, id string, lines map[string]table.Line, top int64) error {
+func (a *audit) unrostered(ctx context.Context, id string, lines map[string]chat.Line, top int64) error {
 	var keys []table.Item
 	for userID, line := range lines {
 		if line.LeftSeq == 0 {
@@ -250,9 +250,9 @@ func (a *audit) unrostered(ctx context.Context, id string, lines map[string]tabl
 // lines checks inbox lines of any users and conversations against heads and
 // rosters.
 func (a *audit) lines(ctx context.Context, items []table.Item) error {
-	byConversation := map[string]map[string]table.Line{}
+	byConversation := map[string]map[string]chat.Line{}
 	for _, in := range items {
-		var line table.Line
+		var line chat.Line
 		if err := table.Unmarshal(in, &line); err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 			continue
 		}
 		if byConversation[line.ConversationID] == nil {
-			byConversation[line.ConversationID] = map[string]table.Line{}
+			byConversation[line.ConversationID] = map[string]chat.Line{}
 		}
 		byConversation[line.ConversationID][line.UserID] = line
 	}
@@ -283,7 +283,7 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 	}
 	for id, lines := range byConversation {
 		top, found := tops[id]
-		if !found || slices.ContainsFunc(slices.Collect(maps.Values(lines)), func(l table.Line) bool { return ahead(l, top) != "" }) {
+		if !found || slices.ContainsFunc(slices.Collect(maps.Values(lines)), func(l chat.Line) bool { return ahead(l, top) != "" }) {
 			// The head may be what is wrong: do not blame a line for it.
 			if top, err = a.topOf(ctx, id); err != nil {
 				return err

@@ -40,7 +40,7 @@ func (a *audit) listed(ctx context.Context, head chat.Conversation, members []ch
 }
 
 // own checks an item that the store keeps for itself among a user's lines.
-func (a *audit) own(line table.Line, in table.Item) {
+func (a *audit) own(line chat.Line, in table.Item) {
 	wrong := ""
 	switch line.ConversationID {
 	case table.SyncHeadKey:

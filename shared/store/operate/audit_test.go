@@ -62,7 +62,7 @@ func lively(t *testing.T, s *store.Store) (single, group string) {
 	}
 	line, _, err := s.CreateGroup(ctx, r("alice", "g"), "All", []string{"bob", "cy"}, chat.VisibleSinceJoin)
 	require.NoError(t, err)
-	group = line.Conversation.ConversationID
+	group = line.Head.ConversationID
 	say := func(user, id string) store.Receipt {
 		got, err := s.Append(ctx, chatIn(text(user, id, "hello from "+user), group), "")
 		require.NoError(t, err)
@@ -1028,7 +1028,7 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	changed, err := s.Changes(t.Context(), others[0], cursor, "", 50)
 	require.NoError(t, err)
 	require.Len(t, changed.Lines, 1)
-	require.Equal(t, id, changed.Lines[0].Conversation.ConversationID)
+	require.Equal(t, id, changed.Lines[0].Head.ConversationID)
 	require.Len(t, changed.Heads, 1)
 	require.Equal(t, [2]any{id, int64(1)}, [2]any{changed.Heads[0].ConversationID, changed.Heads[0].LastSeq})
 	users, err = operate.New(s).Relist(t.Context(), id)

@@ -122,7 +122,7 @@ func (e *eraser) conversation(ctx context.Context, id string) error {
 			if err != nil {
 				return err
 			}
-			if m.IsErasure() {
+			if m.Is(chat.EventErase) {
 				e.told = max(e.told, m.Seq)
 				continue
 			}

@@ -50,7 +50,7 @@ func places(t *testing.T, s *store.Store) (written map[string]string, system str
 	for _, name := range []string{"group", "left", "dissolved"} {
 		line, _, err := s.CreateGroup(ctx, by(name), name, []string{"bob"}, chat.VisibleAll)
 		require.NoError(t, err)
-		id := line.Conversation.ConversationID
+		id := line.Head.ConversationID
 		_, err = s.Append(ctx, chatIn(text("alice", "in "+name, "my secret"), id), "")
 		require.NoError(t, err)
 		switch name {
@@ -219,7 +219,7 @@ func TestG5_TheEventOfAnErasureDoesNotExpire(t *testing.T) {
 	id := send(t, s, "alice", "bob", "1").ConversationID
 	erase(t, s, "alice")
 	events, _ := erasuresIn(t, s, id)
-	message, record := c.Lifetimes(store.Receipt{ConversationID: id, Seq: events[0].Seq}, chat.SystemSender, events[0].ClientMsgID)
+	message, record := c.Lifetimes(store.Receipt{Sent: chat.Sent{ConversationID: id, Seq: events[0].Seq}}, chat.SystemSender, events[0].ClientMsgID)
 	require.Equal(t, [2]int64{}, [2]int64{message.ExpiresAt, record.ExpiresAt})
 
 	// What goes around it is no loss.

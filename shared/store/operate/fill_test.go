@@ -105,7 +105,7 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 	require.True(t, told.Full)
 	var ids []string
 	for _, line := range told.Lines {
-		ids = append(ids, line.Conversation.ConversationID)
+		ids = append(ids, line.Head.ConversationID)
 	}
 	require.Subset(t, ids, []string{single, group})
 	again, err := s.Changes(t.Context(), "bob", told.Cursor, "", 50)

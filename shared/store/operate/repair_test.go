@@ -20,7 +20,7 @@ func unread(t *testing.T, s *store.Store, user string) int64 {
 	lines, _, err := s.List(t.Context(), user, "", 10)
 	require.NoError(t, err)
 	require.Len(t, lines, 1)
-	return lines[0].Unread
+	return lines[0].Unread()
 }
 
 // The seqs that an operator's repair leaves out are nobody's unread messages.
@@ -76,7 +76,7 @@ func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
 			line, _, err := s.CreateGroup(t.Context(), by(strings.Repeat("o", chat.MaxUserIDBytes), "create"),
 				strings.Repeat("字", chat.MaxTitleRunes), []string{"bob"}, chat.VisibleSinceJoin)
 			require.NoError(t, err)
-			id, owner := line.Conversation.ConversationID, line.Conversation.Owner
+			id, owner := line.Head.ConversationID, line.Head.Owner
 			_, err = s.Ack(t.Context(), "bob", id, store.Watermarks{ReadSeq: 1})
 			require.NoError(t, err)
 			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": int64(1) << 50}) // the longest numbers

@@ -1,4 +1,4 @@
-// A small world for pictures of the page: window.scene(name) brings the page to a state of it, as alice.
+// A small world for pictures of the page: window.scene(name) brings the page into a state, as alice.
 
 import { systemClock } from "../client/connection.js";
 import { FakeServer } from "../client/tests/server.js";

@@ -15,9 +15,9 @@ func (a *act) createGroup(r wire.CreateGroup) (any, error) {
 	return a.once(r.ClientMsgID, m, func() (any, error) {
 		a.s.lastID++
 		c := a.s.open(fmt.Sprintf("group:%026d", a.s.lastID), chat.KindGroup, a.userID)
-		c.head.Title, c.head.Visibility = r.Title, cmp.Or(r.Visibility, chat.VisibleAll)
+		c.head.Visibility = cmp.Or(r.Visibility, chat.VisibleAll)
 		for _, id := range e.Added {
-			c.members[id] = &member{role: chat.RolePlain, join: 1}
+			c.members[id] = atFirst(id)
 		}
 		c.members[a.userID].role = chat.RoleOwner
 		a.append(c, m)
@@ -25,8 +25,8 @@ func (a *act) createGroup(r wire.CreateGroup) (any, error) {
 	})
 }
 
-// change commits an event of a group; effect is what else it does, after the
-// entry has its seq.
+// change commits an event of a group; effect is what it does that the entry does not
+// tell by itself, nil for nothing.
 func (a *act) change(conversationID, clientMsgID string, e *chat.Event, effect func(c *conversation, seq int64)) (any, error) {
 	m := chat.Message{ConversationID: conversationID, ClientMsgID: clientMsgID, MessageType: chat.TypeEvent, Event: e}
 	return a.once(clientMsgID, m, func() (any, error) {
@@ -40,7 +40,9 @@ func (a *act) change(conversationID, clientMsgID string, e *chat.Event, effect f
 		if c.head.Kind != chat.KindGroup {
 			return nil, chat.Errorf(chat.CodeForbidden, "no group")
 		}
-		effect(c, c.last()+1)
+		if effect != nil {
+			effect(c, c.last()+1)
+		}
 		return a.append(c, m), nil
 	})
 }
@@ -49,20 +51,14 @@ func (a *act) addMembers(r wire.ChangeMembers) (any, error) {
 	e := &chat.Event{Kind: chat.EventMembers, Added: r.Members}
 	return a.change(r.ConversationID, r.ClientMsgID, e, func(c *conversation, seq int64) {
 		for _, id := range r.Members {
-			join := int64(1)
-			if c.head.Visibility == chat.VisibleSinceJoin {
-				join = seq
-			}
 			m := c.members[id]
-			switch {
-			case m == nil:
-				c.members[id] = &member{role: chat.RolePlain, join: join}
-			case m.left != 0:
-				if join > m.left {
-					m.past = append(m.past, chat.Range{From: m.join, To: m.left})
-				}
-				m.join, m.left = join, 0
+			if m == nil {
+				m = &member{role: chat.RolePlain, Line: chat.Line{UserID: id}}
+				c.members[id] = m
+			} else if m.LeftSeq == 0 {
+				continue
 			}
+			m.Line = m.Joined(c.head.Visibility, seq)
 		}
 	})
 }
@@ -71,8 +67,8 @@ func (a *act) remove(conversationID, clientMsgID string, userIDs []string) (any,
 	e := &chat.Event{Kind: chat.EventMembers, Removed: userIDs}
 	return a.change(conversationID, clientMsgID, e, func(c *conversation, seq int64) {
 		for _, id := range userIDs {
-			if m := c.members[id]; m != nil && m.left == 0 {
-				m.left = seq
+			if m := c.members[id]; m != nil && m.LeftSeq == 0 {
+				m.LeftSeq = seq
 				a.s.raise(id, conversationID)
 			}
 		}
@@ -89,7 +85,7 @@ func (a *act) leave(r wire.ChangeGroup) (any, error) {
 
 func (a *act) setTitle(r wire.SetTitle) (any, error) {
 	e := &chat.Event{Kind: chat.EventTitle, Title: r.Title}
-	return a.change(r.ConversationID, r.ClientMsgID, e, func(c *conversation, _ int64) { c.head.Title = r.Title })
+	return a.change(r.ConversationID, r.ClientMsgID, e, nil)
 }
 
 func (a *act) setRole(r wire.SetRole) (any, error) {
@@ -103,7 +99,7 @@ func (a *act) setRole(r wire.SetRole) (any, error) {
 
 func (a *act) dissolve(r wire.ChangeGroup) (any, error) {
 	e := &chat.Event{Kind: chat.EventDissolve}
-	return a.change(r.ConversationID, r.ClientMsgID, e, func(c *conversation, _ int64) { c.head.State = chat.StateDissolved })
+	return a.change(r.ConversationID, r.ClientMsgID, e, nil)
 }
 
 const rosterPage = 2
@@ -119,7 +115,7 @@ func (a *act) members(r wire.Members) (any, error) {
 			page.Cursor = page.Members[rosterPage-1].UserID
 			break
 		}
-		page.Members = append(page.Members, wire.Member{UserID: id, Role: c.members[id].role, JoinSeq: c.members[id].join})
+		page.Members = append(page.Members, wire.Member{UserID: id, Role: c.members[id].role, JoinSeq: c.members[id].JoinSeq})
 	}
 	return page, nil
 }
@@ -142,10 +138,10 @@ func (a *act) receipts(r wire.Receipts) (any, error) {
 		if c.strangers() && id != a.userID {
 			continue
 		}
-		if c.members[id].delivered >= r.Seq {
+		if c.members[id].DeliveredSeq >= r.Seq {
 			page.Delivered = append(page.Delivered, id)
 		}
-		if c.members[id].read >= r.Seq {
+		if c.members[id].ReadSeq >= r.Seq {
 			page.Read = append(page.Read, id)
 		}
 	}

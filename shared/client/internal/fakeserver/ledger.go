@@ -20,12 +20,15 @@ type conversation struct {
 	members map[string]*member
 }
 
-// member is one user's view; former members stay, with left set.
+// member is one user's line; former members stay, with LeftSeq set.
 type member struct {
-	role                     chat.Role
-	join, left               int64
-	past                     []chat.Range
-	delivered, read, cleared int64
+	role chat.Role
+	chat.Line
+}
+
+// atFirst is one who was there from the first entry.
+func atFirst(userID string) *member {
+	return &member{role: chat.RolePlain, Line: chat.Line{UserID: userID, JoinSeq: 1}}
 }
 
 type user struct {
@@ -65,7 +68,7 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 	defer s.mu.Unlock()
 	c := s.open("group:"+name, chat.KindGroup, userIDs[0])
 	for _, id := range userIDs {
-		c.members[id] = &member{role: chat.RolePlain, join: 1}
+		c.members[id] = atFirst(id)
 	}
 	c.members[userIDs[0]].role = chat.RoleOwner
 	return c.head.ConversationID
@@ -75,7 +78,7 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 func (s *Server) Join(conversationID, userID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conversations[conversationID].members[userID] = &member{role: chat.RolePlain, join: 1}
+	s.conversations[conversationID].members[userID] = atFirst(userID)
 }
 
 // Erase takes the content out of all that a user has sent, as the operator's tool
@@ -94,9 +97,7 @@ func (s *Server) Erase(userID string) {
 		})
 		event := c.entries[len(c.entries)-1]
 		for i, m := range c.entries {
-			if event.Erases(m) {
-				c.entries[i], _ = m.Erased()
-			}
+			c.entries[i], _ = m.After(event)
 		}
 	}
 	s.mu.Unlock()
@@ -128,7 +129,7 @@ func (s *Server) GoBack(conversationID string, lastSeq, v int64) {
 		c.head.Runs = c.head.Runs.With(m)
 	}
 	for id, m := range c.members {
-		m.delivered, m.read, m.cleared = min(m.delivered, lastSeq), min(m.read, lastSeq), min(m.cleared, lastSeq)
+		m.DeliveredSeq, m.ReadSeq, m.ClearedSeq = min(m.DeliveredSeq, lastSeq), min(m.ReadSeq, lastSeq), min(m.ClearedSeq, lastSeq)
 		u := s.user(id)
 		u.v, u.floor = v, min(u.floor, v)
 		maps.DeleteFunc(u.at, func(_ string, at int64) bool { return at > v })
@@ -162,7 +163,7 @@ func (s *Server) Ledger(userID, conversationID string) []chat.Message {
 	defer s.mu.Unlock()
 	c := s.conversations[conversationID]
 	messages := []chat.Message{}
-	for _, r := range c.visible(userID) {
+	for _, r := range c.view(userID).Windows() {
 		for seq := r.From; seq <= r.To; seq++ {
 			if !c.holes[seq] {
 				messages = append(messages, c.shown(userID, seq))
@@ -177,7 +178,7 @@ func (s *Server) Positions(userID, conversationID string) (delivered, read, clea
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.conversations[conversationID].members[userID]
-	return m.delivered, m.read, m.cleared
+	return m.DeliveredSeq, m.ReadSeq, m.ClearedSeq
 }
 
 func (s *Server) open(id string, kind chat.Kind, owner string) *conversation {
@@ -197,7 +198,7 @@ func (c *conversation) last() int64 { return int64(len(c.entries)) }
 func (c *conversation) present() []string {
 	var ids []string
 	for id, m := range c.members {
-		if m.left == 0 {
+		if m.LeftSeq == 0 {
 			ids = append(ids, id)
 		}
 	}
@@ -208,52 +209,26 @@ func (c *conversation) present() []string {
 // strangers reports whether the members hear of no receipts of each other.
 func (c *conversation) strangers() bool { return c.head.Kind == chat.KindSingle && !c.head.Answered() }
 
-func (c *conversation) committedMax(userID string) int64 {
-	if m := c.members[userID]; m.left != 0 {
-		return m.left
-	}
-	return c.last()
-}
-
-// times gives the user's times of membership.
-func (c *conversation) times(userID string) []chat.Range {
-	m := c.members[userID]
-	return append(slices.Clip(m.past), chat.Range{From: m.join, To: c.committedMax(userID)})
-}
-
-func (c *conversation) visible(userID string) []chat.Range {
-	var stretches []chat.Range
-	for _, r := range c.times(userID) {
-		if r.From = max(r.From, c.members[userID].cleared+1); r.From <= r.To {
-			stretches = append(stretches, r)
-		}
-	}
-	return stretches
-}
-
-// time gives the user's time of membership with this seq.
-func (c *conversation) time(userID string, seq int64) chat.Range {
-	for _, r := range c.times(userID) {
-		if r.Has(seq) {
-			return r
-		}
-	}
-	return chat.Range{}
+// view is what a user sees of the conversation as it is, which a former member does too.
+func (c *conversation) view(userID string) chat.View {
+	head := c.head
+	head.LastSeq = c.last()
+	return chat.View{Head: head, Line: c.members[userID].Line}
 }
 
 // shown is an entry as the user may see it: as it was at the end of that time.
 func (c *conversation) shown(userID string, seq int64) chat.Message {
 	m := c.entries[seq-1]
-	during := c.time(userID, seq)
+	v := c.view(userID)
+	v.ClearedSeq = 0
+	w, _ := v.WindowAt(seq)
 	if first, edited := c.first[seq]; edited && m.Status == chat.StatusNormal {
 		m = first
-		for _, e := range c.entries[:during.To] {
-			if e.Event != nil && e.Event.Kind == chat.EventEdit && e.Event.TargetSeq == seq {
-				m.Text, m.Data, m.Version = e.Text, e.Data, e.Event.Version
-			}
+		for _, e := range c.entries[:w.During.To] {
+			m, _ = m.After(e)
 		}
 	}
-	return m.In(during)
+	return m.In(w.During)
 }
 
 func (s *Server) user(id string) *user {
@@ -383,7 +358,7 @@ func (a *act) writable(id string) (*conversation, error) {
 	c, m, err := a.conversation(id)
 	switch {
 	case err != nil:
-	case m.left != 0:
+	case m.LeftSeq != 0:
 		err = chat.Errorf(chat.CodeNotFound, "no such conversation")
 	case c.head.State != chat.StateActive:
 		err = chat.Errorf(chat.CodeDissolved, "the group is dissolved")
@@ -394,14 +369,11 @@ func (a *act) writable(id string) (*conversation, error) {
 // append commits an entry, raises sync heads, and pushes.
 func (a *act) append(c *conversation, m chat.Message) wire.Sent {
 	a.s.lastID++
-	now := time.Now().UnixMilli()
 	m.ConversationID, m.Seq = c.head.ConversationID, c.last()+1
-	m.MessageID = fmt.Sprintf("01M%023d", a.s.lastID)
 	m.SenderID, m.SenderDeviceID = a.userID, a.deviceID
-	m.Version, m.Status, m.ServerTime = 1, chat.StatusNormal, now
+	m = m.Stamped(fmt.Sprintf("01M%023d", a.s.lastID), time.Now())
 	c.entries = append(c.entries, m)
-	c.head.Runs = c.head.Runs.With(m)
-	c.head.UpdatedAt = now
+	c.head = c.head.With(m)
 	present := c.present()
 	if len(present) <= a.s.LargeAbove {
 		for _, id := range present {
@@ -417,7 +389,7 @@ func (a *act) append(c *conversation, m chat.Message) wire.Sent {
 			}}}})
 		}
 	}
-	return wire.Sent{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, ServerTime: now}
+	return m.Sent()
 }
 
 func (a *act) send(r wire.Send) (any, error) {
@@ -432,8 +404,8 @@ func (a *act) send(r wire.Send) (any, error) {
 	return a.once(r.ClientMsgID, m, func() (any, error) {
 		if r.To != "" && a.s.conversations[id] == nil {
 			c := a.s.open(id, chat.KindSingle, "")
-			c.members[a.userID] = &member{role: chat.RolePlain, join: 1}
-			c.members[r.To] = &member{role: chat.RolePlain, join: 1}
+			c.members[a.userID] = atFirst(a.userID)
+			c.members[r.To] = atFirst(r.To)
 		}
 		c, err := a.writable(id)
 		if err != nil {
@@ -467,24 +439,21 @@ func (a *act) recall(r wire.Recall) (any, error) {
 		}
 		if target.Status == chat.StatusRecalled {
 			for _, entry := range c.entries {
-				if entry.Event != nil && entry.Event.Kind == chat.EventRecall && entry.Event.TargetSeq == r.Seq {
-					return wire.Sent{ConversationID: r.ConversationID, Seq: entry.Seq, MessageID: entry.MessageID, ServerTime: entry.ServerTime}, nil
+				if entry.Is(chat.EventRecall) && entry.Event.TargetSeq == r.Seq {
+					return entry.Sent(), nil
 				}
 			}
 		}
-		target.Version++
-		e.Version = target.Version
-		empty(target)
-		for i := range c.entries {
-			if v := c.entries[i].Event; v != nil && v.Kind == chat.EventEdit && v.TargetSeq == r.Seq {
-				empty(&c.entries[i])
+		e.Version = target.Version + 1
+		*target, _ = target.After(m)
+		for i, entry := range c.entries {
+			if entry.Is(chat.EventEdit) && entry.Event.TargetSeq == r.Seq {
+				c.entries[i], _ = entry.Recalled()
 			}
 		}
 		return a.append(c, m), nil
 	})
 }
-
-func empty(m *chat.Message) { m.Status, m.Text, m.Data = chat.StatusRecalled, "", nil }
 
 func (a *act) edit(r wire.Edit) (any, error) {
 	e := &chat.Event{Kind: chat.EventEdit, TargetSeq: r.Seq, TargetMessageID: r.MessageID, Version: r.Version + 1}
@@ -497,13 +466,13 @@ func (a *act) edit(r wire.Edit) (any, error) {
 		if target.Version != r.Version || target.Status != chat.StatusNormal {
 			return nil, &chat.Error{Code: chat.CodeVersionConflict, Message: "changed meanwhile", Details: map[string]any{"version": target.Version}}
 		}
-		if c.time(a.userID, r.Seq).To < c.committedMax(a.userID) {
+		if w, _ := c.view(a.userID).WindowAt(r.Seq); w.During.To < c.last() {
 			return nil, chat.Errorf(chat.CodeForbidden, "you were away since")
 		}
 		if target.Version == 1 {
 			c.first[r.Seq] = *target
 		}
-		target.Text, target.Data, target.Version = r.Text, r.Data, e.Version
+		*target, _ = target.After(m)
 		return wire.Edited{Sent: a.append(c, m), Version: e.Version}, nil
 	})
 }
@@ -517,30 +486,25 @@ func (a *act) sync(r wire.Sync) (any, error) {
 	if r.Limit != nil {
 		limit = min(limit, *r.Limit)
 	}
-	top := c.committedMax(a.userID)
+	v := c.view(a.userID)
+	top := v.LastSeq()
 	page := wire.Synced{Messages: []chat.Message{}, NextSeq: max(after, top), CommittedMaxSeq: top}
-	found := false
-	for _, stretch := range c.visible(a.userID) {
-		if stretch.To <= after {
-			continue
-		}
-		found = true
-		from := max(stretch.From, after+1)
-		if from > after+1 {
-			page.FirstSeq = from
-		}
-		page.NextSeq = min(stretch.To, from+int64(limit)-1)
-		for seq := from; seq <= page.NextSeq; seq++ {
-			if c.holes[seq] {
-				page.Skipped = append(page.Skipped, seq)
-			} else {
-				page.Messages = append(page.Messages, c.shown(a.userID, seq))
-			}
-		}
-		break
-	}
-	if !found && page.NextSeq > after {
+	w, ok := v.WindowAfter(after)
+	switch {
+	case !ok && page.NextSeq > after:
 		page.FirstSeq = page.NextSeq + 1
+	case ok && w.From > after+1:
+		page.FirstSeq = w.From
+	}
+	if ok {
+		page.NextSeq = min(w.To, w.From+int64(limit)-1)
+	}
+	for seq := w.From; ok && seq <= page.NextSeq; seq++ {
+		if c.holes[seq] {
+			page.Skipped = append(page.Skipped, seq)
+		} else {
+			page.Messages = append(page.Messages, c.shown(a.userID, seq))
+		}
 	}
 	page.HasMore = page.NextSeq < top
 	if h := a.s.hooks().OnSync; h != nil {
@@ -554,15 +518,16 @@ func (a *act) history(r wire.History) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, limit := c.committedMax(a.userID)+1, wire.DefaultHistoryLimit
+	v := c.view(a.userID)
+	before, limit := v.LastSeq()+1, wire.DefaultHistoryLimit
 	if r.BeforeSeq != nil {
 		before = *r.BeforeSeq
 	}
 	if r.Limit != nil {
 		limit = *r.Limit
 	}
-	page := wire.HistoryPage{Messages: []chat.Message{}, NextBeforeSeq: before, CommittedMaxSeq: c.committedMax(a.userID)}
-	for _, stretch := range slices.Backward(c.visible(a.userID)) {
+	page := wire.HistoryPage{Messages: []chat.Message{}, NextBeforeSeq: before, CommittedMaxSeq: v.LastSeq()}
+	for _, stretch := range slices.Backward(v.Windows()) {
 		for seq := min(stretch.To, before-1); seq >= stretch.From; seq-- {
 			if len(page.Messages) == limit {
 				page.HasMore = true
@@ -592,7 +557,7 @@ func (a *act) changed(r wire.Changes) wire.Changed {
 	answer := wire.Changed{Conversations: []wire.Conversation{}, Heads: []wire.Head{}, SyncCursor: u.v, UserID: a.userID}
 	for _, id := range slices.Sorted(maps.Keys(a.s.conversations)) {
 		c := a.s.conversations[id]
-		if m := c.members[a.userID]; m != nil && m.left == 0 && len(c.present()) > a.s.LargeAbove {
+		if m := c.members[a.userID]; m != nil && m.LeftSeq == 0 && len(c.present()) > a.s.LargeAbove {
 			answer.Heads = append(answer.Heads, wire.Head{ConversationID: id, CommittedMaxSeq: c.last()})
 		}
 	}
@@ -646,27 +611,22 @@ func (a *act) page(after string, hidden bool) ([]wire.Conversation, string) {
 
 func (a *act) line(id string) wire.Conversation {
 	c := a.s.conversations[id]
-	m := c.members[a.userID]
-	line := wire.Conversation{
-		ConversationID: id, Kind: c.head.Kind, Title: c.head.Title, State: c.head.State, Owner: c.head.Owner, Visibility: c.head.Visibility,
-		MemberCount: len(c.present()), LastSeq: c.committedMax(a.userID), UpdatedAt: c.head.UpdatedAt,
-		ReadSeq: m.read, DeliveredSeq: m.delivered, ClearedSeq: m.cleared, LeftSeq: m.left,
-	}
-	line.Unread = c.head.Unread(a.userID, max(m.read, m.cleared, m.join-1), line.LastSeq)
+	v := c.view(a.userID)
+	v.Head.MemberCount = len(c.present())
 	if c.head.Kind == chat.KindSingle {
-		line.Peer = a.userID
+		v.Peer = a.userID
 		for other := range c.members {
 			if other != a.userID {
-				line.Peer = other
+				v.Peer = other
 			}
 		}
 	}
-	if last := line.LastSeq; last > line.ClearedSeq && !c.holes[last] {
-		m := c.shown(a.userID, last)
-		line.LastMessage = &wire.MessagePreview{
-			Seq: m.Seq, SenderID: m.SenderID, MessageType: m.MessageType, Text: m.Text, Status: m.Status, ServerTime: m.ServerTime,
-		}
+	var last *chat.Message
+	if seq := v.LastSeq(); seq > v.ClearedSeq && !c.holes[seq] {
+		m := c.shown(a.userID, seq)
+		last = &m
 	}
+	line := wire.Listed(v, last)
 	if change := a.s.hooks().OnLine; change != nil {
 		change(a.userID, &line)
 	}
@@ -679,21 +639,21 @@ func (a *act) ack(r wire.Ack) (any, error) {
 		return nil, err
 	}
 	if r.ReadSeq != nil {
-		m.read = max(m.read, min(*r.ReadSeq, c.last()))
-		m.delivered = max(m.delivered, m.read)
+		m.ReadSeq = max(m.ReadSeq, min(*r.ReadSeq, c.last()))
+		m.DeliveredSeq = max(m.DeliveredSeq, m.ReadSeq)
 		a.s.raise(a.userID, r.ConversationID)
 	}
 	if r.DeliveredSeq != nil {
-		m.delivered = max(m.delivered, min(*r.DeliveredSeq, c.last()))
+		m.DeliveredSeq = max(m.DeliveredSeq, min(*r.DeliveredSeq, c.last()))
 	}
 	audience := c.present()
 	if c.strangers() {
 		audience = []string{a.userID}
 	}
 	a.pushes = append(a.pushes, push{audience, wire.Receipt{
-		Type: wire.TypeReceipt, ConversationID: r.ConversationID, UserID: a.userID, DeliveredSeq: m.delivered, ReadSeq: m.read,
+		Type: wire.TypeReceipt, ConversationID: r.ConversationID, UserID: a.userID, DeliveredSeq: m.DeliveredSeq, ReadSeq: m.ReadSeq,
 	}})
-	return wire.Acked{DeliveredSeq: m.delivered, ReadSeq: m.read}, nil
+	return wire.Acked{DeliveredSeq: m.DeliveredSeq, ReadSeq: m.ReadSeq}, nil
 }
 
 func (a *act) clear(r wire.Clear) (any, error) {
@@ -701,10 +661,10 @@ func (a *act) clear(r wire.Clear) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.cleared = max(m.cleared, min(*r.ThroughSeq, c.committedMax(a.userID)))
+	m.ClearedSeq = max(m.ClearedSeq, min(*r.ThroughSeq, c.view(a.userID).LastSeq()))
 	v := a.s.raise(a.userID, r.ConversationID)
 	a.pushes = append(a.pushes, push{[]string{a.userID}, wire.ChangedHint{Type: wire.TypeChanged, SyncCursor: v}})
-	return wire.Cleared{ClearedSeq: m.cleared}, nil
+	return wire.Cleared{ClearedSeq: m.ClearedSeq}, nil
 }
 
 // Entries gives all that is committed in a conversation.

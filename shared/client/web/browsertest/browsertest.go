@@ -16,7 +16,9 @@ import (
 	"github.com/inorder-im/inorder/infra/local/build/buildtest"
 )
 
-const patience = 2 * time.Minute // it takes seconds where nothing else runs
+// patience is for all that one test does, which takes seconds where nothing else runs. What waits in a page waits less,
+// and says for what.
+const patience = 6 * time.Minute
 
 // Node returns the path of Node.js. Without it the test is skipped, except in CI, where a skipped test would go
 // unnoticed.
@@ -37,7 +39,7 @@ func Modules(t *testing.T) {
 	t.Helper()
 	node := Node(t)
 	require.NoError(t, buildtest.Sources("."))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // it takes seconds where nothing else runs
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	output, err := exec.CommandContext(ctx, node, "--test").CombinedOutput() //nolint:gosec // Node, as it was found
 	require.NoError(t, err, "node --test (Node 20 or newer):\n%s", output)
@@ -45,7 +47,7 @@ func Modules(t *testing.T) {
 }
 
 // Open opens a page in a Chromium of its own, which has a mouse and the focus and ends with the test. Without Chromium
-// the test is skipped, except in CI. What is done in the page ends after two minutes.
+// the test is skipped, except in CI. What is done in the page ends after six minutes.
 func Open(t *testing.T, url string) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],

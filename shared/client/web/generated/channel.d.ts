@@ -26,7 +26,7 @@ export type ChannelHooks = {
 };
 /** @typedef {{v: number, from: string, to?: string, type: string, term?: number, [field: string]: any}} ChannelMessage */
 /**
- * @typedef {object} Port what of a BroadcastChannel is used
+ * @typedef {object} Port the part of a BroadcastChannel that is used
  * @property {(message: any) => void} postMessage
  * @property {() => void} close
  * @property {((event: any) => void) | null} onmessage
@@ -55,10 +55,7 @@ export declare class Channel {
         hooks: ChannelHooks;
         log: (message: string) => void;
     });
-    /**
-     * @param {string} type
-     * @param {object} [fields]
-     */
+    /** @param {string} type @param {object} [fields] */
     post(type: string, fields?: object): void;
     /**
      * Opens the way to one tab alone.

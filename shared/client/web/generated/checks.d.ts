@@ -3,7 +3,7 @@ import type { Content } from "./types.js";
 export declare const MAX_TEXT_RUNES = 4000;
 /** The longest title of a group, counted in the same way. */
 export declare const MAX_TITLE_RUNES = 100;
-/** As deep as the server takes data, itself the first object. */
+/** How deep the server accepts data to be; data itself is the first object. */
 export declare const MAX_DATA_DEPTH = 32;
 /**
  * Throws a TypeError that names the option that is wrong.
@@ -13,16 +13,13 @@ export declare function checkOptions({ url, userId, deviceId, token, WebSocket }
 /**
  * The server's URL in full: one that begins with / or . is relative to the page, as a WebSocket takes it. A TypeError
  * says what is wrong.
- * @param {unknown} url
- * @param {string} [page]
- * @returns {string}
+ * @param {unknown} url @param {string} [page] @returns {string}
  */
 export declare function socketURL(url: unknown, page?: string): string;
 /**
- * Gives the token that a program's function gives, if it can be this user's, and whether it says so: of one that
- * cannot be read the server does. What else it gives, and what it throws, is thrown without the token.
- * @param {() => Promise<string> | string} token
- * @param {string} userId
+ * Returns the token that a program's function returns, if it can be this user's. isKnown says whether the token itself
+ * names the user; if it cannot be read here, the server does. Errors never hold the token.
+ * @param {() => Promise<string> | string} token @param {string} userId
  * @returns {Promise<{jwt: string, isKnown: boolean}>}
  */
 export declare function tokenOf(token: () => Promise<string> | string, userId: string): Promise<{
@@ -30,44 +27,35 @@ export declare function tokenOf(token: () => Promise<string> | string, userId: s
     isKnown: boolean;
 }>;
 /**
- * Throws if a token is another user's: what this one wrote would be sent in that one's name.
- * @param {string} owner
- * @param {string} userId
+ * Throws if a token is another user's: what this user wrote would be sent in that user's name.
+ * @param {string} owner @param {string} userId
  */
 export declare function checkOwner(owner: string, userId: string): void;
 /**
- * Makes a socket. What a browser does not even try, it will not try the next time.
- * @param {typeof globalThis.WebSocket} WebSocket
- * @param {string} url
- * @param {string} jwt
+ * Makes a socket. What the browser refuses to try now, it will refuse the next time, too.
+ * @param {typeof globalThis.WebSocket} WebSocket @param {string} url @param {string} jwt
  */
 export declare function dial(WebSocket: typeof globalThis.WebSocket, url: string, jwt: string): WebSocket;
 /**
- * Counts text as the server does.
+ * Counts the characters of a text as the server does.
  * @param {string} text
  */
 export declare function countRunes(text: string): number;
 /**
- * Gives the parts of what is to be sent. A TypeError says what is of the wrong type, a RangeError what is wrong with
+ * Returns the parts of what is to be sent. A TypeError says what has the wrong type, a RangeError what is wrong with
  * the text.
- * @param {string | Content} content
- * @returns {Content}
+ * @param {string | Content} content @returns {Content}
  */
 export declare function checkedContent(content: string | Content): Content;
 /** @param {string} title */
 export declare function checkTitle(title: string): void;
 /** @param {unknown} users */
 export declare function checkUsers(users: unknown): void;
-/**
- * @param {unknown} key
- * @returns {asserts key is string}
- */
+/** @param {unknown} key @returns {asserts key is string} */
 export declare function checkKey(key: unknown): asserts key is string;
 /**
- * A copy of value as JSON holds it: of a Proxy what it shows, of a Date its text. What JSON has no place for
- * (a function, a BigInt, NaN, a Map, a node of the page, a cycle) is a TypeError that says where it is.
- * @param {unknown} value
- * @param {string} name
- * @returns {any}
+ * Copies value as JSON holds it: a Proxy as what it shows, a Date as its text. A TypeError says where there is
+ * something that JSON has no place for (a function, a BigInt, NaN, a Map, a node of the page, a cycle).
+ * @param {unknown} value @param {string} name @returns {any}
  */
 export declare function jsonCopy(value: unknown, name: string): any;

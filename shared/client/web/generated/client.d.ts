@@ -3,17 +3,15 @@ import type { watchNetwork } from "./network.js";
 import type { TabTiming } from "./role.js";
 import type { Tabs } from "./tabs.js";
 import type { Clock, Content, Conversation, ConversationKey, Member, NewMessage, Row, Store } from "./types.js";
-/** So many lists of rows, and so many conversations, are given as the same objects until they change. */
-export declare const MAX_VIEWS = 1000;
 export type Options = {
     /**
-     * the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1, or, of a page whose
-     * own host passes it on, what is relative to the page, such as /v1
+     * the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1; or relative to the
+     * page, such as /v1, where the page's host passes connections on
      */
     url: string;
     /**
-     * the user whose token it is: its sub, or what else the server takes it for. It cannot be
-     * left out, for a device shows what it has, and takes messages to send, before it has ever been connected
+     * the user whose token it is: its sub, or whom else the server takes it for. It cannot be
+     * left out: a device shows what it has, and accepts messages to send, before it has ever been connected
      */
     userId: string;
     /**
@@ -22,10 +20,9 @@ export type Options = {
      */
     deviceId: string;
     /**
-     * gives a JWT, or whatever the server takes for one: of a token that
-     * cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it
-     * throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
-     * setOffline(false).
+     * returns a JWT, or another token that the server accepts: if it
+     * cannot be read here, the server says whose it is. It is called before each connect, in the tab that leads. If it
+     * throws, the attempt has failed; an error with `permanent: true` ends the attempts until setOffline(false).
      */
     token: () => Promise<string> | string;
     /**
@@ -38,7 +35,7 @@ export type Options = {
     tabs?: Tabs | null;
     WebSocket?: typeof globalThis.WebSocket;
     /**
-     * takes what a program need not act on; console.warn
+     * receives what a program need not act on; console.warn if left out
      */
     log?: (message: string) => void;
     /**
@@ -60,22 +57,28 @@ export type Options = {
     limits?: Limits;
 };
 /**
+ * @import { Limits, Timing } from "./engine.js"
+ * @import { watchNetwork } from "./network.js"
+ * @import { TabTiming } from "./role.js"
+ * @import { Tabs } from "./tabs.js"
+ * @import { Address, Clock, Content, Conversation, ConversationKey, Member, NewMessage, Row, Store } from "./types.js"
+ */
+/**
  * Who this device is and where the server is.
  * @typedef {object} Options
- * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1, or, of a page whose
- *   own host passes it on, what is relative to the page, such as /v1
- * @property {string} userId the user whose token it is: its sub, or what else the server takes it for. It cannot be
- *   left out, for a device shows what it has, and takes messages to send, before it has ever been connected
+ * @property {string} url the server's, such as wss://abc.execute-api.eu-west-1.amazonaws.com/v1; or relative to the
+ *   page, such as /v1, where the page's host passes connections on
+ * @property {string} userId the user whose token it is: its sub, or whom else the server takes it for. It cannot be
+ *   left out: a device shows what it has, and accepts messages to send, before it has ever been connected
  * @property {string} deviceId 1 to 64 of A-Z a-z 0-9 . _ and -, the same after a reload and in all tabs that are to
  *   share a connection
- * @property {() => Promise<string> | string} token gives a JWT, or whatever the server takes for one: of a token that
- *   cannot be read here the server says whose it is. It is called before each connect, in the tab that leads. What it
- *   throws counts as a failed attempt; an error with `permanent: true` ends the attempts until
- *   setOffline(false).
+ * @property {() => Promise<string> | string} token returns a JWT, or another token that the server accepts: if it
+ *   cannot be read here, the server says whose it is. It is called before each connect, in the tab that leads. If it
+ *   throws, the attempt has failed; an error with `permanent: true` ends the attempts until setOffline(false).
  * @property {Store} [store] IndexedDB, or memory where the browser offers none
  * @property {Tabs | null} [tabs] how tabs find each other; null for a tab that is alone
  * @property {typeof globalThis.WebSocket} [WebSocket]
- * @property {(message: string) => void} [log] takes what a program need not act on; console.warn
+ * @property {(message: string) => void} [log] receives what a program need not act on; console.warn if left out
  * @property {typeof watchNetwork} [network] for tests
  * @property {Clock} [clock] for tests
  * @property {() => number} [random] for tests
@@ -83,10 +86,9 @@ export type Options = {
  * @property {Limits} [limits]
  */
 /**
- * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one
- * connection and one store. Resolves once there is something to show, which needs no connection; where
- * the browser gives no storage, storeError of the result says so, and all is kept in memory. A TypeError
- * says which option is wrong.
+ * Opens a device: all tabs of an origin that open the same url, userId and deviceId are one, with one connection and
+ * one store. Resolves once there is something to show, which needs no connection; where the browser has no storage,
+ * storeError of the result says so, and all is kept in memory. A TypeError says which option is wrong.
  * @param {Options} options
  * @returns {Promise<InorderClient>}
  */
@@ -94,22 +96,22 @@ export declare function open(options: Options): Promise<InorderClient>;
 /**
  * One device of one user, as a tab holds it. See open.
  *
- * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox and
- * gives its clientMsgId once it is stored; it is sent, and resent, until the server answers. Until then,
- * and if it is refused, messages shows it.
+ * What the user asks for (send, createGroup, addMembers, …, recall, edit) is put into the outbox; the method resolves
+ * to its clientMsgId once it is stored. It is sent, and sent again, until the server answers. Until then, and if it is
+ * refused, messages shows it.
  *
- * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and gives
- * the same objects until what they say changes. They are frozen.
+ * Emits "change" whenever anything shown may have changed; see subscribe. Reading is synchronous, and returns the same
+ * objects until what they say changes. They are frozen.
  *
- * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in
- * each tab of the device, after the "change" it comes with; not for what was there when the device was new.
+ * Emits "message", a CustomEvent whose detail is a NewMessage, for each message of others that arrives, in each tab of
+ * the device, after the "change" it comes with; not for what was there when the device was new.
  */
 export declare class InorderClient extends EventTarget {
     #private;
     userId: string;
     deviceId: string;
     /**
-     * Makes one that does nothing before start; open is what programs use.
+     * Makes a client that does nothing before start. Programs call open.
      * @param {Options & {store: Store, storeError?: Error | null}} options
      */
     constructor(options: Options & {
@@ -118,24 +120,22 @@ export declare class InorderClient extends EventTarget {
     });
     get state(): import("./types.js").ConnectionState;
     /**
-     * Why the state is so, for people. When the server sent this device away for good it is the goodbye's
-     * reason: "replaced" by a newer connection of this device, or one of too many "devices". "outdated" says
-     * that a newer version of this code runs in another tab, and this one has to be reloaded; "closed" that
-     * close was called.
+     * The reason of the state, for people. If the server sent this device away for good, it is the goodbye's: "replaced"
+     * by a newer connection of this device, or one of too many "devices". "outdated" says that a newer version of this
+     * code runs in another tab and this one has to be reloaded; "closed" that close was called.
      */
     get detail(): string;
     /** The error that ended persistence, or null. From then on everything lives in memory only. */
     get storeError(): Error | null;
     /** Whether this tab has the device's connection. */
     get leads(): boolean;
-    /** Begins; open does it. */
+    /** Begins; open calls it. */
     start(): Promise<void>;
     /**
-     * Ends this tab's part, and resolves once what it was to write is written. Other tabs go on: one of
-     * them leads from here on. The outbox stays.
+     * Ends this tab's part, and resolves once all is written. Other tabs go on, and one of them leads. The outbox stays.
      *
-     * With forget, for a machine that others use too, all tabs of the device end, and all that they have stored
-     * is gone, also what was not sent. Rejects if it cannot be wiped.
+     * With forget, for a machine that others use too, all tabs of the device end and all that they have stored is wiped,
+     * also what was not sent. Rejects if that fails.
      * @param {{forget?: boolean}} [options]
      */
     close({ forget }?: {
@@ -147,13 +147,13 @@ export declare class InorderClient extends EventTarget {
      */
     setOffline(offline: boolean): void;
     /**
-     * Tries to connect now if it waits to, and looks whether a connection that is there lives. The client does
-     * so by itself when the browser says that the network is back, and when the page comes into sight.
+     * Connects now if it waits to, and checks whether an open connection still works. The client does so by itself when
+     * the browser says that the network is back, and when the page comes into sight.
      */
     retryNow(): void;
     /**
-     * Calls onChange whenever anything shown may have changed, until what is returned is called. It needs no
-     * `this`, and fits React's useSyncExternalStore with any of the methods below.
+     * Calls onChange whenever anything shown may have changed, until the returned function is called. It needs no `this`,
+     * and fits React's useSyncExternalStore with any of the methods below.
      * @param {() => void} onChange
      * @returns {() => void}
      */
@@ -173,7 +173,7 @@ export declare class InorderClient extends EventTarget {
      * @returns {void}
      */
     /**
-     * As of every EventTarget.
+     * As every EventTarget has it.
      * @param {string} type
      * @param {any} listener
      * @param {boolean | AddEventListenerOptions} [options]
@@ -194,7 +194,7 @@ export declare class InorderClient extends EventTarget {
      * @returns {void}
      */
     /**
-     * As of every EventTarget.
+     * As every EventTarget has it.
      * @param {string} type
      * @param {any} listener
      * @param {boolean | AddEventListenerOptions} [options]
@@ -223,7 +223,7 @@ export declare class InorderClient extends EventTarget {
      */
     conversation(key: ConversationKey): Conversation;
     /**
-     * The last `limit` rows of a conversation in order, what the server has not numbered yet at the end.
+     * The last `limit` rows of a conversation in order; what the server has not numbered yet is at the end.
      * @param {ConversationKey} key
      * @param {number} [limit]
      * @returns {readonly Row[]}
@@ -243,40 +243,29 @@ export declare class InorderClient extends EventTarget {
      */
     may(key: ConversationKey, action: string, target?: string): boolean;
     /**
-     * Sends a message, as the answer to the row replyTo if there is one. Gives its clientMsgId once it is
-     * stored. A RangeError says what is wrong with the text, a TypeError what of it JSON cannot hold.
+     * Sends a message, as the answer to the row replyTo if there is one. Resolves to its clientMsgId once it is stored. A
+     * RangeError says what is wrong with the text, a TypeError what JSON cannot hold.
      * @param {ConversationKey} key
-     * @param {string | Content} content a text, or what else it is
+     * @param {string | Content} content
      * @param {{replyTo?: Pick<Row, "seq" | "messageId"> | null}} [options]
      */
     send(key: ConversationKey, content: string | Content, { replyTo }?: {
         replyTo?: Pick<Row, "seq" | "messageId"> | null;
     }): Promise<string>;
     /**
-     * Makes a group of us and the members, and gives its key at once. A RangeError says what is wrong with
-     * the title.
+     * Makes a group of us and the members, and returns its key at once. A RangeError says what is wrong with the title.
      * @param {string} title
      * @param {string[]} members
      * @returns {ConversationKey}
      */
     createGroup(title: string, members: string[]): ConversationKey;
-    /**
-     * @param {ConversationKey} key
-     * @param {string[]} members
-     */
+    /** @param {ConversationKey} key @param {string[]} members */
     addMembers(key: ConversationKey, members: string[]): Promise<string>;
-    /**
-     * @param {ConversationKey} key
-     * @param {string[]} members
-     */
+    /** @param {ConversationKey} key @param {string[]} members */
     removeMembers(key: ConversationKey, members: string[]): Promise<string>;
     /** @param {ConversationKey} key */
     leave(key: ConversationKey): Promise<string>;
-    /**
-     * @param {ConversationKey} key
-     * @param {string} userId
-     * @param {import("./types.js").Role} role
-     */
+    /** @param {ConversationKey} key @param {string} userId @param {import("./types.js").Role} role */
     setRole(key: ConversationKey, userId: string, role: import("./types.js").Role): Promise<string>;
     /**
      * Renames a group. A RangeError says what is wrong with the title.
@@ -293,32 +282,31 @@ export declare class InorderClient extends EventTarget {
      */
     recall(key: ConversationKey, { seq, messageId }: Pick<Row, "seq" | "messageId">): Promise<string>;
     /**
-     * Gives an own message another content, given its row. A RangeError says what is wrong with the text.
+     * Replaces the content of an own message, given its row. A RangeError says what is wrong with the text.
      * @param {ConversationKey} key
      * @param {Pick<Row, "seq" | "messageId">} row
      * @param {string | Omit<Content, "type">} content
      */
     edit(key: ConversationKey, { seq, messageId }: Pick<Row, "seq" | "messageId">, content: string | Omit<Content, "type">): Promise<string>;
     /**
-     * Forgets what was refused, and with a group that could not be made what was meant for it.
+     * Forgets what was refused; if that is a group that could not be made, also what was meant for it.
      * @param {string} clientMsgId
      */
     discard(clientMsgId: string): void;
     /**
-     * Sends again what was refused, as the last, and with a group that could not be made what was meant for it.
-     * Gives its clientMsgId once that is stored, or null if there is nothing to send under the one given.
+     * Sends again what was refused, after all else; if that is a group that could not be made, also what was meant for
+     * it. Resolves to its clientMsgId once it is stored, or to null if nothing has this clientMsgId.
      * @param {string} clientMsgId
      * @returns {Promise<string | null>}
      */
     retry(clientMsgId: string): Promise<string | null>;
     /**
-     * Says which conversation is on screen in this tab, or null: more is kept up to date of that one.
+     * Says which conversation is on screen in this tab, or null: its members and receipts are kept up to date.
      * @param {ConversationKey | null} key
      */
     show(key: ConversationKey | null): void;
     /**
-     * Notes that the user has seen what is shown in a conversation, up to the row with the seq throughSeq, or
-     * all of it.
+     * Notes that the user has seen what a conversation shows, up to the seq throughSeq, or all of it.
      * @param {ConversationKey} key
      * @param {number} [throughSeq]
      */
@@ -329,7 +317,7 @@ export declare class InorderClient extends EventTarget {
      */
     clear(key: ConversationKey): void;
     /**
-     * Forgets the rows of a conversation that are lost, but for those of the outbox, which are discard's.
+     * Forgets the lost rows of a conversation, but not those of the outbox, which discard forgets.
      * @param {ConversationKey} key
      */
     discardLost(key: ConversationKey): void;

@@ -16,19 +16,15 @@ export declare const TIMING: Readonly<{
 export declare const systemClock: Clock;
 /**
  * A delay anywhere between nothing and an exponentially growing, capped bound ("full jitter").
- * @param {() => number} random
- * @param {number} attempt
- * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
+ * @param {() => number} random @param {number} attempt @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export declare function fullJitter(random: () => number, attempt: number, { backoffBaseMs, backoffCapMs }: {
     backoffBaseMs: number;
     backoffCapMs: number;
 }): number;
 /**
- * The pause before asking again: as long as the server asked for, up to the cap, and the jitter on top.
- * @param {{details?: any}} error
- * @param {() => number} random
- * @param {number} attempt
+ * The pause before asking again, in ms: what the server asked for, up to the cap, plus the jitter.
+ * @param {{details?: any}} error @param {() => number} random @param {number} attempt
  * @param {{backoffBaseMs: number, backoffCapMs: number}} timing
  */
 export declare function pauseAfter(error: {
@@ -38,8 +34,8 @@ export declare function pauseAfter(error: {
     backoffCapMs: number;
 }): number;
 /**
- * A request that got no result. Its code is one of the protocol's, or one of the client's own (see the
- * README); with retryable, asking again may help. field names what is wrong, details may say more.
+ * A request that got no result. code is one of the protocol's or of the client's own (see the README). If retryable is
+ * true, asking again may help. field names what is wrong, details may say more.
  */
 export declare class RequestError extends Error {
     code: string;
@@ -57,7 +53,8 @@ export declare class RequestError extends Error {
 }
 export type ConnectionHooks = {
     /**
-     * gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
+     * returns a new socket, unless it is not wanted any
+     * more; an error with `permanent` ends the attempts
      */
     open: (isWanted: () => boolean) => Promise<WebSocket>;
     onOpen: () => void;
@@ -71,7 +68,8 @@ export type Pending = {
 };
 /**
  * @typedef {object} ConnectionHooks
- * @property {(isWanted: () => boolean) => Promise<WebSocket>} open gives a new socket, unless it is not wanted any more; an error with `permanent` ends the attempts
+ * @property {(isWanted: () => boolean) => Promise<WebSocket>} open returns a new socket, unless it is not wanted any
+ *   more; an error with `permanent` ends the attempts
  * @property {() => void} onOpen
  * @property {(frame: any) => void} onPush
  * @property {() => void} onState
@@ -80,11 +78,11 @@ export type Pending = {
 export declare class Connection {
     #private;
     /**
-     * "offline": not wanted. "connecting": wanted, not there (yet). "online": open.
+     * "offline": not wanted. "connecting": wanted, but not open. "online": open.
      * @type {ConnectionState}
      */
     state: ConnectionState;
-    /** Why it is so, for people; often empty. */
+    /** The reason of the state, for people; often empty. */
     detail: string;
     /**
      * @param {object} parts
@@ -106,27 +104,23 @@ export declare class Connection {
     /** Closes the socket and stays away until start. */
     stop(detail?: string): void;
     /**
-     * For when the network may have changed: cuts a waiting time short, and replaces a connection that shows no
-     * life. One over which something was heard in the last quietMs is not doubted.
+     * To be called when the network may have changed: ends a waiting time, and replaces a connection that does not
+     * answer. A connection over which something came in the last quietMs is not doubted.
      * @param {number} [quietMs]
      */
     retryNow(quietMs?: number): void;
     /**
-     * Sends a request and gives its result, or rejects with a RequestError: the server's own, TIMEOUT,
-     * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried
-     * out all the same.
-     * @param {string} action
-     * @param {object} [fields]
-     * @param {number} [patienceMs]
-     * @returns {Promise<any>}
+     * Sends a request and resolves to its result, or rejects with a RequestError: the server's own, TIMEOUT,
+     * DISCONNECTED, or TOO_LARGE for a frame over the limit. A request that failed may have been carried out all the
+     * same.
+     * @param {string} action @param {object} [fields] @param {number} [patienceMs] @returns {Promise<any>}
      */
     request(action: string, fields?: object, patienceMs?: number): Promise<any>;
     /**
-     * Sends what nothing answers. Whether it arrives is not known.
-     * @param {string} action
-     * @param {object} fields
+     * Sends what the server does not answer. Whether it arrives is not known.
+     * @param {string} action @param {object} fields
      */
     tell(action: string, fields: object): void;
 }
-/** What a request without a connection ends with. */
+/** The error of a request without a connection. */
 export declare function disconnected(): RequestError;

@@ -1,9 +1,23 @@
+import { Answers } from "./answers.js";
+import { Changes } from "./changes.js";
+import { Entries } from "./entries.js";
+import { LostMessages } from "./lost.js";
+import { OnScreen } from "./onscreen.js";
+import { Outbox } from "./outbox.js";
+import { Positions } from "./positions.js";
+import { Pulls } from "./pulls.js";
+import { Receipts } from "./receipts.js";
+import { Rosters } from "./rosters.js";
+import { Session } from "./session.js";
+import { StartOver } from "./startover.js";
+import { Writer } from "./writer.js";
 import type { Model } from "./model.js";
-import type { Clock, ConversationKey, Entry, Store, StoreChange } from "./types.js";
+import type { Server } from "./session.js";
+import type { Clock, ConversationKey, Store, StoreChange } from "./types.js";
 /**
- * @import { Ledger } from "./ledger.js"
  * @import { Model } from "./model.js"
- * @import { Clock, ConversationKey, Entry, Facts, Lost, Message, Store, StoreChange } from "./types.js"
+ * @import { Server } from "./session.js"
+ * @import { Clock, ConversationKey, Store, StoreChange } from "./types.js"
  */
 /** How patient the client is, in ms. */
 export declare const TIMING: Readonly<{
@@ -33,13 +47,6 @@ export declare const LIMITS: Readonly<{
 }>;
 export type Timing = Partial<Record<keyof typeof TIMING, number>>;
 export type Limits = Partial<Record<keyof typeof LIMITS, number>>;
-export type Session = {
-    flush: any;
-    heartbeat: any;
-    catching: Promise<void> | null;
-    again: boolean;
-    headsCursor?: string;
-};
 export type EngineHooks = {
     /**
      * whenever anything shown may have changed
@@ -58,12 +65,50 @@ export type EngineHooks = {
      */
     fenced: () => void;
 };
+export type Parts = {
+    userId: string;
+    deviceId: string;
+    model: Model;
+    clock: Clock;
+    random: () => number;
+    log: (message: string) => void;
+    timing: Record<keyof typeof TIMING, number>;
+    limits: Record<keyof typeof LIMITS, number>;
+    changed: EngineHooks["changed"];
+    news: EngineHooks["news"];
+    sleep: (ms: number) => Promise<void>;
+    writer: Writer;
+    session: Session;
+    changes: Changes;
+    pulls: Pulls;
+    entries: Entries;
+    outbox: Outbox;
+    answers: Answers;
+    positions: Positions;
+    receipts: Receipts;
+    rosters: Rosters;
+    onScreen: OnScreen;
+    lost: LostMessages;
+    startOver: StartOver;
+};
+export type EngineOptions = {
+    model: Model;
+    store: Store;
+    /**
+     * what the store returned when it was claimed
+     */
+    term: number;
+    hooks: EngineHooks;
+    userId: string;
+    deviceId: string;
+    clock?: Clock;
+    random?: () => number;
+    log?: (message: string) => void;
+    timing?: Timing;
+    limits?: Limits;
+};
 /** @typedef {Partial<Record<keyof typeof TIMING, number>>} Timing in ms */
 /** @typedef {Partial<Record<keyof typeof LIMITS, number>>} Limits */
-/**
- * What belongs to one connection: when the next one comes, the work of the last is void.
- * @typedef {{flush: any, heartbeat: any, catching: Promise<void> | null, again: boolean, headsCursor?: string}} Session
- */
 /**
  * @typedef {object} EngineHooks
  * @property {() => void} changed whenever anything shown may have changed
@@ -71,97 +116,72 @@ export type EngineHooks = {
  * @property {(conversationId: string, seqs: number[]) => void} news messages of others that have come and are not read
  * @property {() => void} fenced another tab has claimed the store: this engine has to be halted
  */
+/**
+ * What the parts of an engine share: what they were given, and each other.
+ * @typedef {object} Parts
+ * @property {string} userId
+ * @property {string} deviceId
+ * @property {Model} model
+ * @property {Clock} clock
+ * @property {() => number} random
+ * @property {(message: string) => void} log
+ * @property {Record<keyof typeof TIMING, number>} timing
+ * @property {Record<keyof typeof LIMITS, number>} limits
+ * @property {EngineHooks["changed"]} changed
+ * @property {EngineHooks["news"]} news
+ * @property {(ms: number) => Promise<void>} sleep
+ * @property {Writer} writer
+ * @property {Session} session
+ * @property {Changes} changes
+ * @property {Pulls} pulls
+ * @property {Entries} entries
+ * @property {Outbox} outbox
+ * @property {Answers} answers
+ * @property {Positions} positions
+ * @property {Receipts} receipts
+ * @property {Rosters} rosters
+ * @property {OnScreen} onScreen
+ * @property {LostMessages} lost
+ * @property {StartOver} startOver
+ */
+/**
+ * @typedef {object} EngineOptions
+ * @property {Model} model
+ * @property {Store} store
+ * @property {number} term what the store returned when it was claimed
+ * @property {EngineHooks} hooks
+ * @property {string} userId
+ * @property {string} deviceId
+ * @property {Clock} [clock]
+ * @property {() => number} [random]
+ * @property {(message: string) => void} [log]
+ * @property {Timing} [timing]
+ * @property {Limits} [limits]
+ */
 export declare class Engine {
     #private;
-    /**
-     * @param {object} parts
-     * @param {Model} parts.model
-     * @param {Store} parts.store
-     * @param {number} parts.term what the store gave when it was claimed
-     * @param {EngineHooks} parts.hooks
-     * @param {string} parts.url
-     * @param {string} parts.userId
-     * @param {string} parts.deviceId
-     * @param {() => Promise<string> | string} parts.token gives a JWT for each connect; an error with `permanent` stops
-     * @param {typeof globalThis.WebSocket} parts.WebSocket
-     * @param {Clock} [parts.clock]
-     * @param {() => number} [parts.random]
-     * @param {(message: string) => void} [parts.log]
-     * @param {Timing} [parts.timing]
-     * @param {Limits} [parts.limits]
-     */
-    constructor({ model, store, term, hooks, url, userId, deviceId, token, WebSocket, clock, random, log, timing, limits }: {
-        model: Model;
-        store: Store;
-        term: number;
-        hooks: EngineHooks;
-        url: string;
-        userId: string;
-        deviceId: string;
-        token: () => Promise<string> | string;
-        WebSocket: typeof globalThis.WebSocket;
-        clock?: Clock;
-        random?: () => number;
-        log?: (message: string) => void;
-        timing?: Timing;
-        limits?: Limits;
-    });
+    /** @param {EngineOptions & Server} given */
+    constructor({ model, store, term, hooks, userId, deviceId, clock, random, log, timing, limits, ...server }: EngineOptions & Server);
     /** Connects, unless the model's status says that the device is to stay away. */
     start(): void;
     /** Ends: the socket is closed at once, and nothing is written any more that was not asked for yet. */
     halt(): void;
     /** Resolves when all that came is stored. */
     settled(): Promise<void>;
-    /** @param {boolean} offline */
-    setOffline(offline: boolean): void;
     /** @param {number} [quietMs] see Connection */
     retryNow(quietMs?: number): void;
-    /**
-     * Takes what the user asked for, once. Resolves when it is stored.
-     * @param {Entry} entry
-     */
-    accept(entry: Entry): Promise<void>;
-    /**
-     * Puts what the server has lost of a conversation aside.
-     * @param {ConversationKey} key
-     */
-    discardLost(key: ConversationKey): void;
-    /** @param {string} clientMsgId */
-    discard(clientMsgId: string): void;
-    /**
-     * Sends what was refused again, after all else, and with a group that could not be made what was meant for
-     * it. Gives its clientMsgId, which is a new one if the server would refuse the old one for itself; null if
-     * nothing of it was refused.
-     * @param {string} clientMsgId
-     * @returns {Promise<string | null>}
-     */
-    retry(clientMsgId: string): Promise<string | null>;
     /**
      * Says which conversations are on screen: more is kept up to date of them.
      * @param {Set<ConversationKey>} keys
      */
     show(keys: Set<ConversationKey>): void;
     /**
-     * Raises the user's own positions in a conversation.
-     * @param {string} conversationId
-     * @param {{readSeq?: number, clearedSeq?: number}} positions
+     * Does what a tab asks for, which may be asked for twice.
+     * @param {string} method
+     * @param {any[]} args
      */
-    raise(conversationId: string, positions: {
-        readSeq?: number;
-        clearedSeq?: number;
-    }): void;
-    /**
-     * Loads a page of what is before the first entry held. Rejects with a RequestError.
-     * @param {ConversationKey} key
-     */
-    loadEarlier(key: ConversationKey): Promise<void>;
-    /**
-     * Who has received and who has read a message. Rejects with a RequestError.
-     * @param {ConversationKey} key
-     * @param {number} seq
-     */
-    receipts(key: ConversationKey, seq: number): Promise<{
+    perform(method: string, [first, second]: any[]): Promise<void | string | {
         delivered: string[];
         read: string[];
-    }>;
+    } | null>;
 }

@@ -37,7 +37,7 @@ export declare class Follower {
     /**
      * @param {object} parts
      * @param {Channel} parts.channel
-     * @param {number} parts.term leaders of an earlier one are not listened to
+     * @param {number} parts.term leaders of an earlier one are ignored
      * @param {ConversationKey | null} parts.key what is on screen
      * @param {() => boolean} parts.isVisible
      * @param {Clock} parts.clock
@@ -53,17 +53,14 @@ export declare class Follower {
         timing: Record<keyof typeof FOLLOWER_TIMING, number>;
         hooks: FollowerHooks;
     });
-    /** The term of the leader, as far as it is known. */
+    /** The highest term of a leader that was heard of. */
     get term(): number;
     close(): void;
     /** @param {ConversationKey | null} key */
     show(key: ConversationKey | null): void;
     /**
-     * Asks the leader to do something; answers come by the hook. What another leader was asked for has to
-     * be asked again.
-     * @param {number} id
-     * @param {string} method
-     * @param {any[]} args
+     * Asks the leader to do something; the hook answer receives its answer. A new leader has to be asked again.
+     * @param {number} id @param {string} method @param {any[]} args
      */
     call(id: number, method: string, args: any[]): void;
     /** @param {ChannelMessage} message */

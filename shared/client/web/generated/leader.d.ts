@@ -51,17 +51,16 @@ export declare class Leader {
     announce(): void;
     close(): void;
     /**
-     * Notes what became part of the model for good.
+     * Notes what is stored of the model.
      * @param {StoreChange} change
      */
     kept({ forget, messages, conversations }: StoreChange): void;
     /**
      * Messages of others have come. The other tabs hear of it with or after the messages themselves.
-     * @param {string} conversationId
-     * @param {number[]} seqs
+     * @param {string} conversationId @param {number[]} seqs
      */
     news(conversationId: string, seqs: number[]): void;
-    /** Something became different; the others hear of it once all that came is stored. */
+    /** Something changed; the others are told once all that came is stored. */
     changed(): void;
     /** @param {ChannelMessage} message */
     receive(message: ChannelMessage): void;

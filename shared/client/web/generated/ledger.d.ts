@@ -15,17 +15,17 @@ export declare class Ledger {
     #private;
     conversationId: string;
     /**
-     * The shown entries in seq order, each as the recalls and edits that are held leave it.
+     * The shown entries in seq order, each as the held recalls and edits leave it.
      * @type {Message[]}
      */
     messages: Message[];
-    /** How many pulls of it failed in a row. */
+    /** How many pulls failed in a row. */
     failures: number;
-    /** The entries up to here were not asked for yet; 0 once everything was. */
+    /** The entries up to this seq were not asked for yet; 0 once all were. */
     baseSeq: number;
-    /** Every seq from baseSeq up to here is either in messages or known not to be ours to see. */
+    /** Every seq above baseSeq up to this one is either in messages or known not to be ours to see. */
     maxContiguousSeq: number;
-    /** The highest seq that anyone has told us was committed. */
+    /** The highest seq that we know to be committed. */
     maxSeenSeq: number;
     /**
      * @param {string} conversationId
@@ -37,59 +37,52 @@ export declare class Ledger {
         messages?: Message[];
         earlyLimit?: number;
     });
-    /** True while something committed has not arrived yet: a pull is due. */
+    /** Whether something committed has not arrived yet: a pull is due. */
     get hasGap(): boolean;
     /** How many entries wait for an earlier one. */
     get earlyCount(): number;
     /**
      * The entry with this seq, if it is held and shown.
-     * @param {number} seq
-     * @returns {Message | undefined}
+     * @param {number} seq @returns {Message | undefined}
      */
     get(seq: number): Message | undefined;
     /**
-     * Counts the seqs above after, up to through, whose entries are this user's: in order, early, or among sent.
-     * @param {string} userId
-     * @param {number} after
-     * @param {number} through
-     * @param {number[]} sent
+     * Counts the seqs above after and up to through whose entries are never unread to this user: in order, early, or
+     * among sent.
+     * @param {string} userId @param {number} after @param {number} through @param {number[]} sent
      */
     countBy(userId: string, after: number, through: number, sent: number[]): number;
     /**
-     * Tells whether an entry in order, above after, is news to this user: not own, nor one that only takes content away.
-     * @param {string} userId
-     * @param {number} after
+     * Whether an entry in order, above after, is news to this user: not an own one, nor one that only takes content away.
+     * @param {string} userId @param {number} after
      */
     newsFor(userId: string, after: number): boolean;
     /**
-     * Takes note that seq is committed.
+     * Notes that seq is committed.
      * @param {number} seq
      */
     see(seq: number): void;
     /**
-     * Lets a ledger that holds nothing yet begin after seq; history brings what is before.
+     * Makes a ledger that holds nothing begin after seq; history brings what is before.
      * @param {number} seq
      */
     startAfter(seq: number): void;
     /**
-     * Takes pushed entries, in any order and with repeats. Returns the entries that are new or changed
-     * in messages.
-     * @param {Message[]} messages
-     * @param {number} committedMaxSeq
+     * Takes pushed entries, in any order and with repeats. Returns the entries that are new or changed in messages.
+     * @param {Message[]} messages @param {number} committedMaxSeq
      */
     push(messages: Message[], committedMaxSeq: number): Message[];
     /**
-     * Takes a sync page that was asked for from maxContiguousSeq, or from a value it had before. The
-     * page is the authority on its range: a seq up to nextSeq that it lacks is not ours to see, whatever
-     * a push said. Returns the entries that are new or changed in messages.
+     * Takes a sync page that was asked for from maxContiguousSeq, or from a value it had before. The page is the
+     * authority on its range: a seq up to nextSeq that it lacks is not ours to see, whatever a push held. Returns the
+     * entries that are new or changed in messages.
      * @param {SyncPage} page
      */
     page({ messages, nextSeq, committedMaxSeq }: SyncPage): Message[];
     /**
-     * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or
-     * changed in messages; none if the page does not end where this ledger begins (any more).
-     * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page
-     * @param {number} beforeSeq
+     * Takes a history page that was asked for with beforeSeq. Returns the entries that are new or changed in messages;
+     * none if the page does not end where this ledger begins (any more).
+     * @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page @param {number} beforeSeq
      */
     earlier({ messages, nextBeforeSeq, hasMore }: {
         messages: Message[];
@@ -97,14 +90,14 @@ export declare class Ledger {
         hasMore: boolean;
     }, beforeSeq: number): Message[];
     /**
-     * The server says there is no more, in answer to a question asked when maxSeenSeq was seenWhenAsked.
-     * A higher number heard before the question was then not for us (such as the head of a group that
-     * we left), and waiting for it would never end. Held entries prove the opposite and are kept.
+     * The server has answered that there is no more, to a pull that began when maxSeenSeq was seenWhenAsked. A higher seq
+     * that we heard of before was not for us (such as the last one of a group that we left), and waiting for it would
+     * never end. Entries that came early prove the opposite and are kept.
      * @param {number} seenWhenAsked
      */
     settle(seenWhenAsked: number): void;
     /**
-     * Takes what another tab holds: messages replace what is held under their seqs.
+     * Takes what another tab holds; messages replace those with the same seq.
      * @param {{baseSeq: number, maxContiguousSeq: number, messages: Message[]}} other
      */
     adopt({ baseSeq, maxContiguousSeq, messages }: {
@@ -114,14 +107,13 @@ export declare class Ledger {
     }): void;
 }
 /**
- * Tells whether a sync page says of each seq after the one it was asked for, up to its nextSeq, where it
- * is: a page that does not is not to be believed, as what it leaves out would be lost for ever.
- * @param {SyncPage} page
- * @param {number} afterSeq
+ * Whether a sync page accounts for each seq after the one it was asked from, up to its nextSeq. A page that does not
+ * cannot be believed: what it leaves out would be lost for ever.
+ * @param {SyncPage} page @param {number} afterSeq
  */
 export declare function accountsForAll({ messages, nextSeq, skipped, firstSeq }: SyncPage, afterSeq: number): boolean;
 /**
- * Tells whether an entry is shown by what it does to others, not as a row of its own.
+ * Whether an entry shows in what it does to others, not as a row of its own.
  * @param {Message} message
  */
 export declare function isRevision(message: Message): boolean;

@@ -1,7 +1,7 @@
 import { Ledger } from "./ledger.js";
-import type { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Picture, Row, Saved, Status } from "./types.js";
+import type { Conversation, ConversationKey, ConversationRecord, Delta, Facts, Lost, Member, OutboxEntry, Picture, Saved, Status } from "./types.js";
 /**
- * @import { Conversation, ConversationKey, ConversationRecord, Delta, Entry, Facts, Lost, Member, Message, Picture, Role, Row, Saved, Status } from "./types.js"
+ * @import { Conversation, ConversationKey, ConversationRecord, Delta, Facts, Lost, Member, Message, OutboxEntry, Picture, Saved, Status } from "./types.js"
  */
 /** Begins the key of a single conversation that the server has not named yet. */
 export declare const TO_KEY = "to:";
@@ -9,35 +9,36 @@ export declare const TO_KEY = "to:";
 export declare const NEW_KEY = "new:";
 export declare class Model {
     #private;
+    userId: string;
     /** @type {Map<string, Ledger>} */
     ledgers: Map<string, Ledger>;
     /** @type {Map<string, Facts>} What else is known of a conversation, see facts.js. */
     facts: Map<string, Facts>;
-    /** @type {Map<string, Entry>} The outbox, by clientMsgId, oldest first. */
-    entries: Map<string, Entry>;
+    /** @type {Map<string, OutboxEntry>} The outbox, by clientMsgId, oldest first. */
+    outbox: Map<string, OutboxEntry>;
     /** @type {Map<string, Member[]>} The members of the groups that were looked at. */
     rosters: Map<string, Member[]>;
     /** @type {Map<string, string>} The conversationId by the clientMsgId of the createGroup. */
     created: Map<string, string>;
-    /** @type {string[]} Entries that load found in the outbox and, answered, in a ledger. */
+    /** @type {string[]} Outbox entries that load found committed in a ledger. */
     answered: string[];
     /** @type {number | null} */
     syncCursor: number | null;
     /** @type {readonly Lost[]} What the server has lost, oldest first; another list once that changes. */
     lost: readonly Lost[];
-    /** @type {readonly Lost[]} What it may have lost: it was held before all was begun anew. */
+    /** @type {readonly Lost[]} What it may have lost: what was held before all began anew. */
     doubtful: readonly Lost[];
     /** @type {Status} */
     status: Status;
     /** @param {string} userId */
     constructor(userId: string);
     /**
-     * Takes what a store has.
+     * Takes what a store holds.
      * @param {Saved} saved
      */
     load({ syncCursor, conversations, messages, outbox, lost }: Saved): void;
     /**
-     * What a store would have to give to load, as of now.
+     * What a store would have to hold, as of now.
      * @returns {Saved}
      */
     dump(): Saved;
@@ -50,79 +51,52 @@ export declare class Model {
     picture(): Picture;
     /**
      * Makes a model of what another tab told.
-     * @param {string} userId
-     * @param {Picture} picture
+     * @param {string} userId @param {Picture} picture
      */
     static of(userId: string, { saved, entries, rosters, created, status }: Picture): Model;
     /**
-     * Takes what became different in another tab. Each part replaces what is held of it, so that nothing
-     * goes wrong where something is told twice.
+     * Takes what changed in the tab that leads. Each part replaces what is held of it, so that nothing goes wrong if
+     * something is told twice.
      * @param {Omit<Delta, "news">} delta
      */
     apply({ forget, messages, conversations, entriesPut, entriesDelete, rosters, created, status, lost }: Omit<Delta, "news">): void;
     /**
-     * Takes over what an earlier model of this tab knew and a store does not: it is shown on.
+     * Takes over what an earlier model of this tab knew and a store does not hold, so that it is still shown.
      * @param {Model} earlier
      */
     inherit(earlier: Model): void;
-    /**
-     * @param {string} userId
-     * @returns {ConversationKey}
-     */
+    /** @param {string} userId @returns {ConversationKey} */
     keyFor(userId: string): ConversationKey;
-    /**
-     * @param {ConversationKey} key
-     * @returns {ConversationKey}
-     */
+    /** @param {ConversationKey} key @returns {ConversationKey} */
     currentKey(key: ConversationKey): ConversationKey;
     /**
      * The key of the conversation that an outbox entry is for.
-     * @param {Entry} entry
+     * @param {OutboxEntry} entry
      */
-    keyOf({ clientMsgId, conversationId, action, address }: Entry): string;
+    keyOf({ clientMsgId, conversationId, action, address }: OutboxEntry): string;
     /**
      * The outbox's entries for a conversation.
      * @param {ConversationKey} key a current one
      */
-    entriesOf(key: ConversationKey): Entry[];
+    outboxOf(key: ConversationKey): OutboxEntry[];
     /**
-     * The key of the conversation that a lost message is of.
+     * The key of the conversation that shows a lost message.
      * @param {Lost} lost
      */
     keyOfLost({ message: { conversationId }, peer }: Lost): string;
     /**
-     * Whether the server does not have a message, as far as is known: it is not known of what is before the entries held.
+     * Whether the server does not have a message, as far as is known; it is not known for what is before the held
+     * entries.
      * @param {Lost} lost
      */
     isLost({ message: { conversationId, seq, messageId } }: Lost): boolean;
-    /** The current keys of what is on the user's list. */
-    listed(): string[];
     /**
-     * @param {ConversationKey} key
-     * @param {number} [now] ms since 1970
+     * What is shown as lost in a conversation, oldest first.
+     * @param {ConversationKey} key a current one
      */
-    conversation(key: ConversationKey, now?: number): Conversation;
-    /**
-     * @param {ConversationKey} key
-     * @param {number} [limit]
-     * @param {number} [now] ms since 1970
-     * @returns {Row[]}
-     */
-    messages(key: ConversationKey, limit?: number, now?: number): Row[];
-    /**
-     * @param {string} conversationId
-     * @param {number} seq
-     * @param {number} now ms since 1970
-     */
-    row(conversationId: string, seq: number, now: number): Row | null;
+    lostIn(key: ConversationKey): Lost[];
     /** @param {ConversationKey} key */
     members(key: ConversationKey): Member[] | null;
-    /**
-     * @param {ConversationKey} key
-     * @param {string} action
-     * @param {string} [target]
-     */
-    may(key: ConversationKey, action: string, target?: string): boolean;
     /**
      * The ledger of a conversation, a new one if nothing is known of it.
      * @param {string} conversationId
@@ -133,10 +107,7 @@ export declare class Model {
      * @param {string} conversationId
      */
     factsOf(conversationId: string): Facts;
-    /**
-     * @param {string} conversationId
-     * @param {string} userId
-     */
+    /** @param {string} conversationId @param {string} userId */
     setPeer(conversationId: string, userId: string): void;
     /** @param {string} conversationId */
     notePeer(conversationId: string): void;
@@ -144,22 +115,21 @@ export declare class Model {
     hasEarlier(ledger: Ledger): boolean;
     /**
      * What is stored of a conversation besides its messages.
-     * @param {Ledger} ledger
-     * @returns {ConversationRecord}
+     * @param {Ledger} ledger @returns {ConversationRecord}
      */
     record({ conversationId, baseSeq, maxContiguousSeq }: Ledger): ConversationRecord;
     /**
-     * Whether what an entry asks for is in the ledger already: who led before may have ended between the
-     * message and the removal of its entry from the outbox.
-     * @param {Entry} entry
+     * Whether what an outbox entry asks for is in the ledger already: the tab that led before may have ended between
+     * storing the message and removing its entry from the outbox.
+     * @param {OutboxEntry} entry
      */
-    holds(entry: Entry): boolean;
+    holds(entry: OutboxEntry): boolean;
 }
 /**
  * An outbox entry as another tab shows it.
- * @param {Entry} entry
+ * @param {OutboxEntry} entry
  */
-export declare function shownOf(entry: Entry): {
+export declare function shownOf(entry: OutboxEntry): {
     clientMsgId: string;
     order: number;
     action: string;
@@ -175,7 +145,12 @@ export declare function shownOf(entry: Entry): {
     serverTime: number | undefined;
 };
 /**
- * What tells the states of an entry that look different apart.
- * @param {Entry} entry
+ * A text that differs for the states of an outbox entry that look different.
+ * @param {OutboxEntry} entry
  */
-export declare function lookOf({ state, error, seq, address }: Entry): string;
+export declare function lookOf({ state, error, seq, address }: OutboxEntry): string;
+/**
+ * The kind of a conversation, as its id tells.
+ * @param {string} conversationId
+ */
+export declare function kindOf(conversationId: string): Conversation["kind"];

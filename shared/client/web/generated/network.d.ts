@@ -1,8 +1,8 @@
 /**
- * Says when it is time to look whether the connection lives, and how long nothing must have been heard for
- * that, in ms. Gives what ends it.
+ * Calls doubt when the connection has to be checked unless something came over it in the last quietMs. Returns a
+ * function that ends that.
  * @param {(quietMs: number) => void} doubt
- * @param {any} [scope] a window; where there is none nothing is said
+ * @param {any} [scope] a window; without one nothing is watched
  * @returns {() => void}
  */
 export declare function watchNetwork(doubt: (quietMs: number) => void, scope?: any): () => void;

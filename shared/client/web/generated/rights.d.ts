@@ -1,14 +1,12 @@
 import type { Conversation, Message, Role, Windows } from "./types.js";
 /** @import { Conversation, Message, Role, Windows } from "./types.js" */
-/** The roles, the mightiest first. */
+/** The roles, the one with the most rights first. */
 export declare const ROLES: string[];
 /**
- * Whether a member with this role may do the action: "send", "leave", "add", "remove", "setTitle",
- * "setRole", "dissolve" or "recall" (another's message). For remove and recall, target is the role of
- * the member concerned, or of a sender who is a member no more "member".
- * @param {string | null} role
- * @param {string} action
- * @param {string} [target]
+ * Whether a member with this role may do the action: "send", "leave", "add", "remove", "setTitle", "setRole",
+ * "dissolve" or "recall" (another's message). For remove and recall, target is the role of the member concerned; that
+ * of a sender who is no member any more is "member".
+ * @param {string | null} role @param {string} action @param {string} [target]
  */
 export declare function may(role: string | null, action: string, target?: string): boolean;
 export type Standing = {
@@ -21,8 +19,8 @@ export type Standing = {
     now: number;
 };
 /**
- * What the rights over a message depend on: who we are and what we are in its conversation, the roles of the
- * members that are known, and the time in ms since 1970.
+ * What the rights over a message depend on: who we are and what we are in its conversation, the known roles of members,
+ * and the time in ms since 1970.
  * @typedef {object} Standing
  * @property {string} userId
  * @property {Conversation["kind"]} kind
@@ -34,18 +32,15 @@ export type Standing = {
  */
 /**
  * Whether we may edit and recall a message.
- * @param {Standing} standing
- * @param {Message} message
+ * @param {Standing} standing @param {Message} message
  */
 export declare function rightsOver({ userId, kind, closed, role, roles, windows, now }: Standing, { senderId, messageType, status, serverTime }: Message): {
     canEdit: boolean;
     canRecall: boolean;
 };
 /**
- * When the next of these rows' windows ends, in ms since 1970; Infinity if none will.
- * @param {readonly {mine: boolean, time: number}[]} rows
- * @param {Windows} windows
- * @param {number} now
+ * When the next window of these rows ends, in ms since 1970; Infinity if none will.
+ * @param {readonly {mine: boolean, time: number}[]} rows @param {Windows} windows @param {number} now
  */
 export declare function nextEnd(rows: readonly {
     mine: boolean;

@@ -1,30 +1,20 @@
-import type { Member } from "./types.js";
+import type { Parts } from "./engine.js";
 export declare class Rosters {
     #private;
+    /** @param {Parts} parts */
+    constructor(parts: Parts);
     /**
-     * members, by conversationId and ordered by userId, are shared with who shows them.
-     * @param {object} parts
-     * @param {Map<string, Member[]>} parts.members
-     * @param {(action: string, fields: object) => Promise<any>} parts.request
-     * @param {() => void} parts.onChange
-     */
-    constructor({ members, request, onChange }: {
-        members: Map<string, Member[]>;
-        request: (action: string, fields: object) => Promise<any>;
-        onChange: () => void;
-    });
-    /**
-     * They changed: what is known is shown until the next read.
+     * The members changed: what is known is shown until the next read.
      * @param {string} conversationId
      */
     invalidate(conversationId: string): void;
     /**
-     * They are not ours to know any more.
+     * The members are not ours to know any more.
      * @param {string} conversationId
      */
     forget(conversationId: string): void;
     /**
-     * Reads them if they are not known as they are now. Rejects with the request's error.
+     * Reads the members if they are not known as they are now. Rejects with the request's error.
      * @param {string} conversationId
      */
     refresh(conversationId: string): Promise<void>;

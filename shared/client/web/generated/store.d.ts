@@ -14,10 +14,7 @@ export declare class MemoryStore implements Store {
     claim(atLeast: number): Promise<number>;
     /** @returns {Promise<Saved>} */
     load(): Promise<Saved>;
-    /**
-     * @param {StoreChange} change
-     * @param {number} [term]
-     */
+    /** @param {StoreChange} change @param {number} [term] */
     commit(change: StoreChange, term?: number): Promise<void>;
     close(): void;
 }
@@ -34,22 +31,16 @@ export declare class IndexedDBStore implements Store {
      */
     constructor(db: IDBDatabase, reopen: () => Promise<IDBDatabase>);
     /**
-     * Opens the device's database. Rejects where the browser offers none, where it does not answer in time, and if a
-     * tab with an older version of this code does not let go of it.
-     * @param {string} userId
-     * @param {string} deviceId
-     * @param {IDBFactory} [factory]
-     * @param {number} [patienceMs]
+     * Opens the device's database. Rejects if the browser has none, if it does not answer in time, and if a tab with an
+     * older version of this code does not let go of it.
+     * @param {string} userId @param {string} deviceId @param {IDBFactory} [factory] @param {number} [patienceMs]
      */
     static open(userId: string, deviceId: string, factory?: IDBFactory, patienceMs?: number): Promise<IndexedDBStore>;
     /** @param {number} atLeast */
     claim(atLeast: number): Promise<number>;
     /** @returns {Promise<Saved>} */
     load(): Promise<Saved>;
-    /**
-     * @param {StoreChange} change
-     * @param {number} [term]
-     */
+    /** @param {StoreChange} change @param {number} [term] */
     commit(change: StoreChange, term?: number): Promise<void>;
     close(): void;
 }

@@ -5,7 +5,7 @@ export type Tabs = {
     isVisible: () => boolean;
     /**
      * calls suspend when the tab is
-     * about to be frozen, put aside or closed, and resume when it is back; gives what ends that
+     * about to be frozen, put aside or closed, and resume when it is back; returns a function that ends that
      */
     watch: (hooks: {
         suspend: () => void;
@@ -20,13 +20,11 @@ export type Tabs = {
  * @property {(name: string) => Port} channel
  * @property {() => boolean} isVisible
  * @property {(hooks: {suspend: () => void, resume: () => void}) => () => void} watch calls suspend when the tab is
- *   about to be frozen, put aside or closed, and resume when it is back; gives what ends that
+ *   about to be frozen, put aside or closed, and resume when it is back; returns a function that ends that
  */
 /**
- * The tabs of this browser, or null where they cannot work together: navigator.locks is there in secure
- * contexts only.
- * @param {any} [scope]
- * @returns {Tabs | null}
+ * The tabs of this browser, or null where they cannot work together: only secure contexts have navigator.locks.
+ * @param {any} [scope] @returns {Tabs | null}
  */
 export declare function browserTabs(scope?: any): Tabs | null;
 export type ElectionHooks = {
@@ -36,7 +34,7 @@ export type ElectionHooks = {
      */
     lost: () => void;
     /**
-     * the browser does not let this page have locks
+     * the browser refuses locks to this page
      */
     failed: (error: Error) => void;
 };
@@ -44,7 +42,7 @@ export type ElectionHooks = {
  * @typedef {object} ElectionHooks
  * @property {() => void} won
  * @property {() => void} lost another tab took the lead by force
- * @property {(error: Error) => void} failed the browser does not let this page have locks
+ * @property {(error: Error) => void} failed the browser refuses locks to this page
  */
 /** One lock, held by the tab that leads; the next in the queue has it when that tab ends, however it ends. */
 export declare class Election {
@@ -64,6 +62,29 @@ export declare class Election {
     join(): void;
     /** Takes the lead from a tab that does not answer. */
     steal(): void;
-    /** Gives the lead, or the place in the queue, back. */
+    /** Returns the lead, or the place in the queue. */
     leave(): void;
+}
+/** A lock that a tab holds as long as it takes part, so that the tab that leads notices when it is gone. */
+export declare class Presence {
+    #private;
+    /**
+     * @param {object} parts
+     * @param {Pick<LockManager, "request">} parts.locks
+     * @param {string} parts.name the same in all tabs of a device
+     * @param {string} parts.tabId
+     */
+    constructor({ locks, name, tabId }: {
+        locks: Pick<LockManager, "request">;
+        name: string;
+        tabId: string;
+    });
+    /** Resolves once the lock is held. */
+    show(): Promise<undefined>;
+    end(): void;
+    /**
+     * Resolves when another tab has ended.
+     * @param {string} tabId @param {AbortSignal} signal
+     */
+    awaitEnd(tabId: string, signal: AbortSignal): Promise<void>;
 }

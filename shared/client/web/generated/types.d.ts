@@ -113,7 +113,7 @@ export type Row = {
      */
     lost: boolean;
     /**
-     * once it holds for all others
+     * once that holds for all others
      */
     receipt: "delivered" | "read" | null;
     readBy: string[];
@@ -132,8 +132,8 @@ export type Conversation = {
     title: string;
     memberCount: number;
     /**
-     * why nothing can be written:
-     * "failed" is a group that could not be made, "unknown" that there is no such conversation
+     * why nothing can be written: "failed"
+     * is a group that could not be made, "unknown" that there is no such conversation
      */
     closed: "system" | "left" | "dissolved" | "failed" | "unknown" | null;
     /**
@@ -145,7 +145,7 @@ export type Conversation = {
      */
     earlier: boolean;
     /**
-     * up to which seq the user has read, on any device: above it, what others wrote is new
+     * up to which seq the user has read, on any device: what others wrote above it is new
      */
     readSeq: number;
     unread: number;
@@ -173,24 +173,21 @@ export type Status = {
     state: ConnectionState;
     detail: string;
     /**
-     * what the server told of them last
+     * as the server last told them
      */
     windows: Windows;
     /**
-     * whether it is not known yet which of the conversations the server still has
+     * whether it is still unknown which of the conversations the server has
      */
     inDoubt: boolean;
     /**
-     * not an Error, which not every browser lets tabs exchange
+     * not an Error, which not every browser lets tabs
+     * exchange
      */
     storeError: {
         name: string;
         message: string;
     } | null;
-};
-export type Positions = {
-    deliveredSeq: number;
-    readSeq: number;
 };
 export type Facts = {
     asOf: number;
@@ -214,7 +211,10 @@ export type Facts = {
         deliveredSeq: number;
         clearedSeq: number;
     };
-    receipts: Map<string, Positions>;
+    receipts: Map<string, {
+        deliveredSeq: number;
+        readSeq: number;
+    }>;
 };
 export type ConversationRecord = Facts & {
     conversationId: string;
@@ -244,7 +244,7 @@ export type ShownEntry = EntryRecord & {
     messageId?: string;
     serverTime?: number;
 };
-export type Entry = ShownEntry & {
+export type OutboxEntry = ShownEntry & {
     busy: object | null;
     failures: number;
     stored: boolean;
@@ -276,13 +276,13 @@ export type Store = {
      */
     shared: boolean;
     /**
-     * gives a new term, above atLeast and above every earlier one
+     * returns a new term, above atLeast and above every earlier one
      */
     claim: (atLeast: number) => Promise<number>;
     load: () => Promise<Saved>;
     /**
      * rejects with a FencedError, and writes
-     * nothing, if term is given and is not the last one that claim gave
+     * nothing, if term is given and is not the last one that claim returned
      */
     commit: (change: StoreChange, term?: number) => Promise<void>;
     close: () => void;
@@ -301,7 +301,7 @@ export type Delta = {
      */
     lost?: readonly Lost[];
     /**
-     * by conversationId the seqs of messages of others that have come
+     * by conversationId, the seqs of messages of others that have come
      */
     news: [string, number[]][];
 };
@@ -314,7 +314,7 @@ export type Picture = {
 };
 export type Clock = {
     /**
-     * ms since 1970, as the user's clock has it: it may be set back, and is no measure of time
+     * ms since 1970 by the user's clock, which may be set back: it does not measure time
      */
     now: () => number;
     /**
@@ -325,20 +325,20 @@ export type Clock = {
     clearTimeout: (timer: any) => void;
 };
 /**
- * Names a conversation: its conversationId or, until the server has named it, what keyFor or createGroup
- * gives. All of them are good for every method for ever, createGroup's until a reload.
+ * Names a conversation: its conversationId or, until the server has named it, what keyFor or createGroup returns. All
+ * of them work with every method for ever, createGroup's until a reload.
  * @typedef {string} ConversationKey
  */
 /** @typedef {"connecting" | "online" | "offline"} ConnectionState */
 /** @typedef {"owner" | "admin" | "member"} Role */
 /** @typedef {"text" | "image" | "voice" | "file" | "custom"} ContentType */
 /**
- * What a message says: a text, or more than that. type is "text" if it is left out. data is an object
- * that JSON can hold.
+ * What a message says: a text, or more than that. type is "text" if it is left out. data is an object that JSON can
+ * hold.
  * @typedef {{type?: ContentType, text?: string, data?: Record<string, unknown>}} Content
  */
 /**
- * What became of the ledger, as its entries tell it.
+ * A change that an entry of the ledger tells of.
  * @typedef {object} LedgerEvent
  * @property {"recall" | "edit" | "members" | "title" | "dissolve" | "erase"} kind
  * @property {number} [targetSeq]
@@ -353,7 +353,7 @@ export type Clock = {
  * @property {string} [erased] whose messages before it have no content any more
  */
 /**
- * A message as the server gives it.
+ * An entry of a ledger as the server sends it: a message, or an event.
  * @typedef {object} Message
  * @property {string} conversationId
  * @property {number} seq
@@ -373,16 +373,16 @@ export type Clock = {
  * @property {number} [clientTime]
  */
 /**
- * The message that a row answers; senderId and kind are null if it is not at hand.
+ * The message that a row answers; senderId and kind are null if it is not held.
  * @typedef {{seq: number, senderId: string | null, kind: Message["messageType"] | null, text: string, recalled: boolean}} Quote
  */
 /**
- * Why the server did not do something: code is one of the protocol's, message is for developers, and
- * retryable says whether asking again can help by itself.
+ * Why the server did not do something: code is one of the protocol's, message is for developers, and retryable says
+ * whether asking again can help by itself.
  * @typedef {{code: string, message: string, retryable: boolean}} Refusal
  */
 /**
- * What the user last asked to do to a message and is not seen in it yet.
+ * The last change that the user asked for and the message does not show yet.
  * @typedef {{clientMsgId: string, action: "recall" | "edit", state: EntryState, text: string | null, data: Record<string, unknown> | null, error: Refusal | null}} Revision
  */
 /**
@@ -408,7 +408,7 @@ export type Clock = {
  * @property {Refusal | null} error why it failed
  * @property {boolean} lost whether only this device still has it: the server was restored to a time before it, or begun
  *   anew. It has no seq then
- * @property {"delivered" | "read" | null} receipt once it holds for all others
+ * @property {"delivered" | "read" | null} receipt once that holds for all others
  * @property {string[]} readBy
  * @property {number} audience how many the others are, 0 while unknown
  */
@@ -419,11 +419,11 @@ export type Clock = {
  * @property {string | null} peer the other one of a single conversation
  * @property {string} title
  * @property {number} memberCount
- * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written:
- *   "failed" is a group that could not be made, "unknown" that there is no such conversation
+ * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written: "failed"
+ *   is a group that could not be made, "unknown" that there is no such conversation
  * @property {Role | null} role ours in a group
  * @property {boolean} earlier whether loadEarlier would bring more
- * @property {number} readSeq up to which seq the user has read, on any device: above it, what others wrote is new
+ * @property {number} readSeq up to which seq the user has read, on any device: what others wrote above it is new
  * @property {number} unread
  * @property {Row | null} last
  * @property {number} time ms since 1970
@@ -434,18 +434,18 @@ export type Clock = {
  */
 /** @typedef {{userId: string, role: Role, joinSeq?: number, joinedAt: number}} Member */
 /**
- * How long after its sending a message can be changed by its sender, in ms; where it is left out, always.
+ * For how long its sender can change a message, in ms after it was sent; without a limit if left out.
  * @typedef {{editMs?: number, recallMs?: number}} Windows
  */
 /**
  * @typedef {object} Status
  * @property {ConnectionState} state
  * @property {string} detail
- * @property {Windows} windows what the server told of them last
- * @property {boolean} inDoubt whether it is not known yet which of the conversations the server still has
- * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs exchange
+ * @property {Windows} windows as the server last told them
+ * @property {boolean} inDoubt whether it is still unknown which of the conversations the server has
+ * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs
+ *   exchange
  */
-/** @typedef {{deliveredSeq: number, readSeq: number}} Positions */
 /**
  * What is known of a conversation besides its messages, see facts.js.
  * @typedef {object} Facts
@@ -463,17 +463,17 @@ export type Clock = {
  * @property {number} clearedSeq
  * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
- * @property {Map<string, Positions>} receipts
+ * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts
  */
 /** @typedef {Facts & {conversationId: string, baseSeq: number, maxContiguousSeq: number}} ConversationRecord */
 /** @typedef {"sending" | "sent" | "failed"} EntryState */
 /**
- * Where an entry of the outbox goes: {conversationId}, {to: userId}, {group: the clientMsgId of the
- * createGroup that is to be answered first}, or {} for a createGroup.
+ * Where an outbox entry goes: {conversationId}, {to: userId}, {group: the clientMsgId of the createGroup that is to be
+ * answered first}, or {} for a createGroup.
  * @typedef {{conversationId?: string, to?: string, group?: string}} Address
  */
 /**
- * What is stored of an entry of the outbox: the request is action with address, fields and text.
+ * What is stored of an outbox entry: the request is action with address, fields and text.
  * @typedef {object} EntryRecord
  * @property {string} clientMsgId
  * @property {number} order
@@ -486,10 +486,10 @@ export type Clock = {
  * @property {Refusal | null} error
  */
 /**
- * An entry as a tab shows it; what the server answered is there once it is sent.
+ * An outbox entry as a tab shows it; it has what the server answered once it is sent.
  * @typedef {EntryRecord & {conversationId?: string, seq?: number, messageId?: string, serverTime?: number}} ShownEntry
  */
-/** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} Entry */
+/** @typedef {ShownEntry & {busy: object | null, failures: number, stored: boolean}} OutboxEntry */
 /**
  * A message that the server has lost, or may have; peer and title are those of its conversation.
  * @typedef {{message: Message, peer: string | null, title: string | null}} Lost
@@ -519,14 +519,14 @@ export type Clock = {
  * What survives a reload, of one user and device.
  * @typedef {object} Store
  * @property {boolean} shared whether the other tabs see the same
- * @property {(atLeast: number) => Promise<number>} claim gives a new term, above atLeast and above every earlier one
+ * @property {(atLeast: number) => Promise<number>} claim returns a new term, above atLeast and above every earlier one
  * @property {() => Promise<Saved>} load
  * @property {(change: StoreChange, term?: number) => Promise<void>} commit rejects with a FencedError, and writes
- *   nothing, if term is given and is not the last one that claim gave
+ *   nothing, if term is given and is not the last one that claim returned
  * @property {() => void} close
  */
 /**
- * What became different in the tab that leads.
+ * What changed in the tab that leads.
  * @typedef {object} Delta
  * @property {boolean} [forget]
  * @property {Message[]} messages
@@ -537,7 +537,7 @@ export type Clock = {
  * @property {[string, string][]} created
  * @property {Status} status
  * @property {readonly Lost[]} [lost] all of it, if it is another now
- * @property {[string, number[]][]} news by conversationId the seqs of messages of others that have come
+ * @property {[string, number[]][]} news by conversationId, the seqs of messages of others that have come
  */
 /**
  * All that the tab that leads knows.
@@ -551,7 +551,7 @@ export type Clock = {
 /**
  * Time; tests have their own.
  * @typedef {object} Clock
- * @property {() => number} now ms since 1970, as the user's clock has it: it may be set back, and is no measure of time
+ * @property {() => number} now ms since 1970 by the user's clock, which may be set back: it does not measure time
  * @property {() => number} monotonic ms since some moment, never set back
  * @property {(fn: () => void, ms: number) => any} setTimeout
  * @property {(timer: any) => void} clearTimeout

@@ -2,32 +2,18 @@ export type Kept = {
     stamp: string;
     value: any;
 };
-/** What is kept of a reading: stamp is what it was made of. @typedef {{stamp: string, value: any}} Kept */
+/** What is kept of a reading; stamp says what it was made of. @typedef {{stamp: string, value: any}} Kept */
 export declare class Views {
     #private;
-    /** @param {number} limit how many readings are kept; one that is dropped is made of new objects the next time */
+    /** @param {number} limit how many readings are kept; a dropped one is made of new objects the next time */
     constructor(limit: number);
     /**
-     * Gives what make does. While the stamp is the same make is not called again, and what is equal to a part
-     * of the last value is that part.
+     * Returns what make returns. make is not called again while the stamp is the same, and parts that equal those of the
+     * last value are the same objects.
      * @template T
-     * @param {string} name
-     * @param {string} stamp
-     * @param {() => T} make
-     * @returns {T}
+     * @param {string} name @param {string} stamp @param {() => T} make @returns {T}
      */
     get<T>(name: string, stamp: string, make: () => T): T;
 }
-/**
- * Gives next, made of the parts of last that are equal to its own; last itself if all is.
- * @param {any} last
- * @param {any} next
- * @returns {any}
- */
-export declare function reuse(last: any, next: any): any;
-/**
- * @template T
- * @param {T} value
- * @returns {T}
- */
+/** @template T @param {T} value @returns {T} */
 export declare function frozen<T>(value: T): T;

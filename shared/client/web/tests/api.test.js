@@ -1,14 +1,14 @@
-// What programs build on: what they may give, and what they are given.
+// The API that programs build on: what they may pass, and what they get.
 
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { MAX_DATA_DEPTH } from "../checks.js";
-import { socketURL } from "../checks.js";
-import { MAX_VIEWS, open } from "../client.js";
+import { MAX_DATA_DEPTH, socketURL } from "../checks.js";
+import { open } from "../client.js";
+import { MAX_VIEWS } from "../readings.js";
 import { MemoryStore } from "../store.js";
 import { Views } from "../views.js";
 import { SharedStore } from "./browser.js";
-import { heldTexts, jwtOf, opaqueTokenOf, setUp, setUpTabs, texts } from "./world.js";
+import { heldTexts, jwtOf, opaqueTokenOf, setUp, setUpOnline, setUpTabs, texts } from "./world.js";
 
 test("a device id of 64 bytes can do everything: what is sent is named without it", async (t) => {
   const { clock, server, online } = setUp(t);
@@ -80,8 +80,7 @@ for (const [who, senderId] of [["the product", "system"], ["an operator", "moder
   });
 
   test(`a conversation that ${who} opens while we are there is with the other one`, async (t) => {
-    const { clock, server, online } = setUp(t);
-    const alice = await online("alice");
+    const { clock, server, alice } = await setUpOnline(t, "alice");
     server.refuse = ({ action }) => (action === "changes" ? { code: "BUSY", message: "busy", retryable: true } : undefined);
     const { conversationId } = server.between(["alice", "bob"], senderId);
     await clock.advance(1_000);
@@ -108,7 +107,7 @@ test("a device that took the product for the other one asks who it is", async (t
   assert.equal((await store.load()).syncCursor, syncCursor);
 });
 
-// What React's useSyncExternalStore does: it draws again if what it reads is another object.
+// Does as React's useSyncExternalStore: it draws again if what it reads is another object.
 function renders(client, read) {
   let snapshot = read();
   let count = 0;
@@ -124,14 +123,13 @@ function renders(client, read) {
 }
 
 test("what is read is the same object until it changes", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   for (let i = 1; i <= 5; i++) server.post("bob", { to: "alice" }, `message ${i}`, { data: { list: [{ i }] } });
   server.post("carol", { to: "alice" }, "hi");
   const group = alice.createGroup("Trip", ["bob"]);
   alice.show(group);
   await clock.advance(10_000);
-  server.cutAll(); // with the lines of the conversations more is known of them
+  server.cutAll(); // the lines of the conversations tell more of them
   await clock.advance(10_000);
   const reads = { bobs: () => alice.messages("to:bob", 3), carols: () => alice.messages("to:carol"), bob: () => alice.conversation("to:bob"), carol: () => alice.conversation("to:carol"), all: () => alice.conversations(), members: () => alice.members(group), error: () => alice.storeError };
   const counts = Object.entries(reads).map(([name, read]) => [name, renders(alice, read)]);
@@ -166,8 +164,7 @@ test("what is read is the same object until it changes", async (t) => {
 });
 
 test("what is read cannot be changed", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   server.post("bob", { to: "alice" }, "hi", { data: { list: [1] } });
   await clock.advance(1_000);
   const rows = alice.messages("to:bob");
@@ -193,7 +190,7 @@ test("a tab that follows reads the same objects too, and none of another picture
   const [leader, follower] = await tabs(2);
   server.post("bob", { to: "alice" }, "hi", { data: { list: [1] } });
   await clock.until(() => texts(follower, "to:bob").length === 1);
-  server.cutAll(); // with the line of the conversation more is known of it
+  server.cutAll(); // the line of the conversation tells more of it
   await clock.advance(10_000);
   const reads = [() => follower.messages("to:bob"), () => follower.conversations(), () => follower.conversation("to:bob"), () => follower.members("to:bob")];
   const counts = reads.map((read) => renders(follower, read));
@@ -278,7 +275,7 @@ test("a url that is relative to the page", () => {
     ["./v1", "https://example.com/chat/", "wss://example.com/chat/v1"],
     ["../v1", "https://example.com/chat/room/", "wss://example.com/chat/v1"],
     ["//api.example.com/v1", "https://example.com/", "wss://api.example.com/v1"],
-    ["wss://api.example.com", "https://example.com/", "wss://api.example.com"], // as it is: tabs are one device by it
+    ["wss://api.example.com", "https://example.com/", "wss://api.example.com"], // unchanged: tabs are one device if theirs are equal
     ["/v1", "file:///home/alice/chat.html", TypeError],
     ["/v1", "blob:https://example.com/1", TypeError],
     ["/v1", "about:blank", TypeError],
@@ -323,13 +320,13 @@ for (const [name, [token, state, detail]] of Object.entries(wrongTokens)) {
   });
 }
 
-// Until the server has said whose such a token is, nothing is asked for, sent or taken in.
+// Nothing is asked for, sent or taken in until the server has said whose such a token is.
 for (const owner of ["alice", "mallory"]) {
   test(`a token that only the server can read, of ${owner}`, async (t) => {
     const { clock, server, device } = setUp(t);
     const [group, theirs] = [server.group("g", ["alice", "bob"]), server.group("theirs", ["mallory", "bob"])];
     server.post("bob", { conversationId: group }, "there before");
-    let busy = 6; // for longer than the outbox waits, and less than a question
+    let busy = 6; // for longer than the outbox waits, and shorter than a question does
     server.answer = (frame) => {
       if (frame.action !== "changes" || busy-- <= 0) return undefined;
       for (const key of [group, theirs]) server.post("bob", { conversationId: key }, "pushed");
@@ -485,14 +482,12 @@ test("a cycle and what is nowhere in JSON are named with their place", async (t)
 });
 
 test("data may be as deep as the server takes it", async (t) => {
-  const { online } = setUp(t);
-  const alice = await online("alice");
+  const { alice } = await setUpOnline(t, "alice");
   await alice.send("to:bob", { type: "custom", data: nested(MAX_DATA_DEPTH) });
 });
 
 test("arguments of another type are refused where they are given", async (t) => {
-  const { online } = setUp(t);
-  const alice = await online("alice");
+  const { alice } = await setUpOnline(t, "alice");
   for (const call of [() => alice.keyFor(5), () => alice.messages(undefined), () => alice.show({}), () => alice.markRead(null), () => alice.createGroup("g", "bob"), () => alice.createGroup(5, [])]) assert.throws(call, TypeError);
   for (const call of [() => alice.addMembers("group:g", "bob"), () => alice.removeMembers("group:g", [5]), () => alice.setTitle("group:g", 5), () => alice.setRole("group:g", () => {}, "admin"), () => alice.receipts("group:g", "1"), () => alice.edit("to:bob", { seq: 1, messageId: "m" }, { data: { f() {} } })]) await assert.rejects(call(), TypeError);
   assert.deepEqual(alice.conversations(), []);
@@ -573,7 +568,7 @@ test("a clientMsgId that the server refuses is not sent again", async (t) => {
   const store = new MemoryStore();
   const entry = { order: 1, action: "send", address: { to: "bob" }, fields: { messageType: "text" }, text: "hi", clientTime: 1, state: "failed" };
   await store.commit({ outboxPut: [
-    { ...entry, clientMsgId: "i".repeat(65), error: "BAD_REQUEST: clientMsgId has at most 64 bytes" }, // as an earlier version stored it
+    { ...entry, clientMsgId: "i".repeat(65), error: "BAD_REQUEST: clientMsgId has at most 64 bytes" }, // as an earlier version of this code stored it
     { ...entry, clientMsgId: "used", order: 2, error: { code: "IDEMPOTENCY_CONFLICT", message: "used", retryable: false } },
   ] });
   const alice = await online("alice", { store });
@@ -684,8 +679,7 @@ test("a row knows how long it can be edited and recalled, in every tab", async (
 });
 
 test("without a word of the server a message can be changed for ever, and never where the window is nothing", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   await alice.send("to:bob", "hi");
   const rights = () => alice.messages("to:bob").map(({ canEdit, canRecall }) => [canEdit, canRecall])[0];
   assert.deepEqual(rights(), [false, false], "not before it is committed");

@@ -1,5 +1,5 @@
-// A browser with tabs in virtual time: locks, broadcast channels and storage that the tabs share, and
-// what becomes of a tab, which may be killed, frozen or put aside at any moment.
+// A browser with tabs in virtual time: locks, broadcast channels and storage that the tabs share. A tab may be killed,
+// frozen or put aside at any moment.
 
 import { watchNetwork } from "../network.js";
 import { browserTabs } from "../tabs.js";
@@ -70,7 +70,7 @@ export class FakeBrowser {
     });
   }
 
-  /** Takes back what a tab that is no more held or waited for. */
+  /** Frees what a dead tab held or waited for. */
   bury(tab) {
     for (const port of this.ports) if (port.tab === tab) this.ports.delete(port);
     for (const lock of this.#locks.values()) {
@@ -84,7 +84,7 @@ export class FakeBrowser {
 
 class FakeTab {
   #state = "running"; // or "frozen", "dead"
-  #waiting = []; // what happens once a frozen tab is back
+  #waiting = []; // what is done once a frozen tab is back
   #browser;
   #sockets = new Set();
   #scope;
@@ -102,7 +102,7 @@ class FakeTab {
         const timer = { cleared: false, id: clock.setTimeout(() => this.run(() => timer.cleared || fn()), ms) };
         return timer;
       },
-      // Also one that is due, and waits for a frozen tab to come back.
+      // Clears also a timer that is due and waits for a frozen tab to come back.
       clearTimeout: (timer) => {
         if (!timer) return;
         timer.cleared = true;
@@ -161,7 +161,7 @@ class FakeTab {
     return this.#state === "dead";
   }
 
-  /** Runs something of this tab's, now, later or never. */
+  /** Runs a function of this tab, now, later or never. */
   run(fn) {
     if (this.#state === "running") fn();
     else if (this.#state === "frozen") this.#waiting.push(fn);
@@ -174,12 +174,12 @@ class FakeTab {
     this.#browser.bury(this);
   }
 
-  /** Stops the tab without a word, as a debugger or a phone does. */
+  /** Stops the tab silently, as a debugger or a phone does. */
   stall() {
     this.#state = "frozen";
   }
 
-  /** Stops the tab as a browser does that tells it before. */
+  /** Stops the tab after telling it, as a browser does. */
   freeze() {
     this.document.dispatchEvent(new Event("freeze"));
     this.stall();
@@ -195,7 +195,7 @@ class FakeTab {
     this.document.dispatchEvent(new Event("resume"));
   }
 
-  /** The network is another one. */
+  /** The network changed. */
   goOnline() {
     this.window.dispatchEvent(new Event("online"));
   }
@@ -205,7 +205,7 @@ class FakeTab {
     this.document.dispatchEvent(new Event("visibilitychange"));
   }
 
-  /** Leaves the page, so that it may be come back to. */
+  /** Leaves the page, in a way that it can come back. */
   putAside() {
     this.window.dispatchEvent(Object.assign(new Event("pagehide"), { persisted: true }));
     this.stall();

@@ -5,7 +5,7 @@ import { InorderClient } from "../client.js";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom, settled } from "./clock.js";
-import { seqs, setUp, texts } from "./world.js";
+import { seqs, setUp, setUpOnline, texts } from "./world.js";
 
 const withBob = (client) => client.keyFor("bob");
 
@@ -27,9 +27,7 @@ test("it connects as the protocol asks, with a fresh token each time", async (t)
 });
 
 test("a first message: pending at once, then numbered, shown once on both sides", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
-  const bob = await online("bob");
+  const { clock, server, alice, bob } = await setUpOnline(t, "alice", "bob");
   const key = withBob(alice);
   const sent = alice.send(key, "hello");
   assert.deepEqual(alice.messages(key).map(({ text, state, seq }) => ({ text, state, seq })), [{ text: "hello", state: "sending", seq: null }]);
@@ -71,16 +69,14 @@ test("a first message: pending at once, then numbered, shown once on both sides"
 });
 
 test("notes to self are a conversation too", async (t) => {
-  const { clock, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, alice } = await setUpOnline(t, "alice");
   await alice.send(alice.keyFor("alice"), "milk");
   await clock.until(() => alice.messages(alice.keyFor("alice"))[0].state === "sent");
   assert.deepEqual(alice.conversations().map(({ title, unread }) => [title, unread]), [["alice (notes to self)", 0]]);
 });
 
 test("text is counted in code points", async (t) => {
-  const { server, clock, online } = setUp(t);
-  const alice = await online("alice");
+  const { server, clock, alice } = await setUpOnline(t, "alice");
   assert.equal(countRunes("a😀é"), 3);
   await assert.rejects(alice.send("to:bob", "😀".repeat(MAX_TEXT_RUNES + 1)), RangeError);
   await assert.rejects(alice.send("to:bob", " \n"), RangeError);
@@ -90,8 +86,7 @@ test("text is counted in code points", async (t) => {
 });
 
 test("a lost push is noticed by the next one and pulled after a moment", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   server.post("alice", { to: "bob" }, "one");
   await clock.advance(50);
   server.pushes = () => 0;
@@ -108,8 +103,7 @@ test("a lost push is noticed by the next one and pulled after a moment", async (
 });
 
 test("a lost push into a quiet conversation is found with the next heartbeat", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   server.pushes = () => 0;
   server.post("alice", { to: "bob" }, "anyone?");
   await clock.advance(TIMING.heartbeatMs);
@@ -117,8 +111,7 @@ test("a lost push into a quiet conversation is found with the next heartbeat", a
 });
 
 test("an idle device asks what changed, and nothing else, before the platform ends its connection", async (t) => {
-  const { clock, server, online, socketOf } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, socketOf, bob } = await setUpOnline(t, "bob");
   const socket = socketOf(bob);
   const asked = server.requests.length;
   const times = [];
@@ -133,8 +126,7 @@ test("an idle device asks what changed, and nothing else, before the platform en
 });
 
 test("who hears what changed needs no heartbeat for a while", async (t) => {
-  const { clock, server, online, socketOf } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, socketOf, bob } = await setUpOnline(t, "bob");
   await clock.advance(TIMING.heartbeatMs - 1_000);
   server.say(socketOf(bob), { type: "changed", syncCursor: 1 });
   await clock.advance(1_000);
@@ -146,8 +138,7 @@ test("who hears what changed needs no heartbeat for a while", async (t) => {
 });
 
 test("a heartbeat that nobody answers tells that the connection is dead", async (t) => {
-  const { clock, server, online, socketOf } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, socketOf, bob } = await setUpOnline(t, "bob");
   const socket = socketOf(bob);
   server.answer = (frame, asker) => (asker === socket ? "lose" : undefined);
   await clock.advance(TIMING.heartbeatMs);
@@ -155,8 +146,7 @@ test("a heartbeat that nobody answers tells that the connection is dead", async 
 });
 
 test("reordered and repeated pushes need no sync", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   const delays = [5, 150, 90, 5, 40];
   let i = 0;
   server.pushes = () => 2;
@@ -168,8 +158,7 @@ test("reordered and repeated pushes need no sync", async (t) => {
 });
 
 test("notify is only a hint: the entries are pulled", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   server.smallGroupMax = 1;
   const key = server.group("big", ["alice", "bob"]);
   server.post("alice", { conversationId: key }, "to all");
@@ -187,8 +176,7 @@ test("a pull goes on until nextSeq reaches the head, however short the pages", a
 });
 
 test("a gap that opens during a pull is pulled too", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   const post = (text) => server.post("alice", { to: "bob" }, text);
   post("1");
   await clock.advance(50);
@@ -204,8 +192,7 @@ test("a gap that opens during a pull is pulled too", async (t) => {
 });
 
 test("a pull that fails is tried again", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   server.post("alice", { to: "bob" }, "1");
   await clock.advance(50);
   server.pushes = ({ updates }) => (updates[0].committedMaxSeq === 2 ? 0 : 1);
@@ -257,8 +244,7 @@ test("a head that is not for us is not waited for", async (t) => {
 });
 
 test("offline: nothing is asked; back online: changes, then sync", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   server.post("alice", { to: "bob" }, "one");
   server.post("carol", { to: "bob" }, "uno");
   await clock.advance(100);
@@ -345,8 +331,7 @@ test("one conversation that fails does not hold up the others or the outbox", as
 });
 
 test("G3: an answer lost after the commit leads to a resend, not to a second message", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   let lost = 0;
   server.pushes = () => 0;
   server.answer = (frame) => (frame.action === "send" && lost++ < 2 ? "lose" : undefined);
@@ -361,9 +346,7 @@ test("G3: an answer lost after the commit leads to a resend, not to a second mes
 });
 
 test("an own message that is pulled stands for the lost answer", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
-  const bob = await online("bob");
+  const { clock, server, alice, bob } = await setUpOnline(t, "alice", "bob");
   server.answer = (frame, { userId }) => (frame.action === "send" && userId === "alice" ? "lose" : undefined);
   await alice.send("to:bob", "first");
   await clock.until(() => texts(bob, "to:alice").length === 1, 1_000);
@@ -390,8 +373,7 @@ test("the answer to a send is all that its device needs, and the others are push
 });
 
 test("a connection cut after the commit: same result, shown once", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   let cuts = 0;
   server.answer = (frame) => (frame.action === "send" && cuts++ === 0 ? "cut" : undefined);
   await alice.send("to:bob", "x");
@@ -402,8 +384,7 @@ test("a connection cut after the commit: same result, shown once", async (t) => 
 });
 
 test("BUSY and API Gateway's error frames are tried again with growing patience", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   let busy = 3;
   server.refuse = (frame) => (frame.action === "send" && busy-- > 0 ? { code: "BUSY", message: "contention", retryable: true } : undefined);
   const before = clock.now();
@@ -420,8 +401,7 @@ test("BUSY and API Gateway's error frames are tried again with growing patience"
 });
 
 test("who is too fast comes again when the server says, and not much later", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   let fast = 2;
   server.refuse = (frame) => (frame.action === "send" && fast-- > 0 ? { code: "BUSY", message: "too fast", retryable: true, details: { retryAfterMs: 5_000 } } : undefined);
   const before = clock.now();
@@ -455,8 +435,7 @@ test("who reads too fast comes again when the server says, and asks for nothing 
 });
 
 test("a new connection does not wait for the patience of the old one", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   let busy = true;
   server.refuse = (frame) => (frame.action === "send" && busy ? { code: "BUSY", message: "contention", retryable: true } : undefined);
   await alice.send("to:bob", "a");
@@ -468,8 +447,7 @@ test("a new connection does not wait for the patience of the old one", async (t)
 });
 
 test("offline, with messages to send, nothing is tried", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   server.post("carol", { to: "alice" }, "hi");
   server.pushes = () => 0;
   server.answer = (frame) => (frame.action === "send" ? "lose" : undefined);
@@ -507,8 +485,7 @@ test("what cannot succeed is shown as failed with the reason, survives a reload 
 });
 
 test("one send at a time per conversation, several conversations at once", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   const inFlight = new Map();
   let most = 0;
   let together = 0;
@@ -540,8 +517,7 @@ test("one send at a time per conversation, several conversations at once", async
 });
 
 test("order holds when the conversation gets its name while the first message still waits", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   let busy = true;
   server.refuse = (frame) => (busy && frame.text === "1" ? { code: "BUSY", message: "contention", retryable: true } : undefined);
   await alice.send("to:bob", "1");
@@ -642,8 +618,7 @@ test("a replaced device stays away and says why", async (t) => {
 });
 
 test("receipts only ever rise, and ours tell what was read elsewhere", async (t) => {
-  const { clock, server, online, socketOf } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, socketOf, alice } = await setUpOnline(t, "alice");
   await alice.send("to:bob", "1");
   await alice.send("to:bob", "2");
   await clock.until(() => seqs(alice, "to:bob").at(-1) === 2);
@@ -680,8 +655,7 @@ test("a recall takes the text away, on screen and in the store", async (t) => {
 });
 
 test("only the last rows are given when asked so", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const bob = await online("bob");
+  const { clock, server, bob } = await setUpOnline(t, "bob");
   for (let i = 1; i <= 5; i++) server.post("alice", { to: "bob" }, `${i}`);
   await clock.advance(100);
   bob.setOffline(true);
@@ -720,9 +694,7 @@ test("an outbox that is full takes no more until something was answered", async 
 });
 
 test("what is no text is sent, shown and edited with its data", async (t) => {
-  const { clock, online } = setUp(t);
-  const alice = await online("alice");
-  const bob = await online("bob");
+  const { clock, alice, bob } = await setUpOnline(t, "alice", "bob");
   await alice.send(withBob(alice), { type: "image", data: { objectKey: "k1" } });
   const shown = (client, key) => client.messages(key).map(({ kind, text, data }) => ({ kind, text, data }));
   assert.deepEqual(shown(alice, withBob(alice)), [{ kind: "image", text: "", data: { objectKey: "k1" } }], "at once");

@@ -9,7 +9,7 @@ export class VirtualClock {
 
   monotonic = () => this.#now;
 
-  /** Does what a user does to a clock: now tells an earlier time. */
+  /** Sets the clock back, as a user may: now returns an earlier time. */
   setBack(ms) {
     this.#setBack += ms;
   }
@@ -29,7 +29,7 @@ export class VirtualClock {
     return this.#timers.size;
   }
 
-  /** Lets ms pass, running what is due in order and everything that follows from it at once. */
+  /** Lets ms pass: runs in order what is due, and at once everything that follows from it. */
   async advance(ms) {
     const end = this.#now + ms;
     await settled();

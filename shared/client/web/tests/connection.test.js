@@ -18,7 +18,7 @@ class Socket {
 }
 
 // A connection whose sockets the test plays by hand. Jitter is at its largest.
-function setUp({ open } = {}) {
+function setUp(t, { open } = {}) {
   const clock = new VirtualClock();
   const sockets = [];
   const seen = { opens: 0, pushes: [], states: [] };
@@ -41,6 +41,7 @@ function setUp({ open } = {}) {
       onState: () => seen.states.push(connection.state),
     },
   });
+  t.after(() => connection.stop());
   const opened = async () => {
     connection.start();
     await clock.advance(0);
@@ -56,8 +57,8 @@ test("full jitter stays between nothing and a growing, capped bound", () => {
   assert.equal(fullJitter(() => 0, 9, TIMING), 0);
 });
 
-test("a reply reaches its request, whatever the order", async () => {
-  const { connection, opened } = setUp();
+test("a reply reaches its request, whatever the order", async (t) => {
+  const { connection, opened } = setUp(t);
   const socket = await opened();
   const [a, b] = [connection.request("sync", { afterSeq: 1 }), connection.request("ping")];
   const [first, second] = socket.sent;
@@ -67,45 +68,41 @@ test("a reply reaches its request, whatever the order", async () => {
   socket.say({ type: "error", id: first.id, error: { code: "BUSY", message: "later", retryable: true } });
   assert.deepEqual(await b, { serverTime: 1 });
   await assert.rejects(a, { code: "BUSY", retryable: true, message: "later" });
-  connection.stop();
 });
 
-test("requests are refused while there is no connection", async () => {
-  const { connection } = setUp();
+test("requests are refused while there is no connection", async (t) => {
+  const { connection } = setUp(t);
   await assert.rejects(connection.request("ping"), { code: "DISCONNECTED", retryable: true });
 });
 
-test("a frame over the limit is refused, not sent", async () => {
-  const { connection, opened } = setUp();
+test("a frame over the limit is refused, not sent", async (t) => {
+  const { connection, opened } = setUp(t);
   const socket = await opened();
   await assert.rejects(connection.request("send", { text: "é".repeat(MAX_FRAME_BYTES / 2) }), { code: "TOO_LARGE", retryable: false });
   assert.equal(socket.sent.length, 0);
-  connection.stop();
 });
 
-test("an error frame without an id fails everything that waits, as retryable", async () => {
-  const { connection, opened, seen } = setUp();
+test("an error frame without an id fails everything that waits, as retryable", async (t) => {
+  const { connection, opened, seen } = setUp(t);
   const socket = await opened();
   const waiting = [connection.request("sync"), connection.request("send")];
   socket.say({ message: "Internal server error", connectionId: "x=", requestId: "y=" });
   for (const request of waiting) await assert.rejects(request, { code: "INTERNAL", retryable: true });
   assert.equal(seen.pushes.length, 0);
   socket.say({ type: "reply", id: socket.sent[0].id, result: {} }); // late: ignored
-  connection.stop();
 });
 
-test("pushes are handed on; one that cannot be digested does not stop the next", async () => {
-  const { connection, opened, seen } = setUp();
+test("pushes are handed on; one that cannot be digested does not stop the next", async (t) => {
+  const { connection, opened, seen } = setUp(t);
   const socket = await opened();
   socket.say({ type: "poison" });
   socket.onmessage({ data: "not json" });
   socket.say({ type: "push", updates: [] });
   assert.deepEqual(seen.pushes, [{ type: "push", updates: [] }]);
-  connection.stop();
 });
 
-test("a lost connection fails what waits and comes back after a growing delay", async () => {
-  const { clock, sockets, connection, opened, seen } = setUp();
+test("a lost connection fails what waits and comes back after a growing delay", async (t) => {
+  const { clock, sockets, connection, opened, seen } = setUp(t);
   const socket = await opened();
   const request = connection.request("ping");
   socket.onclose();
@@ -127,32 +124,29 @@ test("a lost connection fails what waits and comes back after a growing delay", 
   sockets.at(-1).onclose();
   await clock.advance(300);
   assert.equal(sockets.length, 6);
-  connection.stop();
 });
 
-test("retryNow cuts the waiting short", async () => {
-  const { clock, sockets, connection, opened } = setUp();
+test("retryNow cuts the waiting short", async (t) => {
+  const { clock, sockets, connection, opened } = setUp(t);
   (await opened()).onclose();
   connection.retryNow();
   await clock.advance(0);
   assert.equal(sockets.length, 2);
-  connection.stop();
 });
 
-test("a server that never answers the handshake is given up", async () => {
-  const { clock, sockets, connection } = setUp();
+test("a server that never answers the handshake is given up", async (t) => {
+  const { clock, sockets, connection } = setUp(t);
   connection.start();
   await clock.advance(TIMING.dialTimeoutMs);
   assert.equal(sockets[0].closed, true);
   await clock.advance(300);
   assert.equal(sockets.length, 2);
-  connection.stop();
 });
 
-test("a token that will never be given ends the attempts, any other failure does not", async () => {
+test("a token that will never be given ends the attempts, any other failure does not", async (t) => {
   let failure = new Error("the network is down");
   let calls = 0;
-  const { clock, connection } = setUp({
+  const { clock, connection } = setUp(t, {
     open: async () => {
       calls++;
       throw failure;
@@ -171,8 +165,8 @@ test("a token that will never be given ends the attempts, any other failure does
   assert.equal(calls, 3);
 });
 
-test("stop closes and stays away, even from a dial on its way", async () => {
-  const { clock, sockets, connection, opened } = setUp();
+test("stop closes and stays away, even from a dial on its way", async (t) => {
+  const { clock, sockets, connection, opened } = setUp(t);
   const socket = await opened();
   connection.stop();
   assert.equal(socket.closed, true);
@@ -186,8 +180,8 @@ test("stop closes and stays away, even from a dial on its way", async () => {
   assert.ok(sockets.every((each) => each.closed));
 });
 
-test("goodbye means: come back now", async () => {
-  const { clock, sockets, connection, opened } = setUp();
+test("goodbye means: come back now", async (t) => {
+  const { clock, sockets, connection, opened } = setUp(t);
   const socket = await opened();
   await clock.advance(TIMING.stableMs);
   socket.say({ type: "goodbye", reason: "deploy" });
@@ -198,12 +192,11 @@ test("goodbye means: come back now", async () => {
   sockets[1].say({ type: "goodbye", reason: "deploy" });
   await clock.advance(0);
   assert.equal(sockets.length, 2, "a server that says nothing but goodbye is not hammered");
-  connection.stop();
 });
 
 for (const reason of ["replaced", "devices"]) {
-  test(`a connection that has to make room (${reason}) does not fight back`, async () => {
-    const { clock, sockets, connection, opened } = setUp();
+  test(`a connection that has to make room (${reason}) does not fight back`, async (t) => {
+    const { clock, sockets, connection, opened } = setUp(t);
     const socket = await opened();
     await clock.advance(TIMING.stableMs);
     socket.say({ type: "goodbye", reason });
@@ -214,23 +207,21 @@ for (const reason of ["replaced", "devices"]) {
     connection.start();
     await clock.advance(0);
     assert.equal(sockets.length, 2, "unless the user says so");
-    connection.stop();
   });
 }
 
-test("it moves on before two hours, and asks for nothing by itself", async () => {
-  const { clock, sockets, connection, opened } = setUp();
+test("it moves on before two hours, and asks for nothing by itself", async (t) => {
+  const { clock, sockets, connection, opened } = setUp(t);
   const socket = await opened();
   await clock.until(() => sockets.length === 2, 2 * 3600_000 - 1);
   assert.deepEqual(socket.sent, []);
   assert.equal(socket.closed, true);
   sockets[1].onopen();
   assert.equal(connection.state, "online");
-  connection.stop();
 });
 
-test("silence after a request is probed, and a dead socket is replaced", async () => {
-  const { clock, sockets, connection, opened } = setUp();
+test("silence after a request is probed, and a dead socket is replaced", async (t) => {
+  const { clock, sockets, connection, opened } = setUp(t);
   const socket = await opened();
   const request = connection.request("sync");
   const timedOut = assert.rejects(request, { code: "TIMEOUT", retryable: true });
@@ -241,22 +232,20 @@ test("silence after a request is probed, and a dead socket is replaced", async (
   await clock.advance(TIMING.requestTimeoutMs + 300);
   assert.equal(socket.closed, true);
   assert.equal(sockets.length, 2);
-  connection.stop();
 });
 
-test("a clock that is set back does not hide that nobody answers", async () => {
-  const { clock, connection, opened } = setUp();
+test("a clock that is set back does not hide that nobody answers", async (t) => {
+  const { clock, connection, opened } = setUp(t);
   const socket = await opened();
   clock.setBack(3600_000);
   const timedOut = assert.rejects(connection.request("sync"), { code: "TIMEOUT" });
   await clock.advance(TIMING.requestTimeoutMs + TIMING.probeMs);
   await timedOut;
   assert.equal(socket.closed, true);
-  connection.stop();
 });
 
-test("retryNow has a connection that looks open show that it lives, and soon", async () => {
-  const { clock, sockets, connection, opened } = setUp();
+test("retryNow has a connection that looks open show that it lives, and soon", async (t) => {
+  const { clock, sockets, connection, opened } = setUp(t);
   const socket = await opened();
   connection.retryNow();
   connection.retryNow();
@@ -273,11 +262,10 @@ test("retryNow has a connection that looks open show that it lives, and soon", a
   assert.equal(socket.closed, true);
   await clock.advance(TIMING.backoffBaseMs);
   assert.equal(sockets.length, 2);
-  connection.stop();
 });
 
-test("a slow answer on a live socket only fails its request", async () => {
-  const { clock, connection, opened } = setUp();
+test("a slow answer on a live socket only fails its request", async (t) => {
+  const { clock, connection, opened } = setUp(t);
   const socket = await opened();
   const timedOut = assert.rejects(connection.request("sync"), { code: "TIMEOUT" });
   await clock.advance(TIMING.requestTimeoutMs / 2);
@@ -286,5 +274,4 @@ test("a slow answer on a live socket only fails its request", async () => {
   await timedOut;
   assert.deepEqual(socket.sent.map((frame) => frame.action), ["sync"]);
   assert.equal(socket.closed, false);
-  connection.stop();
 });

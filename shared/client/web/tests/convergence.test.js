@@ -9,9 +9,9 @@ const USERS = ["alice", "bob", "carol", "dave"];
 const DEVICES = ["alice/web-1", "alice/web-2", "bob/web-3", "carol/web-4", "dave/web-5"];
 const REVISIONS = new Set(["recall", "edit"]);
 
-// G5, G8, G7, G3, G1 under everything at once: devices of several users write, answer, edit, recall, read,
-// clear and change their group, while frames come late and out of order, pushes are lost and doubled,
-// answers are lost, and there are errors, cuts and reloads. At the end all hold what the server holds.
+// G5, G8, G7, G3, G1 under everything at once: devices of several users write, answer, edit, recall, read, clear and
+// change their group, while frames come late and out of order, pushes are lost and doubled, answers are lost, and there
+// are errors, cuts and reloads. In the end all hold what the server holds.
 for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
   test(`G5: convergence under faults, seed ${seed}`, async (t) => {
     const { clock, server, device } = setUp(t);
@@ -21,7 +21,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
     server.latency = () => random() ** 3 * 400;
     server.pageSize = 4;
     server.listSize = 2;
-    if (seed % 3 === 0) server.inboxGroupMax = 2; // a large group: found by its head alone
+    if (seed % 3 === 0) server.inboxGroupMax = 2; // a large group, which only its head tells of
     if (seed % 4 === 0) server.smallGroupMax = 2; // a very large one: pushes are hints
     server.pushes = () => (chance(0.3) ? 0 : chance(0.2) ? 2 : 1);
     server.refuse = () => (chance(0.1) ? { code: "BUSY", message: "contention", retryable: true } : undefined);
@@ -104,7 +104,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
         }
         const visible = server.visible(client.userId, conversationId);
         const shown = visible.filter(({ event }) => !REVISIONS.has(event?.kind));
-        // That an entry was recalled while the user was no member is not told to those who had it before.
+        // A user who had an entry before does not hear that it was recalled while they were no member.
         const told = new Set(visible.map(({ seq }) => seq));
         const recalls = server.entries(conversationId).filter(({ event }) => event?.kind === "recall");
         const untold = new Set(recalls.filter(({ seq }) => !told.has(seq)).map(({ event }) => event.targetSeq));

@@ -4,7 +4,7 @@ import { MAX_TITLE_RUNES } from "../checks.js";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
 import { seededRandom, settled } from "./clock.js";
-import { heldTexts, lostTexts, seqs, setUp, setUpTabs, texts } from "./world.js";
+import { heldTexts, lostTexts, seqs, setUp, setUpOnline, setUpTabs, texts } from "./world.js";
 
 // A group of alice, who made it, bob and carol, with alice and bob online.
 async function setUpGroup(t, options) {
@@ -21,12 +21,10 @@ const events = (client, key) => client.messages(key).filter(({ kind }) => kind =
 const roles = (client, key) => client.members(key)?.map(({ userId, role }) => `${userId} ${role}`);
 
 test("a group is there at once, and gets its id from the server", async (t) => {
-  const { clock, online } = setUp(t);
-  const alice = await online("alice");
-  const bob = await online("bob");
+  const { clock, alice, bob } = await setUpOnline(t, "alice", "bob");
   const key = alice.createGroup("Trip", ["bob", "carol"]);
   assert.deepEqual(alice.conversations().map(({ title, kind, role, closed, last }) => [title, kind, role, closed, last.state]), [["Trip", "group", "member", null, "sending"]]);
-  alice.send(key, "hello"); // it is not made yet
+  alice.send(key, "hello"); // the group is not made yet
   await clock.until(() => bob.conversations()[0]?.unread === 1);
   assert.match(alice.currentKey(key), /^group:/);
   await clock.advance(1_000);
@@ -41,8 +39,7 @@ test("a group is there at once, and gets its id from the server", async (t) => {
 });
 
 test("titles are checked before anything is sent", async (t) => {
-  const { online, server } = setUp(t);
-  const alice = await online("alice");
+  const { server, alice } = await setUpOnline(t, "alice");
   assert.throws(() => alice.createGroup(" ", []), RangeError);
   assert.throws(() => alice.createGroup("😀".repeat(MAX_TITLE_RUNES + 1), []), RangeError);
   await assert.rejects(alice.setTitle("group:g", ""), RangeError);
@@ -69,8 +66,7 @@ test("G3: a group is made once, however often its answer is lost", async (t) => 
 });
 
 test("the push of the making stands for the lost answer", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   server.answer = (frame) => (frame.action === "createGroup" ? "lose" : undefined);
   const key = alice.createGroup("Trip", ["bob"]);
   alice.show(key);
@@ -312,8 +308,7 @@ test("large groups: heads are compared, and their events followed", async (t) =>
 });
 
 test("a system conversation can be read only", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   const id = server.system("order:1", ["alice", "bob"], "Your order");
   server.post("system", { conversationId: id }, "It is on its way.", { messageType: "system" });
   await clock.until(() => alice.conversations()[0]?.title === "Your order");
@@ -361,8 +356,7 @@ test("a server that began anew is followed, and what was not sent is sent there"
 });
 
 test("a server that began anew is noticed by what its whole list lacks", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, alice } = await setUpOnline(t, "alice");
   await alice.send("to:bob", "old");
   await clock.advance(1_000);
   const id = alice.currentKey("to:bob");
@@ -579,7 +573,7 @@ test("what is lost goes with what is cleared, and what is erased", async (t) => 
   assert.deepEqual((await store.load()).lost.map(({ message }) => message.text), ["of carol"]);
 });
 
-// Nothing of what the device had is given up before it is known what the server still has.
+// The device gives up nothing before it knows what the server still has.
 test("a device that ends while it starts over loses nothing", async (t) => {
   const { clock, server, alice, backup, store, id, device } = await setUpRestored(t);
   await alice.send(id, "mine");
@@ -603,8 +597,9 @@ test("a device that ends while it starts over loses nothing", async (t) => {
 });
 
 test("an own message that was answered, and lost before it came back, is shown as lost", async (t) => {
-  const { clock, server, alice, backup, id } = await setUpRestored(t);
+  const { clock, server, alice, bob, backup, id } = await setUpRestored(t);
   server.pushes = () => 0;
+  bob.post("missed"); // the answer leaves a gap
   await alice.send(id, "mine");
   await clock.until(() => alice.messages(id).at(-1).state === "sent");
   server.restore(backup);

@@ -2,7 +2,7 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { TIMING } from "../engine.js";
 import { MemoryStore } from "../store.js";
-import { seqs, setUp, texts } from "./world.js";
+import { seqs, setUp, setUpOnline, texts } from "./world.js";
 
 // alice and bob, and a message of hers that both have.
 async function setUpPair(t, options) {
@@ -12,7 +12,7 @@ async function setUpPair(t, options) {
   return sayHelo(world, alice, bob);
 }
 
-// Alice and bob, who have both written: each hears how far the other is.
+// Alice and bob, who have both written: each hears the other's positions.
 async function setUpFriends(t) {
   const world = setUp(t);
   world.server.post("bob", { to: "alice" }, "hi");
@@ -204,7 +204,7 @@ test("an answer shows what it answers, as that is now", async (t) => {
   assert.deepEqual(alice.messages(id)[0].quote, { seq: 5, senderId: null, kind: null, text: "", recalled: false });
 });
 
-// ---- how far everybody is ----
+// ---- positions and receipts ----
 
 test("own messages are not acked: of two who talk, each acks what the other says", async (t) => {
   const { clock, server, online } = setUp(t);
@@ -218,8 +218,7 @@ test("own messages are not acked: of two who talk, each acks what the other says
 });
 
 test("who talks alone acks nothing, and nothing of it is unread on another device", async (t) => {
-  const { clock, server, online } = setUp(t);
-  const alice = await online("alice");
+  const { clock, server, online, alice } = await setUpOnline(t, "alice");
   alice.addEventListener("change", () => alice.markRead("to:bob"));
   for (let i = 1; i <= 20; i++) await alice.send("to:bob", `${i}`);
   await clock.until(() => alice.messages("to:bob").every(({ state }) => state === "sent"));

@@ -1,4 +1,4 @@
-// What every store must do. Runs in Node and in a browser, hence no assertion library.
+// The contract of every store. Runs in Node and in a browser, so without an assertion library.
 
 /** Checks a store; reopen() closes it and opens the same one again where that makes sense. */
 export async function checkStore(store, reopen) {

@@ -1,4 +1,4 @@
-// What an IndexedDBStore does when the browser's database fails. Runs in a browser, on a real one.
+// Checks what an IndexedDBStore does when the browser's database fails. Runs in a browser, on a real one.
 
 import { IndexedDBStore } from "../store.js";
 

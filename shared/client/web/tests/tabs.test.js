@@ -137,7 +137,7 @@ test("what a leader that was robbed still wants to write is refused", async (t) 
   await clock.until(() => second.leads && seqs(second, bob(second)).length === 2);
   await other.edit(other.keyFor("alice"), other.messages(other.keyFor("alice"))[0], "one, edited");
   await clock.until(() => texts(second, bob(second))[0] === "one, edited");
-  first.tab.wake(); // takes the old push in, as the leader that it is no more
+  first.tab.wake(); // takes the old push in, as if it still led
   await clock.advance(30_000);
   assert.deepEqual(texts(first, bob(first)), ["one, edited", "two"]);
   await second.close();
@@ -230,7 +230,7 @@ test("a follower's call is done by the next leader, and keys and groups that it 
 test("what a tab was told to be stored is sent, even if all tabs crash", async (t) => {
   const { clock, server, tabs, open } = setUpTabs(t);
   const [first, second] = await tabs(2);
-  first.tab.stall(); // it hears nothing of it
+  first.tab.stall(); // it does not hear of that
   await second.send(bob(second), "kept");
   first.tab.kill();
   second.tab.kill();
@@ -565,10 +565,10 @@ test("a tab that is frozen while it joins, and frozen and thawed again and again
   assert.equal(server.sockets.length, 1);
 });
 
-const SEEDS = Number(process.env.SEEDS ?? 12); // more are for a search
+const SEEDS = Number(process.env.SEEDS ?? 12); // set more to search for failures
 
-// Tabs come, go, crash, freeze and stall, and the network fails, at random: in the end all tabs and the
-// other user agree, and what any tab was told to be stored is there once.
+// Tabs come, go, crash, freeze and stall, and the network fails, at random: in the end all tabs and the other user
+// agree, and what a tab was told is stored is there once.
 for (let seed = 1; seed <= SEEDS; seed++) {
   test(`tabs converge, whatever happens to them (seed ${seed})`, async (t) => {
     const random = seededRandom(seed);

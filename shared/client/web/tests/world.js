@@ -46,7 +46,14 @@ export function setUp(t) {
   return { clock, server, device, online, socketOf };
 }
 
-/** A world with a server and a browser whose tabs are of alice's one device, unless said otherwise. */
+/** As setUp, with a device of each of these users that is online, by the user's name. */
+export async function setUpOnline(t, ...users) {
+  const world = setUp(t);
+  for (const userId of users) world[userId] = await world.online(userId);
+  return world;
+}
+
+/** A world with a server and a browser; its tabs are of one device of alice unless said otherwise. */
 export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {}) {
   const { clock, server, online: alone } = setUp(t);
   const browser = new FakeBrowser(clock);
@@ -63,7 +70,7 @@ export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {})
     await started;
     return Object.assign(client, { tab });
   };
-  // So many tabs, the first of which leads.
+  // Opens tabs; the first one leads.
   const tabs = async (count, options) => {
     const opened = [];
     for (let i = 0; i < count; i++) opened.push(await open(options));
@@ -74,9 +81,9 @@ export function setUpTabs(t, { store = new SharedStore(), log = () => {} } = {})
   return { clock, server, browser, open, tabs, alone };
 }
 
-/** The texts of what the server has, too. */
+/** The texts of the messages that the server has, too. */
 export const heldTexts = (client, key) => client.messages(key).filter(({ lost }) => !lost).map(({ text }) => text);
-/** The texts of what it has lost. */
+/** The texts of the messages that it has lost. */
 export const lostTexts = (client, key) => client.messages(key).filter(({ lost }) => lost).map(({ text }) => text);
 export const texts = (client, key) => client.messages(key).map((row) => row.text);
 export const seqs = (client, key) => client.messages(key).map((row) => row.seq);

@@ -286,7 +286,7 @@ func NewGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, mem
 	t.Helper()
 	line, _, err := s.CreateGroup(t.Context(), By(owner, "create"), "a group", members, v)
 	require.NoError(t, err)
-	return line.Conversation.ConversationID
+	return line.Head.ConversationID
 }
 
 // SendIn sends a text to a conversation.

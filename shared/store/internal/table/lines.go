@@ -11,22 +11,6 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 )
 
-// Line is one user's view of one conversation.
-type Line struct {
-	UserID         string `json:"userId"`
-	ConversationID string `json:"conversationId"`
-	Peer           string `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
-	ReadSeq        int64  `json:"readSeq"`
-	DeliveredSeq   int64  `json:"deliveredSeq"`
-	ClearedSeq     int64  `json:"clearedSeq"`
-	JoinSeq        int64  `json:"joinSeq"`           // the first seq this user may read
-	LeftSeq        int64  `json:"leftSeq,omitempty"` // the last one, for a former member
-
-	LeftHead *chat.Conversation `json:"leftHead,omitempty"` // the head as it was then
-	LeftAt   int64              `json:"leftAt,omitempty"`   // ms; of one who left by itself, and was not removed
-	Past     []chat.Range       `json:"past,omitempty"`     // what a member who came back may read from before
-}
-
 // notHidden is the condition on inbox lines that are on the user's list: those of
 // conversations that the user has not both left and cleared to the end. A line that
 // lacks one of the two is on it. What a hidden line holds stays, and whoever is added
@@ -55,13 +39,13 @@ func (db *DB) ListPage(ctx context.Context, userID, cursor string, limit int, al
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the inbox of %s: %w", userID, err)
 	}
-	var last Line
+	var last chat.Line
 	err = Unmarshal(out.LastEvaluatedKey, &last)
 	return out.Items, last.ConversationID, err
 }
 
 // LinesOf gives the lines that users have of a conversation, by userId.
-func (db *DB) LinesOf(ctx context.Context, conversationID string, userIDs []string) (map[string]Line, error) {
+func (db *DB) LinesOf(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Line, error) {
 	keys := make([]Item, len(userIDs))
 	for i, id := range userIDs {
 		keys[i] = LineKey(id, conversationID)
@@ -74,10 +58,10 @@ func (db *DB) LinesOf(ctx context.Context, conversationID string, userIDs []stri
 }
 
 // LinesByUser reads the lines that users have of one conversation, by userId.
-func LinesByUser(items []Item) (map[string]Line, error) {
-	lines := make(map[string]Line, len(items))
+func LinesByUser(items []Item) (map[string]chat.Line, error) {
+	lines := make(map[string]chat.Line, len(items))
 	for _, in := range items {
-		var line Line
+		var line chat.Line
 		if err := Unmarshal(in, &line); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,148 @@
+// Tells the server how far the user has received, read and cleared: one request at a time per conversation, a moment
+// after something changed, until the server knows. A lost one does no harm, the next says the same and more. About what
+// was just pushed the server is told without an answer: the next catch-up says what it knows, and what it lacks is told
+// once more, and answered.
+
+import { pauseAfter } from "./connection.js";
+import { know, raise } from "./facts.js";
+
+/**
+ * @import { Parts } from "./engine.js"
+ * @import { OwnPositions } from "./facts.js"
+ */
+
+/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, said: number}} TellState of a conversation, on one connection */
+
+export class Positions {
+  #parts;
+  /** @type {Map<string, TellState> | null} */
+  #states = null;
+
+  /** @param {Parts} parts */
+  constructor(parts) {
+    this.#parts = parts;
+  }
+
+  /** A connection is there. */
+  start() {
+    this.stop();
+    this.#states = new Map();
+  }
+
+  /** The connection is gone; what was not answered is told again over the next one. */
+  stop() {
+    for (const { timer } of this.#states?.values() ?? []) this.#parts.clock.clearTimeout(timer);
+    this.#states = null;
+  }
+
+  /**
+   * Raises the user's positions in a conversation.
+   * @param {string} conversationId @param {OwnPositions} positions
+   */
+  raise(conversationId, positions) {
+    const { model, writer } = this.#parts;
+    const ledger = model.ledgers.get(conversationId);
+    if (!ledger || !raise(model.factsOf(conversationId), positions)) return;
+    writer.keep(ledger);
+    this.note(conversationId);
+  }
+
+  /**
+   * Takes positions that the server is known to know.
+   * @param {string} conversationId @param {OwnPositions} positions
+   */
+  know(conversationId, positions) {
+    const { model, writer } = this.#parts;
+    const ledger = model.ledgers.get(conversationId);
+    if (!ledger) return;
+    know(model.factsOf(conversationId), positions);
+    writer.keep(ledger);
+  }
+
+  /**
+   * Something may have changed in a conversation.
+   * @param {string} conversationId
+   */
+  note(conversationId) {
+    if (!this.#states) return;
+    const state = this.#states.get(conversationId) ?? { timer: null, busy: false, failures: 0, asked: {}, said: 0 };
+    this.#states.set(conversationId, state);
+    if (state.timer === null && !state.busy && this.#due(conversationId, state)) this.#wait(conversationId, state);
+  }
+
+  /** @param {string} conversationId @param {TellState} state @param {number} [pauseMs] */
+  #wait(conversationId, state, pauseMs = 0) {
+    const { clock, timing } = this.#parts;
+    state.timer = clock.setTimeout(() => {
+      state.timer = null;
+      this.#tell(conversationId, state);
+    }, timing.tellWaitMs + pauseMs);
+  }
+
+  // What was asked for once on this connection is not asked again: the server may know better, and answer with less.
+  /** @param {string} conversationId @param {TellState} state @returns {OwnPositions | null} */
+  #due(conversationId, { asked }) {
+    const due = Object.entries(this.#untold(conversationId)).filter(([name, seq]) => seq > (asked[/** @type {keyof OwnPositions} */ (name)] ?? 0));
+    return due.length > 0 ? Object.fromEntries(due) : null;
+  }
+
+  // How far we are beyond what the server knows, if that tells it of anything that others wrote: it knows who wrote
+  // what, and our own entries are unread to none of our devices.
+  /** @param {string} conversationId @returns {OwnPositions} */
+  #untold(conversationId) {
+    const { model, userId } = this.#parts;
+    const ledger = model.ledgers.get(conversationId);
+    if (!ledger) return {};
+    const { told, readSeq, clearedSeq } = model.factsOf(conversationId);
+    const { maxContiguousSeq: deliveredSeq } = ledger;
+    return {
+      ...(ledger.newsFor(userId, told.deliveredSeq) && { deliveredSeq }),
+      ...(readSeq > told.readSeq && readSeq - told.readSeq > ledger.countBy(userId, told.readSeq, readSeq, []) && { readSeq }),
+      ...(clearedSeq > told.clearedSeq && { clearedSeq }),
+    };
+  }
+
+  /** @param {string} conversationId @param {TellState} state */
+  async #tell(conversationId, state) {
+    const { random, timing, writer } = this.#parts;
+    const states = this.#states;
+    const due = this.#due(conversationId, state);
+    if (!due) return;
+    state.busy = true;
+    let pauseMs = 0;
+    try {
+      await writer.settled(); // delivered means: stored here
+      if (states !== this.#states) return;
+      if (this.#tellUnanswered(conversationId, due, state)) return;
+      await this.#ask(conversationId, due);
+      state.failures = 0;
+      Object.assign(state.asked, due);
+    } catch (thrown) {
+      const error = /** @type {any} */ (thrown);
+      if (error.retryable) pauseMs = pauseAfter(error, random, state.failures++, timing);
+      else Object.assign(state.asked, due);
+    } finally {
+      state.busy = false;
+    }
+    if (states === this.#states && this.#due(conversationId, state)) this.#wait(conversationId, state, pauseMs);
+  }
+
+  // What was told so already, and the server turned out not to know, is not told so again.
+  /** @param {string} conversationId @param {OwnPositions} due @param {TellState} state */
+  #tellUnanswered(conversationId, { clearedSeq, ...positions }, state) {
+    const { session, changes } = this.#parts;
+    const through = Math.max(positions.deliveredSeq ?? 0, positions.readSeq ?? 0);
+    if (clearedSeq !== undefined || through <= state.said || !changes.willTellOf(conversationId)) return false;
+    state.said = through;
+    session.tell("tell", { conversationId, ...positions });
+    this.know(conversationId, positions);
+    return true;
+  }
+
+  /** @param {string} conversationId @param {OwnPositions} due */
+  async #ask(conversationId, { clearedSeq, ...positions }) {
+    const { session } = this.#parts;
+    if (Object.keys(positions).length > 0) this.know(conversationId, await session.request("ack", { conversationId, ...positions }));
+    if (clearedSeq !== undefined) this.know(conversationId, await session.request("clear", { conversationId, throughSeq: clearedSeq }));
+  }
+}
