@@ -99,6 +99,22 @@ type waiting struct {
 	since  time.Time // it was
 }
 
+// laneUse says whether a write may go by the lane, and whether it met another writer.
+type laneUse struct{ open, collided bool }
+
+func (u *laneUse) note(o outcome) { u.collided = u.collided || o.conflict && !o.throttled }
+
+// byLane commits a message by the lane, if it is to go there. done is false if it is to
+// be written by itself.
+func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort, use *laneUse) (receipt Receipt, done bool, err error) {
+	if !use.open || at.head.LastSeq == 0 || !use.collided && !s.laneOpen(at.head) {
+		return Receipt{}, false, nil
+	}
+	receipt, err = s.viaLane(ctx, w, at, so)
+	use.open = !errors.Is(err, errNoLane)
+	return receipt, use.open, err
+}
+
 // viaLane commits a message whose sender was verified at this base, by whomever. It
 // gives errNoLane if the lane does not take it.
 func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Receipt, error) {

@@ -281,7 +281,7 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 		s.heads.wrote(b.after, q.w.message.SenderID, false)
 		own := b.intents[b.own(q)]
 		q.so.Batch = len(b.intents)
-		return batchOutcome{receipt: &Receipt{Sent: own.Message.Message.Sent()}}
+		return batchOutcome{receipt: &Receipt{Sent: own.Message.Sent()}}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {

@@ -117,9 +117,9 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	if w.change == nil {
 		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
 	}
-	read := false                        // whether the head was read for this attempt
-	atOnce := 0                          // attempts since then that did not wait
-	collided, lane := false, w.batches() // another writer came before; the lane may be taken
+	read := false // whether the head was read for this attempt
+	atOnce := 0   // attempts since then that did not wait
+	lane := laneUse{open: w.batches()}
 	for {
 		if !known {
 			if at, err = s.look(ctx, w); err != nil {
@@ -127,12 +127,8 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			}
 			read, atOnce = true, 0
 		}
-		if lane && at.head.LastSeq > 0 && (collided || s.laneOpen(at.head)) {
-			receipt, err := s.viaLane(ctx, w, at, &so)
-			if !errors.Is(err, errNoLane) {
-				return receipt, err
-			}
-			lane = false // it is one by itself, then
+		if receipt, done, err := s.byLane(ctx, w, at, &so, &lane); done {
+			return receipt, err
 		}
 		result, err := s.attempt(ctx, w, &at)
 		if err != nil {
@@ -159,15 +155,23 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			}
 			continue
 		}
-		if w.message.Event == nil && inVain(so) {
-			return Receipt{}, crowded(w.message.ConversationID, so.Attempts, result.cause)
-		}
-		if err := s.db.Pace.Wait(ctx, so.Attempts, result.throttled); err != nil {
-			return Receipt{}, busy(w.message.ConversationID, so.Attempts, result.cause)
+		if err := s.wait(ctx, w, so, result); err != nil {
+			return Receipt{}, err
 		}
 		known, read = false, false
-		collided = collided || result.conflict && !result.throttled
+		lane.note(result)
 	}
+}
+
+// wait waits until the next attempt, or says that there is none.
+func (s *Store) wait(ctx context.Context, w write, so metric.Effort, result outcome) error {
+	if w.message.Event == nil && inVain(so) {
+		return crowded(w.message.ConversationID, so.Attempts, result.cause)
+	}
+	if err := s.db.Pace.Wait(ctx, so.Attempts, result.throttled); err != nil {
+		return busy(w.message.ConversationID, so.Attempts, result.cause)
+	}
+	return nil
 }
 
 // attempt prepares the write for this base and tries it once. The error is a
