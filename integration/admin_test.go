@@ -167,6 +167,24 @@ func TestAdmin_ComesWithTheAccessKeyOfTheLocalCloud(t *testing.T) {
 	}
 }
 
+func TestAdmin_ListsTheHottest(t *testing.T) {
+	t.Parallel()
+	a, b := mustConnect(t, shared, newUser("alice"), "phone"), mustConnect(t, shared, newUser("bob"), "phone")
+	id := exchangeMessages(t, a, b, 1)
+	looked := make(chan operated, 1)
+	go func() { looked <- operate(t, shared, "hottest", "-for", "1s", "-limit", "1000") }()
+	for {
+		select {
+		case o := <-looked:
+			require.Regexp(t, `(?m)^`+id+` +single +\d+\.\d +\d+% +\d+ +2`, o.must(t))
+			require.Contains(t, o.stderr, "looking again in 1s")
+			return
+		default:
+			exchangeMessages(t, a, b, 1)
+		}
+	}
+}
+
 func TestAdmin_Refuses(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -191,6 +209,7 @@ func TestAdmin_Refuses(t *testing.T) {
 		"an unknown user":         {[]string{"list", "-user", "no one", "-addr", shared.Page}, 1, "no one has no conversations"},
 		"a user without a name":   {[]string{"erase-user", "", "-addr", shared.Page}, 1, "userId"},
 		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-addr", shared.Page}, 1, "-o /nowhere/x"},
+		"hottest in no time":      {[]string{"hottest", "-for", "0s", "-addr", shared.Page}, 1, "want some time"},
 		"help":                    {[]string{"erase-user", "-h"}, 0, "What remains"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,6 +24,41 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
+// A conversation that has taken what it takes refuses all who write to it, and says when
+// to come again; their other conversations go on.
+func TestLimits_AHotConversationStopsNoOther(t *testing.T) {
+	t.Parallel()
+	c := startCloud(t, "-param", "ConversationWritesPerSecond=1")
+	alice, bob := mustConnect(t, c.Stack, newUser("alice"), "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
+	message := func(to, id string) wire.Send {
+		return wire.Send{To: to, ClientMsgID: id, MessageType: chat.TypeText, Text: "!"}
+	}
+	var refused *refusal
+	id := ""
+	for from, to := alice, bob; refused == nil; from, to = to, from {
+		id = newID()
+		err := from.do(t.Context(), wire.ActionSend, message(to.user, id), nil)
+		if _, is := errors.AsType[*refusal](err); !is {
+			require.NoError(t, err)
+			continue
+		}
+		refused, _ = errors.AsType[*refusal](err)
+		require.Equal(t, chat.CodeBusy, refused.Frame.Code)
+		require.Contains(t, refused.Frame.Message, "takes 1 messages a second")
+		require.NoError(t, from.do(t.Context(), wire.ActionSend, message(newUser("carol"), newID()), nil), "beside it all is as ever")
+		alice, bob = from, to
+	}
+	// Who waits as long as told is taken: nobody else writes.
+	ms, _ := refused.Frame.Details[chat.DetailRetryAfter].(float64)
+	require.Positive(t, ms)
+	again := time.After(time.Duration(ms) * time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(c.stderr.String(), `"HotRefusals":1`) }, patience, time.Millisecond)
+	<-again
+	var sent wire.Sent
+	require.NoError(t, alice.do(t.Context(), wire.ActionSend, message(bob.user, id), &sent))
+	require.Equal(t, chat.SingleID(alice.user, bob.user), sent.ConversationID)
+}
+
 // What API Gateway throttles it says itself, and without the request's id. A
 // client goes on asking, and everything gets through in the end.
 func TestLimits_TheAPIThrottles(t *testing.T) {

@@ -48,11 +48,11 @@ func (h handler) actions() map[string]route.Action {
 // It is noted too when the request repeats what is in force: it may be the retry
 // of one that failed between the two writes.
 func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acked, error) {
-	want, err := watermarks(r)
-	if err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.Acked{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
+	want := store.Watermarks{DeliveredSeq: orNone(r.DeliveredSeq), ReadSeq: orNone(r.ReadSeq)}
 	acked, err := h.positions.Ack(ctx, c.UserID, r.ConversationID, want)
 	if err != nil {
 		return wire.Acked{}, err
@@ -69,26 +69,12 @@ func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acke
 	return wire.Acked{DeliveredSeq: acked.DeliveredSeq, ReadSeq: acked.ReadSeq}, nil
 }
 
-func watermarks(r wire.Ack) (want store.Watermarks, err error) {
-	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
-		return want, err
-	}
-	if r.DeliveredSeq == nil && r.ReadSeq == nil {
-		return want, chat.FieldErrorf(chat.CodeBadRequest, "readSeq", "say how far in deliveredSeq, readSeq or both")
-	}
-	if want.DeliveredSeq, err = position("deliveredSeq", r.DeliveredSeq); err != nil {
-		return want, err
-	}
-	want.ReadSeq, err = position("readSeq", r.ReadSeq)
-	return want, err
-}
-
-// position checks a seq; one that is absent is 0.
-func position(field string, seq *int64) (int64, error) {
+// orNone gives a seq; one that is absent is 0.
+func orNone(seq *int64) int64 {
 	if seq == nil {
-		return 0, nil
+		return 0
 	}
-	return *seq, chat.ValidateNumber(field, *seq, 1)
+	return *seq
 }
 
 // tell pushes a receipt to the conversation's other members, if they are few,
@@ -143,16 +129,10 @@ func (h handler) audience(ctx context.Context, userID string, acked store.Acked)
 // clear hides a conversation up to a seq on all of the user's devices. Like what
 // was read, it is noted again for a request that repeats what is in force.
 func (h handler) clear(ctx context.Context, c route.Caller, r wire.Clear) (wire.Cleared, error) {
-	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.Cleared{}, err
 	}
-	through, err := position("throughSeq", r.ThroughSeq)
-	if err != nil {
-		return wire.Cleared{}, err
-	}
-	if through == 0 {
-		return wire.Cleared{}, chat.FieldErrorf(chat.CodeBadRequest, "throughSeq", "throughSeq is missing")
-	}
+	through := *r.ThroughSeq
 	metric.Note(ctx, metric.Conversation(r.ConversationID), metric.Seq(through))
 	clearedSeq, _, err := h.positions.Clear(ctx, c.UserID, r.ConversationID, through)
 	if err != nil {

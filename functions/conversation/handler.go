@@ -39,8 +39,8 @@ func (h handler) actions() map[string]route.Action {
 }
 
 func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateGroup) (wire.Created, error) {
-	if r.Members == nil {
-		return wire.Created{}, chat.FieldErrorf(chat.CodeBadRequest, "members", "members is missing; it is [] for a group of yourself alone")
+	if err := r.Validate(); err != nil {
+		return wire.Created{}, err
 	}
 	line, receipt, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
 	note(ctx, receipt)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/route"
 	"github.com/inorder-im/inorder/shared/store"
@@ -30,7 +29,7 @@ func (h handler) actions() map[string]route.Action {
 }
 
 func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wire.Sent, error) {
-	if err := validateTarget(r.Seq, r.MessageID); err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.Sent{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
@@ -41,11 +40,8 @@ func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wir
 }
 
 func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Edited, error) {
-	if err := validateTarget(r.Seq, r.MessageID); err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.Edited{}, err
-	}
-	if r.Version < 1 || r.Version >= chat.MaxSeq {
-		return wire.Edited{}, chat.FieldErrorf(chat.CodeBadRequest, "version", "say which version you have seen; the first is 1")
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	receipt, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
@@ -53,16 +49,6 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.Edit)
 	note(ctx, receipt)
 	return wire.Edited{Sent: receipt.Sent, Version: r.Version + 1}, err
-}
-
-func validateTarget(seq int64, messageID string) error {
-	if err := chat.ValidateNumber("seq", seq, 1); err != nil {
-		return err
-	}
-	if messageID == "" {
-		return chat.FieldErrorf(chat.CodeBadRequest, "messageId", "messageId is missing")
-	}
-	return nil
 }
 
 func note(ctx context.Context, r store.Receipt) {

@@ -34,7 +34,7 @@ func (h handler) send(ctx context.Context, c route.Caller, r wire.Send) (wire.Se
 }
 
 func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.Sent, error) {
-	if err := validate(r); err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.Sent{}, err
 	}
 	id := r.ConversationID
@@ -56,22 +56,4 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 	}, r.To)
 	metric.Note(ctx, metric.Entry(receipt.Sent, receipt.Effort)...)
 	return receipt.Sent, err
-}
-
-// validate refuses what is wrong with the request; the ledger refuses what is
-// wrong with the message.
-func validate(r wire.Send) error {
-	switch {
-	case r.ConversationID == "" && r.To == "":
-		return chat.FieldErrorf(chat.CodeBadRequest, "conversationId", "name a conversationId, or in to a user")
-	case r.ConversationID != "" && r.To != "":
-		return chat.FieldErrorf(chat.CodeBadRequest, "to", "name a conversationId or, in to, a user, not both")
-	case r.MessageType == "":
-		return chat.FieldErrorf(chat.CodeBadRequest, "messageType", "messageType is missing; use text, image, voice, file or custom")
-	case !r.MessageType.Sendable():
-		return chat.FieldErrorf(chat.CodeBadRequest, "messageType", "%q cannot be sent; use text, image, voice, file or custom", r.MessageType)
-	case r.ClientTime < 0 || r.ClientTime > chat.MaxSeq:
-		return chat.FieldErrorf(chat.CodeBadRequest, "clientTime", "clientTime is milliseconds since 1970, from 0 to %d", int64(chat.MaxSeq))
-	}
-	return nil
 }

@@ -42,15 +42,7 @@ func (h handler) actions() map[string]route.Action {
 }
 
 func (h handler) sync(ctx context.Context, c route.Caller, r wire.Sync) (wire.Synced, error) {
-	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
-		return wire.Synced{}, err
-	}
-	after, err := number("afterSeq", r.AfterSeq, 0)
-	if err != nil {
-		return wire.Synced{}, err
-	}
-	limit, err := limitOf(r.Limit, wire.DefaultSyncLimit, wire.MaxSyncLimit)
-	if err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.Synced{}, err
 	}
 	room, err := roomIn(c, wire.Synced{
@@ -60,7 +52,7 @@ func (h handler) sync(ctx context.Context, c route.Caller, r wire.Sync) (wire.Sy
 		return wire.Synced{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	page, err := h.store.Sync(ctx, c.UserID, r.ConversationID, after, limit, room)
+	page, err := h.store.Sync(ctx, c.UserID, r.ConversationID, *r.AfterSeq, sizeOf(r.Limit, wire.DefaultSyncLimit), room)
 	if err != nil {
 		return wire.Synced{}, err
 	}
@@ -78,19 +70,12 @@ func (h handler) sync(ctx context.Context, c route.Caller, r wire.Sync) (wire.Sy
 }
 
 func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (wire.HistoryPage, error) {
-	if err := chat.ValidateConversationID("conversationId", r.ConversationID); err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.HistoryPage{}, err
 	}
 	before := int64(0) // the end
 	if r.BeforeSeq != nil {
-		var err error
-		if before, err = number("beforeSeq", r.BeforeSeq, 1); err != nil {
-			return wire.HistoryPage{}, err
-		}
-	}
-	limit, err := limitOf(r.Limit, wire.DefaultHistoryLimit, wire.MaxHistoryLimit)
-	if err != nil {
-		return wire.HistoryPage{}, err
+		before = *r.BeforeSeq
 	}
 	room, err := roomIn(c, wire.HistoryPage{
 		Messages: []chat.Message{}, NextBeforeSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq,
@@ -99,7 +84,7 @@ func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (w
 		return wire.HistoryPage{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	page, err := h.store.History(ctx, c.UserID, r.ConversationID, before, limit, room)
+	page, err := h.store.History(ctx, c.UserID, r.ConversationID, before, sizeOf(r.Limit, wire.DefaultHistoryLimit), room)
 	if err != nil {
 		return wire.HistoryPage{}, err
 	}
@@ -116,15 +101,14 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && r.Cursor != store.FromStart && !ok {
 		return wire.ConversationsPage{}, chat.FieldErrorf(chat.CodeBadRequest, "cursor", "use the cursor of an earlier answer, or none")
 	}
-	limit, err := limitOf(r.Limit, wire.DefaultListLimit, wire.MaxListLimit)
-	if err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.ConversationsPage{}, err
 	}
 	page := h.store.List
 	if r.Hidden {
 		page = h.store.ListAll
 	}
-	lines, next, err := page(ctx, c.UserID, r.Cursor, limit)
+	lines, next, err := page(ctx, c.UserID, r.Cursor, sizeOf(r.Limit, wire.DefaultListLimit))
 	if err != nil {
 		return wire.ConversationsPage{}, err
 	}
@@ -141,12 +125,11 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 // is unknown with the start of the whole list, which tells of the heads too. It names
 // the user, so that a device notices a token that is not of the user whom it keeps.
 func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (wire.Changed, error) {
-	cursor, err := number("syncCursor", r.SyncCursor, 0)
-	if err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.Changed{}, err
 	}
 	h.attend(ctx, c) // first registered, then told: what comes in between is pushed
-	changed, err := h.store.Changes(ctx, c.UserID, cursor, r.HeadsCursor, wire.DefaultListLimit)
+	changed, err := h.store.Changes(ctx, c.UserID, *r.SyncCursor, r.HeadsCursor, wire.DefaultListLimit)
 	if err != nil {
 		return wire.Changed{}, err
 	}
@@ -222,7 +205,7 @@ func told(w store.Windows) wire.Windows {
 }
 
 func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (wire.MembersPage, error) {
-	if err := validatePage(r.ConversationID, r.Cursor); err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.MembersPage{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
@@ -238,15 +221,11 @@ func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (w
 }
 
 func (h handler) receipts(ctx context.Context, c route.Caller, r wire.Receipts) (wire.ReceiptsPage, error) {
-	if err := validatePage(r.ConversationID, r.Cursor); err != nil {
-		return wire.ReceiptsPage{}, err
-	}
-	seq, err := number("seq", &r.Seq, 1)
-	if err != nil {
+	if err := r.Validate(); err != nil {
 		return wire.ReceiptsPage{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	page, err := h.store.Receipts(ctx, c.UserID, r.ConversationID, seq, r.Cursor, receiptPage)
+	page, err := h.store.Receipts(ctx, c.UserID, r.ConversationID, r.Seq, r.Cursor, receiptPage)
 	if err != nil {
 		return wire.ReceiptsPage{}, err
 	}
@@ -257,31 +236,10 @@ func (h handler) receipts(ctx context.Context, c route.Caller, r wire.Receipts) 
 // stand in it twice, of up to 128 bytes that JSON may double.
 const receiptPage = 50
 
-// validatePage checks a request for a page of a roster, whose cursor is a userId.
-func validatePage(conversationID, cursor string) error {
-	if err := chat.ValidateConversationID("conversationId", conversationID); err != nil {
-		return err
-	}
-	if cursor == "" {
-		return nil
-	}
-	return chat.ValidateKnownUserID("cursor", cursor)
-}
-
-// number checks a seq or a cursor that the request has to have.
-func number(field string, n *int64, least int64) (int64, error) {
-	if n == nil {
-		return 0, chat.FieldErrorf(chat.CodeBadRequest, field, "%s is missing", field)
-	}
-	return *n, chat.ValidateNumber(field, *n, least)
-}
-
-func limitOf(limit *int, standard, most int) (int, error) {
+// sizeOf is how much a request asks for.
+func sizeOf(limit *int, standard int) int {
 	if limit == nil {
-		return standard, nil
+		return standard
 	}
-	if *limit < 1 || *limit > most {
-		return 0, chat.FieldErrorf(chat.CodeBadRequest, "limit", "limit is from 1 to %d", most)
-	}
-	return *limit, nil
+	return *limit
 }

@@ -54,7 +54,7 @@ type session struct {
 
 func commands() []command {
 	return []command{
-		listCommand(), showCommand(), ledgerCommand(), rosterCommand(), findCommand(),
+		listCommand(), showCommand(), ledgerCommand(), rosterCommand(), findCommand(), hottestCommand(),
 		exportCommand(), replayCommand(), eraseCommand(), repairCommand(), raiseCommand(), fillCommand(), createCommand(), createGroupCommand(),
 	}
 }

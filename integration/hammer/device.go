@@ -38,6 +38,7 @@ type device struct {
 	user, name   string
 	conversation *conversation
 	number       int
+	watches      bool          // it sends nothing
 	gap          chan struct{} // has an element when there may be something to pull
 
 	mu         sync.Mutex
@@ -176,6 +177,9 @@ func (d *device) learn(m message, now time.Time) bool {
 	if m.SenderID != d.user || m.SenderDeviceID != d.name {
 		if sent, ok := d.load.sentAt(m.Text); ok {
 			d.load.figures.deliver.observe(now.Sub(sent))
+			if d.watches {
+				d.conversation.reach.has(m.Seq, now.Sub(sent))
+			}
 		}
 	}
 	return true
@@ -348,7 +352,7 @@ func (d *device) send(ctx context.Context, s wire.Send) (wire.Sent, error) {
 		default:
 			d.load.figures.lost.Add(1)
 		}
-		_ = smithytime.SleepWithContext(ctx, jitter(20*time.Millisecond<<min(attempt, 6)))
+		_ = smithytime.SleepWithContext(ctx, askedToWait(refused)+jitter(20*time.Millisecond<<min(attempt, 6)))
 	}
 }
 
@@ -360,8 +364,17 @@ func (d *device) retry(ctx context.Context, action string, body, result any) err
 		if err == nil || attempt == 10 || isRefusal && !refused.Frame.Retryable || ctx.Err() != nil {
 			return err
 		}
-		_ = smithytime.SleepWithContext(ctx, jitter(50*time.Millisecond<<min(attempt, 6)))
+		_ = smithytime.SleepWithContext(ctx, askedToWait(refused)+jitter(50*time.Millisecond<<min(attempt, 6)))
 	}
+}
+
+// askedToWait is for how long a refusal, if it is one, asks to wait.
+func askedToWait(r *raw.Refusal) time.Duration {
+	if r == nil {
+		return 0
+	}
+	ms, _ := r.Frame.Details[chat.DetailRetryAfter].(float64)
+	return time.Duration(ms * float64(time.Millisecond))
 }
 
 // jitter is anywhere in the window.

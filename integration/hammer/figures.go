@@ -15,6 +15,7 @@ import (
 type figures struct {
 	ack     *histogram // from when a send was due to its answer
 	deliver *histogram // from when it was due to another device
+	reach   *histogram // from when it was due until all watchers of its conversation have it
 
 	sends, acks, failed    atomic.Int64
 	busy, lost, resolved   atomic.Int64 // answers: BUSY, none, "committed before"
@@ -61,6 +62,8 @@ type summary struct {
 	Devices       int     `json:"devicesPerUser"`
 	Inflight      int     `json:"inflightPerDevice"`
 	Conversations int     `json:"conversations"`
+	Members       int     `json:"membersPerConversation,omitempty"`
+	Watchers      int     `json:"watchersPerConversation,omitempty"`
 	Rate          float64 `json:"rate"` // 0: as fast as answers come
 	Seconds       float64 `json:"seconds"`
 
@@ -71,6 +74,8 @@ type summary struct {
 	Ack            latency `json:"ackMs"`
 	Delivered      int64   `json:"delivered"`
 	Deliver        latency `json:"deliverMs"`
+	Reached        int64   `json:"reached"` // messages that all watchers of their conversation have
+	Reach          latency `json:"reachMs"`
 
 	Failed             int64  `json:"failed"`   // sends given up
 	Busy               int64  `json:"busy"`     // answers BUSY, all sent again
@@ -124,11 +129,12 @@ func (l *load) report(now time.Time, from, to *usage) summary {
 	seconds := max(ended.Sub(began).Seconds(), 1e-9)
 	ack, _ := f.ack.total()
 	deliver, delivered := f.deliver.total()
+	reach, reached := f.reach.total()
 	s := summary{
 		URL: l.Socket, Users: l.users, Devices: l.options.devices, Inflight: l.inflight,
-		Conversations: l.options.conversations, Rate: l.rate, Seconds: seconds,
+		Conversations: l.options.conversations, Members: l.members, Watchers: l.watchers, Rate: l.rate, Seconds: seconds,
 		Sends: f.sends.Load(), Acks: f.acks.Load(),
-		Ack: ack, Delivered: delivered, Deliver: deliver,
+		Ack: ack, Delivered: delivered, Deliver: deliver, Reached: reached, Reach: reach,
 		Failed: f.failed.Load(), Busy: f.busy.Load(), LostAnswers: f.lost.Load(), AckedAsDuplicate: f.resolved.Load(),
 		DuplicatesFiltered: f.duplicates.Load(), GapsFilled: f.gapsFilled.Load(), Reconnects: f.reconnects.Load(),
 		Frames: f.framesIn.Load() + f.framesOut.Load() - framesAt,
@@ -182,6 +188,9 @@ func (v *live) line(now time.Time, s summary) string {
 	fmt.Fprintf(&b, "%4.0f s  %.0f sends/s  %.0f acks/s  ack %s  deliver %s ms p50/p99/p999",
 		s.Seconds, float64(s.Sends-v.sends)/seconds, float64(s.Acks-v.acks)/seconds,
 		f.ack.sinceLast(), f.deliver.sinceLast())
+	if s.Watchers > 0 {
+		fmt.Fprintf(&b, "  reach %s", f.reach.sinceLast())
+	}
 	if s.DynamoDB != nil {
 		fmt.Fprintf(&b, "  %.2f tx/send  %.2f conflicts/send  %.0f write + %.0f read units",
 			s.DynamoDB.TransactionsPerSend, s.DynamoDB.ConflictsPerSend, s.DynamoDB.WriteUnits, s.DynamoDB.ReadUnits)
@@ -203,11 +212,15 @@ func (s summary) print(w io.Writer) {
 	line("sends", "%d, %.1f/s; acked %d, %.1f/s; given up %d", s.Sends, s.SendsPerSecond, s.Acks, s.AcksPerSecond, s.Failed)
 	line("ack", "p50 %.1f  p99 %.1f  p999 %.1f  max %.1f ms", s.Ack.P50, s.Ack.P99, s.Ack.P999, s.Ack.Max)
 	line("deliver", "p50 %.1f  p99 %.1f  p999 %.1f  max %.1f ms; %d deliveries", s.Deliver.P50, s.Deliver.P99, s.Deliver.P999, s.Deliver.Max, s.Delivered)
+	if s.Watchers > 0 {
+		line("reach", "p50 %.1f  p99 %.1f  p999 %.1f  max %.1f ms, until all %d devices that watch have a message; %d messages",
+			s.Reach.P50, s.Reach.P99, s.Reach.P999, s.Reach.Max, s.Watchers*s.Devices, s.Reached)
+	}
 	line("resent", "%d after BUSY, %d without an answer; %d acks for what was committed before", s.Busy, s.LostAnswers, s.AckedAsDuplicate)
 	line("devices", "%d duplicates filtered, %d messages by sync, %d reconnects, %d missing in the end", s.DuplicatesFiltered, s.GapsFilled, s.Reconnects, s.Missing)
 	if d := s.DynamoDB; d != nil {
-		line("dynamodb", "%.2f transactions and %.2f conflicts per acked send, %d throttled; %.0f write and %.0f read units",
-			d.TransactionsPerSend, d.ConflictsPerSend, d.Throttled, d.WriteUnits, d.ReadUnits)
+		line("dynamodb", "%.2f transactions and %.2f conflicts per acked send, %d throttled; %.0f write and %.0f read units, %.1f and %.1f each",
+			d.TransactionsPerSend, d.ConflictsPerSend, d.Throttled, d.WriteUnits, d.ReadUnits, d.WriteUnits/float64(max(s.Acks, 1)), d.ReadUnits/float64(max(s.Acks, 1)))
 	}
 	line("price", "$%.4f (DynamoDB $%.4f, %d frames $%.4f), $%.2f per million sends; without Lambda and connection time",
 		s.Price.Total, s.Price.DynamoDB, s.Frames, s.Price.WebSocket, s.Price.Million)

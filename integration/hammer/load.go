@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,10 @@ const (
 	// createTimeout bounds the making of the conversations, in which requests are
 	// repeated: what was there for the handshakes may be gone.
 	createTimeout = 2 * time.Minute
+	// createEach is what each member adds to that: 48 of them are added at a time.
+	createEach = 20 * time.Millisecond
+	// tellMembers is after how many further members the making of a group says so.
+	tellMembers = 5000
 	// answerGrace is how long sends that are under way may take at the end.
 	answerGrace = 10 * time.Second
 	// drainTimeout bounds the time after the load in which devices catch up.
@@ -36,6 +41,7 @@ type load struct {
 	run           string        // no other run has it
 	start         time.Time     // of the clock in the messages
 	createTimeout time.Duration // createTimeout, but for tests
+	tell          func(format string, args ...any)
 
 	figures       figures
 	conversations []*conversation
@@ -46,13 +52,20 @@ type load struct {
 type conversation struct {
 	id       string
 	users    []string
+	watchers []string
+	away     []string // members who are not connected
 	maxAcked atomic.Int64
+	reach    *reach
 }
+
+// grouped reports whether it is a group, not a single conversation.
+func (c *conversation) grouped() bool { return len(c.users) > 2 || len(c.watchers)+len(c.away) > 0 }
 
 func newLoad(o options) *load {
 	return &load{
 		options: o, run: "h" + strings.ToLower(rand.Text()[:10]), start: time.Now(),
-		createTimeout: createTimeout, figures: figures{ack: newHistogram(), deliver: newHistogram()},
+		createTimeout: createTimeout + time.Duration(o.members)*createEach, tell: func(string, ...any) {},
+		figures: figures{ack: newHistogram(), deliver: newHistogram(), reach: newHistogram()},
 	}
 }
 
@@ -61,14 +74,22 @@ func newLoad(o options) *load {
 func (l *load) prepare(ctx context.Context) (done func(), err error) {
 	l.conversations = make([]*conversation, l.options.conversations)
 	for i := range l.conversations {
-		l.conversations[i] = &conversation{}
+		l.conversations[i] = &conversation{reach: newReach(l.figures.reach, l.watchers*l.options.devices)}
 	}
 	for u := range l.users {
 		c := l.conversations[u%len(l.conversations)]
 		user := fmt.Sprintf("%s-%d", l.run, u)
 		c.users = append(c.users, user)
-		for n := range l.options.devices {
-			l.devices = append(l.devices, newDevice(l, user, fmt.Sprintf("d%d", n), c, len(l.devices)))
+		l.addDevices(c, user, false)
+	}
+	for i, c := range l.conversations {
+		for w := range l.watchers {
+			user := fmt.Sprintf("%s-%d-w%d", l.run, i, w)
+			c.watchers = append(c.watchers, user)
+			l.addDevices(c, user, true)
+		}
+		for m := range l.members - len(c.users) - len(c.watchers) {
+			c.away = append(c.away, fmt.Sprintf("%s-%d-m%d", l.run, i, m))
 		}
 	}
 	var living sync.WaitGroup
@@ -76,6 +97,14 @@ func (l *load) prepare(ctx context.Context) (done func(), err error) {
 		return living.Wait, err
 	}
 	return living.Wait, l.create(ctx)
+}
+
+func (l *load) addDevices(c *conversation, user string, watches bool) {
+	for n := range l.options.devices {
+		d := newDevice(l, user, fmt.Sprintf("d%d", n), c, len(l.devices))
+		d.watches = watches
+		l.devices = append(l.devices, d)
+	}
 }
 
 func (l *load) connect(ctx context.Context, living *sync.WaitGroup) error {
@@ -110,7 +139,7 @@ func (l *load) create(ctx context.Context) error {
 	group.SetLimit(connectAtOnce)
 	for c, creator := range creators {
 		group.Go(func() error {
-			if len(c.users) > 2 {
+			if c.grouped() {
 				return createGroup(working, creator, c)
 			}
 			sent, err := creator.send(working, wire.Send{To: c.users[len(c.users)-1], Text: "hello"})
@@ -129,7 +158,7 @@ func (l *load) create(ctx context.Context) error {
 }
 
 func createGroup(ctx context.Context, creator *device, c *conversation) error {
-	others := c.users[1:]
+	others := slices.Concat(c.users[1:], c.watchers, c.away)
 	first := min(len(others), chat.MaxRosterChange-1) // the creator is one of them
 	var created wire.Created
 	err := creator.retry(ctx, wire.ActionCreateGroup,
@@ -140,6 +169,9 @@ func createGroup(ctx context.Context, creator *device, c *conversation) error {
 	c.id = created.ConversationID
 	for from := first; from < len(others); from += chat.MaxRosterChange {
 		more := others[from:min(len(others), from+chat.MaxRosterChange)]
+		if from/tellMembers != (from-chat.MaxRosterChange)/tellMembers {
+			creator.load.tell("%d of %d members", from+1, len(others)+1)
+		}
 		err := creator.retry(ctx, wire.ActionAddMembers,
 			wire.ChangeMembers{ConversationID: c.id, Members: more, ClientMsgID: creator.load.run + "-add-" + more[0]}, nil)
 		if err != nil {
@@ -175,6 +207,9 @@ func (l *load) hammer(ctx context.Context) {
 	begin := time.Now()
 	l.figures.begin(begin)
 	for _, d := range l.devices {
+		if d.watches {
+			continue
+		}
 		for range l.inflight {
 			senders.Go(func() {
 				for {

@@ -10,6 +10,10 @@
 // what the protocol asks of one: it sends again what was not answered, filters
 // what it has, and pulls what is missing.
 //
+// With -members and -watchers the conversations are groups with more members than
+// those who send: watchers are connected and only listen, the rest is away. How
+// soon a message has reached all watchers is in the summary.
+//
 // The exit code is 1 if something went wrong, such as a message that was acked
 // and did not reach a device.
 package main
@@ -51,6 +55,8 @@ type options struct {
 	verbose        bool
 	users, devices int
 	conversations  int
+	members        int
+	watchers       int
 	inflight       int
 	rate           float64
 	duration       time.Duration
@@ -103,6 +109,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.users, "users", 64, "`number` of users")
 	flags.IntVar(&o.devices, "devices", 1, "`number` of devices of each user, at most 16")
 	flags.IntVar(&o.conversations, "conversations", 1, "`number` of conversations that the users are spread over")
+	flags.IntVar(&o.members, "members", 0, "`number` of members of each conversation, of whom those who are neither users nor watchers are away; 0 is no more than these")
+	flags.IntVar(&o.watchers, "watchers", 0, "`number` of further users of each conversation, who are connected and send nothing")
 	flags.IntVar(&o.inflight, "inflight", 1, "`number` of sends that a device has under way at a time")
 	flags.Float64Var(&o.rate, "rate", 0, "sends a `second`, of all together; 0 is as fast as answers come")
 	flags.DurationVar(&o.duration, "for", 30*time.Second, "`time` to send for; 0 is until Ctrl-C")
@@ -136,6 +144,10 @@ func (o *options) check(rest []string) error {
 		return fmt.Errorf("%d users cannot be spread over %d conversations", o.users, o.conversations)
 	case o.users > o.conversations*chat.MaxGroupMembers:
 		return fmt.Errorf("a conversation has at most %d users: use more -conversations", chat.MaxGroupMembers)
+	case o.watchers < 0 || o.members < 0:
+		return errors.New("-members and -watchers are not below 0")
+	case o.members > 0 && o.members < o.usersEach()+o.watchers:
+		return fmt.Errorf("-members %d: each conversation has %d users and %d watchers already", o.members, o.usersEach(), o.watchers)
 	case o.devices < 1 || o.devices > maxDevices:
 		return fmt.Errorf("-devices %d: a user has 1 to %d", o.devices, maxDevices)
 	case o.rate < 0 || o.duration < 0:
@@ -149,6 +161,9 @@ func (o *options) check(rest []string) error {
 	}
 	return nil
 }
+
+// usersEach is how many users a conversation has at most, without watchers.
+func (o *options) usersEach() int { return (o.users + o.conversations - 1) / o.conversations }
 
 // execute runs the load. The error says that it could not begin.
 func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) {
@@ -173,10 +188,12 @@ func execute(ctx context.Context, o options, stderr io.Writer) (summary, error) 
 		}
 	}
 	l := newLoad(o)
+	l.tell = tell
 	living, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	prepared := context.AfterFunc(ctx, hangUp)
-	tell("connecting %d devices of %d users to %s", o.users*o.devices, o.users, o.Socket)
+	all := o.users + o.watchers*o.conversations
+	tell("connecting %d devices of %d users to %s", all*o.devices, all, o.Socket)
 	done, err := l.prepare(living)
 	if done != nil {
 		defer func() {

@@ -40,18 +40,20 @@ var figuresOfTheMoment = regexp.MustCompile(`(?m)^ *\d+ s  `)
 func TestWrongUse(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"more":                        `unexpected argument "more"`,
-		"-url http://x":               "want a WebSocket URL such as wss://",
-		"-addr 3000":                  "want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000",
-		"-addr ws://127.0.0.1:3000":   "want an address such as 127.0.0.1:3000",
-		"-addr :1 -local":             "name one",
-		"-local -url ws://x/v1":       "name one",
-		"-addr :1 -url ws://x/v1":     "name one",
-		"-url wss://x.example/v1":     "-tokens is missing",
-		"-users 0":                    "at least 1",
-		"-users 2 -conversations 3":   "cannot be spread",
-		"-users 1001":                 "at most 1000 users",
-		"-devices 17":                 "a user has 1 to 16",
+		"more":                      `unexpected argument "more"`,
+		"-url http://x":             "want a WebSocket URL such as wss://",
+		"-addr 3000":                "want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000",
+		"-addr ws://127.0.0.1:3000": "want an address such as 127.0.0.1:3000",
+		"-addr :1 -local":           "name one",
+		"-local -url ws://x/v1":     "name one",
+		"-addr :1 -url ws://x/v1":   "name one",
+		"-url wss://x.example/v1":   "-tokens is missing",
+		"-users 0":                  "at least 1",
+		"-users 2 -conversations 3": "cannot be spread",
+		"-users 1001":               "at most 1000 users",
+		"-devices 17":               "a user has 1 to 16",
+		"-watchers -1":              "not below 0",
+		"-users 4 -conversations 2 -watchers 3 -members 4": "2 users and 3 watchers already",
 		"-rate -1":                    "not below 0",
 		"-size 4001":                  "1 to 4000",
 		"-nonsense":                   "not defined",
@@ -150,6 +152,48 @@ func TestARunOnALocalCloud(t *testing.T) {
 	require.Greater(t, s.Frames, 2*s.Sends)
 	require.InDelta(t, s.Price.Total, s.Price.DynamoDB+s.Price.WebSocket, 1e-12)
 	require.Regexp(t, regexp.MustCompile(`(?m)^ +\d+ s  \d+ sends/s  \d+ acks/s  ack [\d./]+  deliver [\d./]+ ms p50/p99/p999  [\d.]+ tx/send`), stderr.String())
+}
+
+// Of a group's members one sends, some watch, and most are away.
+func TestAGroupThatIsWatched(t *testing.T) {
+	t.Parallel()
+	dependOnTheProduct(t)
+	var stdout bytes.Buffer
+	var stderr logtest.Log
+	code := run([]string{"-local", "-users", "1", "-watchers", "5", "-members", "60", "-rate", "10", "-for", "2s", "-json"}, &stdout, &stderr)
+	require.Zero(t, code, "%s", &stderr)
+	var s summary
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &s))
+	require.Equal(t, [2]int{60, 5}, [2]int{s.Members, s.Watchers})
+	require.Positive(t, s.Acks)
+	require.Equal(t, s.Acks, s.Reached)
+	require.Equal(t, 5*s.Acks, s.Delivered, "by those who watch, and nobody else")
+	require.InEpsilon(t, s.Deliver.Max, s.Reach.Max, .02, "the last delivery is when the last message has reached all")
+	require.Contains(t, stderr.String(), "connecting 6 devices of 6 users")
+	var text bytes.Buffer
+	s.print(&text)
+	require.Regexp(t, `(?m)^reach +p50 [\d.]+  p99 .* all 5 devices that watch have a message`, text.String())
+}
+
+func TestReach(t *testing.T) {
+	t.Parallel()
+	h := newHistogram()
+	r := newReach(h, 3)
+	reached := func() int64 { _, n := h.total(); return n }
+	for i, seq := range []int64{7, 8, 7, 8} {
+		r.has(seq, time.Duration(i)*time.Second)
+	}
+	require.Zero(t, reached())
+	r.has(7, 5*time.Second)
+	took, n := h.total()
+	require.EqualValues(t, 1, n)
+	require.InDelta(t, 5000, took.Max, 50, "as the last of them")
+	for seq := range int64(2 * maxReaching) {
+		r.has(100+seq, time.Second)
+	}
+	r.has(8, time.Second)
+	require.EqualValues(t, 2, reached())
+	require.Len(t, r.missing, maxReaching-1, "no more are followed than that")
 }
 
 func TestCtrlCEndsWithTheSummary(t *testing.T) {

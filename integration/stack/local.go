@@ -94,6 +94,7 @@ func withoutLimits() []string {
 	var args []string
 	for _, p := range []string{
 		"WritesPerSecond=0", "ReadsPerSecond=0", "UserConnectsPerSecond=0", "GroupsPerDay=0", "MaxLargeConversations=0",
+		"ConversationWritesPerSecond=0",
 		"RequestsPerSecond=" + most, "RequestBurst=" + most, "ConnectsPerSecond=" + most, "ConnectBurst=" + most,
 	} {
 		args = append(args, "-param", p)

@@ -68,6 +68,10 @@ type Conversation struct {
 	// database put off more.
 	LaneBatch int `json:"laneBatch,omitempty"`
 
+	// FullAt is when the bucket of what the conversation takes will be full again, in
+	// µs; 0 if nothing was ever counted.
+	FullAt int64 `json:"fullAt,omitempty"`
+
 	// Skipped are the seqs that an operator's repairs left out of the ledger,
 	// ascending. They are few, and may take in some that were written.
 	Skipped []Range `json:"skipped,omitempty"`

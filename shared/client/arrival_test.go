@@ -14,14 +14,14 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // nth does something else with the nth push than to deliver it at once.
-func nth(n int64, copies int, delay time.Duration) fakeserver.Hooks {
+func nth(n int64, copies int, delay time.Duration) clienttest.Hooks {
 	var count atomic.Int64
-	return fakeserver.Hooks{OnPush: func(string, string) (int, time.Duration) {
+	return clienttest.Hooks{OnPush: func(string, string) (int, time.Duration) {
 		if count.Add(1) == n {
 			return copies, delay
 		}
@@ -29,7 +29,7 @@ func nth(n int64, copies int, delay time.Duration) fakeserver.Hooks {
 	}}
 }
 
-func post(s *fakeserver.Server, group string, n int) []string {
+func post(s *clienttest.Server, group string, n int) []string {
 	var all []string
 	for i := range n {
 		s.Post("bob", wire.Send{ConversationID: group, Text: fmt.Sprint(i)})
@@ -39,7 +39,7 @@ func post(s *fakeserver.Server, group string, n int) []string {
 }
 
 func TestALatePushIsWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		s.Interfere(nth(2, 1, 150*time.Millisecond))
@@ -53,7 +53,7 @@ func TestALatePushIsWaitedFor(t *testing.T) {
 }
 
 func TestALostPushIsFetched(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		s.Interfere(nth(2, 0, 0))
@@ -67,10 +67,10 @@ func TestALostPushIsFetched(t *testing.T) {
 }
 
 func TestTheLastPushOfAQuietConversationIsFetchedByTheHeartbeat(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
-		s.Interfere(fakeserver.Hooks{OnPush: noPushes})
+		s.Interfere(clienttest.Hooks{OnPush: noPushes})
 		start := time.Now()
 		post(s, group, 1)
 		take(t, alice, group, 1)
@@ -82,11 +82,11 @@ func TestTheLastPushOfAQuietConversationIsFetchedByTheHeartbeat(t *testing.T) {
 }
 
 func TestRepeatedAndReorderedPushesAreInOrderAndOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		var count atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnPush: func(string, string) (int, time.Duration) {
+		s.Interfere(clienttest.Hooks{OnPush: func(string, string) (int, time.Duration) {
 			n := count.Add(1)
 			return 1 + int(n%3), time.Duration(100-n) * time.Millisecond // the last come first
 		}})
@@ -99,7 +99,7 @@ func TestRepeatedAndReorderedPushesAreInOrderAndOnce(t *testing.T) {
 }
 
 func TestTheReorderBufferIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		cfg := config(s, "alice", "phone")
 		cfg.MaxBuffered = 10
@@ -122,7 +122,7 @@ func TestTheReorderBufferIsBounded(t *testing.T) {
 }
 
 func TestTheReorderBufferOutlivesTheClient(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		cfg := config(s, "alice", "phone")
 		cfg.Store = client.NewMemory()
@@ -138,7 +138,7 @@ func TestTheReorderBufferOutlivesTheClient(t *testing.T) {
 }
 
 func TestHolesAndHiddenStretchesAreNotWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		alice := online(t, config(s, "alice", "phone"))
 		bob := online(t, config(s, "bob", "phone"))
 		made, err := alice.CreateGroup(within(t, time.Minute), wire.CreateGroup{Title: "t", Members: []string{"carol"}, Visibility: chat.VisibleSinceJoin})
@@ -190,18 +190,18 @@ func TestARemovalIsNotMissedBecauseOfALineThatIsTorn(t *testing.T) {
 	t.Parallel()
 	for name, pushed := range map[string]bool{"told by a push": true, "told by the line": false} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				alice := online(t, config(s, "alice", "phone"))
 				made, err := alice.CreateGroup(within(t, time.Minute), wire.CreateGroup{Title: "t", Members: []string{"bob", "carol"}})
 				require.NoError(t, err)
 				group := made.ConversationID
 				bob := online(t, config(s, "bob", "phone"))
 				if !pushed {
-					s.Interfere(fakeserver.Hooks{OnPush: noPushes})
+					s.Interfere(clienttest.Hooks{OnPush: noPushes})
 				}
 				_, err = alice.RemoveMembers(within(t, time.Minute), wire.ChangeMembers{ConversationID: group, Members: []string{"bob"}})
 				require.NoError(t, err)
-				s.Interfere(fakeserver.Hooks{OnPush: noPushes, OnLine: func(_ string, line *wire.Conversation) { line.LeftSeq = 0 }})
+				s.Interfere(clienttest.Hooks{OnPush: noPushes, OnLine: func(_ string, line *wire.Conversation) { line.LeftSeq = 0 }})
 				require.NoError(t, bob.Refresh(within(t, time.Minute)))
 				line, _ := bob.Conversation(group)
 				require.Equal(t, int64(2), line.MaxContiguousSeq)
@@ -213,21 +213,21 @@ func TestARemovalIsNotMissedBecauseOfALineThatIsTorn(t *testing.T) {
 
 // Nor because the device was led to believe that the conversation is further.
 func TestARemovalIsNotMissedBecauseItsLineEndsEarlier(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		alice := online(t, config(s, "alice", "phone"))
 		made, err := alice.CreateGroup(within(t, time.Minute), wire.CreateGroup{Title: "t", Members: []string{"bob", "carol"}})
 		require.NoError(t, err)
 		group := made.ConversationID
 		post := func(text string) { s.Post("carol", wire.Send{ConversationID: group, Text: text}) }
 		bob := online(t, config(s, "bob", "phone"))
-		s.Interfere(fakeserver.Hooks{OnPush: noPushes, OnLine: func(_ string, line *wire.Conversation) { line.LastSeq, line.LeftSeq = 4, 0 }})
+		s.Interfere(clienttest.Hooks{OnPush: noPushes, OnLine: func(_ string, line *wire.Conversation) { line.LastSeq, line.LeftSeq = 4, 0 }})
 		members := wire.ChangeMembers{ConversationID: group, Members: []string{"bob"}}
 		_, err = alice.RemoveMembers(within(t, time.Minute), members)
 		require.NoError(t, err)
 		post("without bob")
 		post("without bob")
 		require.NoError(t, bob.Refresh(within(t, time.Minute)))
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		laptop := online(t, config(s, "bob", "laptop"))
 		_, err = laptop.Ack(within(t, time.Minute), group, 0, 1)
 		require.NoError(t, err)
@@ -244,7 +244,7 @@ func TestARemovalIsNotMissedBecauseItsLineEndsEarlier(t *testing.T) {
 }
 
 func TestLargeConversationsArePulled(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		s.LargeAbove, s.NotifyAbove = 1, 1
 		group := s.MakeGroup("g", "alice", "bob")
 		post(s, group, 3)
@@ -259,7 +259,7 @@ func TestLargeConversationsArePulled(t *testing.T) {
 // All members of a large group are told at once that there is a new message. Were they
 // to ask for it at once, a message would be as many requests in one moment.
 func TestPullsAfterANotifyAreSpreadByTheSizeOfTheGroup(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		const members, devices = 400, 20
 		users := make([]string, members)
 		for i := range users {
@@ -272,11 +272,11 @@ func TestPullsAfterANotifyAreSpreadByTheSizeOfTheGroup(t *testing.T) {
 		}
 		start := time.Now()
 		pulled := make(chan time.Duration, devices)
-		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
 			if r.Action == wire.ActionSync {
 				pulled <- time.Since(start)
 			}
-			return fakeserver.Handle
+			return clienttest.Handle
 		}})
 		s.Post(users[members-1], wire.Send{ConversationID: group, Text: "all at once"})
 		for _, c := range clients {
@@ -293,7 +293,7 @@ func TestPullsAfterANotifyAreSpreadByTheSizeOfTheGroup(t *testing.T) {
 }
 
 func TestALongListComesInPages(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		for i := range 10 {
 			s.Post("bob", wire.Send{ConversationID: s.MakeGroup(fmt.Sprint(i), "alice", "bob"), Text: "x"})
 		}
@@ -318,7 +318,7 @@ func TestALongListComesInPages(t *testing.T) {
 
 // More changes than one answer takes, of small and of large conversations.
 func TestG5_ChangesThatComeInSeveralAnswers(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		s.LargeAbove = 2
 		large := s.MakeGroup("large", "alice", "bob", "cy")
 		var small []string
@@ -330,7 +330,7 @@ func TestG5_ChangesThatComeInSeveralAnswers(t *testing.T) {
 		alice := online(t, config(s, "alice", "phone"))
 		require.Len(t, stored(t, alice, large), 1)
 		asked := s.Count(wire.ActionChanges)
-		s.Interfere(fakeserver.Hooks{OnPush: func(string, string) (int, time.Duration) { return 0, 0 }})
+		s.Interfere(clienttest.Hooks{OnPush: func(string, string) (int, time.Duration) { return 0, 0 }})
 		for _, id := range small {
 			post(s, id, 1)
 		}
@@ -345,18 +345,18 @@ func TestG5_ChangesThatComeInSeveralAnswers(t *testing.T) {
 }
 
 func TestTheCursorIsStoredLast(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		post(s, group, 3)
 		cfg := config(s, "alice", "phone")
 		cfg.Store = client.NewMemory()
-		s.Interfere(first(1_000_000, wire.ActionSync, fakeserver.Busy))
+		s.Interfere(first(1_000_000, wire.ActionSync, clienttest.Busy))
 		alice := dial(t, cfg)
 		require.Error(t, alice.Online(within(t, time.Hour)))
 		state, err := cfg.Store.Load(t.Context(), "alice")
 		require.NoError(t, err)
 		require.Zero(t, state.SyncCursor)
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		require.NoError(t, alice.Online(within(t, time.Minute)))
 		state, err = cfg.Store.Load(t.Context(), "alice")
 		require.NoError(t, err)
@@ -367,7 +367,7 @@ func TestTheCursorIsStoredLast(t *testing.T) {
 // A device that comes back to many conversations may read some of them at a time.
 // It waits as it is told, and does not ask for the others meanwhile.
 func TestG10_ReadsThatComeTooFastWait(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		const groups, each, atOnce = 100, 10, 4
 		for i := range groups {
 			post(s, s.MakeGroup(fmt.Sprint(i), "alice", "bob"), 2)
@@ -375,22 +375,22 @@ func TestG10_ReadsThatComeTooFastWait(t *testing.T) {
 		var mu sync.Mutex
 		var window time.Time
 		admitted, refused, windows := 0, 0, 0
-		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
 			if !slices.Contains([]string{wire.ActionChanges, wire.ActionConversations, wire.ActionSync}, r.Action) {
-				return fakeserver.Handle
+				return clienttest.Handle
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if now := time.Now(); now.Sub(window) >= fakeserver.RetryAfter {
+			if now := time.Now(); now.Sub(window) >= clienttest.RetryAfter {
 				window, admitted = now, 0
 				windows++
 			}
 			if admitted == each {
 				refused++
-				return fakeserver.TooFast
+				return clienttest.TooFast
 			}
 			admitted++
-			return fakeserver.Handle
+			return clienttest.Handle
 		}})
 		alice := dial(t, config(s, "alice", "phone"))
 		require.NoError(t, alice.Online(within(t, time.Hour)))
@@ -406,11 +406,11 @@ func TestG10_ReadsThatComeTooFastWait(t *testing.T) {
 }
 
 func TestOneConversationThatIsRefusedDoesNotStopTheOthers(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		for i := range 4 {
 			post(s, s.MakeGroup(fmt.Sprint(i), "alice", "bob"), 2)
 		}
-		s.Interfere(first(1, wire.ActionSync, fakeserver.Missing))
+		s.Interfere(first(1, wire.ActionSync, clienttest.Missing))
 		alice := online(t, config(s, "alice", "phone"))
 		require.Equal(t, 4, s.Count(wire.ActionSync)+1)
 		whole := 0
@@ -433,7 +433,7 @@ func (w *watched) Commit(ctx context.Context, b client.Batch) error {
 }
 
 func TestTenThousandMessagesComeInPagesWithProgress(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		const n, before = 10_000, 3
 		group := s.MakeGroup("g", "alice", "bob")
 		post(s, group, before)
@@ -480,11 +480,11 @@ func TestASyncAnswerThatDoesNotAddUpIsNotBelieved(t *testing.T) {
 		"beyond any number":              func(p *wire.Synced) { p.NextSeq = chat.MaxSeq + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				group := s.MakeGroup("g", "alice", "bob")
 				want := post(s, group, 3)
 				var times atomic.Int64
-				s.Interfere(fakeserver.Hooks{OnSync: func(p *wire.Synced) {
+				s.Interfere(clienttest.Hooks{OnSync: func(p *wire.Synced) {
 					if times.Add(1) <= 4 {
 						p.Messages = slices.Clone(p.Messages)
 						spoil(p)
@@ -500,7 +500,7 @@ func TestASyncAnswerThatDoesNotAddUpIsNotBelieved(t *testing.T) {
 }
 
 func TestASeqThatIsNotOursIsNotWaitedForForEver(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		post(s, group, 1)
 		alice := online(t, config(s, "alice", "phone"))
@@ -530,7 +530,7 @@ func (f *failing) Commit(ctx context.Context, b client.Batch) error {
 }
 
 func TestAStoreThatFailsForAWhileLosesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		store := &failing{Store: client.NewMemory()}
 		cfg := config(s, "alice", "phone")

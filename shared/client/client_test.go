@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 )
 
 func TestTwoDevicesTalk(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice, bob := online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))
 		sent, err := alice.Send(within(t, time.Minute), text(group, "hi"))

@@ -14,39 +14,39 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func TestABadServerIsReportedAndNotPestered(t *testing.T) {
 	t.Parallel()
 	const watch = 10 * time.Minute
-	closing := func(after time.Duration) func(*fakeserver.Conn) {
-		return func(*fakeserver.Conn) { time.Sleep(after) }
+	closing := func(after time.Duration) func(*clienttest.Conn) {
+		return func(*clienttest.Conn) { time.Sleep(after) }
 	}
-	babblingBy := func(say func(*fakeserver.Conn, string) bool, frame string) func(*fakeserver.Conn) {
-		return func(c *fakeserver.Conn) {
+	babblingBy := func(say func(*clienttest.Conn, string) bool, frame string) func(*clienttest.Conn) {
+		return func(c *clienttest.Conn) {
 			go c.Wait()
 			for say(c, frame) {
 			}
 		}
 	}
-	babbling := func(frame string) func(*fakeserver.Conn) { return babblingBy((*fakeserver.Conn).Say, frame) }
+	babbling := func(frame string) func(*clienttest.Conn) { return babblingBy((*clienttest.Conn).Say, frame) }
 	for name, c := range map[string]struct {
-		hooks  fakeserver.Hooks
+		hooks  clienttest.Hooks
 		most   int // connections within the time
 		reason string
 	}{
-		"closes at once":        {fakeserver.Hooks{OnOpen: closing(0)}, 80, "the connection was lost"},
-		"closes after a second": {fakeserver.Hooks{OnOpen: closing(time.Second)}, 80, "the connection was lost"},
-		"never answers":         {fakeserver.Hooks{OnOpen: (*fakeserver.Conn).Wait}, 60, "the server stopped answering"},
-		"refuses":               {fakeserver.Hooks{OnHandshake: func(string, string) int { return 401 }}, 0, "status 401: no entry"},
-		"cuts the handshake":    {fakeserver.Hooks{CutAfter: func() int { return 50 }}, 0, "connecting to"},
-		"talks no JSON":         {fakeserver.Hooks{OnOpen: babbling("hello")}, 80, "100 frames of nonsense"},
-		"talks nonsense":        {fakeserver.Hooks{OnOpen: babbling(`{"type":"push","updates":[{"conversationId":"x"}]}`)}, 80, "100 frames of nonsense"},
-		"talks binary":          {fakeserver.Hooks{OnOpen: babblingBy((*fakeserver.Conn).SayBinary, `{"type":"changed","syncCursor":4}`)}, 80, "a binary frame of 33 bytes"},
-		"talks too much":        {fakeserver.Hooks{OnOpen: babbling(strings.Repeat("x", 200*1024))}, 80, "read limited"},
-		"answers only pushes": {fakeserver.Hooks{OnOpen: func(c *fakeserver.Conn) {
+		"closes at once":        {clienttest.Hooks{OnOpen: closing(0)}, 80, "the connection was lost"},
+		"closes after a second": {clienttest.Hooks{OnOpen: closing(time.Second)}, 80, "the connection was lost"},
+		"never answers":         {clienttest.Hooks{OnOpen: (*clienttest.Conn).Wait}, 60, "the server stopped answering"},
+		"refuses":               {clienttest.Hooks{OnHandshake: func(string, string) int { return 401 }}, 0, "status 401: no entry"},
+		"cuts the handshake":    {clienttest.Hooks{CutAfter: func() int { return 50 }}, 0, "connecting to"},
+		"talks no JSON":         {clienttest.Hooks{OnOpen: babbling("hello")}, 80, "100 frames of nonsense"},
+		"talks nonsense":        {clienttest.Hooks{OnOpen: babbling(`{"type":"push","updates":[{"conversationId":"x"}]}`)}, 80, "100 frames of nonsense"},
+		"talks binary":          {clienttest.Hooks{OnOpen: babblingBy((*clienttest.Conn).SayBinary, `{"type":"changed","syncCursor":4}`)}, 80, "a binary frame of 33 bytes"},
+		"talks too much":        {clienttest.Hooks{OnOpen: babbling(strings.Repeat("x", 200*1024))}, 80, "read limited"},
+		"answers only pushes": {clienttest.Hooks{OnOpen: func(c *clienttest.Conn) {
 			go c.Wait()
 			for c.Say(`{"type":"receipt","conversationId":"group:g","userId":"bob","readSeq":1}`) {
 				time.Sleep(time.Second)
@@ -54,7 +54,7 @@ func TestABadServerIsReportedAndNotPestered(t *testing.T) {
 		}}, 3, "no answer within"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				s.Interfere(c.hooks)
 				alice := dial(t, config(s, "alice", "phone"))
 				var reasons []string
@@ -67,7 +67,7 @@ func TestABadServerIsReportedAndNotPestered(t *testing.T) {
 				_, err := alice.State()
 				require.Contains(t, strings.Join(reasons, "\n")+"\n"+errorText(err), c.reason)
 				require.ErrorContains(t, alice.Online(within(t, time.Second)), "waiting to be online")
-				s.Interfere(fakeserver.Hooks{})
+				s.Interfere(clienttest.Hooks{})
 				s.CutAll()
 				require.NoError(t, alice.Online(within(t, 2*time.Minute)), "when it gets well, so does the client")
 			})
@@ -83,7 +83,7 @@ func errorText(err error) string {
 }
 
 func TestFramesOfNoUseDoNoHarm(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
 		alice := online(t, config(s, "alice", "phone"))
 		for _, frame := range []string{
@@ -100,10 +100,10 @@ func TestFramesOfNoUseDoNoHarm(t *testing.T) {
 }
 
 func TestAnErrorWithoutAnIdGivesNothingUp(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
 		alice := online(t, config(s, "alice", "phone"))
-		s.Interfere(first(1, wire.ActionSend, fakeserver.Ignore))
+		s.Interfere(first(1, wire.ActionSend, clienttest.Ignore))
 		done := make(chan error)
 		go func() {
 			_, err := alice.Send(t.Context(), text(group, "x"))
@@ -117,7 +117,7 @@ func TestAnErrorWithoutAnIdGivesNothingUp(t *testing.T) {
 }
 
 func TestHeartbeatsAndLife(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		alice := online(t, config(s, "alice", "phone"))
 		time.Sleep(100 * time.Minute)
 		require.InDelta(t, 12, s.Count(wire.ActionChanges), 1)
@@ -132,14 +132,14 @@ func TestHeartbeatsAndLife(t *testing.T) {
 }
 
 func TestAServerThatFallsSilentIsLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
 		alice := online(t, config(s, "alice", "phone"))
-		s.Interfere(fakeserver.Hooks{OnRequest: func(fakeserver.Request) fakeserver.Fate {
+		s.Interfere(clienttest.Hooks{OnRequest: func(clienttest.Request) clienttest.Fate {
 			if s.Count("connect") == 1 {
-				return fakeserver.Ignore
+				return clienttest.Ignore
 			}
-			return fakeserver.Handle
+			return clienttest.Handle
 		}})
 		start := time.Now()
 		_, err := alice.Send(within(t, time.Minute), text(group, "x"))
@@ -150,7 +150,7 @@ func TestAServerThatFallsSilentIsLeft(t *testing.T) {
 }
 
 func TestEachConnectHasAFreshToken(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		var asked atomic.Int64
 		cfg := config(s, "alice", "phone")
 		fresh := cfg.Token
@@ -176,9 +176,9 @@ func TestEachConnectHasAFreshToken(t *testing.T) {
 
 // Who has the wrong user's token would send in that user's name.
 func TestATokenOfAnotherUserIsRefusedBeforeConnecting(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		cfg := config(s, "alice", "phone")
-		cfg.Token = fakeserver.Token("mallory")
+		cfg.Token = clienttest.Token("mallory")
 		alice := dial(t, cfg)
 		_, err := alice.Send(t.Context(), client.Draft{To: "bob", Text: "x"})
 		require.ErrorIs(t, err, client.ErrWrongUser)
@@ -202,15 +202,15 @@ func TestATokenThatOnlyTheServerCanRead(t *testing.T) {
 		"is another user's": {"mallory", client.ErrWrongUser},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				group, theirs := s.MakeGroup("g", "alice", "bob"), s.MakeGroup("theirs", "mallory", "bob")
 				cfg := config(s, "alice", "phone")
-				cfg.Token, cfg.Store = fakeserver.OpaqueToken(c.owner), client.NewMemory()
-				refused := first(20, wire.ActionChanges, fakeserver.Busy)
+				cfg.Token, cfg.Store = clienttest.OpaqueToken(c.owner), client.NewMemory()
+				refused := first(20, wire.ActionChanges, clienttest.Busy)
 				var asked atomic.Int64 // besides changes, while nobody has said whose the token is
-				s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+				s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
 					fate := refused.OnRequest(r)
-					if r.Action == wire.ActionChanges && fate == fakeserver.Busy {
+					if r.Action == wire.ActionChanges && fate == clienttest.Busy {
 						s.Post("bob", wire.Send{ConversationID: group, Text: "hi"}) // it is pushed before the answer
 						s.Post("bob", wire.Send{ConversationID: theirs, Text: "secret"})
 					}
@@ -248,8 +248,8 @@ func TestATokenThatOnlyTheServerCanRead(t *testing.T) {
 				require.Empty(t, stored(t, alice, theirs))
 				require.Len(t, kept.Outbox, 1, "it is sent once the token is right")
 
-				s.Interfere(fakeserver.Hooks{})
-				cfg.Token = fakeserver.OpaqueToken("alice")
+				s.Interfere(clienttest.Hooks{})
+				cfg.Token = clienttest.OpaqueToken("alice")
 				alice = online(t, cfg)
 				require.Len(t, take(t, alice, group, 21), 21)
 			})
@@ -259,11 +259,11 @@ func TestATokenThatOnlyTheServerCanRead(t *testing.T) {
 
 // An older server names nobody. Then the token has to.
 func TestAServerThatNamesNobody(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
-		s.Interfere(fakeserver.Hooks{OnChanges: func(changed *wire.Changed) { changed.UserID = "" }})
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
+		s.Interfere(clienttest.Hooks{OnChanges: func(changed *wire.Changed) { changed.UserID = "" }})
 		online(t, config(s, "alice", "phone"))
 		cfg := config(s, "alice", "tablet")
-		cfg.Token = fakeserver.OpaqueToken("alice")
+		cfg.Token = clienttest.OpaqueToken("alice")
 		alice := dial(t, cfg)
 		require.ErrorContains(t, alice.Online(within(t, time.Minute)), "changes did not name the user")
 	})
@@ -274,7 +274,7 @@ func TestATokenThatCannotBeReadIsTheServersToRefuse(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"x", "a.b.c", "..", "a.e30.c", "é.é.é"} {
 		t.Run(token, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				cfg := config(s, "alice", "phone")
 				cfg.Token = func(context.Context) (string, error) { return token, nil }
 				alice := dial(t, cfg)
@@ -285,7 +285,7 @@ func TestATokenThatCannotBeReadIsTheServersToRefuse(t *testing.T) {
 }
 
 func TestAnExpiredTokenIsReplacedOnGoodbye(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		var asked atomic.Int64
 		cfg := config(s, "alice", "phone")
 		fresh := cfg.Token
@@ -307,8 +307,8 @@ func TestAnExpiredTokenIsReplacedOnGoodbye(t *testing.T) {
 }
 
 func TestAHandshakeErrorTellsItsStatus(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return http.StatusForbidden }})
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return http.StatusForbidden }})
 		alice := dial(t, config(s, "alice", "phone"))
 		err := alice.Online(within(t, time.Second))
 		refused, ok := errors.AsType[*client.HandshakeError](err)
@@ -319,7 +319,7 @@ func TestAHandshakeErrorTellsItsStatus(t *testing.T) {
 }
 
 func TestAnOlderDeviceDoesNotFight(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		old := online(t, config(s, "alice", "phone"))
 		want := post(s, group, 2)
@@ -354,7 +354,7 @@ func TestGoodbyes(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]error{"devices": client.ErrTooManyDevices, "replaced": client.ErrReplaced, "maintenance": nil} {
 		t.Run(reason, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				alice := online(t, config(s, "alice", "phone"))
 				time.Sleep(time.Minute)
 				s.Say("alice", "phone", `{"type":"goodbye","reason":"`+reason+`"}`)
@@ -374,13 +374,13 @@ func TestGoodbyes(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
-		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
 			if r.Action == wire.ActionHistory {
-				return fakeserver.Ignore
+				return clienttest.Ignore
 			}
-			return fakeserver.Handle
+			return clienttest.Handle
 		}})
 		alice := online(t, config(s, "alice", "phone"))
 		ends := make(chan error, 4)
@@ -415,9 +415,9 @@ func TestCloseEndsEverything(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForAServerThatIsGone(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		stuck := make(chan struct{})
-		s.Interfere(fakeserver.Hooks{OnOpen: func(*fakeserver.Conn) { <-stuck }})
+		s.Interfere(clienttest.Hooks{OnOpen: func(*clienttest.Conn) { <-stuck }})
 		alice := dial(t, config(s, "alice", "phone"))
 		time.Sleep(time.Second)
 		start := time.Now()
@@ -428,10 +428,10 @@ func TestCloseDoesNotWaitForAServerThatIsGone(t *testing.T) {
 }
 
 func TestCloseWhileConnecting(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		stuck := make(chan struct{})
 		defer close(stuck)
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int {
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int {
 			<-stuck
 			return 0
 		}})
@@ -445,7 +445,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 
 func TestAWrongConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
-	good := client.Config{URL: "wss://example.com/prod", UserID: "alice", DeviceID: "phone", Token: fakeserver.Token("alice")}
+	good := client.Config{URL: "wss://example.com/prod", UserID: "alice", DeviceID: "phone", Token: clienttest.Token("alice")}
 	for want, spoil := range map[string]func(*client.Config){
 		"UserID":                              func(c *client.Config) { c.UserID = "" },
 		"DeviceID":                            func(c *client.Config) { c.DeviceID = "my phone" },
@@ -474,7 +474,7 @@ func TestAWrongConfigurationIsRefused(t *testing.T) {
 // the client's own HTTP client. TestMain looks for what it leaves behind.
 func TestARealNetwork(t *testing.T) {
 	t.Parallel()
-	s, err := fakeserver.Listen(t.Context())
+	s, err := clienttest.Listen(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
 	cfg := config(s, "alice", "phone")
@@ -493,16 +493,16 @@ func TestARealNetwork(t *testing.T) {
 func TestRetryNow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		hooks    fakeserver.Hooks
+		hooks    clienttest.Hooks
 		connects int // within seconds
 	}{
 		"a connection that lives stays": {connects: 1},
 		"a dead connection is replaced": {
-			hooks: first(1, wire.ActionPing, fakeserver.Ignore), connects: 2,
+			hooks: first(1, wire.ActionPing, clienttest.Ignore), connects: 2,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				alice := online(t, config(s, "alice", "phone"))
 				s.Interfere(c.hooks)
 				for range 3 { // it does no harm to ask more than once
@@ -515,13 +515,13 @@ func TestRetryNow(t *testing.T) {
 		})
 	}
 	t.Run("a pause is cut short", func(t *testing.T) {
-		bubble(t, func(t *testing.T, s *fakeserver.Server) {
+		bubble(t, func(t *testing.T, s *clienttest.Server) {
 			cfg := config(s, "alice", "phone")
 			cfg.BackoffBase, cfg.BackoffCap = time.Hour, time.Hour
-			s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+			s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 			alice := dial(t, cfg)
 			synctest.Wait()
-			s.Interfere(fakeserver.Hooks{})
+			s.Interfere(clienttest.Hooks{})
 			start := time.Now()
 			alice.RetryNow()
 			require.NoError(t, alice.Online(within(t, time.Minute)))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -38,11 +38,11 @@ func TestConvergence(t *testing.T) {
 	}
 	for _, n := range runs {
 		t.Run(fmt.Sprintf("seed %d", n), func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				w := newWorld(t, s, n)
 				s.Interfere(w.faults())
 				w.run()
-				s.Interfere(fakeserver.Hooks{})
+				s.Interfere(clienttest.Hooks{})
 				s.CutAll()
 				w.check()
 			})
@@ -52,7 +52,7 @@ func TestConvergence(t *testing.T) {
 
 type world struct {
 	t       *testing.T
-	server  *fakeserver.Server
+	server  *clienttest.Server
 	groups  []string
 	devices []*actor
 
@@ -71,7 +71,7 @@ type actor struct {
 	seen   map[string]int64 // the last seq that Messages gave, by conversation
 }
 
-func newWorld(t *testing.T, s *fakeserver.Server, seed uint64) *world {
+func newWorld(t *testing.T, s *clienttest.Server, seed uint64) *world {
 	s.PageSize, s.LargeAbove, s.NotifyAbove = 7, 3, 3
 	w := &world{t: t, server: s, rng: rand.New(rand.NewPCG(seed, 0)), acked: map[string]wire.Sent{}}
 	users := []string{"alice", "bob", "carol", "dave"}
@@ -99,18 +99,18 @@ func (w *world) below(n int) int {
 	return w.rng.IntN(n)
 }
 
-func (w *world) faults() fakeserver.Hooks {
-	fates := []fakeserver.Fate{
-		fakeserver.Ignore, fakeserver.LoseReply, fakeserver.CutBefore, fakeserver.CutAfter,
-		fakeserver.Busy, fakeserver.Platform, fakeserver.Garbage,
+func (w *world) faults() clienttest.Hooks {
+	fates := []clienttest.Fate{
+		clienttest.Ignore, clienttest.LoseReply, clienttest.CutBefore, clienttest.CutAfter,
+		clienttest.Busy, clienttest.Platform, clienttest.Garbage,
 	}
-	return fakeserver.Hooks{
-		OnRequest: func(fakeserver.Request) fakeserver.Fate {
+	return clienttest.Hooks{
+		OnRequest: func(clienttest.Request) clienttest.Fate {
 			time.Sleep(time.Duration(w.below(50)) * time.Millisecond)
 			if w.one(6) {
 				return fates[w.below(len(fates))]
 			}
-			return fakeserver.Handle
+			return clienttest.Handle
 		},
 		OnPush: func(string, string) (int, time.Duration) {
 			return w.below(3), time.Duration(w.below(600)) * time.Millisecond

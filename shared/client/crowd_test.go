@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 )
 
 // Hundreds of devices in one process, as a load tool has them.
 func TestACrowd(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		const n = 200
 		users := make([]string, n)
 		for i := range users {
@@ -49,7 +49,7 @@ func TestACrowd(t *testing.T) {
 
 // BenchmarkSend is one device's sends to a server that answers at once.
 func BenchmarkSend(b *testing.B) {
-	s, err := fakeserver.Listen(b.Context())
+	s, err := clienttest.Listen(b.Context())
 	require.NoError(b, err)
 	defer s.Close()
 	group := s.MakeGroup("g", "alice")

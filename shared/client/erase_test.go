@@ -11,13 +11,13 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // secrets: alice writes more than a page of the store, edits, recalls and answers;
 // bob answers her.
-func secrets(t *testing.T, s *fakeserver.Server, alice *client.Client, group string) {
+func secrets(t *testing.T, s *clienttest.Server, alice *client.Client, group string) {
 	t.Helper()
 	revisions(t, s, alice, group, true)
 	for i := range 150 {
@@ -31,7 +31,7 @@ func secrets(t *testing.T, s *fakeserver.Server, alice *client.Client, group str
 }
 
 // requireErased checks that a device holds what the server has, and nothing of hers.
-func requireErased(t *testing.T, s *fakeserver.Server, c *client.Client, user, group, name string) {
+func requireErased(t *testing.T, s *clienttest.Server, c *client.Client, user, group, name string) {
 	t.Helper()
 	messages := stored(t, c, group)
 	require.Equal(t, s.Ledger(user, group), messages, name)
@@ -47,7 +47,7 @@ func requireErased(t *testing.T, s *fakeserver.Server, c *client.Client, user, g
 }
 
 func TestG5_AnErasureReachesDevices(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob", "carol")
 		alice := online(t, config(s, "alice", "phone"))
 		live := online(t, config(s, "bob", "phone"))
@@ -82,13 +82,13 @@ func TestG5_AnErasureReachesDevices(t *testing.T) {
 
 // The event comes before some of what it is about, and twice.
 func TestG5_AnErasureThatIsPushedFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		cfg := config(s, "bob", "phone")
 		cfg.GapWait = time.Hour
 		bob := online(t, cfg)
 		var n atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnPush: func(string, string) (int, time.Duration) {
+		s.Interfere(clienttest.Hooks{OnPush: func(string, string) (int, time.Duration) {
 			return 2, time.Minute - time.Duration(n.Add(1))*time.Second // all in reverse
 		}})
 		s.Post("alice", wire.Send{ConversationID: group, Text: "secret 1"})
@@ -102,7 +102,7 @@ func TestG5_AnErasureThatIsPushedFirst(t *testing.T) {
 
 // Who looks at the device is told which messages are different now.
 func TestG5_AnErasureIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		bob := online(t, config(s, "bob", "phone"))
 		s.Post("bob", wire.Send{ConversationID: group, Text: "hi"})
@@ -124,7 +124,7 @@ func TestG5_AnErasureIsTold(t *testing.T) {
 
 // A page of history that the server read before it blanked what is on it.
 func TestG5_HistoryDoesNotBringBackWhatWasErased(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		s.Post("alice", wire.Send{ConversationID: group, Text: "secret"})
 		s.Post("alice", wire.Send{ConversationID: group, Text: "the erasure, which its history does not show yet"})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -14,7 +14,7 @@ import (
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server, err := fakeserver.Listen(ctx)
+	server, err := clienttest.Listen(ctx)
 	if err != nil {
 		panic(err)
 	}
@@ -22,7 +22,7 @@ func Example() {
 	start := func(userID string) *client.Client {
 		c, err := client.Dial(ctx, client.Config{
 			URL: server.URL(), UserID: userID, DeviceID: "phone",
-			Token: fakeserver.Token(userID), // yours comes from your issuer
+			Token: clienttest.Token(userID), // yours comes from your issuer
 			// Store: a *sqlite.Store, to have it all after a restart
 		})
 		if err != nil {
@@ -62,7 +62,7 @@ func Example() {
 	// Output:
 	// 1 alice: Lunch?
 	// 2 bob: Gladly.
-	// read by [bob]
+	// read by [alice bob]
 }
 
 // A bot answers what others write. What it was not done with when it ended is given to
@@ -70,7 +70,7 @@ func Example() {
 func ExampleClient_Incoming() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	server, err := fakeserver.Listen(ctx)
+	server, err := clienttest.Listen(ctx)
 	if err != nil {
 		panic(err)
 	}
@@ -78,7 +78,7 @@ func ExampleClient_Incoming() {
 	server.Post("alice", wire.Send{To: "bot", Text: "hello"})
 	bot, err := client.Dial(ctx, client.Config{
 		URL: server.URL(), UserID: "bot", DeviceID: "server",
-		Token: fakeserver.Token("bot"), // yours comes from your issuer
+		Token: clienttest.Token("bot"), // yours comes from your issuer
 		// Store: a *sqlite.Store, to go on where it was
 	})
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
-	"github.com/inorder-im/inorder/shared/client/internal/storetest"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(*testing.T) (client.Store, func() client.Store) {
+	clienttest.TestStore(t, func(*testing.T) (client.Store, func() client.Store) {
 		s := client.NewMemory()
 		return s, func() client.Store { return s }
 	})
@@ -29,19 +28,20 @@ func TestMemory(t *testing.T) {
 
 // bubble runs a test with a server in virtual time. The bubble ends only when
 // every goroutine in it has.
-func bubble(t *testing.T, test func(t *testing.T, s *fakeserver.Server)) {
+func bubble(t *testing.T, test func(t *testing.T, s *clienttest.Server)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := fakeserver.New()
+		s := clienttest.New()
 		defer s.Close()
+		s.ListSize, s.RosterSize = 3, 2 // so that there are several pages
 		test(t, s)
 	})
 }
 
-func config(s *fakeserver.Server, userID, deviceID string) client.Config {
+func config(s *clienttest.Server, userID, deviceID string) client.Config {
 	return client.Config{
-		URL: s.URL(), UserID: userID, DeviceID: deviceID, Token: fakeserver.Token(userID), HTTPClient: s.HTTPClient(),
+		URL: s.URL(), UserID: userID, DeviceID: deviceID, Token: clienttest.Token(userID), HTTPClient: s.HTTPClient(),
 		Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -107,12 +107,12 @@ func stored(t *testing.T, c *client.Client, conversationID string) []chat.Messag
 }
 
 // first lets the first n requests of an action meet a fate.
-func first(n int64, action string, fate fakeserver.Fate) fakeserver.Hooks {
+func first(n int64, action string, fate clienttest.Fate) clienttest.Hooks {
 	var met atomic.Int64
-	return fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+	return clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
 		if r.Action == action && met.Add(1) <= n {
 			return fate
 		}
-		return fakeserver.Handle
+		return clienttest.Handle
 	}}
 }

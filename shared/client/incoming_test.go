@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // bot is a program that was started anew with what it has stored.
-func bot(t *testing.T, s *fakeserver.Server, store client.Store) *client.Client {
+func bot(t *testing.T, s *clienttest.Server, store client.Store) *client.Client {
 	t.Helper()
 	cfg := config(s, "bot", "server")
 	cfg.Store = store
@@ -45,7 +45,7 @@ func done(t *testing.T) func(*client.Incoming) {
 }
 
 func TestABotIsGivenWhatOthersWriteOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		store := client.NewMemory()
 		group := s.MakeGroup("g", "alice", "bot")
@@ -89,7 +89,7 @@ func TestABotIsGivenWhatOthersWriteOnce(t *testing.T) {
 }
 
 func TestAReplyIsSentOnceHoweverOftenTheBotStarts(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		store := client.NewMemory()
 		group := s.MakeGroup("g", "alice", "bot")
 		s.Post("alice", wire.Send{ConversationID: group, Text: "ping"})
@@ -122,12 +122,12 @@ func TestAReplyIsSentOnceHoweverOftenTheBotStarts(t *testing.T) {
 
 // A reply that was not answered before the bot ended is sent by the next run, as it was.
 func TestAReplyInTheOutboxIsTheReply(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		store := client.NewMemory()
 		group := s.MakeGroup("g", "alice", "bot")
 		s.Post("alice", wire.Send{ConversationID: group, Text: "ping"})
 		c := bot(t, s, store)
-		s.Interfere(first(1000, wire.ActionSend, fakeserver.Busy))
+		s.Interfere(first(1000, wire.ActionSend, clienttest.Busy))
 		given(t, c, 1, func(in *client.Incoming) {
 			_, err := in.Reply(within(t, time.Second), "pong")
 			require.Error(t, err)
@@ -136,7 +136,7 @@ func TestAReplyInTheOutboxIsTheReply(t *testing.T) {
 		cfg := config(s, "bot", "server")
 		cfg.Store = store
 		c = dial(t, cfg)
-		time.AfterFunc(10*time.Second, func() { s.Interfere(fakeserver.Hooks{}) })
+		time.AfterFunc(10*time.Second, func() { s.Interfere(clienttest.Hooks{}) })
 		given(t, c, 1, func(in *client.Incoming) {
 			_, err := in.Reply(t.Context(), "in other words")
 			require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestAReplyInTheOutboxIsTheReply(t *testing.T) {
 }
 
 func TestG5_ABotMissesNothingOfARestoredServer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		store := client.NewMemory()
 		group := s.MakeGroup("g", "bot", "bob")
 		post(s, group, 10)

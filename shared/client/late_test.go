@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -28,7 +28,7 @@ func TestANewDeviceStartsWithTheEnd(t *testing.T) {
 		"all, as the program says":   {client.Everything, 1000, 0, 0, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				group := s.MakeGroup("g", "alice", "bob")
 				want := post(s, group, c.messages)
 				if c.cleared > 0 {
@@ -61,14 +61,14 @@ func TestANewDeviceStartsWithTheEnd(t *testing.T) {
 
 // What was pushed before the first pull is not lost by it, nor asked for again.
 func TestANewDeviceStartsWithTheEndWhateverWasPushed(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := dial(t, config(s, "alice", "phone"))
-		s.Interfere(first(1000, wire.ActionChanges, fakeserver.Busy))
+		s.Interfere(first(1000, wire.ActionChanges, clienttest.Busy))
 		time.Sleep(time.Second)
-		s.Interfere(fakeserver.Hooks{OnPush: noPushes, OnRequest: first(1000, wire.ActionChanges, fakeserver.Busy).OnRequest})
+		s.Interfere(clienttest.Hooks{OnPush: noPushes, OnRequest: first(1000, wire.ActionChanges, clienttest.Busy).OnRequest})
 		want := post(s, group, 990)
-		s.Interfere(first(1000, wire.ActionChanges, fakeserver.Busy))
+		s.Interfere(first(1000, wire.ActionChanges, clienttest.Busy))
 		want = append(want, post(s, group, 10)...)
 		time.Sleep(time.Second)
 		require.Equal(t, want[900:], texts(stored(t, alice, group)))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -23,7 +23,7 @@ func listedIDs(c *client.Client) []string {
 // What the user has left and cleared on one device is off the list on all of them,
 // and on it again once the user is added again.
 func TestWhatIsLeftAndClearedIsOffTheList(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		alice := online(t, config(s, "alice", "phone"))
 		phone, laptop := online(t, config(s, "bob", "phone")), online(t, config(s, "bob", "laptop"))
@@ -52,7 +52,7 @@ func TestWhatIsLeftAndClearedIsOffTheList(t *testing.T) {
 }
 
 func TestWhoIsAddedAgainHasTheConversationBack(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		alice, bob := online(t, config(s, "alice", "phone")), online(t, config(s, "bob", "phone"))
 		made, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "Lunch", Members: []string{"bob"}})
@@ -75,7 +75,7 @@ func TestWhoIsAddedAgainHasTheConversationBack(t *testing.T) {
 // A device that was away for so long that it gets the whole list hears of what was
 // hidden meanwhile; one that begins asks for nothing that is hidden.
 func TestADeviceThatWasAwayHearsOfWhatIsHidden(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		const groups, stay = 30, 7
 		s.ListSize = 4

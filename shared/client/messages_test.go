@@ -12,12 +12,12 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func TestMessages(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		want := post(s, group, 250)
@@ -62,7 +62,7 @@ func TestMessages(t *testing.T) {
 }
 
 func TestLatest(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		want := post(s, group, 250)
 		s.Punch(group, 246, 247, 248, 249)
@@ -81,7 +81,7 @@ func TestLatest(t *testing.T) {
 
 // What a program has in hand is enough to change it, and one import to write it.
 func TestAMessageIsEditedAndRecalled(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Minute)
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
@@ -104,7 +104,7 @@ func TestAMessageIsEditedAndRecalled(t *testing.T) {
 }
 
 func TestMessagesOfWhatDoesNotExistYet(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		bob := online(t, config(s, "bob", "phone"))
 		alice := online(t, config(s, "alice", "phone"))
 		id := chat.SingleID("alice", "bob")
@@ -125,13 +125,13 @@ func TestMessagesOfWhatDoesNotExistYet(t *testing.T) {
 }
 
 func TestADeviceShowsWhatItHasWithoutAConnection(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		want := post(s, group, 3)
 		cfg := config(s, "alice", "phone")
 		cfg.Store = client.NewMemory()
 		online(t, cfg).Close()
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		alice := dial(t, cfg)
 		require.Equal(t, want, texts(take(t, alice, group, 3)))
 		require.Len(t, alice.Conversations(), 1)
@@ -140,8 +140,8 @@ func TestADeviceShowsWhatItHasWithoutAConnection(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
-		group := s.MakeGroup("g", "alice", "bob")
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
+		group := s.MakeGroup("g", "bob", "alice")
 		alice := online(t, config(s, "alice", "phone"))
 		changes := alice.Changes(within(t, time.Minute))
 		for i := range 3 {
@@ -166,9 +166,9 @@ func TestChanges(t *testing.T) {
 }
 
 func TestAReaderOfChangesThatIsTooSlowIsTold(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		alice := online(t, config(s, "alice", "phone"))
-		s.Interfere(first(1000, wire.ActionChanges, fakeserver.Busy)) // which would not list them
+		s.Interfere(first(1000, wire.ActionChanges, clienttest.Busy)) // which would not list them
 		changes := alice.Changes(within(t, time.Minute))
 		const many = 5000
 		for i := 0; i < many; {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -26,16 +26,16 @@ import (
 func noPushes(string, string) (int, time.Duration) { return 0, 0 }
 
 // mishaps are what may become of a request, by what a person would say.
-func mishaps() map[string]fakeserver.Fate {
-	return map[string]fakeserver.Fate{
-		"the request got lost":               fakeserver.Ignore,
-		"the answer got lost":                fakeserver.LoseReply,
-		"the connection broke before it":     fakeserver.CutBefore,
-		"the connection broke after it":      fakeserver.CutAfter,
-		"the server was busy":                fakeserver.Busy,
-		"API Gateway answered in its place":  fakeserver.Platform,
-		"API Gateway throttled it":           fakeserver.Throttled,
-		"the answer could not be understood": fakeserver.Garbage,
+func mishaps() map[string]clienttest.Fate {
+	return map[string]clienttest.Fate{
+		"the request got lost":               clienttest.Ignore,
+		"the answer got lost":                clienttest.LoseReply,
+		"the connection broke before it":     clienttest.CutBefore,
+		"the connection broke after it":      clienttest.CutAfter,
+		"the server was busy":                clienttest.Busy,
+		"API Gateway answered in its place":  clienttest.Platform,
+		"API Gateway throttled it":           clienttest.Throttled,
+		"the answer could not be understood": clienttest.Garbage,
 	}
 }
 
@@ -43,7 +43,7 @@ func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
 	t.Parallel()
 	for name, fate := range mishaps() {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				group := s.MakeGroup("g", "alice", "bob")
 				alice := online(t, config(s, "alice", "phone"))
 				hooks := first(3, wire.ActionSend, fate)
@@ -53,9 +53,9 @@ func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, int64(1), sent.Seq)
 				require.Equal(t, []string{"once"}, texts(s.Ledger("bob", group)))
-				if fate != fakeserver.LoseReply && fate != fakeserver.CutAfter { // there, catching up brings it first
+				if fate != clienttest.LoseReply && fate != clienttest.CutAfter { // there, catching up brings it first
 					require.Equal(t, int64(3), alice.Stats().Resent)
-					require.Equal(t, fate == fakeserver.Garbage, sent.Duplicate)
+					require.Equal(t, fate == clienttest.Garbage, sent.Duplicate)
 				}
 				require.Empty(t, alice.Outbox())
 				require.Equal(t, []string{"once"}, texts(take(t, alice, group, 1)))
@@ -78,27 +78,27 @@ func TestAClientComesAgainWhenTheServerSays(t *testing.T) {
 		wire.ActionChanges: func(ctx context.Context, c *client.Client, _ string) error { return c.Refresh(ctx) },
 	} {
 		t.Run(action, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				group := s.MakeGroup("g", "alice", "bob")
 				alice := online(t, config(s, "alice", "phone"))
-				s.Interfere(first(3, action, fakeserver.TooFast))
+				s.Interfere(first(3, action, clienttest.TooFast))
 				start := time.Now()
 				require.NoError(t, ask(t.Context(), alice, group))
 				took := time.Since(start)
-				require.GreaterOrEqual(t, took, 3*fakeserver.RetryAfter)
-				require.Less(t, took, 4*fakeserver.RetryAfter, "and not much later")
+				require.GreaterOrEqual(t, took, 3*clienttest.RetryAfter)
+				require.Less(t, took, 4*clienttest.RetryAfter, "and not much later")
 			})
 		})
 	}
 }
 
 func TestAServerCannotSendAClientAwayForLong(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		cfg := config(s, "alice", "phone")
 		cfg.BackoffCap = time.Second
 		alice := online(t, cfg)
-		s.Interfere(first(1, wire.ActionSend, fakeserver.TooFast))
+		s.Interfere(first(1, wire.ActionSend, clienttest.TooFast))
 		start := time.Now()
 		_, err := alice.Send(t.Context(), text(group, "hi"))
 		require.NoError(t, err)
@@ -109,17 +109,17 @@ func TestAServerCannotSendAClientAwayForLong(t *testing.T) {
 // API Gateway's frame does not say which request it throttled, so all that wait
 // are made again: later and later, and none is given up.
 func TestAThrottledClientBacksOffAndLosesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		const lanes = 5
 		alice := online(t, config(s, "alice", "phone"))
 		start := time.Now()
 		var asked atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnRequest: func(fakeserver.Request) fakeserver.Fate {
+		s.Interfere(clienttest.Hooks{OnRequest: func(clienttest.Request) clienttest.Fate {
 			if time.Since(start) > 10*time.Minute {
-				return fakeserver.Handle
+				return clienttest.Handle
 			}
 			asked.Add(1)
-			return fakeserver.Throttled
+			return clienttest.Throttled
 		}})
 		var all errgroup.Group
 		for i := range lanes {
@@ -135,10 +135,10 @@ func TestAThrottledClientBacksOffAndLosesNothing(t *testing.T) {
 }
 
 func TestAnArrivingMessageIsItsOwnAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
 		alice := online(t, config(s, "alice", "phone"))
-		s.Interfere(first(1, wire.ActionSend, fakeserver.LoseReply))
+		s.Interfere(first(1, wire.ActionSend, clienttest.LoseReply))
 		start := time.Now()
 		var all errgroup.Group
 		var sent wire.Sent
@@ -159,18 +159,18 @@ func TestAnArrivingMessageIsItsOwnAnswer(t *testing.T) {
 }
 
 func TestTheUsersOwnOrderIsKept(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group, other := s.MakeGroup("g", "alice", "bob"), s.MakeGroup("h", "alice")
 		alice := online(t, config(s, "alice", "phone"))
 		var n, under, most atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
 			if r.Action != wire.ActionSend || !strings.Contains(string(r.Body), group) {
-				return fakeserver.Handle
+				return clienttest.Handle
 			}
 			most.Store(max(most.Load(), under.Add(1)))
 			time.Sleep(time.Duration(n.Add(1)%7) * 20 * time.Millisecond)
 			under.Add(-1)
-			return []fakeserver.Fate{fakeserver.Handle, fakeserver.Busy, fakeserver.LoseReply, fakeserver.Platform, fakeserver.Handle}[n.Load()%5]
+			return []clienttest.Fate{clienttest.Handle, clienttest.Busy, clienttest.LoseReply, clienttest.Platform, clienttest.Handle}[n.Load()%5]
 		}})
 		var all sync.WaitGroup
 		var want []string
@@ -194,7 +194,7 @@ func TestTheUsersOwnOrderIsKept(t *testing.T) {
 }
 
 func TestWhatTheServerRefusesIsNotSentAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		_, err := alice.Send(within(t, time.Minute), text(group, "let me in"))
@@ -207,7 +207,7 @@ func TestWhatTheServerRefusesIsNotSentAgain(t *testing.T) {
 }
 
 func TestADraftThatCannotBeSentIsRefusedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		alice := dial(t, config(s, "alice", "phone"))
 		for name, c := range map[string]struct {
 			draft client.Draft
@@ -237,11 +237,11 @@ func TestADraftThatCannotBeSentIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestASendThatIsNotWaitedForStaysInTheOutbox(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
 		alice := online(t, config(s, "alice", "phone"))
 		changes := alice.Changes(t.Context())
-		s.Interfere(fakeserver.Hooks{OnRequest: func(fakeserver.Request) fakeserver.Fate { return fakeserver.Ignore }})
+		s.Interfere(clienttest.Hooks{OnRequest: func(clienttest.Request) clienttest.Fate { return clienttest.Ignore }})
 		_, err := alice.Send(within(t, time.Minute), client.Draft{ConversationID: group, Text: "later", ClientMsgID: "key"})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		pending, ok := errors.AsType[*client.PendingError](err)
@@ -249,7 +249,7 @@ func TestASendThatIsNotWaitedForStaysInTheOutbox(t *testing.T) {
 		require.Equal(t, "key", pending.ClientMsgID)
 		require.Len(t, alice.Outbox(), 1)
 
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		for change := range changes {
 			if settled, ok := change.(client.Settled); ok {
 				require.NoError(t, settled.Err)
@@ -268,7 +268,7 @@ func TestASendThatIsNotWaitedForStaysInTheOutbox(t *testing.T) {
 }
 
 func TestAPendingErrorSaysWhatIsInTheWay(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
 		pending := func(c *client.Client) *client.PendingError {
 			_, err := c.Send(within(t, 10*time.Second), text(group, "x"))
@@ -277,10 +277,10 @@ func TestAPendingErrorSaysWhatIsInTheWay(t *testing.T) {
 			return pending
 		}
 		alice := online(t, config(s, "alice", "phone"))
-		s.Interfere(first(1000, wire.ActionSend, fakeserver.Busy))
+		s.Interfere(first(1000, wire.ActionSend, clienttest.Busy))
 		require.ErrorContains(t, pending(alice).Obstacle, "too much at once")
 		alice.Close()
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return http.StatusForbidden }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return http.StatusForbidden }})
 		alice = dial(t, config(s, "alice", "phone"))
 		refused := pending(alice)
 		require.ErrorContains(t, refused.Obstacle, "status 403")
@@ -290,9 +290,9 @@ func TestAPendingErrorSaysWhatIsInTheWay(t *testing.T) {
 }
 
 func TestTheOutboxIsBounded(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		cfg := config(s, "alice", "phone")
 		cfg.MaxOutbox = 2
 		alice := dial(t, cfg)
@@ -322,9 +322,9 @@ func TestTheOutboxIsBounded(t *testing.T) {
 }
 
 func TestOneKeyIsOneMessage(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		alice := dial(t, config(s, "alice", "phone"))
 		draft := client.Draft{ConversationID: group, Text: "x", ClientMsgID: "key"}
 		var sends sync.WaitGroup
@@ -339,17 +339,17 @@ func TestOneKeyIsOneMessage(t *testing.T) {
 		draft.Text = "y"
 		_, err := alice.Send(t.Context(), draft)
 		require.Equal(t, chat.CodeIdempotencyConflict, chat.CodeOf(err))
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		sends.Wait()
 		require.Len(t, s.Ledger("alice", group), 1)
 	})
 }
 
 func TestTheOutboxOutlivesTheClient(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		cfg := config(s, "alice", "phone")
 		cfg.Store = client.NewMemory()
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		alice := dial(t, cfg)
 		var sends sync.WaitGroup
 		for i := range 3 {
@@ -364,7 +364,7 @@ func TestTheOutboxOutlivesTheClient(t *testing.T) {
 		_, err := alice.Send(t.Context(), client.Draft{To: "bob", Text: "too late"})
 		require.ErrorIs(t, err, client.ErrClosed)
 
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		alice = online(t, cfg)
 		id := chat.SingleID("alice", "bob")
 		require.Equal(t, []string{"0", "1", "2"}, texts(take(t, alice, id, 3)))
@@ -377,9 +377,9 @@ func TestTheOutboxOutlivesTheClient(t *testing.T) {
 }
 
 func TestTheOutboxDoesNotWaitForEverForTheCatchUp(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")
-		s.Interfere(first(1_000_000, wire.ActionChanges, fakeserver.Busy))
+		s.Interfere(first(1_000_000, wire.ActionChanges, clienttest.Busy))
 		alice := dial(t, config(s, "alice", "phone"))
 		_, err := alice.Send(within(t, 10*time.Second), text(group, "x"))
 		require.NoError(t, err)

@@ -9,13 +9,13 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // revisions: alice writes "one", edits it twice, and recalls it; "two" stays
 // edited.
-func revisions(t *testing.T, s *fakeserver.Server, alice *client.Client, group string, recall bool) {
+func revisions(t *testing.T, s *clienttest.Server, alice *client.Client, group string, recall bool) {
 	t.Helper()
 	ctx := within(t, time.Hour)
 	for _, word := range []string{"one", "two"} {
@@ -36,7 +36,7 @@ func revisions(t *testing.T, s *fakeserver.Server, alice *client.Client, group s
 }
 
 func TestEveryDeviceHoldsTheLastState(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		live := online(t, config(s, "bob", "phone"))
@@ -56,14 +56,14 @@ func TestEveryDeviceHoldsTheLastState(t *testing.T) {
 }
 
 func TestEventsThatArriveBeforeTheirTargets(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		cfg := config(s, "bob", "phone")
 		cfg.GapWait = time.Hour
 		bob := online(t, cfg)
 		var n atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnPush: func(userID, _ string) (int, time.Duration) {
+		s.Interfere(clienttest.Hooks{OnPush: func(userID, _ string) (int, time.Duration) {
 			if userID != "bob" {
 				return 1, 0
 			}
@@ -79,12 +79,12 @@ func TestEventsThatArriveBeforeTheirTargets(t *testing.T) {
 // A page read after a recall, over an edit that was pushed before it: what the
 // push said must not come back.
 func TestAnEarlyEditOfARecalledMessageIsEmpty(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		bob := online(t, config(s, "bob", "phone"))
 		var n atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnPush: func(userID, _ string) (int, time.Duration) {
+		s.Interfere(clienttest.Hooks{OnPush: func(userID, _ string) (int, time.Duration) {
 			if userID == "bob" && n.Add(1) == 2 { // the first edit: only that is pushed
 				return 1, 0
 			}
@@ -98,7 +98,7 @@ func TestAnEarlyEditOfARecalledMessageIsEmpty(t *testing.T) {
 }
 
 func TestHistoryShowsWhatTheDeviceKnowsOfLaterEvents(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		bob := online(t, config(s, "bob", "phone"))
@@ -116,7 +116,7 @@ func TestHistoryShowsWhatTheDeviceKnowsOfLaterEvents(t *testing.T) {
 }
 
 func TestARecallOfAMessageThatWasClearedEmptiesItsEdits(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		bob := online(t, config(s, "bob", "phone"))
@@ -145,7 +145,7 @@ func TestAHistoryPageThatIsOutOfDate(t *testing.T) {
 		"another":  {MessageType: chat.TypeEvent, Text: "new", Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: "other", Version: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				group := s.MakeGroup("g", "alice")
 				s.Post("alice", wire.Send{ConversationID: group, Text: "old"})
 				s.Post("alice", wire.Send{ConversationID: group, Text: "the event, which its history does not show yet"})
@@ -185,7 +185,7 @@ func TestAHistoryPageThatIsOutOfDate(t *testing.T) {
 // What was made of a message while the user was away is not for it: a device keeps
 // what it has, and one that knows nothing gets the same.
 func TestG9_AWithheldEditChangesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		alice := online(t, config(s, "alice", "phone"))
 		bob := online(t, config(s, "bob", "phone"))
@@ -218,9 +218,12 @@ func TestG9_AWithheldEditChangesNothing(t *testing.T) {
 				require.True(t, edit.Withheld, name)
 				require.Empty(t, edit.Text, name)
 			}
-			page, err := device.History(ctx, group, 0, 0)
+			page, err := device.History(ctx, group, 0, 0) // of one time of membership
 			require.NoError(t, err)
-			require.Equal(t, messages, page.Messages, name)
+			require.Equal(t, messages[3:], page.Messages, name)
+			page, err = device.History(ctx, group, page.NextBeforeSeq, 0)
+			require.NoError(t, err)
+			require.Equal(t, messages[:3], page.Messages, name)
 		}
 
 		// A recall has no content, and reaches what the device has.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -20,12 +20,12 @@ import (
 // sixth, and what it hears of.
 type restored struct {
 	*client.Client
-	server *fakeserver.Server
+	server *clienttest.Server
 	group  string
 	want   []string // what was held
 }
 
-func newRestored(t *testing.T, s *fakeserver.Server, change func(*client.Config)) *restored {
+func newRestored(t *testing.T, s *clienttest.Server, change func(*client.Config)) *restored {
 	t.Helper()
 	r := &restored{server: s, group: s.MakeGroup("g", "alice", "bob")}
 	r.want = post(s, r.group, 10)
@@ -82,42 +82,42 @@ func TestG5_ARestoredServerLosesNoMessages(t *testing.T) {
 			r.more(4)
 		}},
 		"nobody says so but a push": {10, func(t *testing.T, r *restored) {
-			r.server.Interfere(first(1000, wire.ActionChanges, fakeserver.Busy))
+			r.server.Interfere(first(1000, wire.ActionChanges, clienttest.Busy))
 			r.more(2)
 			time.Sleep(10 * time.Second)
-			r.server.Interfere(fakeserver.Hooks{})
+			r.server.Interfere(clienttest.Hooks{})
 		}},
 		"nobody says so but sync": {10, func(_ *testing.T, r *restored) {
-			r.server.Interfere(first(1000, wire.ActionChanges, fakeserver.Busy))
+			r.server.Interfere(first(1000, wire.ActionChanges, clienttest.Busy))
 			r.server.Say("alice", "phone", fmt.Sprintf(`{"type":"notify","updates":[{"conversationId":%q,"committedMaxSeq":20}]}`, r.group))
 			time.Sleep(10 * time.Second)
-			r.server.Interfere(fakeserver.Hooks{})
+			r.server.Interfere(clienttest.Hooks{})
 		}},
 		"nobody says so but an answer": {60, func(t *testing.T, r *restored) {
-			r.server.Interfere(fakeserver.Hooks{OnPush: noPushes})
+			r.server.Interfere(clienttest.Hooks{OnPush: noPushes})
 			_, err := r.Send(within(t, time.Minute), text(r.group, "mine"))
 			require.NoError(t, err)
 			_, err = r.SetTitle(within(t, time.Minute), wire.SetTitle{ConversationID: r.group, Title: "t"})
 			require.NoError(t, err)
 			time.Sleep(10 * time.Second)
-			r.server.Interfere(fakeserver.Hooks{})
+			r.server.Interfere(clienttest.Hooks{})
 		}},
 	} {
 		for state, offline := range map[string]bool{"connected": false, "away": true} {
 			t.Run(name+"/"+state, func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				bubble(t, func(t *testing.T, s *clienttest.Server) {
 					r := newRestored(t, s, nil)
 					_, err := r.Ack(within(t, time.Minute), r.group, 9, 9)
 					require.NoError(t, err)
 					s.GoBack(r.group, 6, c.v)
 					if offline {
-						s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+						s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 						s.CutAll()
 						synctest.Wait()
 						if !strings.HasPrefix(name, "nobody") {
 							c.act(t, r)
 						}
-						s.Interfere(fakeserver.Hooks{})
+						s.Interfere(clienttest.Hooks{})
 						require.NoError(t, r.Online(within(t, 10*time.Minute)))
 					} else {
 						c.act(t, r)
@@ -132,7 +132,7 @@ func TestG5_ARestoredServerLosesNoMessages(t *testing.T) {
 
 // The place where the two part ways may be many pages back.
 func TestG5_ARestoredServerThatLostMuch(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		r := newRestored(t, s, nil)
 		r.want = append(r.want, post(s, r.group, 440)...)
 		require.NoError(t, r.Refresh(within(t, time.Minute)))
@@ -144,7 +144,7 @@ func TestG5_ARestoredServerThatLostMuch(t *testing.T) {
 }
 
 func TestG5_AServerBegunAnewLosesNoMessages(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		cfg := config(s, "alice", "phone")
 		cfg.Store = client.NewMemory()
@@ -156,7 +156,7 @@ func TestG5_AServerBegunAnewLosesNoMessages(t *testing.T) {
 		id := chat.SingleID("alice", "bob")
 		alice.Close()
 		s.BeginAnew()
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		alice = dial(t, cfg)
 		waiting := make(chan error, 1)
 		go func() {
@@ -164,7 +164,7 @@ func TestG5_AServerBegunAnewLosesNoMessages(t *testing.T) {
 			waiting <- err
 		}()
 		synctest.Wait()
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		require.NoError(t, <-waiting, "its conversation is made anew")
 		require.NoError(t, alice.Refresh(ctx))
 		require.Equal(t, []string{"three"}, texts(stored(t, alice, id)))
@@ -177,7 +177,7 @@ func TestG5_AServerBegunAnewLosesNoMessages(t *testing.T) {
 
 // What only the device has stays to be seen until the user does not want it any more.
 func TestOrphansOfAConversationThatIsGone(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		r := newRestored(t, s, nil)
 		changes := r.Changes(within(t, time.Hour))
 		s.BeginAnew()
@@ -204,7 +204,7 @@ func TestOrphansOfAConversationThatIsGone(t *testing.T) {
 }
 
 func TestErasuresAndClearsReachOrphans(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		r := newRestored(t, s, nil)
 		_, err := r.Send(within(t, time.Minute), text(r.group, "mine"))
 		require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestErasuresAndClearsReachOrphans(t *testing.T) {
 
 // A loop over Messages goes back with the conversation.
 func TestMessagesGivesWhatCameInPlaceOfLostOnes(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		r := newRestored(t, s, nil)
 		var given []string
 		for m, err := range r.Messages(within(t, time.Hour), r.group, 0) {
@@ -248,12 +248,12 @@ func TestMessagesGivesWhatCameInPlaceOfLostOnes(t *testing.T) {
 
 // A server that never says the same twice is asked with backoff.
 func TestAServerThatGoesBackAgainAndAgainIsNotPestered(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		r := newRestored(t, s, nil)
 		_, err := r.Ack(within(t, time.Minute), r.group, 9, 8)
 		require.NoError(t, err)
 		was := s.Count(wire.ActionChanges)
-		s.Interfere(fakeserver.Hooks{OnLine: func(_ string, line *wire.Conversation) { line.LastSeq = 3 }})
+		s.Interfere(clienttest.Hooks{OnLine: func(_ string, line *wire.Conversation) { line.LastSeq = 3 }})
 		s.GoBack(r.group, 10, 1)
 		_ = r.Refresh(within(t, 10*time.Minute))
 		require.Less(t, s.Count(wire.ActionChanges)-was, 60)
@@ -267,10 +267,10 @@ func TestAServerThatGoesBackAgainAndAgainIsNotPestered(t *testing.T) {
 // What the user meant to hide is what there was; what the server's other world has instead
 // the user has not seen.
 func TestAClearThatWaitsHidesNothingOfTheOtherWorld(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		store := client.NewMemory()
 		r := newRestored(t, s, func(cfg *client.Config) { cfg.Store = store })
-		s.Interfere(first(1_000_000, wire.ActionClear, fakeserver.Busy))
+		s.Interfere(first(1_000_000, wire.ActionClear, clienttest.Busy))
 		var waits sync.WaitGroup
 		waits.Go(func() {
 			cleared, err := r.Clear(within(t, time.Hour), r.group, 10)
@@ -281,7 +281,7 @@ func TestAClearThatWaitsHidesNothingOfTheOtherWorld(t *testing.T) {
 		s.GoBack(r.group, 6, 5)
 		r.more(4)
 		require.NoError(t, r.Refresh(within(t, time.Minute)))
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		waits.Wait()
 		require.Equal(t, []string{"new 1", "new 2", "new 3", "new 4"}, texts(stored(t, r.Client, r.group)))
 		_, _, cleared := s.Positions("alice", r.group)

@@ -10,13 +10,13 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // requireUnread checks what devices of a user show as unread, and that a new device,
 // which starts from the server's number, shows the same.
-func requireUnread(t *testing.T, s *fakeserver.Server, want int64, id, user string, devices ...*client.Client) {
+func requireUnread(t *testing.T, s *clienttest.Server, want int64, id, user string, devices ...*client.Client) {
 	t.Helper()
 	synctest.Wait()
 	for i, device := range devices {
@@ -32,7 +32,7 @@ func requireUnread(t *testing.T, s *fakeserver.Server, want int64, id, user stri
 // What a user writes on any device is not unread, whatever it is, and whichever way
 // the device hears of it.
 func TestOwnEntriesAreNotUnread(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		cfg := config(s, "alice", "phone")
 		cfg.Store = client.NewMemory()
@@ -86,18 +86,18 @@ func TestOwnEntriesAreNotUnread(t *testing.T) {
 
 // Until a message of one's own has come back, its seq is known by the answer alone.
 func TestOwnMessagesAboveAGapAreNotUnread(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		cfg := config(s, "alice", "phone")
 		cfg.GapWait = time.Hour
 		phone := online(t, cfg)
 		post(s, group, 1)
 		synctest.Wait()
-		s.Interfere(fakeserver.Hooks{OnPush: func(string, string) (int, time.Duration) { return 0, 0 }})
+		s.Interfere(clienttest.Hooks{OnPush: func(string, string) (int, time.Duration) { return 0, 0 }})
 		post(s, group, 1)
 		_, err := phone.Send(within(t, time.Minute), text(group, "3"))
 		require.NoError(t, err)
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		s.Post("alice", wire.Send{ConversationID: group, Text: "4"})
 		post(s, group, 1)
 		requireUnread(t, s, 3, group, "alice", phone)
@@ -107,17 +107,17 @@ func TestOwnMessagesAboveAGapAreNotUnread(t *testing.T) {
 
 // A device that has not everything goes by what the server says.
 func TestUnreadStartsFromTheServersNumber(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		for n := range 10 {
 			s.Post([]string{"alice", "bob"}[n/5], wire.Send{ConversationID: group, Text: fmt.Sprint(n)})
 		}
-		s.Interfere(first(1_000_000, wire.ActionSync, fakeserver.Busy))
+		s.Interfere(first(1_000_000, wire.ActionSync, clienttest.Busy))
 		alice := dial(t, config(s, "alice", "phone"))
 		require.Error(t, alice.Online(within(t, time.Minute)))
 		line, _ := alice.Conversation(group)
 		require.Equal(t, int64(5), line.Unread, "it holds none of them")
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		require.NoError(t, alice.Online(within(t, time.Hour)))
 		requireUnread(t, s, 5, group, "alice", alice)
 	})
@@ -126,11 +126,11 @@ func TestUnreadStartsFromTheServersNumber(t *testing.T) {
 // The server knows of seqs that were never given out, and does not count them; the
 // device only sees that they are not there.
 func TestUnreadOfSkippedSeqs(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		post(s, group, 10)
 		s.Punch(group, 3, 4, 5, 6, 7, 8, 9)
-		s.Interfere(fakeserver.Hooks{OnLine: func(_ string, line *wire.Conversation) { line.Unread = 3 }})
+		s.Interfere(clienttest.Hooks{OnLine: func(_ string, line *wire.Conversation) { line.Unread = 3 }})
 		alice := online(t, config(s, "alice", "phone"))
 		line, _ := alice.Conversation(group)
 		require.Equal(t, int64(3), line.Unread)
@@ -149,7 +149,7 @@ func TestUnreadOfSkippedSeqs(t *testing.T) {
 // device says as the server does, or less where it knows better, and never counts
 // what others wrote too low.
 func TestUnreadBeyondWhatTheServerKnows(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice", "bob")
 		alice := online(t, config(s, "alice", "phone"))
 		for n := range 2 * chat.MaxRuns {
@@ -161,7 +161,7 @@ func TestUnreadBeyondWhatTheServerKnows(t *testing.T) {
 
 // What a group holds from before its user came back is not unread, known or not.
 func TestUnreadOfOneWhoComesBack(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		ctx := within(t, time.Hour)
 		bob := online(t, config(s, "bob", "phone"))
 		group, err := bob.CreateGroup(ctx, wire.CreateGroup{Title: "g", Members: []string{"alice"}, Visibility: chat.VisibleSinceJoin})

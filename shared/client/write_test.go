@@ -16,18 +16,18 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // scene is a group of alice's in which she wrote, and what is written in it.
 type scene struct {
-	server *fakeserver.Server
+	server *clienttest.Server
 	group  string
 	first  chat.Message // alice's
 }
 
-func newScene(s *fakeserver.Server) scene {
+func newScene(s *clienttest.Server) scene {
 	group := s.MakeGroup("g", "alice", "bob", "carol")
 	s.Post("alice", wire.Send{ConversationID: group, Text: "first"})
 	return scene{s, group, s.Entries(group)[0]}
@@ -153,7 +153,7 @@ func TestG3_AWriteIsCarriedOutOnceWhateverHappens(t *testing.T) {
 		for name, fate := range mishaps() {
 			for pushed, onPush := range map[string]func(string, string) (int, time.Duration){"pushed": nil, "not pushed": noPushes} {
 				t.Run(action+"/"+name+"/"+pushed, func(t *testing.T) {
-					bubble(t, func(t *testing.T, s *fakeserver.Server) {
+					bubble(t, func(t *testing.T, s *clienttest.Server) {
 						in := newScene(s)
 						alice := online(t, config(s, "alice", "phone"))
 						hooks := first(3, action, fate)
@@ -184,10 +184,10 @@ func TestAnArrivingEventIsItsOwnAnswer(t *testing.T) {
 			continue // the connection that is answered is pushed nothing
 		}
 		t.Run(action, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				in := newScene(s)
 				alice := online(t, config(s, "alice", "phone"))
-				s.Interfere(first(1, action, fakeserver.LoseReply))
+				s.Interfere(first(1, action, clienttest.LoseReply))
 				start := time.Now()
 				require.NoError(t, write.do(within(t, time.Minute), alice, in, "key"))
 				require.Less(t, time.Since(start), time.Second)
@@ -202,9 +202,9 @@ func TestAnArrivingEventIsItsOwnAnswer(t *testing.T) {
 func TestG3_AnyWriteOutlivesTheClient(t *testing.T) {
 	t.Parallel()
 	for action, write := range writes {
-		for name, fate := range map[string]fakeserver.Fate{"not carried out": fakeserver.Ignore, "carried out": fakeserver.LoseReply} {
+		for name, fate := range map[string]clienttest.Fate{"not carried out": clienttest.Ignore, "carried out": clienttest.LoseReply} {
 			t.Run(action+"/"+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T, s *fakeserver.Server) {
+				bubble(t, func(t *testing.T, s *clienttest.Server) {
 					in := newScene(s)
 					cfg := config(s, "alice", "phone")
 					cfg.Store = client.NewMemory()
@@ -223,11 +223,11 @@ func TestG3_AnyWriteOutlivesTheClient(t *testing.T) {
 					require.Equal(t, action == wire.ActionSend, isMessage)
 					alice.Close()
 
-					s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }, OnPush: noPushes})
+					s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }, OnPush: noPushes})
 					alice = dial(t, cfg)
 					require.Equal(t, left, alice.Outbox())
 					changes := alice.Changes(within(t, time.Minute))
-					s.Interfere(fakeserver.Hooks{OnPush: noPushes})
+					s.Interfere(clienttest.Hooks{OnPush: noPushes})
 					for change := range changes {
 						settled, ok := change.(client.Settled)
 						if !ok {
@@ -256,17 +256,17 @@ func TestG3_AnyWriteOutlivesTheClient(t *testing.T) {
 // All that the user does in a conversation is done in that order, and what is done in
 // another does not wait for it.
 func TestWritesOfAllKindsKeepTheUsersOrder(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		in := newScene(s)
 		other := s.MakeGroup("h", "alice")
 		alice := online(t, config(s, "alice", "phone"))
 		var n atomic.Int64
-		s.Interfere(fakeserver.Hooks{OnPush: noPushes, OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+		s.Interfere(clienttest.Hooks{OnPush: noPushes, OnRequest: func(r clienttest.Request) clienttest.Fate {
 			if writes[r.Action].do == nil || !strings.Contains(string(r.Body), in.group) {
-				return fakeserver.Handle
+				return clienttest.Handle
 			}
 			time.Sleep(time.Duration(n.Add(1)%7) * 20 * time.Millisecond)
-			return []fakeserver.Fate{fakeserver.Handle, fakeserver.Busy, fakeserver.LoseReply, fakeserver.Platform, fakeserver.CutAfter}[n.Load()%5]
+			return []clienttest.Fate{clienttest.Handle, clienttest.Busy, clienttest.LoseReply, clienttest.Platform, clienttest.CutAfter}[n.Load()%5]
 		}})
 		ctx := within(t, time.Hour)
 		order := []string{
@@ -292,11 +292,11 @@ func TestWritesOfAllKindsKeepTheUsersOrder(t *testing.T) {
 }
 
 func TestEditsThatWaitComeOneAfterTheOther(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		in := newScene(s)
 		alice := online(t, config(s, "alice", "phone"))
 		message := take(t, alice, in.group, 1)[0]
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		s.CutAll()
 		var all sync.WaitGroup
 		for i := range 3 {
@@ -307,16 +307,16 @@ func TestEditsThatWaitComeOneAfterTheOther(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		all.Wait()
 		require.Equal(t, "2", s.Entries(in.group)[0].Text)
 	})
 }
 
 func TestOneKeyIsOneWrite(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		in := newScene(s)
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		alice := dial(t, config(s, "alice", "phone"))
 		rename := func(title string) error {
 			_, err := alice.SetTitle(within(t, time.Hour), wire.SetTitle{ConversationID: in.group, Title: title, ClientMsgID: "key"})
@@ -331,7 +331,7 @@ func TestOneKeyIsOneWrite(t *testing.T) {
 		require.Equal(t, chat.CodeIdempotencyConflict, chat.CodeOf(writes[wire.ActionSend].do(t.Context(), alice, in, "key")))
 		require.Equal(t, chat.CodeIdempotencyConflict, chat.CodeOf(writes[wire.ActionDissolve].do(t.Context(), alice, in, "key")))
 		require.Len(t, alice.Outbox(), 1)
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		all.Wait()
 		require.Equal(t, 1, s.Count(wire.ActionSetTitle))
 	})
@@ -341,9 +341,9 @@ func TestTheBoundOfTheOutboxIsForAllWrites(t *testing.T) {
 	t.Parallel()
 	for action, write := range writes {
 		t.Run(action, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				in := newScene(s)
-				s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+				s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 				cfg := config(s, "alice", "phone")
 				cfg.MaxOutbox = 1
 				alice := dial(t, cfg)
@@ -361,9 +361,9 @@ func TestTheBoundOfTheOutboxIsForAllWrites(t *testing.T) {
 
 // What could never be carried out is told at once, also without a network.
 func TestAWriteThatCannotBeIsRefusedAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		in := newScene(s)
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		alice := dial(t, config(s, "alice", "phone"))
 		ctx := within(t, time.Minute)
 		edit := wire.Edit{ConversationID: in.group, Seq: 1, MessageID: "m", Version: 1, Text: "x"}
@@ -415,18 +415,18 @@ func TestWhatIsRefusedWhileNobodyWaitsIsKept(t *testing.T) {
 	t.Parallel()
 	for action, write := range writes {
 		t.Run(action, func(t *testing.T) {
-			bubble(t, func(t *testing.T, s *fakeserver.Server) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
 				in := newScene(s)
 				cfg := config(s, "alice", "phone")
 				cfg.Store = client.NewMemory()
-				s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+				s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 				alice := dial(t, cfg)
 				pending, ok := errors.AsType[*client.PendingError](write.do(within(t, time.Second), alice, in, "key"))
 				require.True(t, ok)
 				left := alice.Outbox()
 				alice.Close()
 
-				s.Interfere(first(2, action, fakeserver.Missing))
+				s.Interfere(first(2, action, clienttest.Missing))
 				alice = online(t, cfg)
 				for len(alice.Outbox()) > 0 {
 					time.Sleep(time.Second)
@@ -456,11 +456,11 @@ func TestWhatIsRefusedWhileNobodyWaitsIsKept(t *testing.T) {
 }
 
 func TestTheLastRefusedAreKept(t *testing.T) {
-	bubble(t, func(t *testing.T, s *fakeserver.Server) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "bob")
 		cfg := config(s, "alice", "phone")
 		cfg.Store = client.NewMemory()
-		s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+		s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 		alice := dial(t, cfg)
 		var all sync.WaitGroup
 		for i := range 105 {
@@ -470,7 +470,7 @@ func TestTheLastRefusedAreKept(t *testing.T) {
 			synctest.Wait()
 		}
 		all.Wait()
-		s.Interfere(fakeserver.Hooks{})
+		s.Interfere(clienttest.Hooks{})
 		require.NoError(t, alice.Online(within(t, time.Minute)))
 		for len(alice.Outbox()) > 0 {
 			time.Sleep(time.Second)

@@ -41,6 +41,7 @@ const (
 	SkippedSeqs          Name = "SkippedSeqs"          // seqs that they list because no entry has them any more; long runs, told by firstSeq, are not in it
 	GapsResolved         Name = "GapsResolved"         // entries that a Query did not show yet and a serialisable read did
 	Refusals             Name = "Refusals"             // frames and handshakes of users who were too fast
+	HotRefusals          Name = "HotRefusals"          // messages and edits refused because their conversation takes no more
 )
 
 // What connections and pushes tell.
@@ -74,7 +75,7 @@ const (
 func Names() []Name {
 	return []Name{
 		Sends, SendSuccess, SendFailures, SendLatency, IdempotencyHits, TransactionAttempts, TransactionConflicts, BatchedMessages,
-		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved, Refusals,
+		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved, Refusals, HotRefusals,
 		AuthorizerRefusals, ConnectionsOpened, ConnectionsClosed, ConnectionsReplaced,
 		Pushes, GoneConnections, PushFailures, SetAside, CommitToPush, StreamAge,
 		InvariantDuplicateSeq, InvariantSeqWentBack, InvariantIdempotency, InvariantHole, InvariantHead, InvariantPosition, InvariantRevision, InvariantItem,

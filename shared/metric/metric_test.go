@@ -171,6 +171,7 @@ func TestEntry(t *testing.T) {
 		`"msg":"request","conversationId":"group:1","seq":5,"messageId":"01K","IdempotencyHits":1}`)
 	require.Contains(t, line(metric.Entry(chat.Sent{}, metric.Effort{Attempts: 9, Conflicts: 6, Throttles: 2})),
 		`"msg":"request","throttles":2,"TransactionAttempts":9,"TransactionConflicts":6}`)
+	require.Contains(t, line(metric.Entry(chat.Sent{}, metric.Effort{Full: 1})), `"msg":"request","HotRefusals":1}`)
 }
 
 func TestSend(t *testing.T) {

@@ -132,6 +132,7 @@ type Effort struct {
 	Conflicts int // of these, those that another writer came before
 	Throttles int // of these, those that DynamoDB put off
 	Batch     int // messages that the last one committed, where it was for the lane; 0 where it was not
+	Full      int // 1 if it was refused, since the conversation takes no more
 }
 
 // Entry returns the fields of an entry's writing: what it became, if it is written, and
@@ -144,7 +145,8 @@ func Entry(sent chat.Sent, took Effort) []slog.Attr {
 	if took.Throttles > 0 {
 		attrs = append(attrs, slog.Int("throttles", took.Throttles))
 	}
-	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts), Count(BatchedMessages, took.Batch))
+	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts), Count(BatchedMessages, took.Batch),
+		Count(HotRefusals, took.Full))
 	if sent.Duplicate {
 		attrs = append(attrs, Count(IdempotencyHits, 1))
 	}

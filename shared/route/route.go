@@ -60,7 +60,7 @@ type Action func(ctx context.Context, c Caller, fields map[string]json.RawMessag
 func To[Req, Res any](handle func(ctx context.Context, c Caller, r Req) (Res, error)) Action {
 	return func(ctx context.Context, c Caller, fields map[string]json.RawMessage) (any, error) {
 		var r Req
-		if err := decode(fields, &r); err != nil {
+		if err := wire.Decode(fields, &r); err != nil {
 			return nil, err
 		}
 		return handle(ctx, c, r)
@@ -101,7 +101,7 @@ func Serve(log *slog.Logger, sockets Sockets, limits *Limits, actions map[string
 		if caller.ExpiresAt != 0 && start.UnixMilli() >= caller.ExpiresAt {
 			return expired(ctx, log, sockets, caller), nil
 		}
-		r, err := readRequest(event.Body)
+		r, err := wire.ReadRequest([]byte(event.Body))
 		if err == nil {
 			err = anonymous
 		}
@@ -115,8 +115,8 @@ func Serve(log *slog.Logger, sockets Sockets, limits *Limits, actions map[string
 			result, err = run(ctx, actions, caller, r)
 		}
 		body, err := encode(r, result, err, caller.RequestID)
-		if actions[r.action] == nil {
-			r.action = "" // whatever the client made up
+		if actions[r.Action] == nil {
+			r.Action = "" // whatever the client made up
 		}
 		record(ctx, log, caller, r, notes, err, time.Since(start))
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: string(body)}, nil
@@ -137,10 +137,10 @@ func expired(ctx context.Context, log *slog.Logger, sockets Sockets, c Caller) e
 	return events.APIGatewayProxyResponse{StatusCode: 200, Body: string(body)}
 }
 
-func run(ctx context.Context, actions map[string]Action, c Caller, r request) (any, error) {
-	action, ok := actions[r.action]
+func run(ctx context.Context, actions map[string]Action, c Caller, r wire.Request) (any, error) {
+	action, ok := actions[r.Action]
 	if !ok {
-		return nil, chat.Errorf(chat.CodeUnknownAction, "there is no action %q here; see the protocol for those there are", r.action)
+		return nil, chat.Errorf(chat.CodeUnknownAction, "there is no action %q here; see the protocol for those there are", r.Action)
 	}
 	envelope, err := wire.Encode(reply(r, struct{}{}))
 	if err != nil {
@@ -152,16 +152,16 @@ func run(ctx context.Context, actions map[string]Action, c Caller, r request) (a
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-answerReserve))
 		defer cancel()
 	}
-	return action(ctx, c, r.fields)
+	return action(ctx, c, r.Fields)
 }
 
-func reply(r request, result any) wire.Reply {
-	return wire.Reply{Type: wire.TypeReply, ID: r.id, Action: r.action, Result: result}
+func reply(r wire.Request, result any) wire.Reply {
+	return wire.Reply{Type: wire.TypeReply, ID: r.ID, Action: r.Action, Result: result}
 }
 
 // encode returns the frame that answers the request, and the error that became of
 // it: that of the action, or that its result cannot be sent.
-func encode(r request, result any, err error, requestID string) ([]byte, error) {
+func encode(r wire.Request, result any, err error, requestID string) ([]byte, error) {
 	var body []byte
 	if err == nil {
 		body, err = wire.Encode(reply(r, result))
@@ -181,8 +181,8 @@ func encode(r request, result any, err error, requestID string) ([]byte, error) 
 	return body, err
 }
 
-func errorReply(r request, e wire.Error) wire.ErrorReply {
-	return wire.ErrorReply{Type: wire.TypeError, ID: r.id, Action: r.action, Error: e}
+func errorReply(r wire.Request, e wire.Error) wire.ErrorReply {
+	return wire.ErrorReply{Type: wire.TypeError, ID: r.ID, Action: r.Action, Error: e}
 }
 
 // refusal is what the client is told of an error.
@@ -228,13 +228,13 @@ const slow = time.Second
 // record writes a request's log line. One of what went well, and has nothing to tell,
 // such as a heartbeat or a receipt, is of debug level: it would cost more than what it
 // tells of.
-func record(ctx context.Context, log *slog.Logger, c Caller, r request, notes *metric.Notes, err error, took time.Duration) {
+func record(ctx context.Context, log *slog.Logger, c Caller, r wire.Request, notes *metric.Notes, err error, took time.Duration) {
 	attrs := []slog.Attr{
 		slog.String("requestId", c.RequestID),
 		slog.String("connectionId", c.ConnectionID),
 		slog.String("userId", c.UserID),
 		slog.String("deviceId", c.DeviceID),
-		slog.String("action", r.action),
+		slog.String("action", r.Action),
 	}
 	var told wire.Error
 	if err != nil {

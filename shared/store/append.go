@@ -30,8 +30,8 @@ type Receipt struct {
 // or that the sender is no member of, Forbidden for a system conversation or to
 // create one where the Store is closed, Dissolved, IdempotencyConflict, Limit in a
 // conversation that has reached chat.MaxSeq, and Busy when contention outlasted the
-// context's deadline (the message may then be committed or not, and the same
-// clientMsgId finds out). Any other error is a fault.
+// context's deadline, or where the conversation takes no more (WithConversationRate).
+// The message may then be committed or not, and the same clientMsgId finds out. Any other error is a fault.
 func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt, error) {
 	if to != "" {
 		if err := chat.ValidateUserID("to", to); err != nil {

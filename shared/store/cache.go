@@ -2,6 +2,7 @@ package store
 
 import (
 	"sync"
+	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
 )
@@ -36,10 +37,11 @@ type headCache struct {
 }
 
 type knownHead struct {
-	head    chat.Conversation
-	shared  bool
-	members map[string]bool // at head.Removals
-	alone   int             // of the members, those who were looked up alone since the roster was read
+	head      chat.Conversation
+	shared    bool
+	members   map[string]bool // at head.Removals
+	fullUntil time.Time       // the conversation takes nothing until then
+	alone     int             // of the members, those who were looked up alone since the roster was read
 }
 
 const (
@@ -91,6 +93,27 @@ func (c *headCache) knows(conversationID, userID string) bool {
 	defer c.mu.Unlock()
 	k := c.known[conversationID]
 	return k != nil && k.members[userID]
+}
+
+// fullUntil gives until when a conversation is known to take nothing from the user, who
+// is known to be a member.
+func (c *headCache) fullUntil(conversationID, userID string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[conversationID]
+	if k == nil || !k.members[userID] {
+		return time.Time{}
+	}
+	return k.fullUntil
+}
+
+// full notes until when a conversation takes nothing.
+func (c *headCache) full(conversationID string, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.known[conversationID]; k != nil {
+		k.fullUntil = until
+	}
 }
 
 // learn takes in a head that was read, or came back with a failed condition. One

@@ -29,9 +29,10 @@ const sendTime = 10 * time.Second
 // hot is one group in a region, and the environments of the function that writes to
 // it, each with a store of its own.
 type hot struct {
-	t      *testing.T
-	region *regiontest.Region
-	group  string
+	t       *testing.T
+	region  *regiontest.Region
+	options []store.Option
+	group   string
 
 	mu     sync.Mutex
 	idle   []*store.Store
@@ -40,6 +41,7 @@ type hot struct {
 	most   int // environments that were busy at once
 
 	took     map[string][]time.Duration // of sends that were acked, by sender
+	acked    []time.Time
 	busy     int
 	attempts int
 }
@@ -49,9 +51,9 @@ var regionTables = store.Tables{
 	Members: "Members", Inboxes: "Inboxes", Connections: "Connections", Lane: "Lane",
 }
 
-func newHot(t *testing.T, members int) *hot {
+func newHot(t *testing.T, members int, options ...store.Option) *hot {
 	t.Helper()
-	h := &hot{t: t, took: map[string][]time.Duration{}, region: regiontest.New(regiontest.Usual(), map[string]regiontest.Keys{
+	h := &hot{t: t, options: options, took: map[string][]time.Duration{}, region: regiontest.New(regiontest.Usual(), map[string]regiontest.Keys{
 		"Conversations": {Partition: "conversationId"},
 		"Messages":      {Partition: "conversationId", Sort: "seq"},
 		"Idempotency":   {Partition: "dedupeKey"},
@@ -75,7 +77,7 @@ func newHot(t *testing.T, members int) *hot {
 
 func who(i int) string { return fmt.Sprintf("user%02d", i) }
 
-func (h *hot) store() *store.Store { return store.New(h.region.Client(), regionTables) }
+func (h *hot) store() *store.Store { return store.New(h.region.Client(), regionTables, h.options...) }
 
 // take gives an environment that is idle, the one used last first as Lambda does, or a
 // new one.
@@ -114,6 +116,7 @@ func (h *hot) send(sender, id string) {
 		h.attempts += r.Attempts
 		if err == nil {
 			h.took[sender] = append(h.took[sender], time.Since(start))
+			h.acked = append(h.acked, time.Now())
 			h.mu.Unlock()
 			return
 		}

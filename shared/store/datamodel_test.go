@@ -159,7 +159,7 @@ func writeEverything(t *testing.T, c *cloud) {
 	t.Helper()
 	ctx := t.Context()
 	s := store.New(dynamodb.New(c.Options(nil)), c.Tables,
-		store.WithRetention(24*time.Hour), store.WithQuotas(store.Quotas{GroupsPerDay: 10}))
+		store.WithRetention(24*time.Hour), store.WithQuotas(store.Quotas{GroupsPerDay: 10}), store.WithConversationRate(500))
 	m := text("ann", "m1", "hello")
 	m.SenderDeviceID, m.ClientTime = "phone", 1
 	first := must(t)(s.Append(ctx, m, "bob"))

@@ -344,14 +344,16 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 		}
 		next, ok := chat.Successor(roster, r.UserID)
 		return func(head chat.Conversation, m *chat.Message) (changes, error) {
-			out, err := leave(head, m)
 			if !ok {
+				head.State = chat.StateDissolved
+				out, err := leave(head, m)
 				out.dissolved = true
 				return out, err
 			}
 			event := *m.Event // the request's own stays as it is, for the next attempt
 			event.Owner = next.UserID
 			m.Event = &event
+			out, err := leave(head, m)
 			out.items = append(out.items, s.setRole(next, chat.RoleOwner))
 			return out, err
 		}, nil

@@ -70,9 +70,14 @@ func (s *Store) combine(ctx context.Context, q *waiting) (*Receipt, error) {
 		return nil, unlessPassing(err)
 	}
 	head = q.at.head
-	intents := choose(q.intent, others, q.limit(head))
+	w := q.w
+	if full := s.meter(&w, head); full != nil {
+		q.so.Full = full.full
+		return nil, full.err
+	}
+	intents := choose(q.intent, others, min(q.limit(head), s.room(head)))
 	for range maxRounds {
-		b, err := newBatch(head, intents)
+		b, err := s.newBatch(head, intents)
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +195,7 @@ func unitsOf(i table.Intent) int {
 }
 
 // newBatch numbers intents in the order in which their messages were received.
-func newBatch(head chat.Conversation, intents []table.Intent) (batch, error) {
+func (s *Store) newBatch(head chat.Conversation, intents []table.Intent) (batch, error) {
 	byID := make(map[string]table.Intent, len(intents))
 	messages := make([]chat.Message, len(intents))
 	for i, intent := range intents {
@@ -206,7 +211,7 @@ func newBatch(head chat.Conversation, intents []table.Intent) (batch, error) {
 		intent := byID[m.MessageID]
 		intent.Message.Message = m
 		b.intents = append(b.intents, intent)
-		b.after = write{message: m}.headAfter(b.after, changes{})
+		b.after = write{message: m, fullAt: s.filled(b.after.FullAt, m, s.db.Now())}.headAfter(b.after, changes{})
 	}
 	return b, nil
 }

@@ -90,11 +90,12 @@ func TestOptionsFromEnv(t *testing.T) {
 	send(t, s, "ann", "zoe", "m")
 
 	for name, values := range map[string][]string{
-		"DIRECT_MESSAGES":   {"Closed", "on"},
-		"RETENTION_DAYS":    {"-1", "x", "1.5", "1d", "36501", " 1"},
-		"MAX_GROUP_MEMBERS": {"1", "1001", "x"},
-		"REJOIN_DAYS":       {"-1", "3651", "x"},
-		"GROUPS_PER_DAY":    {"-1", "1000001", "x"},
+		"DIRECT_MESSAGES":                {"Closed", "on"},
+		"RETENTION_DAYS":                 {"-1", "x", "1.5", "1d", "36501", " 1"},
+		"MAX_GROUP_MEMBERS":              {"1", "1001", "x"},
+		"REJOIN_DAYS":                    {"-1", "3651", "x"},
+		"CONVERSATION_WRITES_PER_SECOND": {"-1", "501", "x"},
+		"GROUPS_PER_DAY":                 {"-1", "1000001", "x"},
 
 		"MAX_SYSTEM_MEMBERS":      {"-1", "x"},
 		"MAX_LARGE_CONVERSATIONS": {"-1", "x"},

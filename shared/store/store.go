@@ -62,6 +62,7 @@ type Store struct {
 	heads *headCache
 
 	maxMembers int           // of a group
+	perSecond  int           // messages of 1 KB that one conversation takes
 	closed     bool          // users create no conversations, and add no one to them
 	rejoin     time.Duration // for how long members add no one who left by itself
 	quotas     Quotas
@@ -160,8 +161,9 @@ const maxRejoinDays = 3650
 // kept for ever; MAX_GROUP_MEMBERS, from 2 to chat.MaxGroupMembers, which is the
 // default; REJOIN_DAYS, for WithRejoin, where nothing means 0; DIRECT_MESSAGES, open,
 // which is the default, or closed; and the Quotas: GROUPS_PER_DAY, MAX_SYSTEM_MEMBERS
-// and MAX_LARGE_CONVERSATIONS, where 0 and nothing are none. The error names the
-// variable that is wrong.
+// and MAX_LARGE_CONVERSATIONS, where 0 and nothing are none; and
+// CONVERSATION_WRITES_PER_SECOND, for WithConversationRate, up to 500, where nothing means
+// 0. The error names the variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
 	if err != nil {
@@ -175,6 +177,10 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	if err != nil {
 		return nil, err
 	}
+	perSecond, err := numberFrom(getenv, "CONVERSATION_WRITES_PER_SECOND", 0, 0, maxConversationRate)
+	if err != nil {
+		return nil, err
+	}
 	closed, err := closedFrom(getenv)
 	if err != nil {
 		return nil, err
@@ -185,7 +191,7 @@ func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
 	}
 	return []Option{
 		WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed), WithQuotas(quotas),
-		WithRejoin(time.Duration(rejoin) * day),
+		WithRejoin(time.Duration(rejoin) * day), WithConversationRate(perSecond),
 	}, nil
 }
 

@@ -13,6 +13,7 @@ package store
 // message is given up as BUSY by how often it was tried, a change when its time is up.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type write struct {
 	create *creation
 
 	counted bool // the group that is created counts for its creator's quota
+
+	fullAt int64 // of the head that this attempt leaves, in µs; 0 where nothing is counted
 
 	change changeFunc // nil for a plain message
 
@@ -113,9 +116,9 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			return Receipt{}, err
 		}
 	}
-	at, known := base{}, false
-	if w.change == nil {
-		at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
+	at, known, err := s.remembered(w, &so)
+	if err != nil {
+		return Receipt{}, err
 	}
 	read := false // whether the head was read for this attempt
 	atOnce := 0   // attempts since then that did not wait
@@ -174,11 +177,23 @@ func (s *Store) wait(ctx context.Context, w write, so metric.Effort, result outc
 	return nil
 }
 
+// remembered gives the head to write on without reading it first, if that is known.
+func (s *Store) remembered(w write, so *metric.Effort) (at base, known bool, err error) {
+	if so.Full, err = s.stillFull(w); err != nil || w.change != nil {
+		return base{}, false, err
+	}
+	at.head, known = s.heads.trusted(w.message.ConversationID, w.message.SenderID)
+	return at, known, nil
+}
+
 // attempt prepares the write for this base and tries it once. The error is a
 // refusal, or a failure to read what the change needs.
 func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error) {
 	if at.head.LastSeq >= chat.MaxSeq {
 		return outcome{}, errFull()
+	}
+	if refused := s.meter(&w, at.head); refused != nil {
+		return *refused, nil
 	}
 	w.message.Seq = at.head.LastSeq + 1
 	if w.change != nil && at.changes == nil {
@@ -422,10 +437,15 @@ type outcome struct {
 	head      *chat.Conversation
 	conflict  bool // another writer came before
 	throttled bool
+	full      int // 1 if the conversation takes no more, which err says
 	cause     error
 }
 
 func (o outcome) countIn(so *metric.Effort) {
+	so.Full = o.full
+	if o.full > 0 {
+		return // it was not even tried
+	}
 	so.Attempts++
 	switch {
 	case o.throttled:
@@ -620,6 +640,7 @@ func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e ch
 	also("state", after.State != head.State, table.Str(string(after.State)))
 	also("title", after.Title != head.Title, table.Str(after.Title))
 	also("owner", after.Owner != head.Owner, table.Str(after.Owner))
+	also("fullAt", after.FullAt != head.FullAt, table.Num(after.FullAt))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	also("laneUntil", after.LaneUntil != head.LaneUntil, table.Num(after.LaneUntil))
 	also("laneBatch", after.LaneBatch != head.LaneBatch, table.Num(int64(after.LaneBatch)))
@@ -673,6 +694,7 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 	}
 	members := head.MemberCount
 	head = head.With(w.message)
+	head.FullAt = cmp.Or(w.fullAt, head.FullAt)
 	head.MemberCount = members // the roster itself says it: no event tells of a publication's readers
 	if e.roster {
 		head = head.WithRoster(e.joined, e.left)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -35,7 +35,7 @@ func onDisk(t *testing.T, path string) []byte {
 // program runs on, nor where it was away meanwhile.
 func TestG5_WhatWasErasedIsNotInTheFile(t *testing.T) {
 	t.Parallel()
-	s, err := fakeserver.Listen(t.Context())
+	s, err := clienttest.Listen(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
 	s.MakeGroup("g", "alice", "bob", "mallory")

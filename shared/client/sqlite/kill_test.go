@@ -15,7 +15,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/client/sqlite"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -78,23 +78,23 @@ func program(url, path, run string) error {
 
 func settings(url string, store client.Store) client.Config {
 	return client.Config{
-		URL: url, UserID: "alice", DeviceID: "phone", Token: fakeserver.Token("alice"), Store: store,
+		URL: url, UserID: "alice", DeviceID: "phone", Token: clienttest.Token("alice"), Store: store,
 		BackoffBase: 5 * time.Millisecond, RequestTimeout: 200 * time.Millisecond, GapWait: 20 * time.Millisecond,
 	}
 }
 
 func TestAKillLosesNothing(t *testing.T) {
 	t.Parallel()
-	s, err := fakeserver.Listen(t.Context())
+	s, err := clienttest.Listen(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
 	s.MakeGroup("g", "alice", "bob")
 	n := 0
-	s.Interfere(fakeserver.Hooks{OnRequest: func(r fakeserver.Request) fakeserver.Fate {
+	s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
 		if r.Action == wire.ActionSend {
 			s.Post("bob", wire.Send{ConversationID: group, Text: "meanwhile"})
 		}
-		return fakeserver.Handle
+		return clienttest.Handle
 	}, OnPush: func(string, string) (int, time.Duration) {
 		return 1 + len(s.Entries(group))%2, time.Duration(len(s.Entries(group))%5) * time.Millisecond
 	}})
@@ -151,7 +151,7 @@ func runAndKill(t *testing.T, url, path string, run, lines int) []string {
 }
 
 // checkStore looks into what the kill left.
-func checkStore(t *testing.T, s *fakeserver.Server, path string, sent map[string]bool) {
+func checkStore(t *testing.T, s *clienttest.Server, path string, sent map[string]bool) {
 	t.Helper()
 	store := open(t, path)
 	defer func() { require.NoError(t, store.Close()) }()

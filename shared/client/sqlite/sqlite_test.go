@@ -15,15 +15,14 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
-	"github.com/inorder-im/inorder/shared/client/internal/fakeserver"
-	"github.com/inorder-im/inorder/shared/client/internal/storetest"
+	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/client/sqlite"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) (client.Store, func() client.Store) {
+	clienttest.TestStore(t, func(t *testing.T) (client.Store, func() client.Store) {
 		path := filepath.Join(t.TempDir(), "a ?#%20 name.db")
 		current := open(t, path)
 		t.Cleanup(func() { require.NoError(t, current.Close()) })
@@ -110,7 +109,7 @@ func TestAnOlderFileOpens(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, client.Draft{To: "bob", ClientMsgID: "a", Type: chat.TypeCustom, Text: "<&>", Data: json.RawMessage(`{"n":9007199254740993}`)}, draft)
 
-	s, err := fakeserver.Listen(t.Context())
+	s, err := clienttest.Listen(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
 	s.MakeGroup("g", "alice", "bob")
@@ -127,11 +126,11 @@ func TestAnOlderFileOpens(t *testing.T) {
 // What the user wrote of any kind is in the file before it is sent, and a next run does it.
 func TestAnyWriteIsInTheFile(t *testing.T) {
 	t.Parallel()
-	s, err := fakeserver.Listen(t.Context())
+	s, err := clienttest.Listen(t.Context())
 	require.NoError(t, err)
 	defer s.Close()
 	s.MakeGroup("g", "alice", "bob")
-	s.Interfere(fakeserver.Hooks{OnHandshake: func(string, string) int { return 503 }})
+	s.Interfere(clienttest.Hooks{OnHandshake: func(string, string) int { return 503 }})
 	path := filepath.Join(t.TempDir(), "store.db")
 	store := open(t, path)
 	c, err := client.Dial(t.Context(), settings(s.URL(), store))
@@ -159,7 +158,7 @@ func TestAnyWriteIsInTheFile(t *testing.T) {
 	c.Close()
 	require.NoError(t, store.Close())
 
-	s.Interfere(fakeserver.Hooks{})
+	s.Interfere(clienttest.Hooks{})
 	store = open(t, path)
 	state, err := store.Load(t.Context(), "alice")
 	require.NoError(t, err)

@@ -5,7 +5,7 @@ export class VirtualClock {
   #timers = new Map();
   #nextId = 1;
 
-  now = () => this.#now - this.#setBack;
+  now = () => Math.floor(this.#now - this.#setBack);
 
   monotonic = () => this.#now;
 

@@ -38,7 +38,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
       const [userId, deviceId] = slot.name.split("/");
       slot.client?.setOffline(true);
       const token = () => (seed % 2 === 0 ? opaqueTokenOf : jwtOf)(userId);
-      slot.client = device(userId, { token, deviceId, store: slot.store, random, limits: { late: 12, end: 5 } });
+      slot.client = device(userId, { token, deviceId, store: slot.store, random, limits: { late: 6, end: 3 } });
       await slot.client.start();
     };
     for (const slot of slots) await boot(slot);

@@ -2,6 +2,10 @@
 // Frames of one socket are handled concurrently, as API Gateway does.
 
 import { may } from "../rights.js";
+import { bytesOf, content, read, refusal } from "./requests.js";
+
+/** For how long who has left by itself is not added again by members. */
+const REJOIN_MS = 30 * 24 * 3_600_000;
 
 export class FakeServer {
   /** Each request that was handled: {userId, deviceId, frame}. */
@@ -22,8 +26,8 @@ export class FakeServer {
   admit = (userId, deviceId) => true;
   /** The most entries in one page, whatever the limit asks for. */
   pageSize = 100;
-  /** The most lines in an answer to changes or conversations, and in a page of members or receipts. */
-  listSize = 50;
+  /** The most lines in an answer to changes or conversations, and in a page of members or receipts, where the protocol has more. */
+  listSize = Infinity;
   /** Cursors below this are too old to tell what changed. */
   floor = 0;
   /** Conversations with more members than this push {committedMaxSeq} only. */
@@ -189,7 +193,8 @@ export class FakeServer {
   receive(socket, data) {
     if (!this.#sockets.has(socket)) return;
     this.#later(() => {
-      const frame = JSON.parse(data);
+      const { frame, head, error } = read(data);
+      if (error) return this.say(socket, { type: "error", ...head, error });
       this.requests.push({ userId: socket.userId, deviceId: socket.deviceId, frame });
       this.#sending = frame.action === "send" ? socket : null;
       const reply = this.#reply(socket, frame);
@@ -210,9 +215,7 @@ export class FakeServer {
     try {
       const refusal = this.refuse(frame, socket);
       if (refusal) throw refusal;
-      const handle = this.#actions[action];
-      if (!handle) refuse("UNKNOWN_ACTION", `no action ${action}`);
-      return { type: "reply", id, action, result: handle(socket, frame) };
+      return { type: "reply", id, action, result: this.#actions[action](socket, frame) };
     } catch (error) {
       if (!error.code) throw error;
       return { type: "error", id, action, error };
@@ -224,15 +227,15 @@ export class FakeServer {
 
     send: (caller, frame) => {
       const { to, conversationId, messageType, text, data, replyTo } = frame;
-      const content = { to, messageType, text, data, replyTo };
+      const content = { conversationId: to === undefined ? conversationId : singleOf([caller.userId, to]), messageType, text, data, replyTo };
       return this.#once(caller, frame, content, () => {
         const conversation = to === undefined ? this.#writable(caller, conversationId) : this.#single(caller.userId, to);
-        if (replyTo) this.#target(caller, conversation, replyTo);
+        if (replyTo) this.#target(caller, conversation, replyTo, "replyTo");
         return this.#append(conversation, by(caller, frame), { messageType, text, data, replyTo });
       });
     },
 
-    sync: ({ userId }, { conversationId, afterSeq, limit }) => {
+    sync: ({ userId }, { conversationId, afterSeq, limit = 100 }) => {
       const conversation = this.#readable(userId, conversationId);
       const committedMaxSeq = committedMax(conversation, userId);
       const stretch = visibleTo(conversation, userId).find(({ to }) => to > afterSeq);
@@ -241,7 +244,7 @@ export class FakeServer {
         return { messages: [], nextSeq, committedMaxSeq, hasMore: false, ...(nextSeq > afterSeq && { firstSeq: nextSeq + 1 }) };
       }
       const from = Math.max(stretch.from, afterSeq + 1);
-      const range = conversation.entries.slice(from - 1, stretch.to).slice(0, Math.min(limit, this.pageSize));
+      const range = fitting(conversation.entries.slice(from - 1, stretch.to).slice(0, Math.min(limit, this.pageSize)));
       const nextSeq = range.at(-1).seq;
       return {
         messages: range.filter(({ seq }) => !conversation.holes.has(seq)).map(({ seq }) => shown(conversation, userId, seq)),
@@ -253,13 +256,14 @@ export class FakeServer {
       };
     },
 
-    history: ({ userId }, { conversationId, beforeSeq, limit }) => {
+    history: ({ userId }, { conversationId, beforeSeq: before, limit = 50 }) => {
       const conversation = this.#readable(userId, conversationId);
       const committedMaxSeq = committedMax(conversation, userId);
+      const beforeSeq = before ?? committedMaxSeq + 1;
       const stretches = visibleTo(conversation, userId);
       const stretch = stretches.findLast(({ from }) => from < beforeSeq);
       if (!stretch) return { messages: [], nextBeforeSeq: beforeSeq, committedMaxSeq, hasMore: false };
-      const range = conversation.entries.slice(stretch.from - 1, Math.min(stretch.to, beforeSeq - 1)).slice(-Math.min(limit, this.pageSize));
+      const range = fitting(conversation.entries.slice(stretch.from - 1, Math.min(stretch.to, beforeSeq - 1)).slice(-Math.min(limit, this.pageSize)).reverse()).reverse();
       const nextBeforeSeq = range[0].seq;
       return {
         messages: range.filter(({ seq }) => !conversation.holes.has(seq)).map(({ seq }) => shown(conversation, userId, seq)),
@@ -277,7 +281,7 @@ export class FakeServer {
         .map(({ head }) => ({ conversationId: head.conversationId, committedMaxSeq: head.lastSeq }));
       const all = JSON.stringify(heads);
       const changed = [...at].filter(([, when]) => when > syncCursor).sort(([, a], [, b]) => a - b);
-      const told = changed.slice(0, this.listSize);
+      const told = changed.slice(0, Math.min(this.listSize, 50));
       const more = told.length < changed.length;
       return {
         conversations: told.map(([conversationId]) => lineOf(this.conversations.get(conversationId), userId)),
@@ -291,7 +295,10 @@ export class FakeServer {
       };
     },
 
-    conversations: ({ userId }, { cursor = "0", hidden }) => this.#page(userId, Number(cursor), hidden),
+    conversations: ({ userId }, { cursor = "0", limit, hidden }) => {
+      if (!/^\d+$/.test(cursor)) throw refusal("BAD_REQUEST", "cursor");
+      return this.#page(userId, Number(cursor), hidden, limit);
+    },
 
     tell: (caller, frame) => this.#actions.ack(caller, frame),
 
@@ -310,10 +317,13 @@ export class FakeServer {
         ...(line.deliveredSeq > 0 && { deliveredSeq: line.deliveredSeq }),
         ...(line.readSeq > 0 && { readSeq: line.readSeq }),
       };
-      if (line.readSeq > before.readSeq) this.#note(userId, conversationId);
+      if (readSeq > 0 && readSeq >= line.readSeq) this.#note(userId, conversationId);
       const few = conversation.head.kind !== "system" && conversation.members.size <= this.inboxGroupMax && conversation.members.has(userId);
       const rose = line.deliveredSeq > before.deliveredSeq || line.readSeq > before.readSeq;
-      if (rose) this.#post(few && !areStrangers(conversation) ? [...conversation.members.keys()] : [userId], receipt, caller);
+      // In a group those hear of it who wrote what was acked.
+      const wrote = (id, name) => conversation.entries.some(({ seq, senderId }) => senderId === id && before[name] < seq && seq <= line[name]);
+      const concerns = (id) => id === userId || conversation.head.kind === "single" || wrote(id, "deliveredSeq") || wrote(id, "readSeq");
+      if (rose) this.#post(few && !areStrangers(conversation) ? [...conversation.members.keys()].filter(concerns) : [userId], receipt, caller);
       return { deliveredSeq: line.deliveredSeq, readSeq: line.readSeq };
     },
 
@@ -322,8 +332,8 @@ export class FakeServer {
       const conversation = this.#readable(userId, conversationId);
       const line = conversation.lines.get(userId);
       const clearedSeq = Math.min(throughSeq, committedMax(conversation, userId));
-      if (clearedSeq > line.clearedSeq) {
-        line.clearedSeq = clearedSeq;
+      line.clearedSeq = Math.max(line.clearedSeq, clearedSeq);
+      if (throughSeq >= line.clearedSeq) {
         this.#post([userId], { type: "changed", syncCursor: this.#note(userId, conversationId) }, caller);
       }
       return { clearedSeq: line.clearedSeq };
@@ -335,7 +345,7 @@ export class FakeServer {
         const conversation = this.#writable(caller, conversationId);
         const target = this.#target(caller, conversation, { seq, messageId });
         const first = conversation.entries.find(({ event }) => event?.kind === "recall" && event.targetSeq === seq);
-        if (first) return first;
+        if (first) return { ...first, duplicate: true };
         this.#mayRecall(caller, conversation, target);
         const event = { kind: "recall", targetSeq: seq, targetMessageId: messageId, version: target.version + 1 };
         this.#revise(conversation, seq, { text: null, data: null, status: "recalled", version: event.version });
@@ -351,12 +361,14 @@ export class FakeServer {
       const done = this.#once(caller, frame, { seq, messageId, version, text, data }, () => {
         const conversation = this.#writable(caller, conversationId);
         const target = this.#target(caller, conversation, { seq, messageId });
-        if (target.senderId !== caller.userId) refuse("FORBIDDEN", "this message is not yours to edit");
+        if (target.senderId !== caller.userId || target.messageType === "event") refuse("FORBIDDEN", "this message is not yours to edit");
         if (timeOf(conversation, caller.userId, seq).to < conversation.head.lastSeq) refuse("FORBIDDEN", "you were away since you sent this message");
         if (target.version !== version || target.status !== "normal") {
-          throw { code: "VERSION_CONFLICT", message: "the message was changed meanwhile", retryable: false, details: { version: target.version, status: target.status } };
+          throw { ...refusal("VERSION_CONFLICT", "version", { version: target.version, status: target.status }), message: "the message was changed meanwhile" };
         }
         this.#inTime(target, "edited");
+        const wrong = content({ messageType: target.messageType, text, data });
+        if (wrong) throw wrong;
         const event = { kind: "edit", targetSeq: seq, targetMessageId: messageId, version: version + 1 };
         if (version === 1) conversation.first.set(seq, target);
         this.#revise(conversation, seq, { text, data, version: event.version });
@@ -368,8 +380,8 @@ export class FakeServer {
     createGroup: (caller, frame) => {
       const { title, members, visibility = "all" } = frame;
       const { userId } = caller;
+      if (members.includes(userId)) throw refusal("BAD_REQUEST", "members");
       const { conversationId, duplicate } = this.#once(caller, frame, { title, members, visibility }, () => {
-        if (members.includes(userId)) refuse("BAD_REQUEST", "name the others");
         const all = [userId, ...members];
         const conversation = this.#conversation(`group:g${this.#nextGroup++}`, "group", all, { title, owner: userId, visibility });
         return this.#append(conversation, by(caller, frame), { messageType: "event", event: { kind: "members", added: all, owner: userId, title } });
@@ -380,27 +392,30 @@ export class FakeServer {
 
     addMembers: (caller, frame) =>
       this.#change(caller, frame, "add", { kind: "members", added: frame.members }, ({ head, members, lines }) => {
-        if (frame.members.some((id) => members.has(id))) refuse("BAD_REQUEST", "already a member");
+        const present = frame.members.filter((id) => members.has(id));
+        if (present.length > 0) throw refusal("BAD_REQUEST", "members", { members: present });
+        const out = frame.members.filter((id) => lines.get(id)?.leftAt > this.#clock.now() - REJOIN_MS);
+        if (out.length > 0) throw refusal("FORBIDDEN", "members", { members: out });
         const seq = head.lastSeq + 1;
         for (const id of frame.members) {
           const former = lines.get(id);
           const atOnce = former?.leftSeq === seq - 1; // nothing was written since: never away
           const joinSeq = atOnce ? former.joinSeq : head.visibility === "all" && !former ? 1 : seq;
-          members.set(id, { userId: id, role: "member", joinSeq, joinedAt: this.#clock.now() });
+          members.set(id, { userId: id, role: "member", joinSeq, joinedSeq: seq, joinedAt: this.#clock.now() });
           if (!former) lines.set(id, { readSeq: seq - 1, deliveredSeq: seq - 1, clearedSeq: 0, joinSeq, leftSeq: 0, past: [] });
-          else Object.assign(former, { past: atOnce ? former.past : [...former.past, { from: former.joinSeq, to: former.leftSeq }], joinSeq, leftSeq: 0, leftHead: null });
+          else Object.assign(former, { past: atOnce ? former.past : [...former.past, { from: former.joinSeq, to: former.leftSeq }], joinSeq, leftSeq: 0, leftHead: null, leftAt: 0 });
         }
       }),
 
-    removeMembers: (caller, frame) =>
-      this.#change(caller, frame, "remove", { kind: "members", removed: frame.members }, (conversation, role) => {
-        for (const id of frame.members) {
-          const target = conversation.members.get(id);
-          if (!target || id === caller.userId) refuse("BAD_REQUEST", "no member");
-          if (!may(role, "remove", target.role)) refuse("FORBIDDEN", `your role is ${role}`);
-        }
+    removeMembers: (caller, frame) => {
+      if (frame.members.includes(caller.userId)) throw refusal("BAD_REQUEST", "members");
+      return this.#change(caller, frame, "remove", { kind: "members", removed: frame.members }, (conversation, role) => {
+        const absent = frame.members.filter((id) => !conversation.members.has(id));
+        if (frame.members.some((id) => !absent.includes(id) && !may(role, "remove", conversation.members.get(id).role))) throw refusal("FORBIDDEN", "members");
+        if (absent.length > 0) throw refusal("BAD_REQUEST", "members", { members: absent });
         this.#leave(conversation, frame.members);
-      }),
+      });
+    },
 
     leave: (caller, frame) => {
       const event = { kind: "members", removed: [caller.userId] };
@@ -414,14 +429,16 @@ export class FakeServer {
           } else head.state = "dissolved";
         }
         this.#leave(conversation, [caller.userId]);
+        conversation.lines.get(caller.userId).leftAt = this.#clock.now();
       });
     },
 
     setRole: (caller, frame) => {
       const { userId, role } = frame;
+      if (userId === caller.userId) throw refusal("BAD_REQUEST", "userId");
       const event = { kind: "members", member: userId, role, ...(role === "owner" && { owner: userId }) };
       return this.#change(caller, frame, "setRole", event, ({ head, members }) => {
-        if (!members.has(userId) || userId === caller.userId) refuse("BAD_REQUEST", "no member");
+        if (!members.has(userId)) throw refusal("BAD_REQUEST", "members", { members: [userId] });
         members.get(userId).role = role;
         if (role !== "owner") return;
         members.get(caller.userId).role = "admin";
@@ -436,16 +453,16 @@ export class FakeServer {
     members: ({ userId }, { conversationId, cursor = "" }) => {
       const { head, members } = this.#current(userId, conversationId);
       const all = [...members.values()].filter((member) => member.userId > cursor).sort(byUserId);
-      const page = all.slice(0, this.listSize);
+      const page = all.slice(0, Math.min(this.listSize, 80)).map(({ joinedSeq, ...member }) => member);
       return { members: page, membersVersion: head.membersVersion, ...(page.length < all.length && { cursor: page.at(-1).userId }) };
     },
 
     receipts: ({ userId }, { conversationId, seq, cursor = "" }) => {
+      if (!sees(this.#readable(userId, conversationId), userId, seq)) refuse("NOT_FOUND", "no such message", "seq");
       const conversation = this.#current(userId, conversationId);
-      if (!sees(conversation, userId, seq)) refuse("NOT_FOUND", "no such message");
       const all = [...conversation.members.keys()].filter((id) => id > cursor).sort();
-      const page = all.slice(0, this.listSize);
-      const reached = (name) => page.filter((id) => (id === userId || !areStrangers(conversation)) && conversation.lines.get(id)[name] >= seq);
+      const page = all.slice(0, Math.min(this.listSize, 50));
+      const reached = (name) => page.filter((id) => conversation.members.get(id).joinedSeq <= seq && (id === userId || !areStrangers(conversation)) && conversation.lines.get(id)[name] >= seq);
       return { delivered: reached("deliveredSeq"), read: reached("readSeq"), ...(page.length < all.length && { cursor: page.at(-1) }) };
     },
   };
@@ -457,18 +474,19 @@ export class FakeServer {
   }
 
   // It may be empty and not the last.
-  #page(userId, from, hidden) {
+  #page(userId, from, hidden, limit = 50) {
     const all = this.#of(userId);
+    const end = from + Math.min(limit, this.listSize);
     const conversations = all
-      .slice(from, from + this.listSize)
+      .slice(from, end)
       .map((conversation) => lineOf(conversation, userId))
       .filter(({ leftSeq = 0, clearedSeq }) => hidden || leftSeq === 0 || clearedSeq < leftSeq);
-    return { conversations, ...(from + this.listSize < all.length && { cursor: String(from + this.listSize) }) };
+    return { conversations, ...(end < all.length && { cursor: String(end) }) };
   }
 
   #readable(userId, conversationId) {
     const conversation = this.conversations.get(conversationId);
-    return conversation?.lines.has(userId) ? conversation : refuse("NOT_FOUND", "no such conversation");
+    return conversation?.lines.has(userId) ? conversation : refuse("NOT_FOUND", "no such conversation", "conversationId");
   }
 
   #current(userId, conversationId) {
@@ -481,30 +499,32 @@ export class FakeServer {
   // ---- writing ----
 
   // A retry gets the first result, whatever has changed since.
-  #once({ userId }, { clientMsgId }, content, write) {
-    if (new TextEncoder().encode(clientMsgId).length > 64) throw { code: "BAD_REQUEST", field: "clientMsgId", message: "clientMsgId has at most 64 bytes", retryable: false };
+  #once({ userId }, { action, clientMsgId }, content, write) {
     const key = `${userId}/${clientMsgId}`;
-    const asked = JSON.stringify(content);
+    const asked = JSON.stringify({ action, ...content }, inOrder);
     const first = this.#results.get(key);
-    if (first && first.asked !== asked) refuse("IDEMPOTENCY_CONFLICT", "this clientMsgId was used for other content");
+    if (first && first.asked !== asked) {
+      const { conversationId, messageId, seq } = first.result;
+      throw refusal("IDEMPOTENCY_CONFLICT", "clientMsgId", { conversationId, messageId, seq });
+    }
     if (first) return { ...first.result, duplicate: true };
-    const { conversationId, seq, messageId, serverTime } = write();
-    const result = { conversationId, seq, messageId, serverTime, duplicate: false };
-    this.#results.set(key, { asked, result });
+    const { conversationId, seq, messageId, serverTime, duplicate = false } = write();
+    const result = { conversationId, seq, messageId, serverTime, duplicate };
+    if (!duplicate) this.#results.set(key, { asked, result });
     return result;
   }
 
   #writable({ userId }, conversationId, action) {
     const conversation = this.conversations.get(conversationId);
-    if (!conversation?.members.has(userId)) refuse("NOT_FOUND", "no such conversation");
+    if (!conversation?.members.has(userId)) refuse("NOT_FOUND", "no such conversation", "conversationId");
     if (conversation.head.kind === "system") refuse("FORBIDDEN", "a system conversation is read-only");
     if (conversation.head.state === "dissolved" && action !== "leave") refuse("DISSOLVED", "the group is dissolved");
     return conversation;
   }
 
-  #target({ userId }, conversation, { seq, messageId }) {
+  #target({ userId }, conversation, { seq, messageId }, field = "messageId") {
     const target = conversation.entries[seq - 1];
-    if (!target || target.messageId !== messageId || conversation.holes.has(seq) || !sees(conversation, userId, seq)) refuse("NOT_FOUND", "no such message");
+    if (!target || target.messageId !== messageId || conversation.holes.has(seq) || !sees(conversation, userId, seq)) refuse("NOT_FOUND", "no such message", field);
     return target;
   }
 
@@ -523,7 +543,7 @@ export class FakeServer {
   }
 
   #windows() {
-    return this.windowMs < Infinity && { windows: { editMs: this.windowMs, recallMs: this.windowMs } };
+    return { windows: this.windowMs < Infinity ? { editMs: this.windowMs, recallMs: this.windowMs } : {} };
   }
 
   #revise(conversation, seq, change) {
@@ -534,9 +554,9 @@ export class FakeServer {
     const { action, id, clientMsgId, ...content } = frame;
     return this.#once(caller, frame, content, () => {
       const conversation = this.#writable(caller, frame.conversationId, action);
-      if (conversation.head.kind !== "group") refuse("FORBIDDEN", "this is no group");
+      if (conversation.head.kind !== "group") refuse("FORBIDDEN", "this is no group", "conversationId");
       const { role } = conversation.members.get(caller.userId);
-      if (right !== "remove" && !may(role, right)) refuse("FORBIDDEN", `your role is ${role}`);
+      if (!may(role, right)) refuse("FORBIDDEN", `your role is ${role}`);
       const audience = [...conversation.members.keys()];
       apply(conversation, role);
       if (event.kind === "members") conversation.head.membersVersion++;
@@ -546,7 +566,7 @@ export class FakeServer {
 
   #leave({ head, members, lines }, userIds) {
     for (const id of userIds) members.delete(id);
-    const leftHead = { ...head, lastSeq: head.lastSeq + 1, memberCount: members.size };
+    const leftHead = { ...head, lastSeq: head.lastSeq + 1, memberCount: members.size, updatedAt: this.#clock.now() };
     for (const id of userIds) Object.assign(lines.get(id), { leftSeq: leftHead.lastSeq, leftHead });
   }
 
@@ -560,7 +580,7 @@ export class FakeServer {
       lines: new Map(),
     };
     for (const userId of userIds) {
-      conversation.members.set(userId, { userId, role: userId === extra.owner ? "owner" : "member", joinSeq: 1, joinedAt: this.#clock.now() });
+      conversation.members.set(userId, { userId, role: userId === extra.owner ? "owner" : "member", joinSeq: 1, joinedSeq: 1, joinedAt: this.#clock.now() });
       conversation.lines.set(userId, { readSeq: 0, deliveredSeq: 0, clearedSeq: 0, joinSeq: 1, leftSeq: 0, past: [] });
     }
     this.conversations.set(conversationId, conversation);
@@ -569,7 +589,7 @@ export class FakeServer {
 
   #single(from, to) {
     const members = [...new Set([from, to])].sort();
-    const conversationId = `single:${members.map((member) => `${member.length}.${member}`).join("")}`;
+    const conversationId = singleOf(members);
     return this.conversations.get(conversationId) ?? this.#conversation(conversationId, "single", members);
   }
 
@@ -640,8 +660,26 @@ function subjectOf(token) {
   return parts.length === 3 ? JSON.parse(atob(parts[1])).sub : decodeURIComponent(token);
 }
 
-function refuse(code, message) {
-  throw { code, message, retryable: false };
+function refuse(code, message, field) {
+  throw { ...refusal(code, field), message };
+}
+
+// The id of the conversation of two users, or of one with itself.
+function singleOf(users) {
+  return `single:${[...new Set(users)].sort().map((user) => `${user.length}.${user}`).join("")}`;
+}
+
+// What JSON.stringify is to write of a value, whatever the order of its keys.
+function inOrder(_, value) {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return isObject ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
+}
+
+// As many of the entries as a frame of 32 KB takes.
+function fitting(entries) {
+  let bytes = 0;
+  const end = entries.findIndex((entry, i) => i > 0 && (bytes += bytesOf(JSON.stringify(entry))) + bytesOf(JSON.stringify(entries[0])) > 31 * 1024);
+  return end < 0 ? entries : entries.slice(0, end);
 }
 
 function by({ userId, deviceId }, { clientMsgId, clientTime }) {

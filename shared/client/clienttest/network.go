@@ -1,4 +1,4 @@
-package fakeserver
+package clienttest
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func (f *frail) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// HTTPClient gives a client whose connections lead to this server and, by the
+// HTTPClient returns a client whose connections lead to this server and, by the
 // hook CutAfter, break at some byte.
 func (s *Server) HTTPClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{

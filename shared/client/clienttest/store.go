@@ -1,6 +1,4 @@
-// Package storetest checks that an implementation of client.Store does what the
-// interface says.
-package storetest
+package clienttest
 
 import (
 	"context"
@@ -15,13 +13,13 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// Run checks a kind of store. open gives a new, empty one, and reopen the same
-// one as a program sees it after a restart.
-func Run(t *testing.T, open func(t *testing.T) (store client.Store, reopen func() client.Store)) {
+// TestStore checks that a kind of store does what client.Store says. open returns a new,
+// empty one, and reopen the same one as a program sees it after a restart.
+func TestStore(t *testing.T, open func(t *testing.T) (store client.Store, reopen func() client.Store)) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, client.Store, func() client.Store){
 		"what was committed is there after a restart":      survives,
-		"messages are given in stretches":                  stretches,
+		"messages are returned in stretches":               stretches,
 		"a message replaces the one with its seq":          replaces,
 		"deletions come before messages":                   deletes,
 		"revisions are found by target":                    revisions,
@@ -43,11 +41,11 @@ func Run(t *testing.T, open func(t *testing.T) (store client.Store, reopen func(
 	}
 }
 
-const id = "group:g"
+const testedID = "group:g"
 
 func message(seq int64, text string) chat.Message {
 	return chat.Message{
-		ConversationID: id, Seq: seq, MessageID: fmt.Sprintf("m%d", seq), ClientMsgID: fmt.Sprintf("c%d", seq), SenderID: "bob",
+		ConversationID: testedID, Seq: seq, MessageID: fmt.Sprintf("m%d", seq), ClientMsgID: fmt.Sprintf("c%d", seq), SenderID: "bob",
 		MessageType: chat.TypeText, Text: text, Version: 1, Status: chat.StatusNormal, ServerTime: 1,
 	}
 }
@@ -61,7 +59,7 @@ func event(seq, target int64, kind chat.EventKind) chat.Message {
 
 func at(contiguous, seen int64) client.Conversation {
 	return client.Conversation{
-		Conversation:     wire.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "the title", LastSeq: seen},
+		Conversation:     wire.Conversation{ConversationID: testedID, Kind: chat.KindGroup, Title: "the title", LastSeq: seen},
 		MaxContiguousSeq: contiguous, MaxSeenSeq: seen,
 		Receipts: map[string]client.Positions{"bob": {DeliveredSeq: 2, ReadSeq: 1}},
 	}
@@ -76,7 +74,7 @@ func load(t *testing.T, s client.Store) client.State {
 
 func all(t *testing.T, s client.Store) []chat.Message {
 	t.Helper()
-	found, err := s.Messages(t.Context(), id, 0, chat.MaxSeq, 1000)
+	found, err := s.Messages(t.Context(), testedID, 0, chat.MaxSeq, 1000)
 	require.NoError(t, err)
 	return found
 }
@@ -118,7 +116,7 @@ func stretches(t *testing.T, s client.Store, _ func() client.Store) {
 		{9, 20, 10, nil},
 		{5, 2, 10, nil},
 	} {
-		found, err := s.Messages(t.Context(), id, c.after, c.through, c.limit)
+		found, err := s.Messages(t.Context(), testedID, c.after, c.through, c.limit)
 		require.NoError(t, err)
 		var seqs []int64
 		for _, m := range found {
@@ -140,11 +138,11 @@ func replaces(t *testing.T, s client.Store, _ func() client.Store) {
 func deletes(t *testing.T, s client.Store, _ func() client.Store) {
 	require.NoError(t, s.Commit(t.Context(), client.Batch{Messages: []chat.Message{message(1, ""), message(2, ""), event(3, 1, chat.EventEdit), message(4, "")}}))
 	require.NoError(t, s.Commit(t.Context(), client.Batch{
-		Delete:   []client.Span{{ConversationID: id, Range: chat.Range{From: 2, To: 3}}, {ConversationID: "group:none", Range: chat.Range{From: 1, To: 9}}},
+		Delete:   []client.Span{{ConversationID: testedID, Range: chat.Range{From: 2, To: 3}}, {ConversationID: "group:none", Range: chat.Range{From: 1, To: 9}}},
 		Messages: []chat.Message{message(2, "again")},
 	}))
 	require.Equal(t, []chat.Message{message(1, ""), message(2, "again"), message(4, "")}, all(t, s))
-	events, err := s.Revisions(t.Context(), id, 1)
+	events, err := s.Revisions(t.Context(), testedID, 1)
 	require.NoError(t, err)
 	require.Empty(t, events)
 }
@@ -154,7 +152,7 @@ func revisions(t *testing.T, s client.Store, _ func() client.Store) {
 	b := client.Batch{Messages: []chat.Message{event(5, 1, chat.EventRecall), event(4, 2, chat.EventEdit), event(3, 1, chat.EventEdit), title}}
 	require.NoError(t, s.Commit(t.Context(), b))
 	require.NoError(t, s.Commit(t.Context(), b)) // the same again
-	events, err := s.Revisions(t.Context(), id, 1)
+	events, err := s.Revisions(t.Context(), testedID, 1)
 	require.NoError(t, err)
 	require.Equal(t, []chat.Message{event(3, 1, chat.EventEdit), event(5, 1, chat.EventRecall)}, events)
 }
@@ -163,12 +161,12 @@ func erasures(t *testing.T, s client.Store, reopen func() client.Store) {
 	erasure := message(3, "")
 	erasure.MessageType, erasure.Event = chat.TypeEvent, &chat.Event{Kind: chat.EventErase, Erased: "bob"}
 	require.NoError(t, s.Commit(t.Context(), client.Batch{Messages: []chat.Message{message(1, "hi"), event(2, 1, chat.EventEdit), erasure}}))
-	events, err := s.Revisions(t.Context(), id, 0)
+	events, err := s.Revisions(t.Context(), testedID, 0)
 	require.NoError(t, err)
 	require.Equal(t, []chat.Message{erasure}, events)
-	span := client.Span{ConversationID: id, Range: chat.Range{From: 3, To: 3}}
+	span := client.Span{ConversationID: testedID, Range: chat.Range{From: 3, To: 3}}
 	require.NoError(t, s.Commit(t.Context(), client.Batch{Delete: []client.Span{span}}))
-	events, err = reopen().Revisions(t.Context(), id, 0)
+	events, err = reopen().Revisions(t.Context(), testedID, 0)
 	require.NoError(t, err)
 	require.Empty(t, events)
 }
@@ -188,12 +186,12 @@ func buffered(t *testing.T, s client.Store, reopen func() client.Store) {
 
 func orphans(t *testing.T, s client.Store, reopen func() client.Store) {
 	span := func(from, to int64) []client.Span {
-		return []client.Span{{ConversationID: id, Range: chat.Range{From: from, To: to}}}
+		return []client.Span{{ConversationID: testedID, Range: chat.Range{From: from, To: to}}}
 	}
 	require.NoError(t, s.Commit(t.Context(), client.Batch{Messages: []chat.Message{message(1, ""), message(2, ""), event(3, 1, chat.EventEdit), message(4, "")}}))
 	require.NoError(t, s.Commit(t.Context(), client.Batch{Orphan: span(2, 3), Delete: span(4, chat.MaxSeq)}))
 	require.Equal(t, []chat.Message{message(1, "")}, all(t, s))
-	events, err := s.Revisions(t.Context(), id, 1)
+	events, err := s.Revisions(t.Context(), testedID, 1)
 	require.NoError(t, err)
 	require.Empty(t, events)
 	other := message(2, "of another world")
@@ -202,7 +200,7 @@ func orphans(t *testing.T, s client.Store, reopen func() client.Store) {
 	require.NoError(t, s.Commit(t.Context(), client.Batch{Orphan: span(2, chat.MaxSeq)}))
 	s = reopen()
 	aside := func() []chat.Message {
-		found, err := s.Orphans(t.Context(), id)
+		found, err := s.Orphans(t.Context(), testedID)
 		require.NoError(t, err)
 		return found
 	}
@@ -215,7 +213,7 @@ func orphans(t *testing.T, s client.Store, reopen func() client.Store) {
 func outbox(t *testing.T, s client.Store, reopen func() client.Store) {
 	entry := func(order int64, key string) client.OutboxEntry {
 		return client.OutboxEntry{
-			Order: order, ClientMsgID: key, ConversationID: id, Action: wire.ActionEdit,
+			Order: order, ClientMsgID: key, ConversationID: testedID, Action: wire.ActionEdit,
 			Request: json.RawMessage(`{"text":"<&>","data":{"n":9007199254740993,"x":1e999}}`), // it is sent as it was written
 		}
 	}

@@ -1,6 +1,4 @@
-// Package fakeserver speaks the server's side of the protocol in memory, with a
-// hook at each place where the real world fails. It is for tests of the client.
-package fakeserver
+package clienttest
 
 import (
 	"context"
@@ -41,29 +39,41 @@ const (
 // RetryAfter is for how long the server refuses a request that comes too fast.
 const RetryAfter = 7 * time.Second
 
-// Request is one that a device sent.
+// Request is one that a device sent. Body is the whole frame.
 type Request struct {
 	UserID, DeviceID, Action string
 	Body                     []byte
 }
 
-// Hooks are where a test interferes. Each may be nil. They are called from
-// several goroutines.
+// Hooks are where a test interferes. Each may be nil. They are called from several
+// goroutines, those from OnSync on while the server does nothing else: they must not call
+// its methods.
 type Hooks struct {
-	OnRequest   func(Request) Fate
-	OnPush      func(userID, deviceID string) (copies int, delay time.Duration)
-	OnHandshake func(userID, deviceID string) (status int) // 0 lets it pass
-	OnOpen      func(*Conn)                                // in place of the server: it owns the connection
-	OnSync      func(*wire.Synced)                         // changes an answer
-	OnChanges   func(*wire.Changed)                        // changes an answer
-	OnLine      func(userID string, _ *wire.Conversation)  // changes a line of a list
-	CutAfter    func() (bytes int)                         // 0 is never
+	// OnRequest decides what becomes of a request, before it is carried out.
+	OnRequest func(Request) Fate
+	// OnPush decides how often a device is pushed a frame, and how late; 0 copies lose it.
+	OnPush func(userID, deviceID string) (copies int, delay time.Duration)
+	// OnHandshake returns the HTTP status with which a connection is refused; 0 lets it pass.
+	OnHandshake func(userID, deviceID string) (status int)
+	// OnOpen serves a connection in place of the server, until it returns.
+	OnOpen func(*Conn)
+	// CutAfter returns after how many bytes, in either direction, a new connection of
+	// HTTPClient breaks; 0 is never.
+	CutAfter func() (bytes int)
+
+	OnSync    func(*wire.Synced)                        // changes the answer to sync
+	OnChanges func(*wire.Changed)                       // changes the answer to changes
+	OnLine    func(userID string, _ *wire.Conversation) // changes a line of a list
 }
 
-// Server is the fake server. Make it with New or Listen.
+// Server is the fake server. It keeps everything in memory, until Close, and answers as the
+// corpus in shared/wire/testdata says. Make it with New or Listen, and change its fields
+// before the first device connects.
 type Server struct {
-	// PageSize bounds a sync page, ListSize a page of conversations.
-	PageSize, ListSize int
+	// PageSize bounds a page of sync, ListSize one of conversations or changes, RosterSize
+	// one of members or receipts. They are what the real server has, which for RosterSize
+	// is 0; smaller ones show whether a program reads on.
+	PageSize, ListSize, RosterSize int
 	// LargeAbove is the number of members above which a conversation is a head in
 	// the answer of changes, NotifyAbove that above which it is not pushed whole.
 	LargeAbove, NotifyAbove int
@@ -93,11 +103,13 @@ type device struct{ userID, deviceID string }
 // Conn is one device's connection.
 type Conn struct {
 	device
-	ws     *websocket.Conn
 	server *Server
+	open   chan struct{} // closed once there is a socket
+	ws     *websocket.Conn
 }
 
-// New makes a server that is reached by HTTPClient.
+// New makes a server that is reached by HTTPClient, without a network: so it works in a
+// bubble of testing/synctest, too. Call Close in the end.
 func New() *Server {
 	s := newServer()
 	s.network = newNetwork()
@@ -106,7 +118,7 @@ func New() *Server {
 	return s
 }
 
-// Listen makes a server on a port of the loopback interface.
+// Listen makes a server on a free port of the loopback interface. Call Close in the end.
 func Listen(ctx context.Context) (*Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,7 +132,7 @@ func Listen(ctx context.Context) (*Server, error) {
 
 func newServer() *Server {
 	s := &Server{
-		PageSize: 100, ListSize: 3, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.SmallGroupMax,
+		PageSize: wire.DefaultSyncLimit, ListSize: wire.DefaultListLimit, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.SmallGroupMax,
 		conversations: map[string]*conversation{},
 		users:         map[string]*user{},
 		results:       map[string]result{},
@@ -150,7 +162,7 @@ func (s *Server) Close() {
 	s.work.Wait()
 }
 
-// Interfere replaces the hooks.
+// Interfere replaces all hooks.
 func (s *Server) Interfere(h Hooks) {
 	s.hookMu.Lock()
 	defer s.hookMu.Unlock()
@@ -163,7 +175,7 @@ func (s *Server) hooks() Hooks {
 	return s.hook
 }
 
-// Token gives a token for a user, as Config.Token wants it: a JWT that nobody signed.
+// Token returns a token of a user, as Config.Token wants it: a JWT that nobody signed.
 func Token(userID string) func(context.Context) (string, error) {
 	encode := base64.RawURLEncoding.EncodeToString
 	token := encode([]byte(`{"alg":"none"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, userID)) + "."
@@ -180,7 +192,7 @@ func OpaqueToken(userID string) func(context.Context) (string, error) {
 	}
 }
 
-// subjectOf gives the user of such a token, "" of another.
+// subjectOf returns the user of such a token, "" of another.
 func subjectOf(token string) string {
 	if encoded, ok := strings.CutPrefix(token, opaque); ok {
 		userID, _ := base64.RawURLEncoding.DecodeString(encoded)
@@ -196,7 +208,7 @@ func subjectOf(token string) string {
 	return claims.Sub
 }
 
-// Count gives how often an action was asked for; "connect" counts connections.
+// Count returns how often an action was asked for; "connect" counts connections.
 func (s *Server) Count(action string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,11 +247,21 @@ func (c *Conn) SayBinary(frame string) bool { return c.write(websocket.MessageBi
 func (c *Conn) write(kind websocket.MessageType, frame string) bool {
 	ctx, cancel := context.WithTimeout(c.server.ctx, 10*time.Second)
 	defer cancel()
-	return c.ws.Write(ctx, kind, []byte(frame)) == nil
+	select {
+	case <-c.open:
+	case <-ctx.Done():
+		return false
+	}
+	return c.ws != nil && c.ws.Write(ctx, kind, []byte(frame)) == nil
 }
 
 // Cut breaks the connection.
-func (c *Conn) Cut() { _ = c.ws.CloseNow() }
+func (c *Conn) Cut() {
+	<-c.open
+	if c.ws != nil {
+		_ = c.ws.CloseNow()
+	}
+}
 
 // Wait reads and drops what the device sends, until the connection ends.
 func (c *Conn) Wait() {
@@ -278,18 +300,23 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
-	if err != nil {
-		return
-	}
-	ws.SetReadLimit(wire.MaxFrameBytes)
-	c := &Conn{device: d, ws: ws, server: s}
+	// It is registered before it is open, as on AWS: whoever is connected misses no push.
+	c := &Conn{device: d, server: s, open: make(chan struct{})}
 	s.mu.Lock()
 	s.counts["connect"]++
 	old := s.conns[d]
 	s.conns[d] = c
 	s.mu.Unlock()
 	defer s.gone(c)
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err == nil {
+		ws.SetReadLimit(wire.MaxFrameBytes)
+		c.ws = ws
+	}
+	close(c.open)
+	if err != nil {
+		return
+	}
 	if old != nil {
 		old.Say(`{"type":"goodbye","reason":"replaced"}`)
 		old.Cut()
@@ -324,11 +351,12 @@ func (s *Server) listen(c *Conn) {
 }
 
 func (s *Server) receive(c *Conn, data []byte) {
-	var header wire.Header
-	if err := json.Unmarshal(data, &header); err != nil {
+	r, err := wire.ReadRequest(data)
+	if err != nil {
+		c.answer(r.Header, nil, err)
 		return
 	}
-	fate := Handle
+	header, fate := r.Header, Handle
 	if h := s.hooks().OnRequest; h != nil {
 		fate = h(Request{c.userID, c.deviceID, header.Action, data})
 	}
@@ -354,8 +382,11 @@ func (s *Server) receive(c *Conn, data []byte) {
 		c.Say(`{"message":"Internal server error","connectionId":"x","requestId":"y"}`)
 		return
 	}
-	result, pushes, err := s.carryOut(c, header.Action, data)
+	result, pushes, err := s.carryOut(c, header.Action, r.Fields)
 	s.send(c, header.Action == wire.ActionSend, pushes)
+	if header.Action == wire.ActionTell {
+		return
+	}
 	switch fate {
 	case CutAfter:
 		c.Cut()

@@ -1,4 +1,4 @@
-package fakeserver
+package clienttest
 
 import (
 	"cmp"
@@ -22,7 +22,8 @@ type conversation struct {
 
 // member is one user's line; former members stay, with LeftSeq set.
 type member struct {
-	role chat.Role
+	role                chat.Role
+	joinedSeq, joinedAt int64 // the entry that made it a member
 	chat.Line
 }
 
@@ -38,7 +39,7 @@ type user struct {
 
 type result struct {
 	fingerprint string
-	value       any
+	sent        wire.Sent
 }
 
 const maxRecent = 4
@@ -54,7 +55,11 @@ func (s *Server) Post(senderID string, r wire.Send) wire.Sent {
 	if err != nil {
 		panic(err) // the test's own types
 	}
-	out, pushes, err := s.carryOut(&Conn{device: device{senderID, "other"}}, wire.ActionSend, body)
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		panic(err) // what was encoded a moment ago
+	}
+	out, pushes, err := s.carryOut(&Conn{device: device{senderID, "other"}}, wire.ActionSend, fields)
 	if err != nil {
 		panic(err) // a test that posts what cannot be posted
 	}
@@ -71,6 +76,7 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 		c.members[id] = atFirst(id)
 	}
 	c.members[userIDs[0]].role = chat.RoleOwner
+	c.head.MemberCount, c.head.MembersVersion = len(c.members), 1
 	return c.head.ConversationID
 }
 
@@ -78,7 +84,9 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 func (s *Server) Join(conversationID, userID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conversations[conversationID].members[userID] = atFirst(userID)
+	c := s.conversations[conversationID]
+	c.members[userID] = atFirst(userID)
+	c.head.MemberCount = len(c.present())
 }
 
 // Erase takes the content out of all that a user has sent, as the operator's tool
@@ -94,7 +102,7 @@ func (s *Server) Erase(userID string) {
 		a.append(c, chat.Message{
 			ClientMsgID: fmt.Sprintf("erase-%d", s.lastID), MessageType: chat.TypeEvent,
 			Event: &chat.Event{Kind: chat.EventErase, Erased: userID},
-		})
+		}, nil)
 		event := c.entries[len(c.entries)-1]
 		for i, m := range c.entries {
 			c.entries[i], _ = m.After(event)
@@ -120,11 +128,10 @@ func (s *Server) GoBack(conversationID string, lastSeq, v int64) {
 	defer s.mu.Unlock()
 	c := s.conversations[conversationID]
 	maps.DeleteFunc(s.results, func(_ string, r result) bool {
-		sent, ok := r.value.(wire.Sent)
-		return ok && sent.ConversationID == conversationID && sent.Seq > lastSeq
+		return r.sent.ConversationID == conversationID && r.sent.Seq > lastSeq
 	})
 	c.entries = c.entries[:lastSeq:lastSeq]
-	c.head.Runs = ""
+	c.head.Runs, c.head.LastSeq = "", lastSeq
 	for _, m := range c.entries {
 		c.head.Runs = c.head.Runs.With(m)
 	}
@@ -157,7 +164,7 @@ func (s *Server) Conversations(userID string) []string {
 	return ids
 }
 
-// Ledger gives what a user may read of a conversation.
+// Ledger returns what a user may read of a conversation.
 func (s *Server) Ledger(userID, conversationID string) []chat.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +180,7 @@ func (s *Server) Ledger(userID, conversationID string) []chat.Message {
 	return messages
 }
 
-// Positions gives a user's positions in a conversation.
+// Positions returns a user's positions in a conversation.
 func (s *Server) Positions(userID, conversationID string) (delivered, read, cleared int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +191,7 @@ func (s *Server) Positions(userID, conversationID string) (delivered, read, clea
 func (s *Server) open(id string, kind chat.Kind, owner string) *conversation {
 	now := time.Now().UnixMilli()
 	c := &conversation{
-		head:    chat.Conversation{ConversationID: id, Kind: kind, State: chat.StateActive, Owner: owner, Visibility: chat.VisibleAll, CreatedAt: now, UpdatedAt: now},
+		head:    chat.Conversation{ConversationID: id, Kind: kind, State: chat.StateActive, Owner: owner, CreatedAt: now, UpdatedAt: now},
 		holes:   map[int64]bool{},
 		first:   map[int64]chat.Message{},
 		members: map[string]*member{},
@@ -209,26 +216,40 @@ func (c *conversation) present() []string {
 // strangers reports whether the members hear of no receipts of each other.
 func (c *conversation) strangers() bool { return c.head.Kind == chat.KindSingle && !c.head.Answered() }
 
-// view is what a user sees of the conversation as it is, which a former member does too.
+// roster is the present members, as the rules have them.
+func (c *conversation) roster() []chat.Member {
+	var roster []chat.Member
+	for _, id := range c.present() {
+		m := c.members[id]
+		roster = append(roster, chat.Member{UserID: id, Role: m.role, JoinedAt: m.joinedAt})
+	}
+	return roster
+}
+
+// view is what a user sees of the conversation.
 func (c *conversation) view(userID string) chat.View {
-	head := c.head
-	head.LastSeq = c.last()
-	return chat.View{Head: head, Line: c.members[userID].Line}
+	return chat.ViewOf(c.head, c.members[userID].Line)
+}
+
+// time is the user's time of membership with this seq, whether cleared or not.
+func (c *conversation) time(userID string, seq int64) chat.Range {
+	v := c.view(userID)
+	v.ClearedSeq = 0
+	w, _ := v.WindowAt(seq)
+	return w.During
 }
 
 // shown is an entry as the user may see it: as it was at the end of that time.
 func (c *conversation) shown(userID string, seq int64) chat.Message {
 	m := c.entries[seq-1]
-	v := c.view(userID)
-	v.ClearedSeq = 0
-	w, _ := v.WindowAt(seq)
+	during := c.time(userID, seq)
 	if first, edited := c.first[seq]; edited && m.Status == chat.StatusNormal {
 		m = first
-		for _, e := range c.entries[:w.During.To] {
+		for _, e := range c.entries[:during.To] {
 			m, _ = m.After(e)
 		}
 	}
-	return m.In(w.During)
+	return m.In(during)
 }
 
 func (s *Server) user(id string) *user {
@@ -251,12 +272,12 @@ func (s *Server) raise(userID, conversationID string) int64 {
 }
 
 // carryOut does what a request asks, whole or not at all.
-func (s *Server) carryOut(c *Conn, action string, body []byte) (any, []push, error) {
+func (s *Server) carryOut(c *Conn, action string, fields map[string]json.RawMessage) (any, []push, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[action]++
 	a := act{s: s, userID: c.userID, deviceID: c.deviceID}
-	do, ok := map[string]func(*act, []byte) (any, error){
+	do, ok := map[string]func(*act, map[string]json.RawMessage) (any, error){
 		wire.ActionSend:          as((*act).send),
 		wire.ActionRecall:        as((*act).recall),
 		wire.ActionEdit:          as((*act).edit),
@@ -265,6 +286,7 @@ func (s *Server) carryOut(c *Conn, action string, body []byte) (any, []push, err
 		wire.ActionChanges:       as((*act).changes),
 		wire.ActionConversations: as((*act).list),
 		wire.ActionAck:           as((*act).ack),
+		wire.ActionTell:          as((*act).ack),
 		wire.ActionClear:         as((*act).clear),
 		wire.ActionCreateGroup:   as((*act).createGroup),
 		wire.ActionAddMembers:    as((*act).addMembers),
@@ -275,14 +297,14 @@ func (s *Server) carryOut(c *Conn, action string, body []byte) (any, []push, err
 		wire.ActionDissolve:      as((*act).dissolve),
 		wire.ActionMembers:       as((*act).members),
 		wire.ActionReceipts:      as((*act).receipts),
-		wire.ActionPing: func(*act, []byte) (any, error) {
+		wire.ActionPing: func(*act, map[string]json.RawMessage) (any, error) {
 			return wire.Pong{ServerTime: time.Now().UnixMilli()}, nil
 		},
 	}[action]
 	if !ok {
 		return nil, nil, chat.Errorf(chat.CodeUnknownAction, "no action %q", action)
 	}
-	out, err := do(&a, body)
+	out, err := do(&a, fields)
 	return out, a.pushes, err
 }
 
@@ -293,156 +315,204 @@ type act struct {
 	pushes           []push
 }
 
-func as[Request any](do func(*act, Request) (any, error)) func(*act, []byte) (any, error) {
-	return func(a *act, body []byte) (any, error) {
+// as reads a request as the real server does.
+func as[Request, Result any](do func(*act, Request) (Result, error)) func(*act, map[string]json.RawMessage) (any, error) {
+	return func(a *act, fields map[string]json.RawMessage) (any, error) {
 		var r Request
-		if err := json.Unmarshal(body, &r); err != nil {
-			return nil, chat.Errorf(chat.CodeBadRequest, "%v", err)
+		if err := wire.Decode(fields, &r); err != nil {
+			return nil, err
+		}
+		if checked, ok := any(r).(interface{ Validate() error }); ok {
+			if err := checked.Validate(); err != nil {
+				return nil, err
+			}
 		}
 		return do(a, r)
 	}
 }
 
-// once gives the first result of a clientMsgId.
-func (a *act) once(clientMsgID string, m chat.Message, do func() (any, error)) (any, error) {
-	if clientMsgID == "" {
-		return nil, chat.FieldErrorf(chat.CodeBadRequest, "clientMsgId", "missing")
+// once commits what do does, unless it was committed before: then the first result
+// counts, or the request is refused if it asks for something else. more is what tells
+// requests apart beside the message.
+func (a *act) once(m chat.Message, more string, do func() (wire.Sent, error)) (wire.Sent, error) {
+	m.SenderID = a.userID
+	if err := m.Stamped("yet to come", time.Now()).Validate(); err != nil {
+		return wire.Sent{}, err
 	}
 	fingerprint, err := m.Fingerprint()
 	if err != nil {
-		return nil, err
+		return wire.Sent{}, err
 	}
-	dedupeKey := chat.DedupeKey(a.userID, clientMsgID)
+	dedupeKey := chat.DedupeKey(a.userID, m.ClientMsgID)
 	if first, known := a.s.results[dedupeKey]; known {
-		if first.fingerprint != fingerprint {
-			e := chat.Errorf(chat.CodeIdempotencyConflict, "this clientMsgId was used for other content")
-			if sent, ok := first.value.(wire.Sent); ok {
-				e.Details = map[string]any{"messageId": sent.MessageID, "seq": sent.Seq}
+		if first.fingerprint != fingerprint+more {
+			return wire.Sent{}, &chat.Error{
+				Code: chat.CodeIdempotencyConflict, Field: "clientMsgId", Message: "this clientMsgId was used for other content",
+				Details: map[string]any{"conversationId": first.sent.ConversationID, "messageId": first.sent.MessageID, "seq": first.sent.Seq},
 			}
-			return nil, e
 		}
-		return duplicate(first.value), nil
+		first.sent.Duplicate = true
+		return first.sent, nil
 	}
-	value, err := do()
-	if err == nil {
-		a.s.results[dedupeKey] = result{fingerprint, value}
+	sent, err := do()
+	if err == nil && !sent.Duplicate {
+		a.s.results[dedupeKey] = result{fingerprint + more, sent}
 	}
-	return value, err
+	return sent, err
 }
 
-func duplicate(value any) any {
-	switch v := value.(type) {
-	case wire.Sent:
-		v.Duplicate = true
-		return v
-	case wire.Edited:
-		v.Duplicate = true
-		return v
-	case wire.Created:
-		v.Duplicate = true
-		return v
-	}
-	return value
+func errNoConversation() error {
+	return chat.FieldErrorf(chat.CodeNotFound, "conversationId", "no such conversation")
 }
 
+// conversation is one that the user is or was a member of.
 func (a *act) conversation(id string) (*conversation, *member, error) {
 	c := a.s.conversations[id]
 	if c == nil || c.members[a.userID] == nil {
-		return nil, nil, chat.Errorf(chat.CodeNotFound, "no such conversation")
+		return nil, nil, errNoConversation()
 	}
 	return c, c.members[a.userID], nil
 }
 
 // writable is conversation for a present member of one that is active.
-func (a *act) writable(id string) (*conversation, error) {
+func (a *act) writable(id string) (*conversation, *member, error) {
 	c, m, err := a.conversation(id)
 	switch {
 	case err != nil:
 	case m.LeftSeq != 0:
-		err = chat.Errorf(chat.CodeNotFound, "no such conversation")
+		err = errNoConversation()
 	case c.head.State != chat.StateActive:
 		err = chat.Errorf(chat.CodeDissolved, "the group is dissolved")
 	}
-	return c, err
+	return c, m, err
 }
 
-// append commits an entry, raises sync heads, and pushes.
-func (a *act) append(c *conversation, m chat.Message) wire.Sent {
+// append commits an entry, raises sync heads, and pushes. Who was a member until this
+// entry hears of it, too.
+func (a *act) append(c *conversation, m chat.Message, before []string) wire.Sent {
 	a.s.lastID++
 	m.ConversationID, m.Seq = c.head.ConversationID, c.last()+1
 	m.SenderID, m.SenderDeviceID = a.userID, a.deviceID
 	m = m.Stamped(fmt.Sprintf("01M%023d", a.s.lastID), time.Now())
 	c.entries = append(c.entries, m)
 	c.head = c.head.With(m)
-	present := c.present()
-	if len(present) <= a.s.LargeAbove {
-		for _, id := range present {
-			a.s.raise(id, c.head.ConversationID)
+	var moved []string
+	if m.Is(chat.EventMembers) {
+		moved = slices.Concat(m.Event.Added, m.Event.Removed)
+		c.head.MembersVersion++
+		c.move(m, moved)
+	}
+	if m.Seq == 1 { // who was there before is as one who joined by it
+		for _, first := range c.members {
+			first.joinedSeq, first.joinedAt = m.Seq, m.ServerTime
 		}
 	}
-	if len(present) > a.s.NotifyAbove {
-		a.pushes = append(a.pushes, push{present, wire.Notify{Type: wire.TypeNotify, Updates: []wire.Head{{ConversationID: m.ConversationID, CommittedMaxSeq: m.Seq}}}})
-	} else {
-		for _, id := range present {
-			a.pushes = append(a.pushes, push{[]string{id}, wire.Push{Type: wire.TypePush, Updates: []wire.Update{{
-				ConversationID: m.ConversationID, Messages: []chat.Message{c.shown(id, m.Seq)}, CommittedMaxSeq: m.Seq,
-			}}}})
+	present := c.present()
+	audience := slices.Concat(present, before)
+	slices.Sort(audience)
+	for _, id := range slices.Compact(audience) {
+		if len(present) <= a.s.LargeAbove || slices.Contains(moved, id) {
+			a.s.raise(id, c.head.ConversationID)
 		}
+		a.tell(c, m, id, len(present) > a.s.NotifyAbove)
 	}
 	return m.Sent()
 }
 
-func (a *act) send(r wire.Send) (any, error) {
+// tell pushes an entry to a user, or only that there is one.
+func (a *act) tell(c *conversation, m chat.Message, userID string, large bool) {
+	switch {
+	case large:
+		a.pushes = append(a.pushes, push{[]string{userID}, wire.Notify{
+			Type: wire.TypeNotify, Updates: []wire.Head{{ConversationID: m.ConversationID, CommittedMaxSeq: m.Seq}},
+		}})
+	case c.time(userID, m.Seq).Has(m.Seq):
+		a.pushes = append(a.pushes, push{[]string{userID}, wire.Push{Type: wire.TypePush, Updates: []wire.Update{{
+			ConversationID: m.ConversationID, Messages: []chat.Message{c.shown(userID, m.Seq)}, CommittedMaxSeq: m.Seq,
+		}}}})
+	}
+}
+
+// move notes who joined and who left by an entry that is committed.
+func (c *conversation) move(m chat.Message, moved []string) {
+	for _, id := range moved {
+		line := c.members[id]
+		switch {
+		case slices.Contains(m.Event.Added, id):
+			line.joinedSeq, line.joinedAt = m.Seq, m.ServerTime
+		case line.LeftSeq != 0:
+			head := c.head
+			line.LeftHead = &head
+			if m.SenderID == id {
+				line.LeftAt = m.ServerTime
+			}
+		}
+	}
+}
+
+func (a *act) send(r wire.Send) (wire.Sent, error) {
 	id := r.ConversationID
 	if r.To != "" {
+		if err := chat.ValidateUserID("to", r.To); err != nil {
+			return wire.Sent{}, err
+		}
 		id = chat.SingleID(a.userID, r.To)
 	}
 	m := chat.Message{
 		ConversationID: id, ClientMsgID: r.ClientMsgID, MessageType: r.MessageType,
 		Text: r.Text, Data: r.Data, ReplyTo: r.ReplyTo, ClientTime: r.ClientTime,
 	}
-	return a.once(r.ClientMsgID, m, func() (any, error) {
+	return a.once(m, "", func() (wire.Sent, error) {
 		if r.To != "" && a.s.conversations[id] == nil {
 			c := a.s.open(id, chat.KindSingle, "")
-			c.members[a.userID] = atFirst(a.userID)
-			c.members[r.To] = atFirst(r.To)
+			c.members[a.userID], c.members[r.To] = atFirst(a.userID), atFirst(r.To)
+			c.members[a.userID].Peer, c.members[r.To].Peer = r.To, a.userID
+			c.members[a.userID].ReadSeq, c.members[a.userID].DeliveredSeq = 1, 1
+			c.head.MemberCount, c.head.MembersVersion = len(c.members), 1
 		}
-		c, err := a.writable(id)
+		c, _, err := a.writable(id)
 		if err != nil {
-			return nil, err
+			return wire.Sent{}, err
 		}
-		return a.append(c, m), nil
+		if r.ReplyTo != nil {
+			if _, err := a.target(c, r.ReplyTo.Seq, r.ReplyTo.MessageID, "replyTo"); err != nil {
+				return wire.Sent{}, err
+			}
+		}
+		return a.append(c, m, nil), nil
 	})
 }
 
-func (a *act) target(conversationID string, seq int64, messageID string) (*conversation, *chat.Message, error) {
-	c, err := a.writable(conversationID)
-	if err != nil {
-		return nil, nil, err
+// target is the message with this seq and id, if the user may read it.
+func (a *act) target(c *conversation, seq int64, messageID, field string) (*chat.Message, error) {
+	_, visible := c.view(a.userID).WindowAt(seq)
+	if !visible || c.holes[seq] || c.entries[seq-1].MessageID != messageID {
+		return nil, chat.FieldErrorf(chat.CodeNotFound, field, "no such message")
 	}
-	if seq < 1 || seq > c.last() || c.entries[seq-1].MessageID != messageID {
-		return nil, nil, chat.Errorf(chat.CodeNotFound, "no such message")
-	}
-	if c.entries[seq-1].SenderID != a.userID || c.entries[seq-1].Event != nil {
-		return nil, nil, chat.Errorf(chat.CodeForbidden, "not yours")
-	}
-	return c, &c.entries[seq-1], nil
+	return &c.entries[seq-1], nil
 }
 
-func (a *act) recall(r wire.Recall) (any, error) {
+func (a *act) recall(r wire.Recall) (wire.Sent, error) {
 	e := &chat.Event{Kind: chat.EventRecall, TargetSeq: r.Seq, TargetMessageID: r.MessageID}
 	m := chat.Message{ConversationID: r.ConversationID, ClientMsgID: r.ClientMsgID, MessageType: chat.TypeEvent, Event: e}
-	return a.once(r.ClientMsgID, m, func() (any, error) {
-		c, target, err := a.target(r.ConversationID, r.Seq, r.MessageID)
+	return a.once(m, "", func() (wire.Sent, error) {
+		c, self, err := a.writable(r.ConversationID)
 		if err != nil {
-			return nil, err
+			return wire.Sent{}, err
 		}
-		if target.Status == chat.StatusRecalled {
-			for _, entry := range c.entries {
-				if entry.Is(chat.EventRecall) && entry.Event.TargetSeq == r.Seq {
-					return entry.Sent(), nil
-				}
+		target, err := a.target(c, r.Seq, r.MessageID, "messageId")
+		if err != nil {
+			return wire.Sent{}, err
+		}
+		for _, entry := range c.entries {
+			if entry.Is(chat.EventRecall) && entry.Event.TargetSeq == r.Seq {
+				first := entry.Sent()
+				first.Duplicate = true
+				return first, nil
 			}
+		}
+		if !mayRecall(c, self, *target) {
+			return wire.Sent{}, chat.Errorf(chat.CodeForbidden, "not yours")
 		}
 		e.Version = target.Version + 1
 		*target, _ = target.After(m)
@@ -451,36 +521,77 @@ func (a *act) recall(r wire.Recall) (any, error) {
 				c.entries[i], _ = entry.Recalled()
 			}
 		}
-		return a.append(c, m), nil
+		return a.append(c, m, nil), nil
 	})
 }
 
-func (a *act) edit(r wire.Edit) (any, error) {
+func mayRecall(c *conversation, self *member, target chat.Message) bool {
+	if !target.MessageType.Sendable() {
+		return false
+	}
+	role := chat.RolePlain
+	if sender := c.members[target.SenderID]; sender != nil && sender.LeftSeq == 0 {
+		role = sender.role
+	}
+	return target.SenderID == self.UserID || c.head.Kind == chat.KindGroup && self.role.May(chat.ActRecall, role)
+}
+
+func (a *act) edit(r wire.Edit) (wire.Edited, error) {
 	e := &chat.Event{Kind: chat.EventEdit, TargetSeq: r.Seq, TargetMessageID: r.MessageID, Version: r.Version + 1}
 	m := chat.Message{ConversationID: r.ConversationID, ClientMsgID: r.ClientMsgID, MessageType: chat.TypeEvent, Event: e, Text: r.Text, Data: r.Data}
-	return a.once(r.ClientMsgID, m, func() (any, error) {
-		c, target, err := a.target(r.ConversationID, r.Seq, r.MessageID)
+	sent, err := a.once(m, "", func() (wire.Sent, error) {
+		c, _, err := a.writable(r.ConversationID)
 		if err != nil {
-			return nil, err
+			return wire.Sent{}, err
 		}
-		if target.Version != r.Version || target.Status != chat.StatusNormal {
-			return nil, &chat.Error{Code: chat.CodeVersionConflict, Message: "changed meanwhile", Details: map[string]any{"version": target.Version}}
+		target, err := a.target(c, r.Seq, r.MessageID, "messageId")
+		if err != nil {
+			return wire.Sent{}, err
 		}
-		if w, _ := c.view(a.userID).WindowAt(r.Seq); w.During.To < c.last() {
-			return nil, chat.Errorf(chat.CodeForbidden, "you were away since")
+		if err := a.mayEdit(c, *target, r); err != nil {
+			return wire.Sent{}, err
 		}
 		if target.Version == 1 {
 			c.first[r.Seq] = *target
 		}
 		*target, _ = target.After(m)
-		return wire.Edited{Sent: a.append(c, m), Version: e.Version}, nil
+		return a.append(c, m, nil), nil
 	})
+	return wire.Edited{Sent: sent, Version: e.Version}, err
 }
 
-func (a *act) sync(r wire.Sync) (any, error) {
+func (a *act) mayEdit(c *conversation, target chat.Message, r wire.Edit) error {
+	switch w, _ := c.view(a.userID).WindowAt(r.Seq); {
+	case !target.MessageType.Sendable(), target.SenderID != a.userID:
+		return chat.Errorf(chat.CodeForbidden, "not yours")
+	case w.During.To < c.last():
+		return chat.Errorf(chat.CodeForbidden, "you were away since")
+	case target.Version != r.Version || target.Status != chat.StatusNormal:
+		return &chat.Error{
+			Code: chat.CodeVersionConflict, Field: "version", Message: "changed meanwhile",
+			Details: map[string]any{"version": target.Version, "status": target.Status},
+		}
+	}
+	target.Text, target.Data = r.Text, r.Data
+	return target.Validate()
+}
+
+// A page of messages takes at most so many bytes, so that its frame is within bounds.
+const pageBytes = wire.MaxFrameBytes - 1024
+
+// room reports whether a page that is of a size takes another message, and that size.
+func room(size int, m chat.Message) (fits bool, after int) {
+	n, err := m.Size()
+	if err != nil {
+		panic(err) // the test's own types
+	}
+	return size == 0 || size+n <= pageBytes, size + n
+}
+
+func (a *act) sync(r wire.Sync) (wire.Synced, error) {
 	c, _, err := a.conversation(r.ConversationID)
 	if err != nil {
-		return nil, err
+		return wire.Synced{}, err
 	}
 	after, limit := *r.AfterSeq, a.s.PageSize
 	if r.Limit != nil {
@@ -499,12 +610,19 @@ func (a *act) sync(r wire.Sync) (any, error) {
 	if ok {
 		page.NextSeq = min(w.To, w.From+int64(limit)-1)
 	}
+	var fits bool
+	size := 0
 	for seq := w.From; ok && seq <= page.NextSeq; seq++ {
 		if c.holes[seq] {
 			page.Skipped = append(page.Skipped, seq)
-		} else {
-			page.Messages = append(page.Messages, c.shown(a.userID, seq))
+			continue
 		}
+		m := c.shown(a.userID, seq)
+		if fits, size = room(size, m); !fits {
+			page.NextSeq = seq - 1
+			break
+		}
+		page.Messages = append(page.Messages, m)
 	}
 	page.HasMore = page.NextSeq < top
 	if h := a.s.hooks().OnSync; h != nil {
@@ -513,10 +631,10 @@ func (a *act) sync(r wire.Sync) (any, error) {
 	return page, nil
 }
 
-func (a *act) history(r wire.History) (any, error) {
+func (a *act) history(r wire.History) (wire.HistoryPage, error) {
 	c, _, err := a.conversation(r.ConversationID)
 	if err != nil {
-		return nil, err
+		return wire.HistoryPage{}, err
 	}
 	v := c.view(a.userID)
 	before, limit := v.LastSeq()+1, wire.DefaultHistoryLimit
@@ -527,24 +645,25 @@ func (a *act) history(r wire.History) (any, error) {
 		limit = *r.Limit
 	}
 	page := wire.HistoryPage{Messages: []chat.Message{}, NextBeforeSeq: before, CommittedMaxSeq: v.LastSeq()}
-	for _, stretch := range slices.Backward(v.Windows()) {
-		for seq := min(stretch.To, before-1); seq >= stretch.From; seq-- {
-			if len(page.Messages) == limit {
-				page.HasMore = true
-				slices.Reverse(page.Messages)
-				return page, nil
+	w, ok := v.WindowBefore(before)
+	var fits bool
+	size := 0
+	for seq := w.To; ok && seq >= w.From && len(page.Messages) < limit; seq-- {
+		if !c.holes[seq] {
+			m := c.shown(a.userID, seq)
+			if fits, size = room(size, m); !fits {
+				break
 			}
-			page.NextBeforeSeq = seq
-			if !c.holes[seq] {
-				page.Messages = append(page.Messages, c.shown(a.userID, seq))
-			}
+			page.Messages = append(page.Messages, m)
 		}
+		page.NextBeforeSeq = seq
 	}
+	_, page.HasMore = v.WindowBefore(page.NextBeforeSeq)
 	slices.Reverse(page.Messages)
 	return page, nil
 }
 
-func (a *act) changes(r wire.Changes) (any, error) {
+func (a *act) changes(r wire.Changes) (wire.Changed, error) {
 	answer := a.changed(r)
 	if h := a.s.hooks().OnChanges; h != nil {
 		h(&answer)
@@ -564,7 +683,7 @@ func (a *act) changed(r wire.Changes) wire.Changed {
 	cursor := *r.SyncCursor
 	if cursor <= 0 || cursor < u.floor || cursor > u.v {
 		answer.Full, answer.Heads = true, []wire.Head{}
-		answer.Conversations, answer.Cursor = a.page("", r.Hidden)
+		answer.Conversations, answer.Cursor = a.page("", a.s.ListSize, r.Hidden)
 		return answer
 	}
 	changed := slices.SortedFunc(maps.Keys(u.at), func(a, b string) int { return cmp.Compare(u.at[a], u.at[b]) })
@@ -586,19 +705,26 @@ func (a *act) changed(r wire.Changes) wire.Changed {
 	return answer
 }
 
-func (a *act) list(r wire.Conversations) (any, error) {
-	list, next := a.page(r.Cursor, r.Hidden)
+func (a *act) list(r wire.Conversations) (wire.ConversationsPage, error) {
+	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && !ok {
+		return wire.ConversationsPage{}, chat.FieldErrorf(chat.CodeBadRequest, "cursor", "no cursor of an earlier answer")
+	}
+	size := a.s.ListSize
+	if r.Limit != nil {
+		size = min(size, *r.Limit)
+	}
+	list, next := a.page(r.Cursor, size, r.Hidden)
 	return wire.ConversationsPage{Conversations: list, Cursor: next}, nil
 }
 
 // page may be empty and not the last, as the real server's.
-func (a *act) page(after string, hidden bool) ([]wire.Conversation, string) {
+func (a *act) page(after string, size int, hidden bool) ([]wire.Conversation, string) {
 	list, looked, last := []wire.Conversation{}, 0, ""
 	for _, id := range slices.Sorted(maps.Keys(a.s.conversations)) {
 		if a.s.conversations[id].members[a.userID] == nil || id <= after {
 			continue
 		}
-		if looked == a.s.ListSize {
+		if looked == size {
 			return list, last
 		}
 		looked, last = looked+1, id
@@ -612,15 +738,6 @@ func (a *act) page(after string, hidden bool) ([]wire.Conversation, string) {
 func (a *act) line(id string) wire.Conversation {
 	c := a.s.conversations[id]
 	v := c.view(a.userID)
-	v.Head.MemberCount = len(c.present())
-	if c.head.Kind == chat.KindSingle {
-		v.Peer = a.userID
-		for other := range c.members {
-			if other != a.userID {
-				v.Peer = other
-			}
-		}
-	}
 	var last *chat.Message
 	if seq := v.LastSeq(); seq > v.ClearedSeq && !c.holes[seq] {
 		m := c.shown(a.userID, seq)
@@ -633,41 +750,62 @@ func (a *act) line(id string) wire.Conversation {
 	return line
 }
 
-func (a *act) ack(r wire.Ack) (any, error) {
+func (a *act) ack(r wire.Ack) (wire.Acked, error) {
 	c, m, err := a.conversation(r.ConversationID)
 	if err != nil {
-		return nil, err
+		return wire.Acked{}, err
 	}
+	before, top := m.Line, c.view(a.userID).LastSeq()
 	if r.ReadSeq != nil {
-		m.ReadSeq = max(m.ReadSeq, min(*r.ReadSeq, c.last()))
-		m.DeliveredSeq = max(m.DeliveredSeq, m.ReadSeq)
-		a.s.raise(a.userID, r.ConversationID)
+		m.ReadSeq = max(m.ReadSeq, min(*r.ReadSeq, top))
+		if *r.ReadSeq >= m.ReadSeq {
+			a.s.raise(a.userID, r.ConversationID)
+		}
 	}
 	if r.DeliveredSeq != nil {
-		m.DeliveredSeq = max(m.DeliveredSeq, min(*r.DeliveredSeq, c.last()))
+		m.DeliveredSeq = max(m.DeliveredSeq, min(*r.DeliveredSeq, top))
 	}
-	audience := c.present()
-	if c.strangers() {
-		audience = []string{a.userID}
+	m.DeliveredSeq = max(m.DeliveredSeq, m.ReadSeq)
+	if m.DeliveredSeq > before.DeliveredSeq || m.ReadSeq > before.ReadSeq {
+		a.pushes = append(a.pushes, push{a.hearing(c, m, before), wire.Receipt{
+			Type: wire.TypeReceipt, ConversationID: r.ConversationID, UserID: a.userID, DeliveredSeq: m.DeliveredSeq, ReadSeq: m.ReadSeq,
+		}})
 	}
-	a.pushes = append(a.pushes, push{audience, wire.Receipt{
-		Type: wire.TypeReceipt, ConversationID: r.ConversationID, UserID: a.userID, DeliveredSeq: m.DeliveredSeq, ReadSeq: m.ReadSeq,
-	}})
 	return wire.Acked{DeliveredSeq: m.DeliveredSeq, ReadSeq: m.ReadSeq}, nil
 }
 
-func (a *act) clear(r wire.Clear) (any, error) {
+// hearing is who hears of a receipt: the user, the other one of a single conversation
+// once that is answered, and in a small group those who wrote what was acked.
+func (a *act) hearing(c *conversation, m *member, before chat.Line) []string {
+	users := []string{a.userID}
+	if m.LeftSeq != 0 || c.strangers() || len(c.present()) > a.s.LargeAbove {
+		return users
+	}
+	for _, id := range c.present() {
+		concerns := c.head.Kind == chat.KindSingle ||
+			m.DeliveredSeq > before.DeliveredSeq && c.head.Runs.Concern(id, before.DeliveredSeq, m.DeliveredSeq) ||
+			m.ReadSeq > before.ReadSeq && c.head.Runs.Concern(id, before.ReadSeq, m.ReadSeq)
+		if id != a.userID && concerns {
+			users = append(users, id)
+		}
+	}
+	return users
+}
+
+func (a *act) clear(r wire.Clear) (wire.Cleared, error) {
 	c, m, err := a.conversation(r.ConversationID)
 	if err != nil {
-		return nil, err
+		return wire.Cleared{}, err
 	}
 	m.ClearedSeq = max(m.ClearedSeq, min(*r.ThroughSeq, c.view(a.userID).LastSeq()))
-	v := a.s.raise(a.userID, r.ConversationID)
-	a.pushes = append(a.pushes, push{[]string{a.userID}, wire.ChangedHint{Type: wire.TypeChanged, SyncCursor: v}})
+	if *r.ThroughSeq >= m.ClearedSeq {
+		v := a.s.raise(a.userID, r.ConversationID)
+		a.pushes = append(a.pushes, push{[]string{a.userID}, wire.ChangedHint{Type: wire.TypeChanged, SyncCursor: v}})
+	}
 	return wire.Cleared{ClearedSeq: m.ClearedSeq}, nil
 }
 
-// Entries gives all that is committed in a conversation.
+// Entries returns all that is committed in a conversation.
 func (s *Server) Entries(conversationID string) []chat.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

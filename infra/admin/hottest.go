@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+)
+
+func hottestCommand() command {
+	return command{
+		name: "hottest", about: "lists the conversations that grow fastest now",
+		help: `Looks at all heads, and a while later again at those that were written to lately: by
+how much they grew in between is how hot they are. It takes half a read unit for some
+ten conversations that there are, and a unit for each that it looks at again.
+
+full is which part of ConversationWritesPerSecond's bucket is taken; from 100 on, messages
+are refused. With a long -for it finds those that are busy all the time, with a
+short one those that are at this moment.`,
+		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
+			span := flags.Duration("for", 10*time.Second, "`time` between the looks")
+			limit := flags.Int("limit", 20, "how many at most")
+			return func(ctx context.Context, s *session, _ []string) error {
+				if *span <= 0 || *limit < 1 {
+					return fmt.Errorf("-for %v and -limit %d: want some time, and at least 1", *span, *limit)
+				}
+				return s.hottest(ctx, *span, *limit)
+			}
+		},
+	}
+}
+
+func (s *session) hottest(ctx context.Context, span time.Duration, limit int) error {
+	hot, err := s.operator.Hottest(ctx, limit, func(ctx context.Context) error {
+		s.note("looking again in %v", span)
+		select {
+		case <-time.After(span):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if len(hot) == 0 {
+		s.note("no conversation was written to meanwhile")
+	}
+	t := s.table("conversation", "kind", "messages/s", "full", "lastSeq", "members", "title")
+	for _, h := range hot {
+		if err := t.row(h, h.ConversationID, h.Kind, fmt.Sprintf("%.1f", h.PerSecond), fmt.Sprintf("%d%%", h.Full), h.LastSeq, h.MemberCount, quote(h.Title)); err != nil {
+			return err
+		}
+	}
+	return t.flush()
+}
