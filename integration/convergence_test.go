@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	smithytime "github.com/aws/smithy-go/time"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -51,7 +52,18 @@ const (
 // The test has to see a broken backend: see [TestConvergenceSeesABrokenBuild].
 func TestConvergence(t *testing.T) {
 	t.Parallel()
+	converge(t, false)
+}
+
+// The same with every message by the lane of its conversation.
+func TestConvergenceInTheLane(t *testing.T) {
+	t.Parallel()
+	converge(t, true)
+}
+
+func converge(t *testing.T, lane bool) {
 	needLocal(t)
+	again := t.Name() + "$"
 	first := *convergenceSeed
 	if first == 0 {
 		first = rand.Uint64() >> 16 // short enough to be copied by hand
@@ -62,8 +74,9 @@ func TestConvergence(t *testing.T) {
 	for n := range uint64(*convergenceSeeds) {
 		seed := first + n
 		ok := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			t.Logf("again: go test ./integration -run 'TestConvergence$' -convergence.seed %d -convergence.steps %d", seed, *convergenceSteps)
+			t.Logf("again: go test ./integration -run '%s' -convergence.seed %d -convergence.steps %d", again, seed, *convergenceSteps)
 			o := newOrdeal(t, seed, clock)
+			o.lane = lane
 			o.suffer()
 			o.calm(struck)
 			o.judge()
@@ -71,7 +84,7 @@ func TestConvergence(t *testing.T) {
 		})
 		ran++
 		if !ok && *convergenceSeeds > 1 {
-			fmt.Fprintf(os.Stderr, "TestConvergence: seed %d failed\n", seed)
+			fmt.Fprintf(os.Stderr, "%s: seed %d failed\n", again, seed)
 		}
 		if !ok && flag.Lookup("test.failfast").Value.String() == "true" {
 			break
@@ -135,6 +148,7 @@ type ordeal struct {
 	plan    *fault.Plan
 	sockets *fault.Sockets
 	clock   *fault.Clock // nil where there is none
+	lane    bool         // everything goes by the lanes
 	cloud   *localCloud
 	db      *dynamodb.Client // past the proxy
 
@@ -243,6 +257,9 @@ func (o *ordeal) strike() (stop func()) {
 		work.Go(func() { k.Run(ctx) })
 	}
 	work.Go(func() { o.keepAuditing(ctx) })
+	if o.lane {
+		work.Go(func() { o.openLanes(ctx) })
+	}
 	if o.clock != nil {
 		work.Go(func() {
 			if err := o.clock.Run(ctx, o.plan); err != nil {
@@ -255,6 +272,26 @@ func (o *ordeal) strike() (stop func()) {
 		work.Wait()
 	}
 }
+
+// openLanes opens the lane of each conversation for good, as soon as there is one.
+func (o *ordeal) openLanes(ctx context.Context) {
+	heads, rng := tableName(o.t, o.db, "Conversations"), o.chance(200)
+	for _, p := range o.places {
+		for {
+			_, err := o.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+				TableName: &heads, Key: map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: p.id}},
+				UpdateExpression: new("SET laneUntil = :until"), ConditionExpression: new("attribute_exists(conversationId)"),
+				ExpressionAttributeValues: map[string]types.AttributeValue{":until": &types.AttributeValueMemberN{Value: farFuture}},
+			})
+			if err == nil || pause(ctx, rng) != nil {
+				break
+			}
+		}
+	}
+}
+
+// farFuture is a time, in ms, that no test lives to see.
+const farFuture = "9000000000000"
 
 func (o *ordeal) makeGroup() {
 	a := o.actors[0]

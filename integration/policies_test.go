@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
@@ -98,6 +99,7 @@ func TestPoliciesAllowWhatTheFunctionsDo(t *testing.T) {
 	crowded(t, c.Stack, seen)
 	evictions(t, c.Stack, seen)
 	unlucky(t, c.Stack, seen)
+	byTheLane(t, c.Stack, seen)
 	for _, late := range []permission{ // what the fan-out does after, or without, a push
 		{"FanoutFunction", "UpdateItem", "Connections"},
 		{"FanoutFunction", "GetItem", "Messages"},
@@ -406,6 +408,57 @@ func evictions(t *testing.T, s stack, seen *watchman) {
 	require.NoError(t, reader.awaitNews(ctx, sent)) // after its sync head was raised
 	require.NoError(t, fill(reader).do(ctx, wire.ActionAck, map[string]any{"conversationId": sent.ConversationID, "readSeq": sent.Seq}, nil))
 	evicted(reader, "AckFunction")
+}
+
+// byTheLane lets a message be sent by its conversation's lane, and another that the lane
+// loses while it waits.
+func byTheLane(t *testing.T, s stack, seen *watchman) {
+	t.Helper()
+	ctx := t.Context()
+	d, to := mustConnect(t, s, newUser("hal"), "phone"), newUser("ida")
+	first, err := d.send(ctx, wire.Send{To: to, Text: "hi"})
+	require.NoError(t, err)
+	_, err = seen.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: new(tableName(t, seen.client, "Conversations")),
+		Key:       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: first.ConversationID}},
+		// As if someone had joined, so that what environments know of the head is stale.
+		UpdateExpression: new("SET laneUntil = :until, membersVersion = membersVersion + :one, kept = if_not_exists(kept, :zero) + :one"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":until": &types.AttributeValueMemberN{Value: farFuture},
+			":one":   &types.AttributeValueMemberN{Value: "1"}, ":zero": &types.AttributeValueMemberN{Value: "0"},
+		},
+	})
+	require.NoError(t, err)
+	_, err = d.send(ctx, wire.Send{To: to, Text: "by the lane"})
+	require.NoError(t, err)
+	require.True(t, seen.saw(permission{"SendFunction", "DeleteItem", "Lane"}))
+
+	lane := tableName(t, seen.client, "Lane")
+	seen.fail("SendFunction/PutItem/Messages", "TransactionConflictException")
+	defer seen.fail("", "")
+	require.Eventually(t, func() bool {
+		waiting := make(chan struct{})
+		go func() {
+			defer close(waiting)
+			_, _ = d.send(ctx, wire.Send{To: to, Text: "lost"})
+		}()
+		for {
+			select {
+			case <-waiting:
+				return seen.saw(permission{"SendFunction", "GetItem", "Lane"})
+			default:
+			}
+			out, err := seen.client.Scan(ctx, &dynamodb.ScanInput{TableName: &lane})
+			if err != nil {
+				return false
+			}
+			for _, in := range out.Items {
+				_, _ = seen.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+					TableName: &lane, Key: map[string]types.AttributeValue{"laneId": in["laneId"], "messageId": in["messageId"]},
+				})
+			}
+		}
+	}, patience, time.Millisecond)
 }
 
 // nearTheLimits lets each function see a user who comes near the limit: a new one each, so

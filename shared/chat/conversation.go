@@ -61,6 +61,14 @@ type Conversation struct {
 	// is not known.
 	LargestEntry int `json:"largestEntry,omitempty"`
 
+	// LaneUntil is until when, in ms, messages are written for one another: so many
+	// come at a time. Who writes one alone leaves it as it is.
+	LaneUntil int64 `json:"laneUntil,omitempty"`
+
+	// LaneBatch is how many may be written at a time, 0 as many as ever, since the
+	// database put off more.
+	LaneBatch int `json:"laneBatch,omitempty"`
+
 	// FullAt is when the bucket of what the conversation takes will be full again, in
 	// µs; 0 if nothing was ever counted.
 	FullAt int64 `json:"fullAt,omitempty"`

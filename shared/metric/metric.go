@@ -35,6 +35,7 @@ const (
 	IdempotencyHits      Name = "IdempotencyHits"      // requests to write an entry that found it done, as a rule by an earlier one with their clientMsgId
 	TransactionAttempts  Name = "TransactionAttempts"  // transactions to write an entry; one is the least
 	TransactionConflicts Name = "TransactionConflicts" // of these, those that another writer came before
+	BatchedMessages      Name = "BatchedMessages"      // messages that requests committed for one another, in one transaction for each line of the log
 	SyncCalls            Name = "SyncCalls"            // pages that sync answered
 	SyncEntries          Name = "SyncEntries"          // entries in them
 	SkippedSeqs          Name = "SkippedSeqs"          // seqs that they list because no entry has them any more; long runs, told by firstSeq, are not in it
@@ -73,7 +74,7 @@ const (
 // Names lists every metric.
 func Names() []Name {
 	return []Name{
-		Sends, SendSuccess, SendFailures, SendLatency, IdempotencyHits, TransactionAttempts, TransactionConflicts,
+		Sends, SendSuccess, SendFailures, SendLatency, IdempotencyHits, TransactionAttempts, TransactionConflicts, BatchedMessages,
 		SyncCalls, SyncEntries, SkippedSeqs, GapsResolved, Refusals, HotRefusals,
 		AuthorizerRefusals, ConnectionsOpened, ConnectionsClosed, ConnectionsReplaced,
 		Pushes, GoneConnections, PushFailures, SetAside, CommitToPush, StreamAge,

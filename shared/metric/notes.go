@@ -131,6 +131,7 @@ type Effort struct {
 	Attempts  int // 0 if it was only read
 	Conflicts int // of these, those that another writer came before
 	Throttles int // of these, those that DynamoDB put off
+	Batch     int // messages that the last one committed, where it was for the lane; 0 where it was not
 	Full      int // 1 if it was refused, since the conversation takes no more
 }
 
@@ -144,7 +145,8 @@ func Entry(sent chat.Sent, took Effort) []slog.Attr {
 	if took.Throttles > 0 {
 		attrs = append(attrs, slog.Int("throttles", took.Throttles))
 	}
-	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts), Count(HotRefusals, took.Full))
+	attrs = append(attrs, Count(TransactionAttempts, took.Attempts), Count(TransactionConflicts, took.Conflicts), Count(BatchedMessages, took.Batch),
+		Count(HotRefusals, took.Full))
 	if sent.Duplicate {
 		attrs = append(attrs, Count(IdempotencyHits, 1))
 	}

@@ -50,7 +50,7 @@ func (d *canned) store() *store.Store {
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""), Retryer: aws.NopRetryer{},
 	}), store.Tables{
 		Conversations: "conversations", Messages: "messages", Idempotency: "idempotency",
-		Members: "members", Inboxes: "inboxes", Connections: "connections",
+		Members: "members", Inboxes: "inboxes", Connections: "connections", Lane: "lane",
 	})
 }
 

@@ -48,7 +48,7 @@ type hot struct {
 
 var regionTables = store.Tables{
 	Conversations: "Conversations", Messages: "Messages", Idempotency: "Idempotency",
-	Members: "Members", Inboxes: "Inboxes", Connections: "Connections",
+	Members: "Members", Inboxes: "Inboxes", Connections: "Connections", Lane: "Lane",
 }
 
 func newHot(t *testing.T, members int, options ...store.Option) *hot {
@@ -60,6 +60,7 @@ func newHot(t *testing.T, members int, options ...store.Option) *hot {
 		"Members":       {Partition: "conversationId", Sort: "userId"},
 		"Inboxes":       {Partition: "userId", Sort: "conversationId"},
 		"Connections":   {Partition: "userId"},
+		"Lane":          {Partition: "laneId", Sort: "messageId"},
 	})}
 	var others []string
 	for i := range members - 1 {
@@ -173,35 +174,50 @@ func at(sorted []time.Duration, part float64) time.Duration {
 func (h *hot) row(name string, span time.Duration) string {
 	all := h.all()
 	stats := h.region.Stats()
-	return fmt.Sprintf("| %s | %.0f | %d ms | %d ms | %.1f s | %.2f | %d | %d | %.1f |", name,
+	return fmt.Sprintf("| %s | %.0f | %d ms | %d ms | %.1f s | %.2f | %d | %d | %.1f | %.0f |", name,
 		float64(len(all))/span.Seconds(), at(all, .5).Milliseconds(), at(all, .99).Milliseconds(), all[len(all)-1].Seconds(),
-		float64(h.attempts)/float64(len(all)), h.busy, h.most, float64(stats.Conflicts+stats.Failed)/float64(len(all)))
+		float64(h.attempts)/float64(len(all)), h.busy, h.most, float64(stats.Conflicts+stats.Failed)/float64(len(all)), stats.ReadRRU/float64(len(all)))
 }
 
-// In the model of a region, one conversation takes what forty people write in a lively
-// hour, and nobody holds the function for long.
+// In the model of a region, one conversation takes what forty people write in the
+// liveliest minute, at a time that nobody notices and at less than the cost of one
+// transaction each.
 func TestG10_AHotConversation(t *testing.T) {
 	t.Parallel()
-	const span = 10 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		h := newHot(t, 40)
-		h.open(60, 40, span)
-		all := h.all()
-		require.Less(t, at(all, .99), time.Second)
-		require.Less(t, float64(h.attempts)/float64(len(all)), 3.0)
-		require.Less(t, h.most, 50)
-		h.requireLedger()
-	})
+	for _, load := range []struct {
+		rate float64
+		span time.Duration
+		p99  time.Duration
+		most int // environments
+	}{
+		{60, 10 * time.Second, 100 * time.Millisecond, 30},
+		{500, 3 * time.Second, 150 * time.Millisecond, 120},
+	} {
+		t.Run(fmt.Sprintf("%.0f a second", load.rate), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				h := newHot(t, 40)
+				h.open(load.rate, 40, load.span)
+				all := h.all()
+				require.LessOrEqual(t, at(all, .99), load.p99)
+				require.LessOrEqual(t, float64(h.attempts)/float64(len(all)), 2.0)
+				require.LessOrEqual(t, h.most, load.most)
+				require.LessOrEqual(t, h.region.Stats().ReadRRU/float64(len(all)), 20.0, "read units of each message")
+				h.requireLedger()
+			})
+		})
+	}
 }
 
-// Of two who write as fast as they can, none gets less than a quarter.
+// Of two who write as fast as they can, none gets less than two fifths.
 func TestG10_TwoWritersShareAConversation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHot(t, 2)
 		h.closed(2, 10*time.Second)
 		a, b := len(h.took[who(0)]), len(h.took[who(1)])
-		require.GreaterOrEqual(t, min(a, b)*4, a+b, "%d and %d", a, b)
+		require.GreaterOrEqual(t, min(a, b)*5, (a+b)*2, "%d and %d", a, b)
+		require.Less(t, at(h.all(), .99), 100*time.Millisecond)
 		h.requireLedger()
 	})
 }
@@ -235,7 +251,7 @@ func TestG10_AFloodHoldsFewEnvironments(t *testing.T) {
 		for i := range 3 {
 			took := h.took[who(i+1)]
 			slices.Sort(took)
-			require.Less(t, at(took, .9), 2*time.Second)
+			require.Less(t, at(took, .99), 200*time.Millisecond)
 		}
 		h.requireLedger()
 	})
@@ -253,20 +269,22 @@ func TestContention(t *testing.T) {
 	if !*printContention {
 		t.Skip("a table for people; -contention prints it")
 	}
-	const span = 20 * time.Second
-	t.Log("| load | messages/s | p50 | p99 | slowest | transactions each | BUSY | environments | cancelled each |")
-	for _, rate := range []float64{5, 10, 20, 40, 60, 80, 100} {
-		synctest.Test(t, func(t *testing.T) {
-			h := newHot(t, 40)
-			h.open(rate, 40, span)
-			t.Log(h.row(fmt.Sprintf("open, %.0f/s of 40", rate), span))
+	fmt.Println("| load | messages/s | p50 | p99 | slowest | transactions each | BUSY | environments | cancelled each | read units each |")
+	row := func(name string, span time.Duration, load func(h *hot, span time.Duration)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHot(t, 40)
+				load(h, span)
+				fmt.Println(h.row(name, span))
+				h.requireLedger()
+			})
 		})
 	}
+	for _, rate := range []float64{5, 10, 20, 40, 60, 100, 200, 500, 800} {
+		span := min(20*time.Second, time.Duration(4000/rate*float64(time.Second)))
+		row(fmt.Sprintf("open, %.0f/s of 40", rate), span, func(h *hot, span time.Duration) { h.open(rate, 40, span) })
+	}
 	for _, writers := range []int{1, 2, 4, 16, 40} {
-		synctest.Test(t, func(t *testing.T) {
-			h := newHot(t, 40)
-			h.closed(writers, span)
-			t.Log(h.row(fmt.Sprintf("closed, %d writers", writers), span))
-		})
+		row(fmt.Sprintf("closed, %d writers", writers), 10*time.Second, func(h *hot, span time.Duration) { h.closed(writers, span) })
 	}
 }

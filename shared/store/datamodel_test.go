@@ -40,6 +40,7 @@ func kindsOfItems(tables store.Tables) []kindOfItem {
 		{"**`#limit:r`, `#limit:w`, `#limit:c`**", tables.Inboxes, "#limit:"},
 		{"**`#quota:groups:", tables.Inboxes, "#quota:groups:"},
 		{"## Connections of a user", tables.Connections, ""},
+		{"## The lane", tables.Lane, ""},
 	}
 }
 
@@ -103,7 +104,7 @@ func TestDataModelHasEveryAttribute(t *testing.T) {
 	writeEverything(t, c)
 	document := dataModel(t)
 	for _, table := range []string{
-		c.Tables.Conversations, c.Tables.Messages, c.Tables.Idempotency, c.Tables.Members, c.Tables.Inboxes, c.Tables.Connections,
+		c.Tables.Conversations, c.Tables.Messages, c.Tables.Idempotency, c.Tables.Members, c.Tables.Inboxes, c.Tables.Connections, c.Tables.Lane,
 	} {
 		out, err := c.DB.Scan(t.Context(), &dynamodb.ScanInput{TableName: &table})
 		require.NoError(t, err)
@@ -135,9 +136,9 @@ func TestDataModelHasEveryAttribute(t *testing.T) {
 }
 
 // innerNames are the names inside an attribute, where these are our own and not
-// those of frames, of a head or of conversations.
+// those of frames, of a head, of an entry or of conversations.
 func innerNames(name string, value types.AttributeValue) []string {
-	if slices.Contains([]string{"at", "long", "event", "leftHead"}, name) {
+	if slices.Contains([]string{"at", "long", "event", "leftHead", "message"}, name) {
 		return nil
 	}
 	switch v := value.(type) {
@@ -167,6 +168,16 @@ func writeEverything(t *testing.T, c *cloud) {
 		ReplyTo: &chat.ReplyTo{Seq: first.Seq, MessageID: first.MessageID},
 	}
 	must(t)(s.Append(ctx, answer, "ann"))
+
+	c.Set(c.Tables.Conversations, convKey(first.ConversationID), values{"laneUntil": farFuture})
+	w := &wire{Rule: func(op string, n int) fault {
+		if op == "TransactWriteItems" && n == 1 {
+			return throttled
+		}
+		return none
+	}}
+	send(t, c.Store(w), "ann", "bob", "put off first")
+	leaveIntent(t, c, text("bob", "m6", "left behind"), "ann")
 
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob", "cy")
 	target := func(r store.Receipt) store.Target {

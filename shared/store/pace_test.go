@@ -44,6 +44,8 @@ func cannedGroup() *canned {
 				return http.StatusOK, `{"Responses":[{"Item":` + cannedMessage + `}]}`
 			}
 			return http.StatusOK, `{"Responses":[` + strings.TrimSuffix(cannedHead, "}") + `},{"Item":` + cannedMember + `}]}`
+		case "PutItem": // no lane, so that writers are by themselves
+			return http.StatusBadRequest, `{"__type":"ResourceNotFoundException"}`
 		case "UpdateItem":
 			return http.StatusOK, `{"Attributes":` + cannedLine + `}`
 		default:

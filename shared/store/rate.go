@@ -66,6 +66,15 @@ func (s *Store) meter(w *write, head chat.Conversation) (refused *outcome) {
 	return &outcome{full: 1, err: s.errFullFor(w.message.ConversationID, wait)}
 }
 
+// room is how many messages of 1 KB the head's bucket has for a batch.
+func (s *Store) room(head chat.Conversation) int {
+	if s.perSecond == 0 {
+		return maxBatch
+	}
+	left := conversationBurst - max(0, time.UnixMicro(head.FullAt).Sub(s.db.Now()))
+	return int(left / s.takes(1))
+}
+
 // filled is when a bucket will be full again, once a message is taken out of it too, in
 // µs. What may not wait can take more than there is. Where there is no bound it stays as
 // it is.

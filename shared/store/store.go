@@ -33,7 +33,7 @@ import (
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
-// Tables are the names of the six tables.
+// Tables are the names of the tables.
 type Tables = table.Names
 
 // TablesFromEnv reads the table names from the variables that template.yaml
@@ -47,6 +47,7 @@ func TablesFromEnv(getenv func(string) string) (Tables, error) {
 		"MEMBERS_TABLE":       &t.Members,
 		"INBOXES_TABLE":       &t.Inboxes,
 		"CONNECTIONS_TABLE":   &t.Connections,
+		"LANE_TABLE":          &t.Lane,
 	} {
 		if *field = getenv(name); *field == "" {
 			return Tables{}, fmt.Errorf("the environment variable %s is not set; template.yaml sets it to a table's name", name)

@@ -122,12 +122,16 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 	}
 	read := false // whether the head was read for this attempt
 	atOnce := 0   // attempts since then that did not wait
+	lane := laneUse{open: w.batches()}
 	for {
 		if !known {
 			if at, err = s.look(ctx, w); err != nil {
 				return s.refuse(ctx, w, so.Attempts, err)
 			}
 			read, atOnce = true, 0
+		}
+		if receipt, done, err := s.byLane(ctx, w, at, &so, &lane); done {
+			return receipt, err
 		}
 		result, err := s.attempt(ctx, w, &at)
 		if err != nil {
@@ -154,14 +158,23 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			}
 			continue
 		}
-		if w.message.Event == nil && inVain(so) {
-			return Receipt{}, crowded(w.message.ConversationID, so.Attempts, result.cause)
-		}
-		if err := s.db.Pace.Wait(ctx, so.Attempts, result.throttled); err != nil {
-			return Receipt{}, busy(w.message.ConversationID, so.Attempts, result.cause)
+		if err := s.wait(ctx, w, so, result); err != nil {
+			return Receipt{}, err
 		}
 		known, read = false, false
+		lane.note(result)
 	}
+}
+
+// wait waits until the next attempt, or says that there is none.
+func (s *Store) wait(ctx context.Context, w write, so metric.Effort, result outcome) error {
+	if w.message.Event == nil && inVain(so) {
+		return crowded(w.message.ConversationID, so.Attempts, result.cause)
+	}
+	if err := s.db.Pace.Wait(ctx, so.Attempts, result.throttled); err != nil {
+		return busy(w.message.ConversationID, so.Attempts, result.cause)
+	}
+	return nil
 }
 
 // remembered gives the head to write on without reading it first, if that is known.
@@ -528,19 +541,7 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 
 // transaction gives the items to write on the given head.
 func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types.TransactWriteItem, error) {
-	entry, err := table.MarshalMessage(w.message, e.original, s.expiry(w.message))
-	if err != nil {
-		return nil, err
-	}
-	record, err := table.Marshal(table.Record{
-		DedupeKey:      chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID),
-		ConversationID: w.message.ConversationID,
-		Seq:            w.message.Seq,
-		MessageID:      w.message.MessageID,
-		Fingerprint:    w.fingerprint,
-		ServerTime:     w.message.ServerTime,
-		ExpiresAt:      s.recordExpiry(w.message),
-	})
+	entry, record, err := s.entryAndRecord(w, e.original)
 	if err != nil {
 		return nil, err
 	}
@@ -557,20 +558,39 @@ func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types
 			rest = append(rest, s.countGroup(w.message))
 		}
 	}
-	return append([]types.TransactWriteItem{
-		atHead: first,
-		atMessage: {Put: &types.Put{
-			TableName:           &s.db.Messages,
-			Item:                entry,
-			ConditionExpression: aws.String("attribute_not_exists(conversationId)"),
-		}},
-		atRecord: {Put: &types.Put{
-			TableName:                           &s.db.Idempotency,
-			Item:                                record,
-			ConditionExpression:                 aws.String("attribute_not_exists(dedupeKey)"),
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}},
-	}, rest...), nil
+	return append([]types.TransactWriteItem{atHead: first, atMessage: entry, atRecord: record}, rest...), nil
+}
+
+// entryAndRecord gives the writes of a message and of its idempotency record.
+func (s *Store) entryAndRecord(w write, original *table.Content) (entry, record types.TransactWriteItem, err error) {
+	message, err := table.MarshalMessage(w.message, original, s.expiry(w.message))
+	if err != nil {
+		return entry, record, err
+	}
+	became, err := table.Marshal(table.Record{
+		DedupeKey:      chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID),
+		ConversationID: w.message.ConversationID,
+		Seq:            w.message.Seq,
+		MessageID:      w.message.MessageID,
+		Fingerprint:    w.fingerprint,
+		ServerTime:     w.message.ServerTime,
+		ExpiresAt:      s.recordExpiry(w.message),
+	})
+	if err != nil {
+		return entry, record, err
+	}
+	entry.Put = &types.Put{
+		TableName:           &s.db.Messages,
+		Item:                message,
+		ConditionExpression: aws.String("attribute_not_exists(conversationId)"),
+	}
+	record.Put = &types.Put{
+		TableName:                           &s.db.Idempotency,
+		Item:                                became,
+		ConditionExpression:                 aws.String("attribute_not_exists(dedupeKey)"),
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+	return entry, record, nil
 }
 
 // headWrite gives the write that hands out the seq.
@@ -589,6 +609,12 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	if w.anyState {
 		state = head.State
 	}
+	return s.headUpdate(head, after, state, e), nil
+}
+
+// headUpdate gives the write that makes one head into another, on condition that it is
+// as it was read, in this state.
+func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e changes) types.TransactWriteItem {
 	set := "SET lastSeq = :next, updatedAt = :now"
 	values := table.Item{
 		":next": table.Num(after.LastSeq),
@@ -617,6 +643,8 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	also("pushAt", after.PushAt != head.PushAt, table.Num(after.PushAt))
 	also("fullAt", after.FullAt != head.FullAt, table.Num(after.FullAt))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
+	also("laneUntil", after.LaneUntil != head.LaneUntil, table.Num(after.LaneUntil))
+	also("laneBatch", after.LaneBatch != head.LaneBatch, table.Num(int64(after.LaneBatch)))
 	condition := "lastSeq = :prev AND membersVersion = :mv AND #state = :as"
 	if e.roster && head.IsCrowd() { // where users join without a new version
 		condition += " AND memberCount = :members"
@@ -630,7 +658,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 		ExpressionAttributeNames:            names,
 		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}}, nil
+	}}
 }
 
 // firstMembers gives the roster and inbox items of a new conversation.

@@ -28,7 +28,7 @@ func restored(c *cloud) store.Tables {
 	require.NoError(c.T, dynamo.CreateTables(c.T.Context(), c.DB, tables))
 	return store.Tables{
 		Conversations: rename(c.Tables.Conversations), Messages: rename(c.Tables.Messages), Idempotency: rename(c.Tables.Idempotency),
-		Members: rename(c.Tables.Members), Inboxes: rename(c.Tables.Inboxes), Connections: rename(c.Tables.Connections),
+		Members: rename(c.Tables.Members), Inboxes: rename(c.Tables.Inboxes), Connections: rename(c.Tables.Connections), Lane: rename(c.Tables.Lane),
 	}
 }
 

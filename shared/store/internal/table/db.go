@@ -32,7 +32,7 @@ type DB struct {
 	Log       *slog.Logger // of damaged items
 }
 
-// Names are the names of the six tables.
+// Names are the names of the tables.
 type Names struct {
 	Conversations string
 	Messages      string
@@ -40,6 +40,7 @@ type Names struct {
 	Members       string
 	Inboxes       string
 	Connections   string
+	Lane          string
 }
 
 // Get reads one item, strongly consistent.

@@ -86,7 +86,7 @@ func (p *Pace) Observe(took time.Duration) {
 // Full jitter: the sleep is anywhere in the window, so that writers that
 // collided do not collide again.
 func (p *Pace) Wait(ctx context.Context, attempt int, throttled bool) error {
-	window := writeWindow * p.usual()
+	window := writeWindow * p.Usual()
 	if throttled {
 		window = throttleWindow(attempt)
 	}
@@ -98,7 +98,7 @@ func (p *Pace) WaitRead(ctx context.Context, attempt int, throttled bool) error 
 	if throttled {
 		return Sleep(ctx, rand.N(throttleWindow(attempt))) //nolint:gosec // jitter is no secret
 	}
-	latency := p.usual()
+	latency := p.Usual()
 	return Sleep(ctx, latency+rand.N((readWindow-1)*latency)) //nolint:gosec // jitter is no secret
 }
 
@@ -123,8 +123,8 @@ func throttleWindow(attempt int) time.Duration {
 	return min(50*time.Millisecond<<min(attempt, 6), maxWindow)
 }
 
-// usual is what a transaction takes here.
-func (p *Pace) usual() time.Duration {
+// Usual is what a transaction takes here.
+func (p *Pace) Usual() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(cmp.Or(p.latency, initialLatency), minLatency)
