@@ -59,6 +59,10 @@ const (
 	// half a read unit, as for one.
 	seenOfLane = 2
 
+	// fullAfter is after how many looks a sender looks whether the conversation takes any
+	// more: usually it is in by then.
+	fullAfter = 4
+
 	// overdue is after how many times what a transaction takes the next in line takes
 	// over from one that should have combined.
 	overdue = 5
@@ -91,6 +95,7 @@ type waiting struct {
 	at     base
 	intent table.Intent
 	so     *metric.Effort
+	looks  int
 	tries  int
 	most   int           // messages of a batch, since larger ones were put off; 0 as the head says
 	pause  time.Duration // to wait at least, for the same reason
@@ -99,8 +104,9 @@ type waiting struct {
 	since  time.Time // it was
 }
 
-// laneUse says whether a write may go by the lane, and whether it met another writer.
-type laneUse struct{ open, collided bool }
+// laneUse says whether a write may go by the lane, whether it met another writer, and
+// whether its head is one that was remembered.
+type laneUse struct{ open, collided, remembered bool }
 
 func (u *laneUse) note(o outcome) { u.collided = u.collided || o.conflict && !o.throttled }
 
@@ -110,6 +116,12 @@ func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort,
 	if !use.open || at.head.LastSeq == 0 || !use.collided && !s.laneOpen(at.head) {
 		return Receipt{}, false, nil
 	}
+	if use.remembered && !use.collided && s.nearFull(at.head) {
+		if at, err = s.look(ctx, w); err != nil { // or it would wait in the lane to be refused
+			receipt, err = s.refuse(ctx, w, so.Attempts, err)
+			return receipt, true, err
+		}
+	}
 	receipt, err = s.viaLane(ctx, w, at, so)
 	use.open = !errors.Is(err, errNoLane)
 	return receipt, use.open, err
@@ -118,6 +130,10 @@ func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort,
 // viaLane commits a message whose sender was verified at this base, by whomever. It
 // gives errNoLane if the lane does not take it.
 func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Receipt, error) {
+	if full := s.meter(&w, at.head); full != nil {
+		so.Full = full.full
+		return Receipt{}, full.err
+	}
 	if err := s.check(ctx, w, &at); err != nil {
 		return s.refuse(ctx, w, so.Attempts, err)
 	}
@@ -222,9 +238,26 @@ func (s *Store) step(ctx context.Context, q *waiting) (*Receipt, error) {
 	case seen.gone:
 		return s.settle(ctx, q)
 	case !s.turn(q, seen):
-		return nil, nil //nolint:nilnil // not yet
+		return nil, s.stillTaken(ctx, q)
 	}
 	return s.combine(ctx, q)
+}
+
+// stillTaken refuses a message that waits for a conversation which takes no more.
+func (s *Store) stillTaken(ctx context.Context, q *waiting) error {
+	if q.looks++; s.perSecond == 0 || q.looks < fullAfter {
+		return nil
+	}
+	head, found, err := s.head(ctx, q.w.message.ConversationID)
+	if err != nil || !found {
+		return unlessPassing(err)
+	}
+	w := q.w
+	if full := s.meter(&w, head); full != nil {
+		q.so.Full = full.full
+		return full.err
+	}
+	return nil
 }
 
 // first is write.first, which no later look would contradict.

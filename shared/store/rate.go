@@ -71,8 +71,12 @@ func (s *Store) room(head chat.Conversation) int {
 	if s.perSecond == 0 {
 		return maxBatch
 	}
-	left := conversationBurst - max(0, time.UnixMicro(head.FullAt).Sub(s.db.Now()))
-	return int(left / s.takes(1))
+	return int((conversationBurst - taken(head.FullAt, s.db.Now())) / s.takes(1))
+}
+
+// nearFull reports whether the last message found half of the bucket taken, or more.
+func (s *Store) nearFull(head chat.Conversation) bool {
+	return s.perSecond > 0 && taken(head.FullAt, time.UnixMilli(head.UpdatedAt)) > conversationBurst/2
 }
 
 // filled is when a bucket will be full again, once a message is taken out of it too, in

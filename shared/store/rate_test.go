@@ -17,6 +17,7 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // say has a store append a message of some bytes, once.
@@ -58,6 +59,24 @@ func TestG10_AConversationTakesNoMoreThanItsRate(t *testing.T) {
 	})
 }
 
+// By the rate that the template has, the partition never refuses anything, whoever
+// writes by the lane.
+func TestG10_TheRateKeepsTheLaneBelowThePartition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const perSecond = 400
+		h := newHot(t, 40, store.WithConversationRate(perSecond))
+		start := time.Now()
+		h.open(500, 40, 5*time.Second)
+		took := h.acked[len(h.acked)-1].Sub(start).Seconds()
+		require.Zero(t, h.region.Stats().Throttles)
+		require.Greater(t, float64(len(h.acked)), .9*perSecond*took, "what it may take it takes")
+		require.LessOrEqual(t, float64(h.attempts)/float64(len(h.acked)), 1.0)
+		require.LessOrEqual(t, h.most, 150)
+		h.requireLedger()
+	})
+}
+
 // Those who do not heed it cost few reads, and nobody beside them anything.
 func TestG10_AFloodOfAFullConversation(t *testing.T) {
 	t.Parallel()
@@ -87,16 +106,15 @@ func TestG10_AFloodOfAFullConversation(t *testing.T) {
 		require.Zero(t, other.busy)
 		require.Less(t, at(other.all(), .99), 100*time.Millisecond)
 		after := h.region.Stats()
-		reads := 0
-		for op, n := range after.Calls {
-			if op != "TransactWriteItems" {
-				reads += n - before.Calls[op]
-			}
-		}
-		t.Logf("%d sent, %d transactions, %d reads, %d environments", sent, after.Calls["TransactWriteItems"], reads, h.made)
+		made := func(op string) int { return after.Calls[op] - before.Calls[op] }
+		looks := made("Query") / table.Lanes // into the lane: beside each the record is read
+		reads := made("GetItem") + made("TransactGetItems") - looks
+		t.Logf("%d sent, %d transactions, %d reads, %d looks by %d in the lane, %d environments", sent, made("TransactWriteItems"), reads, looks, made("PutItem"), h.made)
 		require.Greater(t, sent, 2000)
-		attempts := after.Calls["TransactWriteItems"] - before.Calls["TransactWriteItems"]
-		require.Less(t, reads, attempts+3*h.made*int(span.Seconds()), "two a second in each environment, and one for each attempt")
+		require.Less(t, made("PutItem"), sent/5, "few wait in the lane")
+		require.Less(t, looks, 10*made("PutItem"), "and not long")
+		require.Less(t, reads, made("TransactWriteItems")+2*made("PutItem")+3*h.made*int(span.Seconds()),
+			"two a second in each environment, one for each attempt, and two in the lane")
 		require.Zero(t, after.Throttles)
 	})
 }

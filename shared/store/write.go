@@ -130,6 +130,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			}
 			read, atOnce = true, 0
 		}
+		lane.remembered = known
 		if receipt, done, err := s.byLane(ctx, w, at, &so, &lane); done {
 			return receipt, err
 		}
