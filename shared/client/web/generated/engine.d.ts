@@ -31,7 +31,7 @@ export declare const TIMING: Readonly<{
     lifeJitterMs: number;
     gapWaitMs: 200;
     memberWaitMs: 2;
-    spreadCapMs: 2000;
+    spreadCapMs: 200000;
     ownWaitMs: 2000;
     flushWaitMs: 5000;
     tellWaitMs: 1000;
