@@ -276,13 +276,16 @@ def never_deleted(resources, protected):
 def sees_what_is_wrong(template, names, worlds):
     """Whether a reference that dangles is found: one conditional resource after the
     other that others need unconditionally loses them."""
-    broken = copy.deepcopy(template)
     users = {path.split(".")[1] for path, part, guards in parts_of(template) if path.startswith("Resources.") and guards
              and any(t in template["Resources"] and "Condition" in template["Resources"][t] for t, _, _ in references(part.get("Properties", {}), guards, path))}
-    for user in users:
-        del broken["Resources"][user]["Condition"]
-    found = dangling(broken, names, worlds)
-    return all(any(line.startswith(f"Resources.{user}.") for line in found) for user in users) and users
+    return users and all(dangles_alone(template, user, names, worlds) for user in users)
+
+
+def dangles_alone(template, user, names, worlds):
+    """Whether a reference of this resource is found once it has no condition."""
+    broken = dict(template, Resources=dict(template["Resources"]))
+    broken["Resources"][user] = {key: value for key, value in template["Resources"][user].items() if key != "Condition"}
+    return any(line.startswith(f"Resources.{user}.") for line in dangling(broken, names, worlds))
 
 
 def main():
