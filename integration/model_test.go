@@ -622,12 +622,14 @@ func (w *modelWorld) leave(rt *rapid.T) {
 		return
 	}
 	w.before(c, func(int64) { c.part(user) })
-	c.lines[user].gone = true
+	line := c.lines[user] // which shows what became of the group by the leaving
+	line.gone = true
 	switch {
 	case event.Owner != "":
 		c.setRole(event.Owner, chat.RoleOwner)
+		line.leftHead.Owner = event.Owner
 	case owner:
-		c.head.State = chat.StateDissolved
+		c.head.State, line.leftHead.State = chat.StateDissolved, chat.StateDissolved
 	}
 }
 

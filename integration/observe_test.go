@@ -3,6 +3,7 @@ package integration_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -54,10 +55,11 @@ func TestEveryMetricIsEmittedAndNoLogHasContent(t *testing.T) {
 	db := startDatabase(t)
 	c := startCloud(t, "-dynamodb-endpoint", db.endpoint,
 		"-param", "UserConnectsPerSecond=0.1", "-param", "UserConnectBurst=20",
-		"-param", "LogLevel=debug", "-param", "Alarms=on", "-param", "AlarmEmail=ops@example.com")
+		"-param", "ConversationWritesPerSecond=400", "-param", "LogLevel=debug", "-param", "Alarms=on", "-param", "AlarmEmail=ops@example.com")
 	o := &observed{t: t, cloud: c, db: db}
 	o.handshakes()
 	o.messages()
+	o.fullConversation()
 	o.groups()
 	o.refusals()
 	o.publications()
@@ -284,6 +286,25 @@ func (o *observed) messages() {
 	o.do(fresh, wire.ActionReceipts, map[string]any{"conversationId": id, "seq": 2})
 	o.do(fresh, wire.ActionClear, map[string]any{"conversationId": id, "throughSeq": 2})
 	fresh.close()
+}
+
+// fullConversation lets a reply, for which the head is read, meet a bucket that is empty.
+func (o *observed) fullConversation() {
+	o.t.Helper()
+	first := mustSend(o.t, o.ann, wire.Send{To: newUser("eve"), Text: o.secrets.make("text")})
+	for {
+		fullAt := time.Now().Add(1900 * time.Millisecond).UnixMicro()
+		change(o.t, o.db.client, "Conversations", map[string]any{"conversationId": first.ConversationID}, "SET fullAt = :at", map[string]any{":at": fullAt})
+		err := o.ann.do(o.t.Context(), wire.ActionSend, wire.Send{
+			ConversationID: first.ConversationID, ClientMsgID: newID(), MessageType: chat.TypeText, Text: o.secrets.make("text"),
+			ReplyTo: &chat.ReplyTo{Seq: first.Seq, MessageID: first.MessageID},
+		}, nil)
+		if refused, is := errors.AsType[*refusal](err); is {
+			require.Equal(o.t, chat.CodeBusy, refused.Frame.Code)
+			return
+		}
+		require.NoError(o.t, err)
+	}
 }
 
 // conflicting lets the next n transactions run into a conflict.

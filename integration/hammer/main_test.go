@@ -144,8 +144,8 @@ func TestARunOnALocalCloud(t *testing.T) {
 	require.Zero(t, s.Missing)
 	require.Positive(t, s.Ack.P50)
 	require.Positive(t, s.Deliver.P50)
-	require.GreaterOrEqual(t, s.DynamoDB.Transactions, s.Acks)
-	require.Equal(t, s.DynamoDB.Transactions, s.Acks+s.DynamoDB.Conflicts+s.DynamoDB.Throttled)
+	require.Positive(t, s.DynamoDB.Transactions)
+	require.LessOrEqual(t, s.DynamoDB.Transactions, s.Acks+s.DynamoDB.Conflicts+s.DynamoDB.Throttled, "one may commit several")
 	// Seven for the transaction, and one for the sync head of each member.
 	require.Greater(t, s.DynamoDB.WriteUnits, float64(7*s.Acks))
 	require.Positive(t, s.DynamoDB.ReadUnits)
