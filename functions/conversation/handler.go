@@ -13,13 +13,13 @@ import (
 
 // groups is what the routes change. Errors for the client are *chat.Errors.
 type groups interface {
-	CreateGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Line, store.Receipt, error)
-	AddMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Receipt, error)
-	RemoveMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Receipt, error)
-	Leave(ctx context.Context, r store.Request, conversationID string) (store.Receipt, error)
-	SetRole(ctx context.Context, r store.Request, conversationID, userID string, role chat.Role) (store.Receipt, error)
-	SetTitle(ctx context.Context, r store.Request, conversationID, title string) (store.Receipt, error)
-	Dissolve(ctx context.Context, r store.Request, conversationID string) (store.Receipt, error)
+	CreateGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Line, store.Committed, error)
+	AddMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Committed, error)
+	RemoveMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Committed, error)
+	Leave(ctx context.Context, r store.Request, conversationID string) (store.Committed, error)
+	SetRole(ctx context.Context, r store.Request, conversationID, userID string, role chat.Role) (store.Committed, error)
+	SetTitle(ctx context.Context, r store.Request, conversationID, title string) (store.Committed, error)
+	Dissolve(ctx context.Context, r store.Request, conversationID string) (store.Committed, error)
 }
 
 type handler struct {
@@ -42,59 +42,59 @@ func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateG
 	if err := r.Validate(); err != nil {
 		return wire.Created{}, err
 	}
-	line, receipt, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
-	note(ctx, receipt)
+	line, committed, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
+	note(ctx, committed)
 	if err != nil {
 		return wire.Created{}, err
 	}
-	return wire.Created{Conversation: wire.Listed(line.View, line.Last), Duplicate: receipt.Duplicate}, nil
+	return wire.Created{Conversation: wire.Listed(line.View, line.Last), Duplicate: committed.Duplicate}, nil
 }
 
 func (h handler) addMembers(ctx context.Context, c route.Caller, r wire.ChangeMembers) (wire.Sent, error) {
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.groups.AddMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members)
-	return sent(ctx, receipt, err)
+	committed, err := h.groups.AddMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members)
+	return sent(ctx, committed, err)
 }
 
 func (h handler) removeMembers(ctx context.Context, c route.Caller, r wire.ChangeMembers) (wire.Sent, error) {
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.groups.RemoveMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members)
-	return sent(ctx, receipt, err)
+	committed, err := h.groups.RemoveMembers(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Members)
+	return sent(ctx, committed, err)
 }
 
 func (h handler) leave(ctx context.Context, c route.Caller, r wire.ChangeGroup) (wire.Sent, error) {
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.groups.Leave(ctx, by(c, r.ClientMsgID), r.ConversationID)
-	return sent(ctx, receipt, err)
+	committed, err := h.groups.Leave(ctx, by(c, r.ClientMsgID), r.ConversationID)
+	return sent(ctx, committed, err)
 }
 
 func (h handler) setRole(ctx context.Context, c route.Caller, r wire.SetRole) (wire.Sent, error) {
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.groups.SetRole(ctx, by(c, r.ClientMsgID), r.ConversationID, r.UserID, r.Role)
-	return sent(ctx, receipt, err)
+	committed, err := h.groups.SetRole(ctx, by(c, r.ClientMsgID), r.ConversationID, r.UserID, r.Role)
+	return sent(ctx, committed, err)
 }
 
 func (h handler) setTitle(ctx context.Context, c route.Caller, r wire.SetTitle) (wire.Sent, error) {
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.groups.SetTitle(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Title)
-	return sent(ctx, receipt, err)
+	committed, err := h.groups.SetTitle(ctx, by(c, r.ClientMsgID), r.ConversationID, r.Title)
+	return sent(ctx, committed, err)
 }
 
 func (h handler) dissolve(ctx context.Context, c route.Caller, r wire.ChangeGroup) (wire.Sent, error) {
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.groups.Dissolve(ctx, by(c, r.ClientMsgID), r.ConversationID)
-	return sent(ctx, receipt, err)
+	committed, err := h.groups.Dissolve(ctx, by(c, r.ClientMsgID), r.ConversationID)
+	return sent(ctx, committed, err)
 }
 
 func by(c route.Caller, clientMsgID string) store.Request {
 	return store.Request{UserID: c.UserID, DeviceID: c.DeviceID, ClientMsgID: clientMsgID}
 }
 
-func sent(ctx context.Context, r store.Receipt, err error) (wire.Sent, error) {
+func sent(ctx context.Context, r store.Committed, err error) (wire.Sent, error) {
 	note(ctx, r)
 	return r.Sent, err
 }
 
-func note(ctx context.Context, r store.Receipt) {
+func note(ctx context.Context, r store.Committed) {
 	metric.Note(ctx, metric.Entry(r.Sent, r.Effort)...)
 }

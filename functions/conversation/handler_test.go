@@ -16,46 +16,46 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// fakeGroups keeps what it was asked and answers with the line, the receipt or
+// fakeGroups keeps what it was asked and answers with the line, what it became or
 // the error it has.
 type fakeGroups struct {
-	line    store.Line
-	receipt store.Receipt
-	err     error
-	asked   string
+	line      store.Line
+	committed store.Committed
+	err       error
+	asked     string
 }
 
-func (f *fakeGroups) keep(r store.Request, format string, args ...any) (store.Receipt, error) {
+func (f *fakeGroups) keep(r store.Request, format string, args ...any) (store.Committed, error) {
 	f.asked = r.UserID + "/" + r.DeviceID + " " + r.ClientMsgID + ": " + fmt.Sprintf(format, args...)
-	return f.receipt, f.err
+	return f.committed, f.err
 }
 
-func (f *fakeGroups) CreateGroup(_ context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Line, store.Receipt, error) {
-	receipt, err := f.keep(r, "create %q %q %s", title, userIDs, v)
-	return f.line, receipt, err
+func (f *fakeGroups) CreateGroup(_ context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Line, store.Committed, error) {
+	committed, err := f.keep(r, "create %q %q %s", title, userIDs, v)
+	return f.line, committed, err
 }
 
-func (f *fakeGroups) AddMembers(_ context.Context, r store.Request, id string, userIDs []string) (store.Receipt, error) {
+func (f *fakeGroups) AddMembers(_ context.Context, r store.Request, id string, userIDs []string) (store.Committed, error) {
 	return f.keep(r, "add %s %q", id, userIDs)
 }
 
-func (f *fakeGroups) RemoveMembers(_ context.Context, r store.Request, id string, userIDs []string) (store.Receipt, error) {
+func (f *fakeGroups) RemoveMembers(_ context.Context, r store.Request, id string, userIDs []string) (store.Committed, error) {
 	return f.keep(r, "remove %s %q", id, userIDs)
 }
 
-func (f *fakeGroups) Leave(_ context.Context, r store.Request, id string) (store.Receipt, error) {
+func (f *fakeGroups) Leave(_ context.Context, r store.Request, id string) (store.Committed, error) {
 	return f.keep(r, "leave %s", id)
 }
 
-func (f *fakeGroups) SetRole(_ context.Context, r store.Request, id, userID string, role chat.Role) (store.Receipt, error) {
+func (f *fakeGroups) SetRole(_ context.Context, r store.Request, id, userID string, role chat.Role) (store.Committed, error) {
 	return f.keep(r, "role %s %s %s", id, userID, role)
 }
 
-func (f *fakeGroups) SetTitle(_ context.Context, r store.Request, id, title string) (store.Receipt, error) {
+func (f *fakeGroups) SetTitle(_ context.Context, r store.Request, id, title string) (store.Committed, error) {
 	return f.keep(r, "title %s %q", id, title)
 }
 
-func (f *fakeGroups) Dissolve(_ context.Context, r store.Request, id string) (store.Receipt, error) {
+func (f *fakeGroups) Dissolve(_ context.Context, r store.Request, id string) (store.Committed, error) {
 	return f.keep(r, "dissolve %s", id)
 }
 
@@ -77,7 +77,7 @@ func TestCreateGroupAnswersTheConversation(t *testing.T) {
 			},
 			Last: &chat.Message{ConversationID: "group:1", Seq: 1, SenderID: "alice", MessageType: chat.TypeEvent, Status: chat.StatusNormal, ServerTime: 70},
 		},
-		receipt: store.Receipt{Sent: chat.Sent{Duplicate: true}},
+		committed: store.Committed{Sent: chat.Sent{Duplicate: true}},
 	}
 	require.Equal(t, `{"type":"reply","id":"r-12","action":"createGroup","result":{"conversationId":"group:1","kind":"group","title":"Sunday hike 🥾",`+
 		`"state":"active","owner":"alice","visibility":"sinceJoin","memberCount":3,"lastSeq":1,"readSeq":1,"deliveredSeq":1,"clearedSeq":0,"unread":0,"updatedAt":70,`+
@@ -102,7 +102,7 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &fakeGroups{receipt: store.Receipt{Sent: chat.Sent{ConversationID: "group:1", Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, Effort: metric.Effort{Attempts: 2}}}
+			f := &fakeGroups{committed: store.Committed{Sent: chat.Sent{ConversationID: "group:1", Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, Effort: metric.Effort{Attempts: 2}}}
 			answer := serve(t, f, `{"id":"r",`+tc.body+`}`)
 			require.Equal(t, tc.asked, f.asked)
 			require.Contains(t, answer, `"type":"reply"`)

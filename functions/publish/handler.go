@@ -22,10 +22,10 @@ import (
 )
 
 type ledger interface {
-	Publish(ctx context.Context, p store.Publication) (store.Receipt, error)
-	OpenSingle(ctx context.Context, userID, otherID string) (store.Receipt, error)
-	OpenGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Receipt, error)
-	AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Receipt, error)
+	Publish(ctx context.Context, p store.Publication) (store.Committed, error)
+	OpenSingle(ctx context.Context, userID, otherID string) (store.Committed, error)
+	OpenGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Committed, error)
+	AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Committed, error)
 }
 
 type handler struct {
@@ -64,21 +64,21 @@ type newMembers struct {
 	Members        []string `json:"members"`
 }
 
-// handle answers with the receipt. A refusal is the function's error: its
+// handle answers with what the message became. A refusal is the function's error: its
 // errorType is the code, by which a caller can tell errors apart, and its message
 // starts with it. The Lambda runtime logs the error, so none quotes the message.
 func (h handler) handle(ctx context.Context, event json.RawMessage) (wire.Sent, error) {
 	start := time.Now()
 	ctx, notes := metric.Begin(ctx)
 	var r request
-	var receipt store.Receipt
+	var committed store.Committed
 	err := route.DecodeEvent(event, &r)
 	if err == nil {
-		receipt, err = h.carryOut(ctx, r)
+		committed, err = h.carryOut(ctx, r)
 	}
 	took := time.Since(start)
-	sent := receipt.Sent
-	metric.Note(ctx, metric.Entry(sent, receipt.Effort)...)
+	sent := committed.Sent
+	metric.Note(ctx, metric.Entry(sent, committed.Effort)...)
 	metric.Note(ctx, metric.Send(took, err)...)
 	h.record(ctx, notes, err, took)
 	if err != nil {
@@ -87,7 +87,7 @@ func (h handler) handle(ctx context.Context, event json.RawMessage) (wire.Sent, 
 	return sent, nil
 }
 
-func (h handler) carryOut(ctx context.Context, r request) (store.Receipt, error) {
+func (h handler) carryOut(ctx context.Context, r request) (store.Committed, error) {
 	asked := 0
 	for _, there := range []bool{r.Key != "", r.Between != nil, r.Group != nil, r.AddMembers != nil} {
 		if there {
@@ -96,7 +96,7 @@ func (h handler) carryOut(ctx context.Context, r request) (store.Receipt, error)
 	}
 	switch {
 	case asked > 1:
-		return store.Receipt{}, chat.Errorf(chat.CodeBadRequest, "one at a time: a message (key), a single conversation (between), a group (group) or new members (addMembers)")
+		return store.Committed{}, chat.Errorf(chat.CodeBadRequest, "one at a time: a message (key), a single conversation (between), a group (group) or new members (addMembers)")
 	case r.Between != nil:
 		return h.openSingle(ctx, r)
 	case r.Group != nil:
@@ -107,19 +107,19 @@ func (h handler) carryOut(ctx context.Context, r request) (store.Receipt, error)
 	return h.publish(ctx, r)
 }
 
-func (h handler) openSingle(ctx context.Context, r request) (store.Receipt, error) {
+func (h handler) openSingle(ctx context.Context, r request) (store.Committed, error) {
 	if err := nothingToSay(r); err != nil {
-		return store.Receipt{}, err
+		return store.Committed{}, err
 	}
 	if len(r.Between) != 2 {
-		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "between", "a single conversation is between 2 users, not %d", len(r.Between))
+		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "between", "a single conversation is between 2 users, not %d", len(r.Between))
 	}
 	return h.ledger.OpenSingle(ctx, r.Between[0], r.Between[1])
 }
 
-func (h handler) openGroup(ctx context.Context, r request) (store.Receipt, error) {
+func (h handler) openGroup(ctx context.Context, r request) (store.Committed, error) {
 	if err := nothingToSay(r); err != nil {
-		return store.Receipt{}, err
+		return store.Committed{}, err
 	}
 	by := store.Request{UserID: r.Group.Owner, ClientMsgID: r.ClientMsgID}
 	return h.ledger.OpenGroup(ctx, by, r.Group.Title, r.Group.Members, cmp.Or(r.Group.Visibility, chat.VisibleAll))
@@ -129,22 +129,22 @@ func (h handler) openGroup(ctx context.Context, r request) (store.Receipt, error
 // crowd is not filled one by one, and ten changes fit well into the function's time.
 const maxAdded = 10 * chat.MaxRosterChange
 
-// addMembers answers with the receipt of the last change. Each has a key of its own, so a
+// addMembers answers with what the last change became. Each has a key of its own, so a
 // request that broke off goes on where it did when it is repeated.
-func (h handler) addMembers(ctx context.Context, r request) (all store.Receipt, err error) {
+func (h handler) addMembers(ctx context.Context, r request) (all store.Committed, err error) {
 	if err := nothingToSay(r); err != nil {
-		return store.Receipt{}, err
+		return store.Committed{}, err
 	}
 	id, users := r.AddMembers.ConversationID, r.AddMembers.Members
 	metric.Note(ctx, metric.Conversation(id))
 	if len(users) > maxAdded {
-		return store.Receipt{}, &chat.Error{
+		return store.Committed{}, &chat.Error{
 			Code: chat.CodeLimit, Field: "addMembers.members", Details: map[string]any{"max": maxAdded},
 			Message: fmt.Sprintf("one request adds at most %d users, this has %d; send the rest in further ones", maxAdded, len(users)),
 		}
 	}
 	if sorted := slices.Sorted(slices.Values(users)); len(slices.Compact(sorted)) < len(users) {
-		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "addMembers.members", "someone is named twice")
+		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "addMembers.members", "someone is named twice")
 	}
 	all.Duplicate = true
 	var took metric.Effort
@@ -175,15 +175,15 @@ func nothingToSay(r request) error {
 	return nil
 }
 
-func (h handler) publish(ctx context.Context, r request) (store.Receipt, error) {
+func (h handler) publish(ctx context.Context, r request) (store.Committed, error) {
 	if _, ok := chat.KindOf(string(chat.KindSystem) + ":" + r.Key); !ok {
-		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "key",
+		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "key",
 			"say what the conversation is about, such as order:123, in 1 to %d bytes without control characters",
 			chat.MaxConversationIDBytes-len(chat.KindSystem)-len(":"))
 	}
 	messageType := cmp.Or(r.MessageType, chat.TypeSystem)
 	if messageType != chat.TypeSystem && !messageType.Sendable() {
-		return store.Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
+		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
 	}
 	metric.Note(ctx, metric.Conversation(string(chat.KindSystem)+":"+r.Key))
 	return h.ledger.Publish(ctx, store.Publication{

@@ -32,35 +32,35 @@ type fakeLedger struct {
 	failAt int // the call that fails; 0: none by itself
 }
 
-func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Receipt, error) {
+func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Committed, error) {
 	f.calls++
 	f.given = p
 	if f.err != nil {
-		return store.Receipt{}, f.err
+		return store.Committed{}, f.err
 	}
-	return store.Receipt{Sent: chat.Sent{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}}, nil
+	return store.Committed{Sent: chat.Sent{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}}, nil
 }
 
-func (f *fakeLedger) OpenSingle(_ context.Context, userID, otherID string) (store.Receipt, error) {
+func (f *fakeLedger) OpenSingle(_ context.Context, userID, otherID string) (store.Committed, error) {
 	f.calls++
 	f.single = [2]string{userID, otherID}
-	return store.Receipt{Sent: chat.Sent{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}}, f.err
+	return store.Committed{Sent: chat.Sent{ConversationID: "single:x", Seq: 1, MessageID: "01S", ServerTime: 9}}, f.err
 }
 
-func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Receipt, error) {
+func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Committed, error) {
 	f.calls++
 	f.group = opened{r, title, userIDs, v}
-	return store.Receipt{Sent: chat.Sent{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}}, f.err
+	return store.Committed{Sent: chat.Sent{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}}, f.err
 }
 
-func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Receipt, error) {
+func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Committed, error) {
 	f.calls++
 	f.added = []any{conversationID, userIDs, clientMsgID}
 	f.keys = append(f.keys, fmt.Sprintf("%s: %d", clientMsgID, len(userIDs)))
 	if f.calls == f.failAt {
-		return store.Receipt{}, chat.Errorf(chat.CodeBusy, "later")
+		return store.Committed{}, chat.Errorf(chat.CodeBusy, "later")
 	}
-	return store.Receipt{Sent: chat.Sent{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}}, f.err
+	return store.Committed{Sent: chat.Sent{ConversationID: conversationID, Seq: 7, MessageID: "01A", ServerTime: 9}}, f.err
 }
 
 // opened is a group as it was asked for.

@@ -12,8 +12,8 @@ import (
 
 // messages is what the routes change. Errors for the client are *chat.Errors.
 type messages interface {
-	Recall(ctx context.Context, r store.Request, t store.Target, window time.Duration) (store.Receipt, error)
-	Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Receipt, error)
+	Recall(ctx context.Context, r store.Request, t store.Target, window time.Duration) (store.Committed, error)
+	Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Committed, error)
 }
 
 type handler struct {
@@ -33,10 +33,10 @@ func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wir
 		return wire.Sent{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.messages.Recall(ctx, by(c, r.ClientMsgID),
+	committed, err := h.messages.Recall(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}, h.windows.Recall)
-	note(ctx, receipt)
-	return receipt.Sent, err
+	note(ctx, committed)
+	return committed.Sent, err
 }
 
 func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Edited, error) {
@@ -44,14 +44,14 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 		return wire.Edited{}, err
 	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
-	receipt, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
+	committed, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID},
 		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.Edit)
-	note(ctx, receipt)
-	return wire.Edited{Sent: receipt.Sent, Version: r.Version + 1}, err
+	note(ctx, committed)
+	return wire.Edited{Sent: committed.Sent, Version: r.Version + 1}, err
 }
 
-func note(ctx context.Context, r store.Receipt) {
+func note(ctx context.Context, r store.Committed) {
 	metric.Note(ctx, metric.Entry(r.Sent, r.Effort)...)
 }
 

@@ -26,13 +26,13 @@ type fakeMessages struct {
 	calls   int
 }
 
-func (f *fakeMessages) Recall(_ context.Context, r store.Request, t store.Target, window time.Duration) (store.Receipt, error) {
+func (f *fakeMessages) Recall(_ context.Context, r store.Request, t store.Target, window time.Duration) (store.Committed, error) {
 	f.calls++
 	f.request, f.target, f.window = r, t, window
-	return store.Receipt{Sent: chat.Sent{ConversationID: t.ConversationID, Seq: 43, MessageID: "01K", ServerTime: 9, Duplicate: true}}, f.err
+	return store.Committed{Sent: chat.Sent{ConversationID: t.ConversationID, Seq: 43, MessageID: "01K", ServerTime: 9, Duplicate: true}}, f.err
 }
 
-func (f *fakeMessages) Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Receipt, error) {
+func (f *fakeMessages) Edit(ctx context.Context, r store.Request, t store.Target, edited store.Edited, window time.Duration) (store.Committed, error) {
 	f.edited = edited
 	return f.Recall(ctx, r, t, window)
 }

@@ -14,7 +14,7 @@ import (
 type ledger interface {
 	// Append commits a message, to the single conversation with the user to if
 	// that is given. Its *chat.Errors are for the client.
-	Append(ctx context.Context, m chat.Message, to string) (store.Receipt, error)
+	Append(ctx context.Context, m chat.Message, to string) (store.Committed, error)
 }
 
 type handler struct {
@@ -42,7 +42,7 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 		id = chat.SingleID(c.UserID, r.To)
 	}
 	metric.Note(ctx, metric.Conversation(id))
-	receipt, err := h.ledger.Append(ctx, chat.Message{
+	committed, err := h.ledger.Append(ctx, chat.Message{
 		ConversationID: r.ConversationID,
 		ClientMsgID:    r.ClientMsgID,
 		SenderID:       c.UserID,
@@ -54,6 +54,6 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 		ReplyTo:        r.ReplyTo,
 		ClientTime:     r.ClientTime,
 	}, r.To)
-	metric.Note(ctx, metric.Entry(receipt.Sent, receipt.Effort)...)
-	return receipt.Sent, err
+	metric.Note(ctx, metric.Entry(committed.Sent, committed.Effort)...)
+	return committed.Sent, err
 }

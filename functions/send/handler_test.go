@@ -24,7 +24,7 @@ type fakeLedger struct {
 	calls   int
 }
 
-func (f *fakeLedger) Append(_ context.Context, m chat.Message, to string) (store.Receipt, error) {
+func (f *fakeLedger) Append(_ context.Context, m chat.Message, to string) (store.Committed, error) {
 	f.calls++
 	f.message, f.to = m, to
 	if to != "" {
@@ -32,9 +32,9 @@ func (f *fakeLedger) Append(_ context.Context, m chat.Message, to string) (store
 	}
 	m.MessageID, m.ServerTime, m.Version, m.Status = "01K", 9, 1, chat.StatusNormal
 	if err := m.Validate(); err != nil {
-		return store.Receipt{}, err
+		return store.Committed{}, err
 	}
-	return store.Receipt{Sent: chat.Sent{ConversationID: m.ConversationID, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, Effort: metric.Effort{Attempts: 2}}, f.err
+	return store.Committed{Sent: chat.Sent{ConversationID: m.ConversationID, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}, Effort: metric.Effort{Attempts: 2}}, f.err
 }
 
 func serve(t *testing.T, l *fakeLedger, body string) string {

@@ -29,9 +29,9 @@ type Name string
 // What requests tell.
 const (
 	Sends                Name = "Sends"                // requests to write a message, or, of publish, to open a conversation
-	SendSuccess          Name = "SendSuccess"          // of these, those that were answered with a receipt
+	SendSuccess          Name = "SendSuccess"          // of these, those that were committed
 	SendFailures         Name = "SendFailures"         // of these, those that failed on the server's side: BUSY, INTERNAL
-	SendLatency          Name = "SendLatency"          // ms, from the request's arrival in the function to its receipt or error
+	SendLatency          Name = "SendLatency"          // ms, from the request's arrival in the function to its answer or error
 	IdempotencyHits      Name = "IdempotencyHits"      // requests to write an entry that found it done, as a rule by an earlier one with their clientMsgId
 	TransactionAttempts  Name = "TransactionAttempts"  // transactions to write an entry; one is the least
 	TransactionConflicts Name = "TransactionConflicts" // of these, those that another writer came before

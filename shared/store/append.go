@@ -9,9 +9,9 @@ import (
 	"github.com/inorder-im/inorder/shared/metric"
 )
 
-// Receipt says what a message became, and what this request took, which is told beside
+// Committed says what a message became, and what this request took, which is told beside
 // an error too.
-type Receipt struct {
+type Committed struct {
 	chat.Sent
 	metric.Effort
 }
@@ -32,10 +32,10 @@ type Receipt struct {
 // conversation that has reached chat.MaxSeq, and Busy when contention outlasted the
 // context's deadline, or where the conversation takes no more (WithConversationRate).
 // The message may then be committed or not, and the same clientMsgId finds out. Any other error is a fault.
-func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Receipt, error) {
+func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Committed, error) {
 	if to != "" {
 		if err := chat.ValidateUserID("to", to); err != nil {
-			return Receipt{}, err
+			return Committed{}, err
 		}
 		m.ConversationID = chat.SingleID(m.SenderID, to)
 	}

@@ -32,29 +32,29 @@ func (s *Store) joinsQuietly(head chat.Conversation, userIDs []string) bool {
 		head.MemberCount+len(userIDs) > chat.MaxGroupMembers
 }
 
-// admitQuietly makes users members who are none yet. What it did it says by a Receipt
+// admitQuietly makes users members who are none yet. What it did it says by a Committed
 // of the conversation alone, which is a Duplicate if that was nothing.
 //
 // Their devices hear of the conversation by their sync heads, which are raised once they
 // are members; where that got lost, by the list of large conversations, which is written
 // in the same transaction as the membership.
-func (s *Store) admitQuietly(ctx context.Context, conversationID string, userIDs []string, field string) (Receipt, error) {
+func (s *Store) admitQuietly(ctx context.Context, conversationID string, userIDs []string, field string) (Committed, error) {
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
-	receipt := Receipt{Sent: chat.Sent{ConversationID: conversationID, Duplicate: true}}
+	committed := Committed{Sent: chat.Sent{ConversationID: conversationID, Duplicate: true}}
 	for users := range slices.Chunk(userIDs, maxQuiet) {
 		for joined := false; !joined; {
 			var some bool
 			var err error
-			receipt.Attempts++
-			some, joined, err = s.joinQuietly(ctx, conversationID, users, field, receipt.Attempts)
+			committed.Attempts++
+			some, joined, err = s.joinQuietly(ctx, conversationID, users, field, committed.Attempts)
 			if err != nil {
-				return receipt, err
+				return committed, err
 			}
-			receipt.Duplicate = receipt.Duplicate && !some
+			committed.Duplicate = committed.Duplicate && !some
 		}
 	}
-	return receipt, s.raiseAll(ctx, userIDs, conversationID)
+	return committed, s.raiseAll(ctx, userIDs, conversationID)
 }
 
 // joinQuietly tries one transaction for those who are no members yet, if there are

@@ -259,7 +259,7 @@ func TestARetryOfAnEventFindsItInACrowd(t *testing.T) {
 	requireCode(t, chat.CodeIdempotencyConflict, errOf(s.AdmitMembers(t.Context(), id, []string{"cy"}, "key")))
 }
 
-func errOf(_ store.Receipt, err error) error { return err }
+func errOf(_ store.Committed, err error) error { return err }
 
 func TestCrowdsHaveBounds(t *testing.T) {
 	t.Parallel()
@@ -289,7 +289,7 @@ func TestPublishToACrowd(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.Store(nil, store.WithMaxCrowdMembers(chat.MaxCrowdMembers), store.WithQuotas(store.Quotas{SystemMembers: 1000}))
-	say := func(key string, recipients ...string) store.Receipt {
+	say := func(key string, recipients ...string) store.Committed {
 		return must(t)(s.Publish(t.Context(), store.Publication{
 			Key: "news", Recipients: recipients, ClientMsgID: key, Message: chat.Message{MessageType: chat.TypeSystem, Text: key},
 		}))

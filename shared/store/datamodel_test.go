@@ -180,7 +180,7 @@ func writeEverything(t *testing.T, c *cloud) {
 	leaveIntent(t, c, text("bob", "m6", "left behind"), "ann")
 
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "bob", "cy")
-	target := func(r store.Receipt) store.Target {
+	target := func(r store.Committed) store.Target {
 		return store.Target{ConversationID: id, Seq: r.Seq, MessageID: r.MessageID}
 	}
 	sent := must(t)(s.Append(ctx, chat.Message{

@@ -41,38 +41,38 @@ func (s *Store) event(r Request, conversationID string, e chat.Event) chat.Messa
 // named twice or the caller among them, and with Limit more than
 // chat.MaxRosterChange users in all, or than a group may have, or what a quota does
 // not allow; and with Forbidden any group where the Store is closed.
-func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Line, Receipt, error) {
+func (s *Store) CreateGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Line, Committed, error) {
 	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {
-		return Line{}, Receipt{}, err
+		return Line{}, Committed{}, err
 	}
 	w.counted = s.quotas.GroupsPerDay > 0
-	receipt, err := s.create(ctx, w)
+	committed, err := s.create(ctx, w)
 	if err != nil {
-		return Line{}, receipt, err
+		return Line{}, committed, err
 	}
-	if receipt.Duplicate {
-		line, err := s.Line(ctx, r.UserID, receipt.ConversationID)
-		return line, receipt, err
+	if committed.Duplicate {
+		line, err := s.Line(ctx, r.UserID, committed.ConversationID)
+		return line, committed, err
 	}
-	w.message.Seq = receipt.Seq
+	w.message.Seq = committed.Seq
 	return Line{
 		View: chat.View{
 			Head: w.headAfter(w.create.head, changes{}),
-			Line: chat.Line{UserID: r.UserID, ConversationID: receipt.ConversationID, JoinSeq: 1, ReadSeq: 1, DeliveredSeq: 1},
+			Line: chat.Line{UserID: r.UserID, ConversationID: committed.ConversationID, JoinSeq: 1, ReadSeq: 1, DeliveredSeq: 1},
 		},
 		Last: &w.message,
-	}, receipt, nil
+	}, committed, nil
 }
 
 // create commits what a user asks to create. Where the Store is closed that is
 // only what was created before it was.
-func (s *Store) create(ctx context.Context, w write) (Receipt, error) {
+func (s *Store) create(ctx context.Context, w write) (Committed, error) {
 	if !s.closed {
 		return s.commit(ctx, w)
 	}
 	if err := w.message.Validate(); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	return s.refuse(ctx, w, 0, errClosed("", "a group"))
 }
@@ -114,7 +114,7 @@ func (s *Store) Line(ctx context.Context, userID, conversationID string) (Line, 
 
 // groupChange commits an event of a group. may is the right it takes, and change
 // what it does.
-func (s *Store) groupChange(ctx context.Context, r Request, conversationID string, e chat.Event, may chat.Action, change changeFunc) (Receipt, error) {
+func (s *Store) groupChange(ctx context.Context, r Request, conversationID string, e chat.Event, may chat.Action, change changeFunc) (Committed, error) {
 	return s.commit(ctx, write{
 		message: s.event(r, conversationID, e),
 		// Whoever wants to leave is never refused for what became of the group.
@@ -145,9 +145,9 @@ func errNoGroup() error {
 // the group lately without being removed (see WithRejoin), or where the Store is
 // closed; BadRequest if one of them is a member already, Limit for too many in one
 // request or in the group, or where one is in too many large conversations.
-func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Receipt, error) {
+func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Committed, error) {
 	if err := chat.ValidateMembers("members", userIDs); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	e := chat.Event{Kind: chat.EventMembers, Added: userIDs}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActAdd, func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
@@ -165,15 +165,15 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 //
 // Where the conversation is a crowd, or becomes one by it (see WithMaxCrowdMembers),
 // they join quietly, and a system conversation takes them too: no message tells of it,
-// and the Receipt is without seq and messageId. Those who are members already are passed
+// and what it became is without seq and messageId. Those who are members already are passed
 // over then, and it is a Duplicate if all are. So it may be repeated, but for one who has
 // left meanwhile.
-func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (Receipt, error) {
+func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (Committed, error) {
 	if err := chat.ValidateMembers("members", userIDs); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	r := Request{UserID: chat.SystemSender, ClientMsgID: clientMsgID}
-	receipt, err := s.commit(ctx, write{
+	committed, err := s.commit(ctx, write{
 		message: s.event(r, conversationID, chat.Event{Kind: chat.EventMembers, Added: userIDs}),
 		trusted: true,
 		change: func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
@@ -191,7 +191,7 @@ func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs
 	if errors.Is(err, errCrowd) { // and no earlier request of this clientMsgID was an event
 		return s.admitQuietly(ctx, conversationID, userIDs, "members")
 	}
-	return receipt, err
+	return committed, err
 }
 
 // adding plans that users who are no members join a group, none of whom left it
@@ -307,12 +307,12 @@ func (s *Store) joinInbox(was, line chat.Line) (types.TransactWriteItem, error) 
 //
 // Beside the errors of Append: Forbidden without the right over one of them,
 // BadRequest if one of them is no member or is the caller.
-func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Receipt, error) {
+func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Committed, error) {
 	if err := chat.ValidateKnownMembers("members", userIDs); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	if slices.Contains(userIDs, r.UserID) {
-		return Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "members", "to go yourself, use leave")
+		return Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "members", "to go yourself, use leave")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Removed: userIDs}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActRemove, func(ctx context.Context, _ chat.Conversation, self chat.Member) (changesFunc, error) {
@@ -341,7 +341,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 
 // Leave takes the caller out of a group, a dissolved one too. A group whose owner leaves passes on to
 // chat.Successor; one whose last member leaves is dissolved.
-func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Receipt, error) {
+func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Committed, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 		leave := s.leaving([]chat.Member{self})
@@ -375,15 +375,15 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Re
 
 // SetRole gives a member another role. To make someone owner is to pass the
 // group on: the caller becomes an admin.
-func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID string, role chat.Role) (Receipt, error) {
+func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID string, role chat.Role) (Committed, error) {
 	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	if role != chat.RoleOwner && role != chat.RoleAdmin && role != chat.RolePlain {
-		return Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "role", "%q is no role; use owner, admin or member", role)
+		return Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "role", "%q is no role; use owner, admin or member", role)
 	}
 	if userID == r.UserID {
-		return Receipt{}, chat.FieldErrorf(chat.CodeBadRequest, "userId", "your own role changes when you make another the owner")
+		return Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "userId", "your own role changes when you make another the owner")
 	}
 	e := chat.Event{Kind: chat.EventMembers, Member: userID, Role: role}
 	if role == chat.RoleOwner {
@@ -407,9 +407,9 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 }
 
 // SetTitle renames a group.
-func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title string) (Receipt, error) {
+func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title string) (Committed, error) {
 	if err := chat.ValidateTitle("title", title); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	e := chat.Event{Kind: chat.EventTitle, Title: title}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActSetTitle, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
@@ -419,7 +419,7 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 
 // Dissolve ends a group: its members can read it and leave it, and nothing else
 // is written to it any more.
-func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Receipt, error) {
+func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Committed, error) {
 	e := chat.Event{Kind: chat.EventDissolve}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
 		return nothingElse, nil

@@ -19,9 +19,9 @@ import (
 	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
-// must gives the receipt of a change that has to work.
-func must(t testing.TB) func(store.Receipt, error) store.Receipt {
-	return func(r store.Receipt, err error) store.Receipt {
+// must returns what a change became, which has to work.
+func must(t testing.TB) func(store.Committed, error) store.Committed {
+	return func(r store.Committed, err error) store.Committed {
 		t.Helper()
 		require.NoError(t, err)
 		return r
@@ -158,7 +158,7 @@ func TestCreateGroup(t *testing.T) {
 	kind, ok := chat.KindOf(id)
 	require.True(t, ok)
 	require.Equal(t, chat.KindGroup, kind)
-	require.Equal(t, store.Receipt{Sent: chat.Sent{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime}, Effort: metric.Effort{Attempts: 1}}, r)
+	require.Equal(t, store.Committed{Sent: chat.Sent{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime}, Effort: metric.Effort{Attempts: 1}}, r)
 	require.Equal(t, c.Head(id), line.Head, "what was answered is what was written")
 	again, err := s.Line(t.Context(), "ann", id)
 	require.NoError(t, err)
@@ -184,19 +184,19 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	const tries = 8
-	lines, receipts := make([]store.Line, tries), make([]store.Receipt, tries)
+	lines, committed := make([]store.Line, tries), make([]store.Committed, tries)
 	require.NoError(t, parallel(tries, func(i int) error {
 		var err error
-		lines[i], receipts[i], err = c.Store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
+		lines[i], committed[i], err = c.Store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
 		return err
 	}))
 	fresh := 0
 	for i := range tries {
-		if !receipts[i].Duplicate {
+		if !committed[i].Duplicate {
 			fresh++
 		}
 		require.Equal(t, lines[0], lines[i])
-		require.Equal(t, receipts[0].MessageID, receipts[i].MessageID)
+		require.Equal(t, committed[0].MessageID, committed[i].MessageID)
 	}
 	require.Equal(t, 1, fresh)
 	require.Equal(t, 1, c.Count(c.Tables.Conversations))
@@ -212,13 +212,13 @@ func TestG3_OneClientMsgIDMakesOneGroup(t *testing.T) {
 	} {
 		_, _, err := s.CreateGroup(t.Context(), by("ann", "same"), tc.title, tc.members, tc.v)
 		e := refused(t, chat.CodeIdempotencyConflict, err, name)
-		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
+		require.Equal(t, committed[0].MessageID, e.Details["messageId"], name)
 	}
-	must(t)(s.Leave(t.Context(), by("ann", "leave"), receipts[0].ConversationID))
+	must(t)(s.Leave(t.Context(), by("ann", "leave"), committed[0].ConversationID))
 	line, r, err := c.Store(nil).CreateGroup(t.Context(), by("ann", "same"), "one", []string{"bob"}, chat.VisibleAll)
 	require.NoError(t, err, "a retry after the owner has left")
 	require.True(t, r.Duplicate)
-	require.Equal(t, receipts[0].ConversationID, line.Head.ConversationID)
+	require.Equal(t, committed[0].ConversationID, line.Head.ConversationID)
 	require.Equal(t, 1, c.Count(c.Tables.Conversations))
 }
 
@@ -271,7 +271,7 @@ func TestCreateGroupRefusals(t *testing.T) {
 // step is a change of a group and what it has to do.
 type step struct {
 	name  string
-	do    func(*store.Store) (store.Receipt, error)
+	do    func(*store.Store) (store.Committed, error)
 	event chat.Event
 	after map[string]chat.Role
 }
@@ -289,52 +289,52 @@ func TestEveryChangeIsOneTransactionAndOneMessage(t *testing.T) {
 	members := func(e chat.Event) chat.Event { e.Kind = chat.EventMembers; return e }
 	ctx := t.Context()
 	steps := []step{
-		{"owner adds", func(s *store.Store) (store.Receipt, error) {
+		{"owner adds", func(s *store.Store) (store.Committed, error) {
 			return s.AddMembers(ctx, by("ann", "1"), id, []string{"dan", "eve"})
 		}, members(chat.Event{Added: []string{"dan", "eve"}}),
 			map[string]chat.Role{"ann": owner, "bob": plain, "cy": plain, "dan": plain, "eve": plain}},
-		{"owner makes an admin", func(s *store.Store) (store.Receipt, error) {
+		{"owner makes an admin", func(s *store.Store) (store.Committed, error) {
 			return s.SetRole(ctx, by("ann", "2"), id, "bob", admin)
 		}, members(chat.Event{Member: "bob", Role: admin}),
 			map[string]chat.Role{"ann": owner, "bob": admin, "cy": plain, "dan": plain, "eve": plain}},
-		{"admin removes", func(s *store.Store) (store.Receipt, error) {
+		{"admin removes", func(s *store.Store) (store.Committed, error) {
 			return s.RemoveMembers(ctx, by("bob", "3"), id, []string{"cy", "dan"})
 		}, members(chat.Event{Removed: []string{"cy", "dan"}}),
 			map[string]chat.Role{"ann": owner, "bob": admin, "eve": plain}},
-		{"admin renames", func(s *store.Store) (store.Receipt, error) {
+		{"admin renames", func(s *store.Store) (store.Committed, error) {
 			return s.SetTitle(ctx, by("bob", "4"), id, "new")
 		}, chat.Event{Kind: chat.EventTitle, Title: "new"},
 			map[string]chat.Role{"ann": owner, "bob": admin, "eve": plain}},
-		{"admin adds a former member", func(s *store.Store) (store.Receipt, error) {
+		{"admin adds a former member", func(s *store.Store) (store.Committed, error) {
 			return s.AddMembers(ctx, by("bob", "5"), id, []string{"cy"})
 		}, members(chat.Event{Added: []string{"cy"}}),
 			map[string]chat.Role{"ann": owner, "bob": admin, "cy": plain, "eve": plain}},
-		{"owner passes the group on", func(s *store.Store) (store.Receipt, error) {
+		{"owner passes the group on", func(s *store.Store) (store.Committed, error) {
 			return s.SetRole(ctx, by("ann", "6"), id, "eve", owner)
 		}, members(chat.Event{Member: "eve", Role: owner, Owner: "eve"}),
 			map[string]chat.Role{"ann": admin, "bob": admin, "cy": plain, "eve": owner}},
-		{"new owner demotes an admin", func(s *store.Store) (store.Receipt, error) {
+		{"new owner demotes an admin", func(s *store.Store) (store.Committed, error) {
 			return s.SetRole(ctx, by("eve", "7"), id, "bob", plain)
 		}, members(chat.Event{Member: "bob", Role: plain}),
 			map[string]chat.Role{"ann": admin, "bob": plain, "cy": plain, "eve": owner}},
-		{"member leaves", func(s *store.Store) (store.Receipt, error) {
+		{"member leaves", func(s *store.Store) (store.Committed, error) {
 			return s.Leave(ctx, by("bob", "8"), id)
 		}, members(chat.Event{Removed: []string{"bob"}}),
 			map[string]chat.Role{"ann": admin, "cy": plain, "eve": owner}},
-		{"owner leaves", func(s *store.Store) (store.Receipt, error) {
+		{"owner leaves", func(s *store.Store) (store.Committed, error) {
 			return s.Leave(ctx, by("eve", "9"), id)
 		}, members(chat.Event{Removed: []string{"eve"}, Owner: "ann"}),
 			map[string]chat.Role{"ann": owner, "cy": plain}},
-		{"owner removes", func(s *store.Store) (store.Receipt, error) {
+		{"owner removes", func(s *store.Store) (store.Committed, error) {
 			return s.RemoveMembers(ctx, by("ann", "10"), id, []string{"cy"})
 		}, members(chat.Event{Removed: []string{"cy"}}),
 			map[string]chat.Role{"ann": owner}},
-		{"owner dissolves", func(s *store.Store) (store.Receipt, error) {
+		{"owner dissolves", func(s *store.Store) (store.Committed, error) {
 			return s.Dissolve(ctx, by("ann", "11"), id)
 		}, chat.Event{Kind: chat.EventDissolve},
 			map[string]chat.Role{"ann": owner}},
 	}
-	first := make([]store.Receipt, len(steps))
+	first := make([]store.Committed, len(steps))
 	for i, st := range steps {
 		_, n := w.Since(0)
 		r, err := st.do(s)
@@ -380,23 +380,25 @@ func TestGroupRefusals(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	type call func(user, id, key string) (store.Receipt, error)
+	type call func(user, id, key string) (store.Committed, error)
 	add := func(ids ...string) call {
-		return func(user, id, key string) (store.Receipt, error) { return s.AddMembers(ctx, by(user, key), id, ids) }
+		return func(user, id, key string) (store.Committed, error) { return s.AddMembers(ctx, by(user, key), id, ids) }
 	}
 	remove := func(ids ...string) call {
-		return func(user, id, key string) (store.Receipt, error) {
+		return func(user, id, key string) (store.Committed, error) {
 			return s.RemoveMembers(ctx, by(user, key), id, ids)
 		}
 	}
 	role := func(whose string, r chat.Role) call {
-		return func(user, id, key string) (store.Receipt, error) { return s.SetRole(ctx, by(user, key), id, whose, r) }
+		return func(user, id, key string) (store.Committed, error) {
+			return s.SetRole(ctx, by(user, key), id, whose, r)
+		}
 	}
 	title := func(title string) call {
-		return func(user, id, key string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, key), id, title) }
+		return func(user, id, key string) (store.Committed, error) { return s.SetTitle(ctx, by(user, key), id, title) }
 	}
-	leave := call(func(user, id, key string) (store.Receipt, error) { return s.Leave(ctx, by(user, key), id) })
-	dissolve := call(func(user, id, key string) (store.Receipt, error) { return s.Dissolve(ctx, by(user, key), id) })
+	leave := call(func(user, id, key string) (store.Committed, error) { return s.Leave(ctx, by(user, key), id) })
+	dissolve := call(func(user, id, key string) (store.Committed, error) { return s.Dissolve(ctx, by(user, key), id) })
 	every := map[string]call{
 		"add": add("new"), "remove": remove("member2"), "role": role("member2", chat.RoleAdmin),
 		"title": title("t"), "leave": leave, "dissolve": dissolve,
@@ -434,7 +436,7 @@ func TestGroupRefusals(t *testing.T) {
 		"a title with a line break":   {"owner", id, title("a\nb"), chat.CodeBadRequest, nil},
 		"a title of 101 characters":   {"owner", id, title(strings.Repeat("é", 101)), chat.CodeTooLarge, nil},
 		"an id that is none":          {"owner", "room:1", title("t"), chat.CodeBadRequest, nil},
-		"no idempotency key is given": {"owner", id, func(user, id, _ string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, ""), id, "t") }, chat.CodeBadRequest, nil},
+		"no idempotency key is given": {"owner", id, func(user, id, _ string) (store.Committed, error) { return s.SetTitle(ctx, by(user, ""), id, "t") }, chat.CodeBadRequest, nil},
 	}
 	for name, do := range every {
 		cases["former: "+name] = refusal{"former", id, do, chat.CodeNotFound, nil}
@@ -538,19 +540,25 @@ func TestADissolvedGroupCanBeReadAndLeftAndNothingElse(t *testing.T) {
 	sent := sendIn(t, s, "ann", id, "m")
 	must(t)(s.Dissolve(ctx, by("ann", "d"), id))
 	target := store.Target{ConversationID: id, Seq: sent.Seq, MessageID: sent.MessageID}
-	for name, do := range map[string]func(user string) (store.Receipt, error){
-		"send": func(user string) (store.Receipt, error) { return s.Append(ctx, chatIn(text(user, "x", "hi"), id), "") },
-		"add":  func(user string) (store.Receipt, error) { return s.AddMembers(ctx, by(user, "x"), id, []string{"cy"}) },
-		"remove": func(user string) (store.Receipt, error) {
+	for name, do := range map[string]func(user string) (store.Committed, error){
+		"send": func(user string) (store.Committed, error) {
+			return s.Append(ctx, chatIn(text(user, "x", "hi"), id), "")
+		},
+		"add": func(user string) (store.Committed, error) {
+			return s.AddMembers(ctx, by(user, "x"), id, []string{"cy"})
+		},
+		"remove": func(user string) (store.Committed, error) {
 			return s.RemoveMembers(ctx, by(user, "x"), id, []string{"cy"})
 		},
-		"role": func(user string) (store.Receipt, error) {
+		"role": func(user string) (store.Committed, error) {
 			return s.SetRole(ctx, by(user, "x"), id, "cy", chat.RoleAdmin)
 		},
-		"title":    func(user string) (store.Receipt, error) { return s.SetTitle(ctx, by(user, "x"), id, "t") },
-		"dissolve": func(user string) (store.Receipt, error) { return s.Dissolve(ctx, by(user, "x"), id) },
-		"recall":   func(user string) (store.Receipt, error) { return s.Recall(ctx, by(user, "x"), target, store.NoWindow) },
-		"edit": func(user string) (store.Receipt, error) {
+		"title":    func(user string) (store.Committed, error) { return s.SetTitle(ctx, by(user, "x"), id, "t") },
+		"dissolve": func(user string) (store.Committed, error) { return s.Dissolve(ctx, by(user, "x"), id) },
+		"recall": func(user string) (store.Committed, error) {
+			return s.Recall(ctx, by(user, "x"), target, store.NoWindow)
+		},
+		"edit": func(user string) (store.Committed, error) {
 			return s.Edit(ctx, by(user, "x"), target, store.Edited{Version: 1, Text: "new"}, store.NoWindow)
 		},
 	} {
@@ -654,10 +662,10 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 	admin := c.Store(nil)
 	id := newGroup(t, admin, chat.VisibleAll, "ann", "bob")
 	const stores, each = 5, 40
-	acked := make([][]store.Receipt, stores)
+	acked := make([][]store.Committed, stores)
 	begun := make(chan struct{})
 	var first sync.Once
-	var removal store.Receipt
+	var removal store.Committed
 	require.NoError(t, parallel(stores+1, func(i int) error {
 		if i == stores {
 			<-begun
@@ -848,12 +856,12 @@ func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	sent := make(chan struct{}, 1<<16)
-	after10 := func(change func() (store.Receipt, error)) (store.Receipt, error) {
+	after10 := func(change func() (store.Committed, error)) (store.Committed, error) {
 		for range 10 {
 			select {
 			case <-sent:
 			case <-ctx.Done():
-				return store.Receipt{}, ctx.Err()
+				return store.Committed{}, ctx.Err()
 			}
 		}
 		return change()
@@ -862,7 +870,7 @@ func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
 	removals := map[string]int64{}
 	change := func() error {
 		for n := range 6 {
-			_, err := after10(func() (store.Receipt, error) {
+			_, err := after10(func() (store.Committed, error) {
 				return admin.AddMembers(ctx, by("ann", fmt.Sprint("join", n)), id, []string{fmt.Sprint("new", n)})
 			})
 			if err != nil {
@@ -870,7 +878,7 @@ func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
 			}
 		}
 		for _, sender := range senders {
-			r, err := after10(func() (store.Receipt, error) {
+			r, err := after10(func() (store.Committed, error) {
 				return admin.RemoveMembers(ctx, by("ann", "remove "+sender), id, []string{sender})
 			})
 			if err != nil {
@@ -1123,16 +1131,18 @@ func TestG3G4_GroupChangesFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 			breakOnce()
 			id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
 			require.Equal(t, 1, c.Count(c.Tables.Conversations))
-			for i, do := range []func(store.Request) (store.Receipt, error){
-				func(r store.Request) (store.Receipt, error) { return s.AddMembers(t.Context(), r, id, []string{"cy"}) },
-				func(r store.Request) (store.Receipt, error) {
+			for i, do := range []func(store.Request) (store.Committed, error){
+				func(r store.Request) (store.Committed, error) {
+					return s.AddMembers(t.Context(), r, id, []string{"cy"})
+				},
+				func(r store.Request) (store.Committed, error) {
 					return s.SetRole(t.Context(), r, id, "cy", chat.RoleAdmin)
 				},
-				func(r store.Request) (store.Receipt, error) {
+				func(r store.Request) (store.Committed, error) {
 					return s.RemoveMembers(t.Context(), r, id, []string{"bob"})
 				},
-				func(r store.Request) (store.Receipt, error) { return s.SetTitle(t.Context(), r, id, "t") },
-				func(r store.Request) (store.Receipt, error) { return s.Leave(t.Context(), r, id) },
+				func(r store.Request) (store.Committed, error) { return s.SetTitle(t.Context(), r, id, "t") },
+				func(r store.Request) (store.Committed, error) { return s.Leave(t.Context(), r, id) },
 			} {
 				breakOnce()
 				r, err := do(by("ann", fmt.Sprint(i)))

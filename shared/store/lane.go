@@ -3,8 +3,8 @@ package store
 // The lane is how many messages at a time get into one conversation: group commit,
 // without a server, a queue or a lock.
 //
-//	put the intent ──► watch ──┬──► the record is there: its receipt
-//	                    ▲      ├──► the oldest: combine ──┬──► committed: the receipt
+//	put the intent ──► watch ──┬──► the record is there: its answer
+//	                    ▲      ├──► the oldest: combine ──┬──► committed: the answer
 //	                    │      │                          ├──► may not write any more: withdraw, refuse
 //	                    └──────┴── wait ──────────────────┘
 //	                           └──► the time is up: withdraw ──┬──► deleted: BUSY, and certainly not sent
@@ -112,27 +112,27 @@ func (u *laneUse) note(o outcome) { u.collided = u.collided || o.conflict && !o.
 
 // byLane commits a message by the lane, if it is to go there. done is false if it is to
 // be written by itself.
-func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort, use *laneUse) (receipt Receipt, done bool, err error) {
+func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort, use *laneUse) (committed Committed, done bool, err error) {
 	if !use.open || at.head.LastSeq == 0 || !use.collided && !s.laneOpen(at.head) {
-		return Receipt{}, false, nil
+		return Committed{}, false, nil
 	}
 	if use.remembered && !use.collided && s.nearFull(at.head) {
 		if at, err = s.look(ctx, w); err != nil { // or it would wait in the lane to be refused
-			receipt, err = s.refuse(ctx, w, so.Attempts, err)
-			return receipt, true, err
+			committed, err = s.refuse(ctx, w, so.Attempts, err)
+			return committed, true, err
 		}
 	}
-	receipt, err = s.viaLane(ctx, w, at, so)
+	committed, err = s.viaLane(ctx, w, at, so)
 	use.open = !errors.Is(err, errNoLane)
-	return receipt, use.open, err
+	return committed, use.open, err
 }
 
 // viaLane commits a message whose sender was verified at this base, by whomever. It
 // gives errNoLane if the lane does not take it.
-func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Receipt, error) {
+func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Committed, error) {
 	if full := s.meter(&w, at.head); full != nil {
 		so.Full = full.full
-		return Receipt{}, full.err
+		return Committed{}, full.err
 	}
 	if err := s.check(ctx, w, &at); err != nil {
 		return s.refuse(ctx, w, so.Attempts, err)
@@ -140,14 +140,14 @@ func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort
 	q := &waiting{w: w, at: at, so: so}
 	q.intent = table.NewIntent(w.message, w.fingerprint, asOf(at.head), s.db.Now())
 	if err := s.putIntent(ctx, q); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	pause := watchFirst * float64(s.beat())
 	until := s.laneDeadline(ctx)
 	for {
-		receipt, err := s.step(ctx, q)
-		if receipt != nil || err != nil {
-			return s.answer(ctx, q, receipt, err)
+		committed, err := s.step(ctx, q)
+		if committed != nil || err != nil {
+			return s.answer(ctx, q, committed, err)
 		}
 		wait := max(q.pause, time.Duration(pause*(0.5+rand.Float64()))) //nolint:gosec // jitter is no secret
 		q.pause = 0
@@ -204,17 +204,17 @@ func (s *Store) putIntent(ctx context.Context, q *waiting) error {
 }
 
 // answer ends a request that is settled: its own intent is in nobody's way then.
-func (s *Store) answer(ctx context.Context, q *waiting, receipt *Receipt, err error) (Receipt, error) {
+func (s *Store) answer(ctx context.Context, q *waiting, committed *Committed, err error) (Committed, error) {
 	switch {
 	case errors.Is(err, errSettled): // by another request, with other content
 		s.drop(ctx, q.intent)
-		return Receipt{}, errors.Unwrap(err)
+		return Committed{}, errors.Unwrap(err)
 	case err != nil:
 		return s.withdraw(ctx, q, err)
-	case receipt.MessageID != q.intent.MessageID: // by another request of the same clientMsgId
+	case committed.MessageID != q.intent.MessageID: // by another request of the same clientMsgId
 		s.drop(ctx, q.intent)
 	}
-	return *receipt, nil
+	return *committed, nil
 }
 
 // errSettled wraps what a record says that is not this message's: the intent is for
@@ -226,9 +226,9 @@ type settledError struct{ error }
 func (settledError) Is(target error) bool { return target == errSettled }
 func (e settledError) Unwrap() error      { return e.error }
 
-// step looks once, and combines if it is this request's turn. Neither a receipt nor an
+// step looks once, and combines if it is this request's turn. Neither committed nor an
 // error: not yet.
-func (s *Store) step(ctx context.Context, q *waiting) (*Receipt, error) {
+func (s *Store) step(ctx context.Context, q *waiting) (*Committed, error) {
 	seen, err := s.watch(ctx, q)
 	switch {
 	case err != nil:
@@ -261,12 +261,12 @@ func (s *Store) stillTaken(ctx context.Context, q *waiting) error {
 }
 
 // first is write.first, which no later look would contradict.
-func (q *waiting) first(r table.Record) (*Receipt, error) {
-	receipt, err := q.w.first(r)
+func (q *waiting) first(r table.Record) (*Committed, error) {
+	committed, err := q.w.first(r)
 	if err != nil {
 		return nil, settledError{err}
 	}
-	return receipt, nil
+	return committed, nil
 }
 
 // seen is what a look at the lane showed.
@@ -349,7 +349,7 @@ func (s *Store) turn(q *waiting, v seen) bool {
 
 // settle finds out what became of an intent that is not in the lane, as it seems. If
 // it is neither there nor committed, it was taken for dead, and is put anew.
-func (s *Store) settle(ctx context.Context, q *waiting) (*Receipt, error) {
+func (s *Store) settle(ctx context.Context, q *waiting) (*Committed, error) {
 	record, there, err := s.fate(ctx, q)
 	switch {
 	case err != nil:
@@ -385,26 +385,26 @@ func (s *Store) fate(ctx context.Context, q *waiting) (record *table.Record, the
 
 // withdraw takes the intent out of the lane because of a refusal or an error, or, if
 // that is nil, since the time is up. If the intent is gone, it was committed.
-func (s *Store) withdraw(ctx context.Context, q *waiting, why error) (Receipt, error) {
+func (s *Store) withdraw(ctx context.Context, q *waiting, why error) (Committed, error) {
 	deleted, err := s.deleteIntent(ctx, q.intent)
 	switch {
 	case err != nil && why == nil:
-		return Receipt{}, busy(q.w.message.ConversationID, q.so.Attempts, err)
+		return Committed{}, busy(q.w.message.ConversationID, q.so.Attempts, err)
 	case err == nil && !deleted:
 		record, _, err := s.fate(ctx, q)
 		if err != nil {
-			return Receipt{}, busy(q.w.message.ConversationID, q.so.Attempts, err)
+			return Committed{}, busy(q.w.message.ConversationID, q.so.Attempts, err)
 		}
 		if record != nil {
-			receipt, err := q.w.first(*record)
+			committed, err := q.w.first(*record)
 			if err != nil {
-				return Receipt{}, err
+				return Committed{}, err
 			}
-			return *receipt, nil
+			return *committed, nil
 		}
 	}
 	if why == nil {
-		return Receipt{}, crowded(q.w.message.ConversationID, q.so.Attempts, errors.New("the time in the lane is up"))
+		return Committed{}, crowded(q.w.message.ConversationID, q.so.Attempts, errors.New("the time in the lane is up"))
 	}
 	return s.refuse(ctx, q.w, q.so.Attempts, why)
 }

@@ -61,7 +61,7 @@ type batch struct {
 
 // combine commits the oldest intents, the own one among them. What is wrong with
 // another's intent never stops it.
-func (s *Store) combine(ctx context.Context, q *waiting) (*Receipt, error) {
+func (s *Store) combine(ctx context.Context, q *waiting) (*Committed, error) {
 	head, others, err := s.readLane(ctx, q.w.message.ConversationID)
 	if err == nil {
 		err = s.verify(ctx, q, head)
@@ -84,8 +84,8 @@ func (s *Store) combine(ctx context.Context, q *waiting) (*Receipt, error) {
 		q.mark(&b, s.db.Now())
 		result := s.tryBatch(ctx, q, b)
 		switch {
-		case result.receipt != nil || result.err != nil:
-			return result.receipt, result.err
+		case result.committed != nil || result.err != nil:
+			return result.committed, result.err
 		case result.alone && len(intents) > 1:
 			intents = []table.Intent{q.intent}
 			continue
@@ -257,16 +257,16 @@ func (q *waiting) putOff(b batch) {
 	q.pause = time.Duration(units) * putOffUnit
 }
 
-// batchOutcome is what became of a batch: one of receipt, err, and "not yet". That may
+// batchOutcome is what became of a batch: one of committed, err, and "not yet". That may
 // be tried again at once, with the head and the intents that are left, or without all
 // the others, since one of them may be what DynamoDB does not take.
 type batchOutcome struct {
-	receipt *Receipt
-	err     error
-	again   bool
-	alone   bool
-	head    chat.Conversation
-	left    []table.Intent
+	committed *Committed
+	err       error
+	again     bool
+	alone     bool
+	head      chat.Conversation
+	left      []table.Intent
 }
 
 // tryBatch runs the transaction once.
@@ -286,7 +286,7 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 		s.heads.wrote(b.after, q.w.message.SenderID, false)
 		own := b.intents[b.own(q)]
 		q.so.Batch = len(b.intents)
-		return batchOutcome{receipt: &Receipt{Sent: own.Message.Sent()}}
+		return batchOutcome{committed: &Committed{Sent: own.Message.Sent()}}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
@@ -343,11 +343,11 @@ func (s *Store) readBatch(ctx context.Context, q *waiting, b batch, canceled *ty
 			if err := table.Unmarshal(of[ofRecord].Item, &record); err != nil {
 				return batchOutcome{err: err}
 			}
-			receipt, err := q.first(record)
-			return batchOutcome{receipt: receipt, err: err}
+			committed, err := q.first(record)
+			return batchOutcome{committed: committed, err: err}
 		case table.IsConditionFailed(of[ofIntent]) && own:
-			receipt, err := s.settle(ctx, q)
-			return batchOutcome{receipt: receipt, err: err}
+			committed, err := s.settle(ctx, q)
+			return batchOutcome{committed: committed, err: err}
 		case table.IsConditionFailed(of[ofRecord]):
 			s.drop(ctx, intent)
 		case !table.IsConditionFailed(of[ofIntent]):

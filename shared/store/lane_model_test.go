@@ -72,7 +72,7 @@ type plight struct {
 func (p plight) suffer(t *testing.T) (problem string) {
 	h := newHot(t, p.senders+1)
 	var mu sync.Mutex
-	acked := map[string]store.Receipt{}
+	acked := map[string]store.Committed{}
 	var all sync.WaitGroup
 	for i := range p.senders {
 		all.Go(func() {
@@ -116,7 +116,7 @@ func (p plight) suffer(t *testing.T) (problem string) {
 }
 
 // send is one client's, to an environment that is still alive each time.
-func (p plight) send(h *hot, sender, id string) (store.Receipt, error) {
+func (p plight) send(h *hot, sender, id string) (store.Committed, error) {
 	for range 100 {
 		m := &mortal{hot: h, perThousand: p.perThousand}
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -131,10 +131,10 @@ func (p plight) send(h *hot, sender, id string) (store.Receipt, error) {
 		}
 		time.Sleep(rand.N(500 * time.Millisecond))
 	}
-	return store.Receipt{}, fmt.Errorf("%s of %s was never acked", id, sender)
+	return store.Committed{}, fmt.Errorf("%s of %s was never acked", id, sender)
 }
 
-func (p plight) judge(all []chat.Message, events int, acked map[string]store.Receipt) string {
+func (p plight) judge(all []chat.Message, events int, acked map[string]store.Committed) string {
 	seen := map[string]int64{}
 	for i, m := range all {
 		switch {

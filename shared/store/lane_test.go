@@ -112,7 +112,7 @@ func requireRuns(t testing.TB, head chat.Conversation, all []chat.Message) {
 }
 
 // Whatever goes wrong with the n-th call of any kind, and however: the sender hears
-// its receipt or BUSY, its retry hears the one result, and nothing is left behind that
+// its answer or BUSY, its retry hears the one result, and nothing is left behind that
 // could come twice.
 func TestG3G4_FailuresAtEveryStepOfTheLane(t *testing.T) {
 	t.Parallel()
@@ -289,7 +289,7 @@ func TestG4_GoneWasCommitted(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	id := laneOf(t, c, "ann", "bob")
-	var other store.Receipt
+	var other store.Committed
 	put, deleting := false, make(chan struct{})
 	w := &wire{Rule: func(op string, _ int) fault {
 		switch {
@@ -341,7 +341,7 @@ func TestG9_RightsAreVerifiedAnew(t *testing.T) {
 	require.Equal(t, "cy", all[3].SenderID)
 }
 
-func sendInText(t testing.TB, s *store.Store, sender, id, clientMsgID, body string) store.Receipt {
+func sendInText(t testing.TB, s *store.Store, sender, id, clientMsgID, body string) store.Committed {
 	t.Helper()
 	r, err := s.Append(t.Context(), chatIn(text(sender, clientMsgID, body), id), "")
 	require.NoError(t, err)
@@ -398,20 +398,20 @@ func TestG3_OneClientMsgIDInTheLane(t *testing.T) {
 	c := newCloud(t)
 	id := laneOf(t, c, "ann", "bob")
 	const tries = 8
-	receipts, conflicts := make([]store.Receipt, tries), make([]error, tries)
+	committed, conflicts := make([]store.Committed, tries), make([]error, tries)
 	require.NoError(t, parallel(2*tries, func(i int) (err error) {
 		if i >= tries {
 			_, conflicts[i-tries] = c.Store(nil).Append(t.Context(), chatIn(text("ann", "other", fmt.Sprint("content ", i)), id), "")
 			return nil
 		}
-		receipts[i], err = c.Store(nil).Append(t.Context(), chatIn(text("ann", "same", "hi"), id), "")
+		committed[i], err = c.Store(nil).Append(t.Context(), chatIn(text("ann", "same", "hi"), id), "")
 		return err
 	}))
 	originals, won := 0, 0
 	for i := range tries {
-		require.Equal(t, receipts[0].MessageID, receipts[i].MessageID)
-		require.Equal(t, receipts[0].Seq, receipts[i].Seq)
-		if !receipts[i].Duplicate {
+		require.Equal(t, committed[0].MessageID, committed[i].MessageID)
+		require.Equal(t, committed[0].Seq, committed[i].Seq)
+		if !committed[i].Duplicate {
 			originals++
 		}
 		if conflicts[i] == nil {

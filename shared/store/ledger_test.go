@@ -66,20 +66,20 @@ func TestG3_OneClientMsgIDMakesOneMessage(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	const tries = 20
-	receipts := make([]store.Receipt, tries)
+	committed := make([]store.Committed, tries)
 	err := parallel(tries, func(i int) error {
 		var err error
-		receipts[i], err = c.Store(nil).Append(t.Context(), text("alice", "same", "hi"), "bob")
+		committed[i], err = c.Store(nil).Append(t.Context(), text("alice", "same", "hi"), "bob")
 		return err
 	})
 	require.NoError(t, err)
 	duplicates := 0
-	for i := range receipts {
-		if receipts[i].Duplicate {
+	for i := range committed {
+		if committed[i].Duplicate {
 			duplicates++
 		}
-		receipts[i].Duplicate, receipts[i].Attempts = false, 0
-		require.Equal(t, receipts[0], receipts[i])
+		committed[i].Duplicate, committed[i].Attempts = false, 0
+		require.Equal(t, committed[0], committed[i])
 	}
 	require.Equal(t, tries-1, duplicates)
 	requireDense(t, ledger(t, c.Store(nil), "alice", chat.SingleID("alice", "bob")), 1)
@@ -235,7 +235,7 @@ func TestAStaleHeadIsNotedAndReadNextTime(t *testing.T) {
 func TestReceiptsTellWhatARequestTook(t *testing.T) {
 	t.Parallel()
 	type effort struct{ attempts, conflicts, throttles int }
-	of := func(r store.Receipt) effort { return effort{r.Attempts, r.Conflicts, r.Throttles} }
+	of := func(r store.Committed) effort { return effort{r.Attempts, r.Conflicts, r.Throttles} }
 
 	for name, tc := range map[string]struct {
 		fault fault
@@ -286,7 +286,7 @@ func TestReceiptsTellWhatARequestTook(t *testing.T) {
 		requireCode(t, chat.CodeBusy, err)
 		require.Positive(t, r.Attempts)
 		require.InDelta(t, r.Attempts, r.Conflicts, 1, "the time may be up in the middle of the last")
-		require.Equal(t, store.Receipt{Effort: r.Effort}, r)
+		require.Equal(t, store.Committed{Effort: r.Effort}, r)
 	})
 }
 
@@ -392,11 +392,11 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 			}
 		}
 	}
-	for name, write := range map[string]func(s *store.Store, user, id string) (store.Receipt, error){
-		"a message": func(s *store.Store, user, id string) (store.Receipt, error) {
+	for name, write := range map[string]func(s *store.Store, user, id string) (store.Committed, error){
+		"a message": func(s *store.Store, user, id string) (store.Committed, error) {
 			return s.Append(t.Context(), chatIn(text(user, "1", "hi"), id), "")
 		},
-		"a change of the roster": func(s *store.Store, user, id string) (store.Receipt, error) {
+		"a change of the roster": func(s *store.Store, user, id string) (store.Committed, error) {
 			return s.AddMembers(t.Context(), by(user, "1"), id, []string{"new"})
 		},
 	} {
@@ -455,7 +455,7 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 		group := newGroup(t, s, chat.VisibleAll, ann, bob)
 		single := send(t, s, ann, bob, "1").ConversationID
 		system := "system:" + name
-		publish := func(s *store.Store, key string) (store.Receipt, error) {
+		publish := func(s *store.Store, key string) (store.Committed, error) {
 			return s.Publish(t.Context(), store.Publication{
 				Key: name, Title: "T", Recipients: []string{ann, bob}, ClientMsgID: name + key, Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"},
 			})
@@ -473,12 +473,16 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 			wire *wire
 			*store.Store
 		}{{w, warm}, {cold, c.Store(cold)}, {cold, c.Store(cold)}} {
-			for what, write := range map[string]func() (store.Receipt, error){
-				group:        func() (store.Receipt, error) { return env.Append(t.Context(), chatIn(text(ann, "2", "hi"), group), "") },
-				single:       func() (store.Receipt, error) { return env.Append(t.Context(), text(ann, "3", "hi"), bob) },
-				system:       func() (store.Receipt, error) { return publish(env.Store, "2") },
-				group + " ":  func() (store.Receipt, error) { return env.AddMembers(t.Context(), by(ann, "4"), group, []string{"cy"}) },
-				single + " ": func() (store.Receipt, error) { return env.OpenSingle(t.Context(), ann, bob) },
+			for what, write := range map[string]func() (store.Committed, error){
+				group: func() (store.Committed, error) {
+					return env.Append(t.Context(), chatIn(text(ann, "2", "hi"), group), "")
+				},
+				single: func() (store.Committed, error) { return env.Append(t.Context(), text(ann, "3", "hi"), bob) },
+				system: func() (store.Committed, error) { return publish(env.Store, "2") },
+				group + " ": func() (store.Committed, error) {
+					return env.AddMembers(t.Context(), by(ann, "4"), group, []string{"cy"})
+				},
+				single + " ": func() (store.Committed, error) { return env.OpenSingle(t.Context(), ann, bob) },
 			} {
 				_, n := env.wire.Since(0)
 				_, err := write()

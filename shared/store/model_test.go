@@ -32,13 +32,13 @@ type group struct {
 }
 
 type said struct {
-	by, text string
-	receipt  store.Receipt
-	event    bool
-	target   int64 // of an edit: the seq of the message
-	version  int64
-	recall   *store.Receipt // what recalled it
-	versions []version      // the first is its own
+	by, text  string
+	committed store.Committed
+	event     bool
+	target    int64 // of an edit: the seq of the message
+	version   int64
+	recall    *store.Committed // what recalled it
+	versions  []version        // the first is its own
 }
 
 // version is a text, and the seq of the message or of the edit that brought it.
@@ -167,7 +167,7 @@ func (g *group) time(user string, seq int64) chat.Range {
 // membership, and nothing of what was said at another one.
 func (g *group) shown(user string, seq int64) chat.Message {
 	m, during := g.ledger[seq-1], g.time(user, seq)
-	shown := chat.Message{Seq: seq, MessageID: m.receipt.MessageID, SenderID: m.by, Version: m.version, Status: chat.StatusNormal}
+	shown := chat.Message{Seq: seq, MessageID: m.committed.MessageID, SenderID: m.by, Version: m.version, Status: chat.StatusNormal}
 	switch {
 	case m.recall != nil:
 		shown.Status = chat.StatusRecalled
@@ -194,8 +194,8 @@ type run struct {
 	g      *group
 	keys   int    // how many idempotency keys were used
 	prefix string // of them
-	done   []func(*store.Store) (store.Receipt, error)
-	got    []store.Receipt
+	done   []func(*store.Store) (store.Committed, error)
+	got    []store.Committed
 }
 
 func (r *run) pick(label string) string { return rapid.SampledFrom(r.people).Draw(r.T, label) }
@@ -224,26 +224,26 @@ func (r *run) store() *store.Store { return rapid.SampledFrom(r.stores).Draw(r.T
 
 // write makes a change and compares its outcome with what the model says. ok
 // tells that it was made.
-func (r *run) write(what, user string, want chat.Code, do func(*store.Store, store.Request) (store.Receipt, error)) (receipt store.Receipt, ok bool) {
+func (r *run) write(what, user string, want chat.Code, do func(*store.Store, store.Request) (store.Committed, error)) (committed store.Committed, ok bool) {
 	r.keys++
 	request := by(user, fmt.Sprintf("%s-%d", r.prefix, r.keys))
-	call := func(s *store.Store) (store.Receipt, error) { return do(s, request) }
-	receipt, err := call(r.store())
+	call := func(s *store.Store) (store.Committed, error) { return do(s, request) }
+	committed, err := call(r.store())
 	if want != "" {
 		requireCode(r, want, err, "%s by %s", what, user)
-		return store.Receipt{}, false
+		return store.Committed{}, false
 	}
 	require.NoError(r, err, "%s by %s", what, user)
-	require.False(r, receipt.Duplicate)
-	require.Equal(r, r.g.last()+1, receipt.Seq)
-	r.done, r.got = append(r.done, call), append(r.got, receipt)
-	return receipt, true
+	require.False(r, committed.Duplicate)
+	require.Equal(r, r.g.last()+1, committed.Seq)
+	r.done, r.got = append(r.done, call), append(r.got, committed)
+	return committed, true
 }
 
 // event notes an event in the model's ledger.
-func (r *run) event(user, text string, receipt store.Receipt) int64 {
-	r.g.ledger = append(r.g.ledger, said{by: user, text: text, receipt: receipt, event: true, version: 1})
-	return receipt.Seq
+func (r *run) event(user, text string, committed store.Committed) int64 {
+	r.g.ledger = append(r.g.ledger, said{by: user, text: text, committed: committed, event: true, version: 1})
+	return committed.Seq
 }
 
 func (r *run) send() {
@@ -252,17 +252,17 @@ func (r *run) send() {
 	m := chatIn(text(user, "", fmt.Sprint("text ", r.keys)), g.id)
 	if rapid.IntRange(0, 3).Draw(r.T, "reply") == 0 {
 		seq := rapid.Int64Range(1, g.last()).Draw(r.T, "to")
-		m.ReplyTo = &chat.ReplyTo{Seq: seq, MessageID: g.ledger[seq-1].receipt.MessageID}
+		m.ReplyTo = &chat.ReplyTo{Seq: seq, MessageID: g.ledger[seq-1].committed.MessageID}
 		if want == "" && !slices.Contains(g.sees(user), seq) {
 			want = chat.CodeNotFound
 		}
 	}
-	if receipt, ok := r.write("send", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("send", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		m := m
 		m.ClientMsgID = q.ClientMsgID
 		return s.Append(r.ctx, m, "")
 	}); ok {
-		g.ledger = append(g.ledger, said{by: user, text: m.Text, receipt: receipt, version: 1, versions: []version{{receipt.Seq, m.Text}}})
+		g.ledger = append(g.ledger, said{by: user, text: m.Text, committed: committed, version: 1, versions: []version{{committed.Seq, m.Text}}})
 	}
 }
 
@@ -279,12 +279,12 @@ func (r *run) addMembers() {
 	case slices.ContainsFunc(whom, func(id string) bool { return g.gone[id] }):
 		want = chat.CodeForbidden
 	}
-	if receipt, ok := r.write("add", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("add", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		return s.AddMembers(r.ctx, q, g.id, whom)
 	}); ok {
-		seq := r.event(user, "", receipt)
+		seq := r.event(user, "", committed)
 		for _, id := range whom {
-			g.add(id, seq, receipt.ServerTime)
+			g.add(id, seq, committed.ServerTime)
 		}
 	}
 }
@@ -300,12 +300,12 @@ func (r *run) admit() {
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] != "" }):
 		want = chat.CodeBadRequest
 	}
-	if receipt, ok := r.write("admit", chat.SystemSender, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("admit", chat.SystemSender, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		return s.AdmitMembers(r.ctx, g.id, whom, q.ClientMsgID)
 	}); ok {
-		seq := r.event(chat.SystemSender, "", receipt)
+		seq := r.event(chat.SystemSender, "", committed)
 		for _, id := range whom {
-			g.add(id, seq, receipt.ServerTime)
+			g.add(id, seq, committed.ServerTime)
 		}
 	}
 }
@@ -325,10 +325,10 @@ func (r *run) removeMembers() {
 	case slices.ContainsFunc(whom, func(id string) bool { return g.roles[id] == "" }):
 		want = chat.CodeBadRequest
 	}
-	if receipt, ok := r.write("remove", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("remove", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		return s.RemoveMembers(r.ctx, q, g.id, whom)
 	}); ok {
-		seq := r.event(user, "", receipt)
+		seq := r.event(user, "", committed)
 		for _, id := range whom {
 			g.remove(id, seq)
 		}
@@ -341,7 +341,7 @@ func (r *run) leave() {
 	if g.roles[user] == "" {
 		want = chat.CodeNotFound
 	}
-	if receipt, ok := r.write("leave", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("leave", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		return s.Leave(r.ctx, q, g.id)
 	}); ok {
 		heir := ""
@@ -349,7 +349,7 @@ func (r *run) leave() {
 			heir = g.heir(user)
 			g.dissolved = g.dissolved || heir == ""
 		}
-		g.remove(user, r.event(user, "", receipt))
+		g.remove(user, r.event(user, "", committed))
 		g.gone[user] = true
 		if heir != "" {
 			g.roles[heir] = chat.RoleOwner
@@ -370,10 +370,10 @@ func (r *run) setRole() {
 	case g.roles[whose] == "":
 		want = chat.CodeBadRequest
 	}
-	if receipt, ok := r.write("role", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("role", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		return s.SetRole(r.ctx, q, g.id, whose, role)
 	}); ok {
-		r.event(user, "", receipt)
+		r.event(user, "", committed)
 		g.roles[whose] = role
 		if role == chat.RoleOwner {
 			g.roles[user] = chat.RoleAdmin
@@ -387,10 +387,10 @@ func (r *run) setTitle() {
 	if want == "" && !g.may(user, "title", "") {
 		want = chat.CodeForbidden
 	}
-	if receipt, ok := r.write("title", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("title", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		return s.SetTitle(r.ctx, q, g.id, title)
 	}); ok {
-		r.event(user, "", receipt)
+		r.event(user, "", committed)
 		g.title = title
 	}
 }
@@ -404,10 +404,10 @@ func (r *run) dissolve() {
 	if want == "" && !g.may(user, "dissolve", "") {
 		want = chat.CodeForbidden
 	}
-	if receipt, ok := r.write("dissolve", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
+	if committed, ok := r.write("dissolve", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
 		return s.Dissolve(r.ctx, q, g.id)
 	}); ok {
-		r.event(user, "", receipt)
+		r.event(user, "", committed)
 		g.dissolved = true
 	}
 }
@@ -437,7 +437,7 @@ func (r *run) recall() {
 	g := r.g
 	m, user, want := r.target("who recalls")
 	if want == "" && m.recall != nil { // again: the first one
-		got, err := r.store().Recall(r.ctx, by(user, r.prefix+"-again"), targetOf(m.receipt), store.NoWindow)
+		got, err := r.store().Recall(r.ctx, by(user, r.prefix+"-again"), targetOf(m.committed), store.NoWindow)
 		require.NoError(r, err)
 		require.True(r, got.Duplicate)
 		require.Equal(r, m.recall.MessageID, got.MessageID)
@@ -446,15 +446,15 @@ func (r *run) recall() {
 	if want == "" && m.by != user && !g.may(user, "recall", m.by) {
 		want = chat.CodeForbidden
 	}
-	if receipt, ok := r.write("recall", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
-		return s.Recall(r.ctx, q, targetOf(m.receipt), store.NoWindow)
+	if committed, ok := r.write("recall", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
+		return s.Recall(r.ctx, q, targetOf(m.committed), store.NoWindow)
 	}); ok {
-		m.recall, m.text = &receipt, ""
+		m.recall, m.text = &committed, ""
 		m.version++
 		for _, v := range m.versions[1:] {
-			g.ledger[v.seq-1].text, g.ledger[v.seq-1].recall = "", &receipt
+			g.ledger[v.seq-1].text, g.ledger[v.seq-1].recall = "", &committed
 		}
-		r.event(user, "", receipt)
+		r.event(user, "", committed)
 	}
 }
 
@@ -464,20 +464,20 @@ func (r *run) edit() {
 	behind := max(1, m.version-rapid.Int64Range(0, 3).Draw(r.T, "behind")/3)
 	switch {
 	case want != "":
-	case m.by != user || g.time(user, m.receipt.Seq).To != g.end(user):
+	case m.by != user || g.time(user, m.committed.Seq).To != g.end(user):
 		want = chat.CodeForbidden
 	case behind != m.version || m.recall != nil:
 		want = chat.CodeVersionConflict
 	}
 	content := fmt.Sprint("edited ", r.keys)
-	if receipt, ok := r.write("edit", user, want, func(s *store.Store, q store.Request) (store.Receipt, error) {
-		return s.Edit(r.ctx, q, targetOf(m.receipt), store.Edited{Version: behind, Text: content}, store.NoWindow)
+	if committed, ok := r.write("edit", user, want, func(s *store.Store, q store.Request) (store.Committed, error) {
+		return s.Edit(r.ctx, q, targetOf(m.committed), store.Edited{Version: behind, Text: content}, store.NoWindow)
 	}); ok {
 		m.text = content
 		m.version++
-		m.versions = append(m.versions, version{receipt.Seq, content})
-		target := m.receipt.Seq
-		g.ledger[r.event(user, content, receipt)-1].target = target
+		m.versions = append(m.versions, version{committed.Seq, content})
+		target := m.committed.Seq
+		g.ledger[r.event(user, content, committed)-1].target = target
 	}
 }
 
@@ -539,7 +539,7 @@ func (r *run) compare(c *cloud) {
 	require.NoError(r, err)
 	for i, m := range entries {
 		want := g.ledger[i]
-		require.Equal(r, want.receipt.MessageID, m.MessageID)
+		require.Equal(r, want.committed.MessageID, m.MessageID)
 		require.Equal(r, want.by, m.SenderID)
 		require.Equal(r, want.text, m.Text, "seq %d", m.Seq)
 		require.Equal(r, want.version, m.Version, "seq %d", m.Seq)
@@ -668,16 +668,16 @@ func newRun(ctx context.Context, rt *rapid.T, c *cloud, people []string) *run {
 	owner, most := people[0], min(3, len(people)-1)
 	first := rapid.SliceOfNDistinct(rapid.SampledFrom(people[1:]), 0, most, rapid.ID).Draw(rt, "members")
 	prefix := fmt.Sprint(time.Now().UnixNano()) // the groups share the tables
-	line, receipt, err := stores[0].CreateGroup(ctx, by(owner, prefix), "title", first, v)
+	line, committed, err := stores[0].CreateGroup(ctx, by(owner, prefix), "title", first, v)
 	require.NoError(rt, err)
 	r := &run{T: rt, ctx: ctx, stores: stores, people: people, prefix: prefix, g: &group{
 		id: line.Head.ConversationID, visibility: v, title: "title",
 		roles: map[string]chat.Role{}, joined: map[string]int64{}, windows: map[string][]chat.Range{},
 		cleared: map[string]int64{}, gone: map[string]bool{}, marks: map[string]store.Watermarks{},
 	}}
-	r.event(owner, "", receipt)
+	r.event(owner, "", committed)
 	for _, user := range append([]string{owner}, first...) {
-		r.g.add(user, 1, receipt.ServerTime)
+		r.g.add(user, 1, committed.ServerTime)
 	}
 	r.g.roles[owner], r.g.marks[owner] = chat.RoleOwner, store.Watermarks{DeliveredSeq: 1, ReadSeq: 1}
 	return r

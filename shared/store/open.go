@@ -18,14 +18,14 @@ import (
 // that both joined.
 //
 // A conversation that is there already, by whomever it was opened, stays as it
-// is: the receipt then is a Duplicate, without seq and messageId. So it may be
+// is: what is committed then is a Duplicate, without seq and messageId. So it may be
 // repeated at will.
 //
 // Errors of type *chat.Error: BadRequest for what is no user id, Busy.
-func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt, error) {
+func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Committed, error) {
 	for _, id := range []string{userID, otherID} {
 		if err := chat.ValidateUserID("between", id); err != nil {
-			return Receipt{}, err
+			return Committed{}, err
 		}
 	}
 	id := chat.SingleID(userID, otherID)
@@ -44,7 +44,7 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 		trusted:     true,
 		change: func(_ context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 			if head.LastSeq != 0 {
-				return nil, &doneError{Receipt{Sent: chat.Sent{ConversationID: id}}}
+				return nil, &doneError{Committed{Sent: chat.Sent{ConversationID: id}}}
 			}
 			return nothingElse, nil
 		},
@@ -57,13 +57,13 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Receipt
 //
 // It is idempotent on r.ClientMsgID, for each owner: the product's keys are its
 // own, and one that the owner has used is free.
-func (s *Store) OpenGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Receipt, error) {
+func (s *Store) OpenGroup(ctx context.Context, r Request, title string, userIDs []string, v chat.Visibility) (Committed, error) {
 	if err := cmp.Or(chat.ValidateUserID("group.owner", r.UserID), chat.ValidateClientMsgID("clientMsgId", r.ClientMsgID)); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	w, err := s.newGroup(r, title, userIDs, v)
 	if err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	digest := sha256.Sum256([]byte(chat.LengthPrefixed(r.UserID, r.ClientMsgID)))
 	w.message.SenderID, w.message.SenderDeviceID = chat.SystemSender, ""

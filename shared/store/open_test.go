@@ -37,7 +37,7 @@ func TestOpenSingle(t *testing.T) {
 	_, n = w.Since(n)
 	for _, pair := range [][2]string{{"ann", "bob"}, {"bob", "ann"}} {
 		again := must(t)(s.OpenSingle(t.Context(), pair[0], pair[1]))
-		require.Equal(t, store.Receipt{Sent: chat.Sent{ConversationID: id, Duplicate: true}}, again)
+		require.Equal(t, store.Committed{Sent: chat.Sent{ConversationID: id, Duplicate: true}}, again)
 	}
 	calls, _ = w.Since(n)
 	require.Equal(t, []string{"GetItem", "GetItem"}, calls, "nothing is written")
@@ -135,7 +135,7 @@ func TestG3_TheProductsKeysAreItsOwn(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.Store(nil)
-	open := func(owner, key, title string) (store.Receipt, error) {
+	open := func(owner, key, title string) (store.Committed, error) {
 		return s.OpenGroup(t.Context(), store.Request{UserID: owner, ClientMsgID: key}, title, []string{"bob"}, chat.VisibleAll)
 	}
 	send(t, s, "ann", "bob", "trip-7")

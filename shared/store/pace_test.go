@@ -168,7 +168,7 @@ func TestG10_AMessageIsNotTriedForEver(t *testing.T) {
 				s := d.store()
 				start := time.Now()
 				var err error
-				var r store.Receipt
+				var r store.Committed
 				if tc.change {
 					_, err = s.Leave(t.Context(), store.Request{UserID: "ann", DeviceID: "phone", ClientMsgID: "1"}, "group:1")
 				} else {

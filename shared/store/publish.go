@@ -27,15 +27,15 @@ type Publication struct {
 // Errors of type *chat.Error: what Message.Validate refuses, Limit for more than
 // chat.MaxRosterChange recipients or what a quota does not allow, NotFound if there is no such conversation and
 // no recipient to make one for, IdempotencyConflict, Busy.
-func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
+func (s *Store) Publish(ctx context.Context, p Publication) (Committed, error) {
 	if len(p.Recipients) > 0 {
 		if err := chat.ValidateMembers("recipients", p.Recipients); err != nil {
-			return Receipt{}, err
+			return Committed{}, err
 		}
 	}
 	if p.Title != "" {
 		if err := chat.ValidateTitle("title", p.Title); err != nil {
-			return Receipt{}, err
+			return Committed{}, err
 		}
 	}
 	m := p.Message
@@ -45,7 +45,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Receipt, error) {
 	m = s.stamp(m)
 	content, err := m.Fingerprint()
 	if err != nil {
-		return Receipt{}, cmp.Or(m.Validate(), err) // data that is no JSON
+		return Committed{}, cmp.Or(m.Validate(), err) // data that is no JSON
 	}
 	// Under the same key for other recipients, it would never reach them.
 	fingerprint := chat.LengthPrefixed(append([]string{content}, slices.Sorted(slices.Values(p.Recipients))...)...)
@@ -95,7 +95,7 @@ func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userI
 // message upTo, has no content any more. It does so in a dissolved group too. Whoever
 // begins with the same message at the same time writes one. NotFound (*chat.Error) where
 // there is no head.
-func (s *Store) TellErased(ctx context.Context, conversationID, userID, upTo string) (Receipt, error) {
+func (s *Store) TellErased(ctx context.Context, conversationID, userID, upTo string) (Committed, error) {
 	sum := sha256.Sum256([]byte(chat.LengthPrefixed(userID, upTo)))
 	return s.commit(ctx, write{
 		message: s.stamp(chat.Message{

@@ -17,7 +17,7 @@ func publication(clientMsgID string, recipients ...string) store.Publication {
 	}
 }
 
-func publish(t testing.TB, s *store.Store, p store.Publication) store.Receipt {
+func publish(t testing.TB, s *store.Store, p store.Publication) store.Committed {
 	t.Helper()
 	return must(t)(s.Publish(t.Context(), p))
 }
@@ -64,20 +64,20 @@ func TestPublishIsIdempotent(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	const tries = 8
-	receipts := make([]store.Receipt, tries)
+	committed := make([]store.Committed, tries)
 	require.NoError(t, parallel(tries, func(i int) error {
 		p := publication("same", "ann", "bob")
 		if i%2 == 1 {
 			p.Recipients = []string{"bob", "ann"}
 		}
 		var err error
-		receipts[i], err = c.Store(nil).Publish(t.Context(), p)
+		committed[i], err = c.Store(nil).Publish(t.Context(), p)
 		return err
 	}))
-	for _, r := range receipts {
-		require.Equal(t, receipts[0].MessageID, r.MessageID)
+	for _, r := range committed {
+		require.Equal(t, committed[0].MessageID, r.MessageID)
 	}
-	require.Equal(t, int64(1), c.Head(receipts[0].ConversationID).LastSeq)
+	require.Equal(t, int64(1), c.Head(committed[0].ConversationID).LastSeq)
 	s := c.Store(nil)
 	for name, change := range map[string]func(*store.Publication){
 		"other text":         func(p *store.Publication) { p.Message.Text = "other" },
@@ -90,7 +90,7 @@ func TestPublishIsIdempotent(t *testing.T) {
 		change(&p)
 		_, err := s.Publish(t.Context(), p)
 		e := refused(t, chat.CodeIdempotencyConflict, err, name)
-		require.Equal(t, receipts[0].MessageID, e.Details["messageId"], name)
+		require.Equal(t, committed[0].MessageID, e.Details["messageId"], name)
 	}
 	// A user's idempotency keys are others.
 	require.False(t, send(t, s, "ann", "bob", "same").Duplicate)

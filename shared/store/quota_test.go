@@ -13,7 +13,7 @@ import (
 )
 
 // create asks for a group of ann and others.
-func create(t *testing.T, s *store.Store, clientMsgID string, others ...string) (store.Receipt, error) {
+func create(t *testing.T, s *store.Store, clientMsgID string, others ...string) (store.Committed, error) {
 	t.Helper()
 	_, r, err := s.CreateGroup(t.Context(), store.Request{UserID: "ann", ClientMsgID: clientMsgID}, "All", others, chat.VisibleAll)
 	return r, err
@@ -135,7 +135,7 @@ func TestG10_MembersOfSystemConversationsAreLimited(t *testing.T) {
 	const most = 5
 	c := newCloud(t)
 	s := store.New(c.DB, c.Tables, store.WithQuotas(store.Quotas{SystemMembers: most}))
-	publish := func(key, clientMsgID string, recipients ...string) (store.Receipt, error) {
+	publish := func(key, clientMsgID string, recipients ...string) (store.Committed, error) {
 		return s.Publish(t.Context(), store.Publication{
 			Key: key, Recipients: recipients, ClientMsgID: clientMsgID, Message: chat.Message{MessageType: chat.TypeSystem, Text: "hi"},
 		})

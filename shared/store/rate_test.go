@@ -21,16 +21,16 @@ import (
 )
 
 // say has a store append a message of some bytes, once.
-func (h *hot) say(s *store.Store, sender, id string, bytes int) (store.Receipt, error) {
+func (h *hot) say(s *store.Store, sender, id string, bytes int) (store.Committed, error) {
 	return s.Append(h.t.Context(), chatIn(text(sender, id, strings.Repeat("x", bytes)), h.group), "")
 }
 
 // requireFull wants a refusal as of a conversation that takes no more, and gives the
 // wait that it tells.
-func requireFull(t *testing.T, r store.Receipt, err error) time.Duration {
+func requireFull(t *testing.T, r store.Committed, err error) time.Duration {
 	t.Helper()
 	refusal := refused(t, chat.CodeBusy, err)
-	require.Equal(t, store.Receipt{Effort: metric.Effort{Full: 1}}, r, "it was not tried")
+	require.Equal(t, store.Committed{Effort: metric.Effort{Full: 1}}, r, "it was not tried")
 	require.Contains(t, refusal.Message, "messages a second")
 	ms, _ := refusal.Details[chat.DetailRetryAfter].(int64)
 	require.Positive(t, ms)

@@ -19,14 +19,14 @@ func TestRetention_EveryEntryExpiresAndItsIdempotencyRecordLater(t *testing.T) {
 	request := func(id string) store.Request {
 		return store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: id}
 	}
-	receipts := map[string]store.Receipt{"text": send(t, s, "alice", "bob", "text")}
-	target := store.Target{ConversationID: receipts["text"].ConversationID, Seq: 1, MessageID: receipts["text"].MessageID}
+	committed := map[string]store.Committed{"text": send(t, s, "alice", "bob", "text")}
+	target := store.Target{ConversationID: committed["text"].ConversationID, Seq: 1, MessageID: committed["text"].MessageID}
 	var err error
-	receipts["edit"], err = s.Edit(t.Context(), request("edit"), target, store.Edited{Version: 1, Text: "other"}, store.NoWindow)
+	committed["edit"], err = s.Edit(t.Context(), request("edit"), target, store.Edited{Version: 1, Text: "other"}, store.NoWindow)
 	require.NoError(t, err)
-	receipts["recall"], err = s.Recall(t.Context(), request("recall"), target, store.NoWindow)
+	committed["recall"], err = s.Recall(t.Context(), request("recall"), target, store.NoWindow)
 	require.NoError(t, err)
-	for name, r := range receipts {
+	for name, r := range committed {
 		message, record := c.Lifetimes(r, "alice", name)
 		written := time.UnixMilli(message.ServerTime)
 		require.Equal(t, written.Add(7*days).Unix(), message.ExpiresAt, name)

@@ -26,11 +26,11 @@ type Target struct {
 // Recall takes a message back: its text and data go, from the events of its
 // edits too, and an event in the ledger tells of it. Senders recall their own
 // within the window; the owner and the admins of a group recall at any time, by
-// chat.Role.May. Recalling what is recalled gives the first recall's receipt.
+// chat.Role.May. Recalling what is recalled returns what the first recall became.
 //
 // Beside the errors of Append: NotFound for a message that does not exist or
 // that the caller may not read, Forbidden without the right, TooLate.
-func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Duration) (Receipt, error) {
+func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Duration) (Committed, error) {
 	e := chat.Event{Kind: chat.EventRecall, TargetSeq: t.Seq, TargetMessageID: t.MessageID}
 	return s.commit(ctx, write{
 		message: s.event(r, t.ConversationID, e),
@@ -40,7 +40,7 @@ func (s *Store) Recall(ctx context.Context, r Request, t Target, window time.Dur
 				return nil, err
 			}
 			if by := target.RecalledBy; by != nil {
-				return nil, &doneError{Receipt{Sent: chat.Sent{
+				return nil, &doneError{Committed{Sent: chat.Sent{
 					ConversationID: head.ConversationID, Seq: by.Seq, MessageID: by.MessageID, ServerTime: by.ServerTime,
 				}}}
 			}
@@ -138,7 +138,7 @@ type Edited struct {
 // Beside the errors of Append: NotFound as for Recall, Forbidden for another's
 // message and for one from before the caller was away, TooLate, VersionConflict if it was edited or recalled meanwhile, Limit
 // after chat.MaxEdits edits, and what chat.Message.Validate says of the new content.
-func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, window time.Duration) (Receipt, error) {
+func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, window time.Duration) (Committed, error) {
 	event := s.event(r, t.ConversationID, chat.Event{
 		Kind: chat.EventEdit, TargetSeq: t.Seq, TargetMessageID: t.MessageID, Version: edited.Version + 1,
 	})

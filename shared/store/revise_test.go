@@ -18,12 +18,12 @@ import (
 
 const hour = time.Hour
 
-func targetOf(r store.Receipt) store.Target {
+func targetOf(r store.Committed) store.Target {
 	return store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}
 }
 
 // entry reads one message as it is now; of a group's, as it was before any edit.
-func entry(t testing.TB, s *store.Store, r store.Receipt) chat.Message {
+func entry(t testing.TB, s *store.Store, r store.Committed) chat.Message {
 	t.Helper()
 	entries, err := s.Entries(t.Context(), r.ConversationID, chat.Range{From: r.Seq, To: r.Seq})
 	require.NoError(t, err)
@@ -94,11 +94,11 @@ func TestEditReplacesTheContent(t *testing.T) {
 	require.Empty(t, target.Data, "the whole content is replaced")
 	require.Equal(t, int64(3), target.Version)
 	require.Equal(t, chat.StatusNormal, target.Status)
-	for receipt, want := range map[store.Receipt]chat.Message{
+	for committed, want := range map[store.Committed]chat.Message{
 		r:     {Text: "second", Data: json.RawMessage(`{"n":2}`), Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 2}},
 		third: {Text: "third", Event: &chat.Event{Kind: chat.EventEdit, TargetSeq: 1, TargetMessageID: sent.MessageID, Version: 3}},
 	} {
-		got := entry(t, s, receipt)
+		got := entry(t, s, committed)
 		require.Equal(t, want, chat.Message{Text: got.Text, Data: got.Data, Event: got.Event})
 		require.Equal(t, chat.TypeEvent, got.MessageType)
 	}
@@ -128,8 +128,8 @@ func TestEditReplacesTheContent(t *testing.T) {
 		require.Equal(t, map[string]any{"version": int64(4), "status": chat.StatusRecalled}, e.Details)
 	}
 	require.Empty(t, entry(t, s, sent).Text)
-	for _, receipt := range []store.Receipt{r, third} {
-		got := entry(t, s, receipt)
+	for _, committed := range []store.Committed{r, third} {
+		got := entry(t, s, committed)
 		require.Empty(t, got.Text, "the events of the edits do not keep what was recalled")
 		require.Empty(t, got.Data)
 		require.Equal(t, chat.StatusRecalled, got.Status)
@@ -149,7 +149,7 @@ func TestReviseRefusals(t *testing.T) {
 	})
 	require.NoError(t, err)
 	group := newGroup(t, s, chat.VisibleAll, "alice", "bob")
-	event := entry(t, s, store.Receipt{Sent: chat.Sent{ConversationID: group, Seq: 1}})
+	event := entry(t, s, store.Committed{Sent: chat.Sent{ConversationID: group, Seq: 1}})
 	good := targetOf(sent)
 	with := func(change func(*store.Target)) store.Target {
 		target := good
@@ -307,7 +307,7 @@ func TestG8_ARecallRacesEdits(t *testing.T) {
 	var edits atomic.Int64
 	begun := make(chan struct{})
 	var once sync.Once
-	var recalled store.Receipt
+	var recalled store.Committed
 	require.NoError(t, parallel(editors+1, func(i int) error {
 		s := c.Store(nil)
 		if i == editors {
@@ -469,17 +469,17 @@ func TestG8_ReviseFailedNotAppliedAndFailedYetApplied(t *testing.T) {
 				}
 				return none
 			}}
-			edit := func(s *store.Store, ms int) (store.Receipt, error) {
+			edit := func(s *store.Store, ms int) (store.Committed, error) {
 				ctx, cancel := contextFor(t, ms)
 				defer cancel()
 				return s.Edit(ctx, by("alice", "e"), targetOf(sent), store.Edited{Version: 1, Text: "new"}, hour)
 			}
-			recall := func(s *store.Store, ms int) (store.Receipt, error) {
+			recall := func(s *store.Store, ms int) (store.Committed, error) {
 				ctx, cancel := contextFor(t, ms)
 				defer cancel()
 				return s.Recall(ctx, by("alice", "r"), targetOf(sent), hour)
 			}
-			for i, do := range []func(*store.Store, int) (store.Receipt, error){edit, recall} {
+			for i, do := range []func(*store.Store, int) (store.Committed, error){edit, recall} {
 				died, err := do(c.Store(w), 300)
 				if f == dropped {
 					requireCode(t, chat.CodeBusy, err)

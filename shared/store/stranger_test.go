@@ -39,7 +39,7 @@ func TestG9_AStrangerCausesTheSameWorkWhetherTheConversationExistsOrNot(t *testi
 	target := func(id string) store.Target { return store.Target{ConversationID: id, Seq: 1, MessageID: "01K"} }
 	keys := 0
 	key := func() store.Request { keys++; return by("mallory", fmt.Sprint("k", keys)) }
-	sent := func(_ store.Receipt, err error) error { return err }
+	sent := func(_ store.Committed, err error) error { return err }
 	actions := map[string]func(s *store.Store, id string) error{
 		"send": func(s *store.Store, id string) error {
 			return sent(s.Append(ctx, chatIn(text("mallory", key().ClientMsgID, "hi"), id), ""))

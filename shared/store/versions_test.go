@@ -16,7 +16,7 @@ import (
 )
 
 // editIn edits ann's message, whose version is the one given.
-func editIn(t testing.TB, s *store.Store, target store.Receipt, version int64, content string) store.Receipt {
+func editIn(t testing.TB, s *store.Store, target store.Committed, version int64, content string) store.Committed {
 	t.Helper()
 	return must(t)(s.Edit(t.Context(), by("ann", fmt.Sprintf("edit %d-%d", target.Seq, version)), targetOf(target), store.Edited{Version: version, Text: content}, hour))
 }
@@ -91,7 +91,7 @@ func TestG9_AnEditOfWhatOneMayNotReadIsWithheld(t *testing.T) {
 	must(t)(s.AddMembers(t.Context(), by("ann", "5"), id, []string{"bob", "late"}))
 	after := sendIn(t, s, "ann", id, "after")
 	for name, tc := range map[string]struct {
-		target store.Receipt
+		target store.Committed
 		sees   []string // who sees the target where the edit is
 	}{
 		"of before": {before, []string{"ann", "stays"}}, // bob saw it at another time, and keeps what was then
@@ -286,7 +286,7 @@ func TestEditCosts(t *testing.T) {
 	s := store.New(dynamodb.New(options), c.Tables)
 	group := sendIn(t, s, "ann", newGroup(t, s, chat.VisibleAll, "ann", "bob"), strings.Repeat("m", 60))
 	single := send(t, s, "ann", "bob", "m")
-	for name, sent := range map[string]store.Receipt{"group": group, "single": single} {
+	for name, sent := range map[string]store.Committed{"group": group, "single": single} {
 		for version := range int64(3) {
 			units = 0
 			editIn(t, s, sent, version+1, fmt.Sprint(name, " edited ", version))

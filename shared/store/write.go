@@ -2,8 +2,8 @@ package store
 
 // Every change of a conversation is a message, and every message is written here:
 //
-//	look ──► base ──► change ──► transaction ──┬──► committed: its receipt
-//	 ▲                  ▲                      ├──► its record is there: the first receipt
+//	look ──► base ──► change ──► transaction ──┬──► committed: its answer
+//	 ▲                  ▲                      ├──► its record is there: the first answer
 //	 │                  │                      ├──► never to be taken: refuse, or an error
 //	 │                  └─────── at once ──────┤    only messages came between, or the head was remembered and stale
 //	 └────────────────── pace.Wait ────────────┘    another was first, or DynamoDB put it off or did not answer
@@ -103,22 +103,22 @@ func (c *creation) roster(first chat.Message) []chat.Member {
 // commit tries the transaction until it is settled or the time is up. The
 // idempotency record, not this process's memory, decides whether an attempt
 // whose answer got lost was committed.
-func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error) {
+func (s *Store) commit(ctx context.Context, w write) (committed Committed, err error) {
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	var so metric.Effort
-	defer func() { receipt.Effort = so }()
+	defer func() { committed.Effort = so }()
 	if err := w.message.Validate(); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	if w.fingerprint == "" {
 		if w.fingerprint, err = w.message.Fingerprint(); err != nil {
-			return Receipt{}, err
+			return Committed{}, err
 		}
 	}
 	at, known, err := s.remembered(w, &so)
 	if err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
 	read := false // whether the head was read for this attempt
 	atOnce := 0   // attempts since then that did not wait
@@ -131,8 +131,8 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			read, atOnce = true, 0
 		}
 		lane.remembered = known
-		if receipt, done, err := s.byLane(ctx, w, at, &so, &lane); done {
-			return receipt, err
+		if committed, done, err := s.byLane(ctx, w, at, &so, &lane); done {
+			return committed, err
 		}
 		result, err := s.attempt(ctx, w, &at)
 		if err != nil {
@@ -140,10 +140,10 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 		}
 		result.countIn(&so)
 		switch {
-		case result.receipt != nil:
-			return *result.receipt, nil
+		case result.committed != nil:
+			return *result.committed, nil
 		case result.err != nil:
-			return Receipt{}, result.err
+			return Committed{}, result.err
 		case result.refusal != nil:
 			return s.refuse(ctx, w, so.Attempts, result.refusal)
 		case result.head != nil && w.message.Event != nil && at.sameRoster(*result.head) && atOnce < maxAtOnce:
@@ -160,7 +160,7 @@ func (s *Store) commit(ctx context.Context, w write) (receipt Receipt, err error
 			continue
 		}
 		if err := s.wait(ctx, w, so, result); err != nil {
-			return Receipt{}, err
+			return Committed{}, err
 		}
 		known, read = false, false
 		lane.note(result)
@@ -385,10 +385,10 @@ func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) 
 
 // doneError is how a change says that there is nothing left to do: an earlier
 // message did it.
-type doneError struct{ receipt Receipt }
+type doneError struct{ committed Committed }
 
 func (e *doneError) Error() string {
-	return fmt.Sprintf("message %s did this already", e.receipt.MessageID)
+	return fmt.Sprintf("message %s did this already", e.committed.MessageID)
 }
 
 // refuse gives the refusal, unless this message was committed by an earlier
@@ -397,42 +397,42 @@ func (e *doneError) Error() string {
 // What is refused may be refused for what the earlier request did itself, seen
 // while its transaction is being applied. A plain read may then not show the
 // record yet; a serialisable one waits for it.
-func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error) (Receipt, error) {
+func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error) (Committed, error) {
 	if done, ok := errors.AsType[*doneError](refusal); ok {
 		// It may be this very message, whose first attempt's answer got lost.
-		done.receipt.Duplicate = done.receipt.MessageID != w.message.MessageID
-		return done.receipt, nil
+		done.committed.Duplicate = done.committed.MessageID != w.message.MessageID
+		return done.committed, nil
 	}
 	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
 		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || table.IsThrottle(refusal) {
-			return Receipt{}, busy(w.message.ConversationID, attempts, refusal)
+			return Committed{}, busy(w.message.ConversationID, attempts, refusal)
 		}
-		return Receipt{}, refusal
+		return Committed{}, refusal
 	}
 	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
 		TableName: &s.db.Idempotency, Key: table.Item{"dedupeKey": table.Str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
 	}}})
 	if err != nil {
-		return Receipt{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
+		return Committed{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
 	}
 	if out.Responses[0].Item == nil {
-		return Receipt{}, refusal
+		return Committed{}, refusal
 	}
 	var record table.Record
 	if err := table.Unmarshal(out.Responses[0].Item, &record); err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
-	receipt, err := w.first(record)
+	committed, err := w.first(record)
 	if err != nil {
-		return Receipt{}, err
+		return Committed{}, err
 	}
-	return *receipt, nil
+	return *committed, nil
 }
 
-// outcome is what became of one transaction: exactly one of receipt, err, refusal
+// outcome is what became of one transaction: exactly one of committed, err, refusal
 // and "not yet" (none of them), which has a cause and perhaps the head as it is.
 type outcome struct {
-	receipt   *Receipt
+	committed *Committed
 	err       error
 	refusal   error // unless an earlier request did the same
 	head      *chat.Conversation
@@ -477,7 +477,7 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e chan
 	if err == nil {
 		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
-		return outcome{receipt: &Receipt{Sent: w.message.Sent()}}
+		return outcome{committed: &Committed{Sent: w.message.Sent()}}
 	}
 	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
 	if !ok {
@@ -503,8 +503,8 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		if err := table.Unmarshal(reasons[atRecord].Item, &record); err != nil {
 			return outcome{err: err}
 		}
-		receipt, err := w.first(record)
-		return outcome{receipt: receipt, err: err}
+		committed, err := w.first(record)
+		return outcome{committed: committed, err: err}
 	}
 	if w.counted && table.IsConditionFailed(reasons[len(reasons)-1]) {
 		return outcome{refusal: s.errGroupsToday()}
@@ -717,7 +717,7 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 
 // first gives the result an idempotency record stands for, or a conflict if the
 // record was made by other content.
-func (w write) first(r table.Record) (*Receipt, error) {
+func (w write) first(r table.Record) (*Committed, error) {
 	if r.MessageID == "" {
 		return nil, fmt.Errorf("the idempotency record of %s is empty", w.message.ClientMsgID)
 	}
@@ -729,7 +729,7 @@ func (w write) first(r table.Record) (*Receipt, error) {
 			Details: map[string]any{"messageId": r.MessageID, "seq": r.Seq, "conversationId": r.ConversationID},
 		}
 	}
-	return &Receipt{Sent: chat.Sent{
+	return &Committed{Sent: chat.Sent{
 		ConversationID: r.ConversationID,
 		Seq:            r.Seq,
 		MessageID:      r.MessageID,

@@ -298,7 +298,7 @@ func TestEraseUser_MeetsAnEditThatIsBeingWritten(t *testing.T) {
 	}
 }
 
-func edit(t *testing.T, s *store.Store, sent store.Receipt, body string, version int64) {
+func edit(t *testing.T, s *store.Store, sent store.Committed, body string, version int64) {
 	t.Helper()
 	_, err := s.Edit(t.Context(), store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: "edit-" + body},
 		store.Target{ConversationID: sent.ConversationID, Seq: sent.Seq, MessageID: sent.MessageID},

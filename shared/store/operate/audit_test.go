@@ -63,7 +63,7 @@ func lively(t *testing.T, s *store.Store) (single, group string) {
 	line, _, err := s.CreateGroup(ctx, r("alice", "g"), "All", []string{"bob", "cy"}, chat.VisibleSinceJoin)
 	require.NoError(t, err)
 	group = line.Head.ConversationID
-	say := func(user, id string) store.Receipt {
+	say := func(user, id string) store.Committed {
 		got, err := s.Append(ctx, chatIn(text(user, id, "hello from "+user), group), "")
 		require.NoError(t, err)
 		return got

@@ -173,7 +173,7 @@ func (e *eraser) tell(ctx context.Context, m table.Message) error {
 	}
 	e.told = m.Seq + 1
 	if e.act {
-		receipt, err := e.store.TellErased(ctx, m.ConversationID, e.userID, m.MessageID)
+		committed, err := e.store.TellErased(ctx, m.ConversationID, e.userID, m.MessageID)
 		if refusal, ok := errors.AsType[*chat.Error](err); ok && refusal.Code == chat.CodeNotFound {
 			e.told = chat.MaxSeq + 1 // there is no head: nobody can read the conversation
 			return nil
@@ -181,7 +181,7 @@ func (e *eraser) tell(ctx context.Context, m table.Message) error {
 		if err != nil {
 			return fmt.Errorf("telling the devices of %s: %w", m.ConversationID, err)
 		}
-		e.told = receipt.Seq
+		e.told = committed.Seq
 	}
 	e.done.Events++
 	return nil

@@ -62,12 +62,12 @@ func places(t *testing.T, s *store.Store) (written map[string]string, system str
 		require.NoError(t, err)
 		written[name] = id
 	}
-	receipt, err := s.Publish(ctx, store.Publication{
+	committed, err := s.Publish(ctx, store.Publication{
 		Key: "order:1", Title: "Order", Recipients: []string{"alice", "bob"}, ClientMsgID: "p",
 		Message: chat.Message{MessageType: chat.TypeSystem, Text: "shipped"},
 	})
 	require.NoError(t, err)
-	return written, receipt.ConversationID
+	return written, committed.ConversationID
 }
 
 // A device is told where it holds something of the user's, whatever has become of
@@ -219,7 +219,7 @@ func TestG5_TheEventOfAnErasureDoesNotExpire(t *testing.T) {
 	id := send(t, s, "alice", "bob", "1").ConversationID
 	erase(t, s, "alice")
 	events, _ := erasuresIn(t, s, id)
-	message, record := c.Lifetimes(store.Receipt{Sent: chat.Sent{ConversationID: id, Seq: events[0].Seq}}, chat.SystemSender, events[0].ClientMsgID)
+	message, record := c.Lifetimes(store.Committed{Sent: chat.Sent{ConversationID: id, Seq: events[0].Seq}}, chat.SystemSender, events[0].ClientMsgID)
 	require.Equal(t, [2]int64{}, [2]int64{message.ExpiresAt, record.ExpiresAt})
 
 	// What goes around it is no loss.

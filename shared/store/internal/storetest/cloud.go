@@ -274,7 +274,7 @@ func Text(sender, clientMsgID, body string) chat.Message {
 }
 
 // Send sends a text from one user to another.
-func Send(t testing.TB, s *store.Store, sender, to, clientMsgID string) store.Receipt {
+func Send(t testing.TB, s *store.Store, sender, to, clientMsgID string) store.Committed {
 	t.Helper()
 	r, err := s.Append(t.Context(), Text(sender, clientMsgID, "text of "+clientMsgID), to)
 	require.NoError(t, err)

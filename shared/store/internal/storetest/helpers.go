@@ -269,7 +269,7 @@ type Lifetime struct {
 }
 
 // Lifetimes reads how long a message and its idempotency record live.
-func (c *Cloud) Lifetimes(r store.Receipt, sender, clientMsgID string) (message, record Lifetime) {
+func (c *Cloud) Lifetimes(r store.Committed, sender, clientMsgID string) (message, record Lifetime) {
 	c.T.Helper()
 	require.True(c.T, c.Get(c.Tables.Messages, map[string]any{"conversationId": r.ConversationID, "seq": r.Seq}, &message))
 	require.True(c.T, c.Get(c.Tables.Idempotency, map[string]any{"dedupeKey": chat.DedupeKey(sender, clientMsgID)}, &record))
@@ -290,7 +290,7 @@ func NewGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, mem
 }
 
 // SendIn sends a text to a conversation.
-func SendIn(t testing.TB, s *store.Store, sender, conversationID, clientMsgID string) store.Receipt {
+func SendIn(t testing.TB, s *store.Store, sender, conversationID, clientMsgID string) store.Committed {
 	t.Helper()
 	r, err := s.Append(t.Context(), ChatIn(Text(sender, clientMsgID, "text of "+clientMsgID), conversationID), "")
 	require.NoError(t, err)
