@@ -67,7 +67,7 @@ func TestG10_TheRateKeepsTheLaneBelowThePartition(t *testing.T) {
 		const perSecond = 400
 		h := newHot(t, 40, store.WithConversationRate(perSecond))
 		start := time.Now()
-		h.open(500, 40, 5*time.Second)
+		h.open(500, 40, 2*time.Second)
 		took := h.acked[len(h.acked)-1].Sub(start).Seconds()
 		require.Zero(t, h.region.Stats().Throttles)
 		require.Greater(t, float64(len(h.acked)), .9*perSecond*took, "what it may take it takes")
@@ -94,10 +94,11 @@ func TestG10_AFloodOfAFullConversation(t *testing.T) {
 		sent := 0
 		for ; time.Now().Before(end); sent++ {
 			time.Sleep(time.Second / flood)
+			n := sent
 			all.Go(func() {
 				s := h.take()
 				defer h.giveBack(s)
-				if _, err := h.say(s, who(sent%40), fmt.Sprint("flood", sent), 10); err != nil {
+				if _, err := h.say(s, who(n%40), fmt.Sprint("flood", n), 10); err != nil {
 					requireCode(t, chat.CodeBusy, err)
 				}
 			})
