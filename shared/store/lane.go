@@ -130,9 +130,8 @@ func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort,
 // viaLane commits a message whose sender was verified at this base, by whomever. It
 // gives errNoLane if the lane does not take it.
 func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Committed, error) {
-	if full := s.meter(&w, at.head); full != nil {
-		so.Full = full.full
-		return Committed{}, full.err
+	if err := s.takesNoMore(w, at.head, so); err != nil {
+		return Committed{}, err
 	}
 	if err := s.check(ctx, w, &at); err != nil {
 		return s.refuse(ctx, w, so.Attempts, err)
@@ -252,12 +251,7 @@ func (s *Store) stillTaken(ctx context.Context, q *waiting) error {
 	if err != nil || !found {
 		return unlessPassing(err)
 	}
-	w := q.w
-	if full := s.meter(&w, head); full != nil {
-		q.so.Full = full.full
-		return full.err
-	}
-	return nil
+	return s.takesNoMore(q.w, head, q.so)
 }
 
 // first is write.first, which no later look would contradict.
@@ -286,7 +280,7 @@ func (s *Store) watch(ctx context.Context, q *waiting) (seen, error) {
 	var items [table.Lanes][]table.Item
 	g, reads := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		found, err = s.db.Get(reads, s.db.Idempotency, q.recordKey(), &record)
+		found, err = s.db.Get(reads, s.db.Idempotency, q.w.recordKey(), &record)
 		return err
 	})
 	for n := range table.Lanes {
@@ -322,10 +316,6 @@ func (s *Store) watch(ctx context.Context, q *waiting) (seen, error) {
 		v.oldest = ids[0]
 	}
 	return v, nil
-}
-
-func (q *waiting) recordKey() table.Item {
-	return table.Item{"dedupeKey": table.Str(chat.DedupeKey(q.w.message.SenderID, q.w.message.ClientMsgID))}
 }
 
 // turn reports whether this request is to combine: as the owner of the oldest intent,
@@ -369,7 +359,7 @@ func (s *Store) settle(ctx context.Context, q *waiting) (*Committed, error) {
 // there: one of the two, or neither.
 func (s *Store) fate(ctx context.Context, q *waiting) (record *table.Record, there bool, err error) {
 	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{
-		{Get: &types.Get{TableName: &s.db.Idempotency, Key: q.recordKey()}},
+		{Get: &types.Get{TableName: &s.db.Idempotency, Key: q.w.recordKey()}},
 		{Get: &types.Get{TableName: &s.db.Lane, Key: q.intent.Key()}},
 	})
 	if err != nil {

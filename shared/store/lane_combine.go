@@ -70,10 +70,8 @@ func (s *Store) combine(ctx context.Context, q *waiting) (*Committed, error) {
 		return nil, unlessPassing(err)
 	}
 	head = q.at.head
-	w := q.w
-	if full := s.meter(&w, head); full != nil {
-		q.so.Full = full.full
-		return nil, full.err
+	if err := s.takesNoMore(q.w, head, q.so); err != nil {
+		return nil, err
 	}
 	intents := choose(q.intent, others, min(q.limit(head), s.room(head)))
 	for range maxRounds {
@@ -354,8 +352,7 @@ func (s *Store) readBatch(ctx context.Context, q *waiting, b batch, canceled *ty
 			result.left = append(result.left, intent)
 		}
 	}
-	conflict := slices.ContainsFunc(reasons, func(r types.CancellationReason) bool { return aws.ToString(r.Code) == "TransactionConflict" })
-	result.again = !conflict && !throttled
+	result.again = !slices.ContainsFunc(reasons, table.IsTaken) && !throttled
 	if throttled {
 		q.so.Throttles++
 		q.putOff(b)
@@ -373,16 +370,11 @@ func (s *Store) readBatch(ctx context.Context, q *waiting, b batch, canceled *ty
 
 // afterOther goes on from the head that another left, if only messages came between.
 func (s *Store) afterOther(b batch, result batchOutcome, item table.Item) batchOutcome {
-	if err := table.Unmarshal(item, &result.head); err != nil {
+	head, err := s.headFound(item)
+	if err != nil {
 		return batchOutcome{err: err}
 	}
-	if result.head.ConversationID == "" {
-		return batchOutcome{err: errNoConversation()} // an operator deleted the head meanwhile
-	}
-	if err := checkHead(result.head); err != nil {
-		return batchOutcome{err: err}
-	}
-	s.heads.learn(result.head)
+	result.head = head
 	result.again = result.again && base{head: b.head}.sameRoster(result.head)
 	return result
 }

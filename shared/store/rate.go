@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/metric"
 )
 
 // WithConversationRate bounds what one conversation takes from all its senders together:
@@ -64,6 +65,16 @@ func (s *Store) meter(w *write, head chat.Conversation) (refused *outcome) {
 		s.heads.full(w.message.ConversationID, now.Add(wait))
 	}
 	return &outcome{full: 1, err: s.errFullFor(w.message.ConversationID, wait)}
+}
+
+// takesNoMore is meter's refusal of a message that others may commit.
+func (s *Store) takesNoMore(w write, head chat.Conversation, so *metric.Effort) error {
+	refused := s.meter(&w, head)
+	if refused == nil {
+		return nil
+	}
+	so.Full = refused.full
+	return refused.err
 }
 
 // room is how many messages of 1 KB the head's bucket has for a batch.

@@ -410,7 +410,7 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		return Committed{}, refusal
 	}
 	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
-		TableName: &s.db.Idempotency, Key: table.Item{"dedupeKey": table.Str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))},
+		TableName: &s.db.Idempotency, Key: w.recordKey(),
 	}}})
 	if err != nil {
 		return Committed{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
@@ -515,17 +515,10 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 	}
 	result := outcome{conflict: true, throttled: throttled, cause: canceled}
 	if table.IsConditionFailed(reasons[atHead]) {
-		var head chat.Conversation
-		if err := table.Unmarshal(reasons[atHead].Item, &head); err != nil {
+		head, err := s.headFound(reasons[atHead].Item)
+		if err != nil {
 			return outcome{err: err}
 		}
-		if head.ConversationID == "" {
-			return outcome{err: errNoConversation()} // an operator deleted the head meanwhile
-		}
-		if err := checkHead(head); err != nil {
-			return outcome{err: err}
-		}
-		s.heads.learn(head)
 		result.head = &head
 		return result
 	}
@@ -538,6 +531,21 @@ func (s *Store) readReasons(w write, canceled *types.TransactionCanceledExceptio
 		return outcome{err: fmt.Errorf("the head of %s is behind its ledger: seq %d exists", w.message.ConversationID, w.message.Seq)}
 	}
 	return result
+}
+
+// headFound reads the head that a failed condition brought, on which to go on.
+func (s *Store) headFound(item table.Item) (head chat.Conversation, err error) {
+	if err := table.Unmarshal(item, &head); err != nil {
+		return head, err
+	}
+	if head.ConversationID == "" {
+		return head, errNoConversation() // an operator deleted the head meanwhile
+	}
+	if err := checkHead(head); err != nil {
+		return head, err
+	}
+	s.heads.learn(head)
+	return head, nil
 }
 
 // transaction gives the items to write on the given head.
@@ -736,6 +744,11 @@ func (w write) first(r table.Record) (*Committed, error) {
 		ServerTime:     r.ServerTime,
 		Duplicate:      r.MessageID != w.message.MessageID,
 	}}, nil
+}
+
+// recordKey is the key of the message's idempotency record.
+func (w write) recordKey() table.Item {
+	return table.Item{"dedupeKey": table.Str(chat.DedupeKey(w.message.SenderID, w.message.ClientMsgID))}
 }
 
 // envelope is about what an entry takes beside its content.

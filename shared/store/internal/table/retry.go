@@ -156,6 +156,9 @@ func IsConditionFailed(r types.CancellationReason) bool {
 // condition held.
 func IsHeld(r types.CancellationReason) bool { return aws.ToString(r.Code) == "None" }
 
+// IsTaken reports whether an item of a cancelled transaction was another's at that moment.
+func IsTaken(r types.CancellationReason) bool { return aws.ToString(r.Code) == "TransactionConflict" }
+
 // IsThrottle reports whether DynamoDB asked to slow down.
 func IsThrottle(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
