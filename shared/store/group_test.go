@@ -894,7 +894,11 @@ func TestG9_ARemovalRacesSendersWhoAreKnownByTheRoster(t *testing.T) {
 		gone := map[string]bool{}
 		for n := 0; len(gone) < len(senders); n++ {
 			for _, sender := range senders {
-				r, err := envs[i].Append(ctx, chatIn(text(sender, fmt.Sprintf("%d-%d", i, n), "hi"), id), "")
+				m := chatIn(text(sender, fmt.Sprintf("%d-%d", i, n), "hi"), id)
+				r, err := envs[i].Append(ctx, m, "")
+				for isBusy(err) && ctx.Err() == nil { // who is told so sends again
+					r, err = envs[i].Append(ctx, m, "")
+				}
 				sent <- struct{}{}
 				mu.Lock()
 				removal := removals[sender]
