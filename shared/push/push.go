@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -34,8 +35,14 @@ var ErrExpired = errors.New("the connection's token has expired")
 
 const (
 	parallel     = 64
-	maxAttempts  = 4
+	maxAttempts  = 3
 	firstBackoff = 50 * time.Millisecond // doubles with each attempt
+
+	// deafFor is for how long a connection that was answered 429 to the last is tried
+	// once for each frame: were it given all attempts each time, one client that does not
+	// read would have every batch that it is in take as long as they do.
+	deafFor = 30 * time.Second
+	maxDeaf = 10_000 // connections that are remembered for it
 )
 
 // Pusher posts to connections. It is safe for concurrent use; its fields are set
@@ -48,13 +55,16 @@ type Pusher struct {
 	Parallel       int           // connections that Deliver serves at a time
 
 	Now func() time.Time // the clock by which connections expire
+
+	mu   sync.Mutex
+	deaf map[string]time.Time // by connection, until when
 }
 
 // New makes a Pusher on a client, with limits that suit a function: 2 seconds
 // for a frame, 5 for a Deliver, 64 connections at a time. The client's own
 // retries are not used.
 func New(api *apigatewaymanagementapi.Client) *Pusher {
-	return &Pusher{api: api, PostTimeout: 2 * time.Second, DeliverTimeout: 5 * time.Second, Parallel: parallel, Now: time.Now}
+	return &Pusher{api: api, PostTimeout: 2 * time.Second, DeliverTimeout: 5 * time.Second, Parallel: parallel, Now: time.Now, deaf: map[string]time.Time{}}
 }
 
 // Open makes a Pusher from the environment: WEBSOCKET_ENDPOINT is the URL of the
@@ -83,22 +93,52 @@ func Open(ctx context.Context) (*Pusher, error) {
 // that is over.
 //
 // A 429 may also stand for one client that reads too slowly (API Gateway
-// Management API, "LimitExceededException").
+// Management API, "LimitExceededException"). After a post that met nothing else the
+// connection has one attempt for each frame, until one succeeds or half a minute is over.
 func (p *Pusher) Post(ctx context.Context, connectionID string, frame []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, p.PostTimeout)
 	defer cancel()
+	most := maxAttempts
+	if p.isDeaf(connectionID) {
+		most = 1
+	}
 	for attempt := 1; ; attempt++ {
 		_, err := p.api.PostToConnection(ctx, &apigatewaymanagementapi.PostToConnectionInput{
 			ConnectionId: &connectionID, Data: frame,
 		}, withoutRetries)
 		if err == nil {
+			p.hears(connectionID)
 			return nil
 		}
 		err = fmt.Errorf("posting to connection %s: %w", connectionID, classify(err))
-		if attempt == maxAttempts || !mayRetry(err) || !wait(ctx, attempt) {
+		if attempt == maxAttempts && statusOf(err) == http.StatusTooManyRequests {
+			p.isTooSlow(connectionID)
+		}
+		if attempt == most || !mayRetry(err) || !wait(ctx, attempt) {
 			return err
 		}
 	}
+}
+
+func (p *Pusher) isDeaf(connectionID string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.Now().Before(p.deaf[connectionID])
+}
+
+func (p *Pusher) hears(connectionID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.deaf, connectionID)
+}
+
+func (p *Pusher) isTooSlow(connectionID string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.deaf) >= maxDeaf {
+		clear(p.deaf)
+	}
+	p.deaf[connectionID] = p.Now().Add(deafFor)
 }
 
 // Close ends a connection. One that is gone already is no error.

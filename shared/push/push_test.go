@@ -37,9 +37,9 @@ func TestPost(t *testing.T) {
 		"takes a malformed id for gone":     {reply: always(400), gone: true, fails: true, attempts: 1},
 		"does not repeat what is forbidden": {reply: always(403), fails: true, attempts: 1},
 		"does not repeat what is too large": {reply: always(413), fails: true, attempts: 1},
-		"gives up on a busy API":            {reply: always(429), fails: true, attempts: 4},
+		"gives up on a busy API":            {reply: always(429), fails: true, attempts: 3},
 		"repeats what was not answered":     {attempts: 2, reply: func(_, _ string, attempt int) int { return []int{-1, 200}[attempt-1] }},
-		"gives up on a broken API":          {reply: always(500), fails: true, attempts: 4},
+		"gives up on a broken API":          {reply: always(500), fails: true, attempts: 3},
 		"succeeds once the API is no longer busy": {attempts: 3, reply: func(_, _ string, attempt int) int {
 			return []int{429, 500, 200}[attempt-1]
 		}},
@@ -59,6 +59,38 @@ func TestPost(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("tries one that does not read once, until it reads", func(t *testing.T) {
+		t.Parallel()
+		g := newGateway(t, func(_, id string, attempt int) int {
+			if id == connectionID && attempt <= 5 {
+				return 429
+			}
+			return 200
+		})
+		p := newPusher(g)
+		now := time.UnixMilli(1795950300123)
+		p.Now = func() time.Time { return now }
+		for _, attempts := range []int{3, 4, 5} {
+			require.Error(t, p.Post(t.Context(), connectionID, []byte("{}")))
+			require.Equal(t, attempts, g.attemptsOf(connectionID))
+		}
+		require.NoError(t, p.Post(t.Context(), connectionID, []byte("{}")))
+	})
+
+	t.Run("gives one that did not read all its tries after half a minute, or once it has read", func(t *testing.T) {
+		t.Parallel()
+		statuses := []int{429, 429, 429, 429, 200, 429, 429, 200}
+		g := newGateway(t, func(_, _ string, attempt int) int { return statuses[attempt-1] })
+		p := newPusher(g)
+		now := time.UnixMilli(1795950300123)
+		p.Now = func() time.Time { return now }
+		require.Error(t, p.Post(t.Context(), connectionID, []byte("{}")))
+		now = now.Add(31 * time.Second)
+		require.NoError(t, p.Post(t.Context(), connectionID, []byte("{}")))
+		require.NoError(t, p.Post(t.Context(), connectionID, []byte("{}")))
+		require.Equal(t, len(statuses), g.attemptsOf(connectionID))
+	})
 
 	t.Run("does not wait for a connection that hangs", func(t *testing.T) {
 		t.Parallel()
