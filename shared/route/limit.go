@@ -17,20 +17,22 @@ import (
 // many devices are not many times the rate.
 const userShare = 2
 
-// How often a connection may be refused before it is closed: that many times its
-// burst, but no more than maxRefused, and then as often as it may ask, but no more
-// than refusedPerSecond. API Gateway's own limit is for all users together: a flood
-// that is only refused would take from the others what it lets through.
+// How often a user may be refused in one environment, by whichever connection, before
+// the connection is closed: that many times a connection's burst, but no more than
+// maxRefused, and then as often as it may ask, but no more than refusedPerSecond. API
+// Gateway's own limit is for all users together: a flood that is only refused would take
+// from the others what it lets through. So 16 connections have no more than one, nor have
+// those that come after them, and all of it is less than API Gateway's burst.
 const (
 	patience         = 20
-	maxRefused       = 1000
+	maxRefused       = 100
 	refusedPerSecond = 5
 )
 
 // Limits bound how often callers may ask: a rate for one connection, in each
 // environment, and twice that for one user, in all environments together. A frame
 // beyond it is BUSY, says when to come again, and has reached nothing, whatever is
-// in it. A connection that does not heed that is dismissed.
+// in it. A connection of a user who does not heed that is dismissed.
 type Limits struct {
 	connections, refusals *limit.Limiter
 	users                 *limit.Shared
@@ -64,7 +66,7 @@ func (l *Limits) admit(ctx context.Context, c Caller) error {
 		return nil
 	}
 	metric.Note(ctx, metric.Count(metric.Refusals, 1))
-	if l.refusals.Take(c.ConnectionID) > 0 {
+	if l.refusals.Take(c.UserID) > 0 {
 		if err := l.sockets.Dismiss(ctx, c.ConnectionID, wire.GoodbyeFlooding); err != nil {
 			return fmt.Errorf("%w; closing the connection that floods: %w", tooFast(who, rate, wait), err)
 		}

@@ -88,8 +88,9 @@ func TestLimits(t *testing.T) {
 	requireAdmitted("echo", "alice", "c1")
 	require.Equal(t, chat.CodeBusy, ask("echo", "alice", "c1").Error.Code)
 
-	// Who is told and goes on all the same is sent away.
-	for range 20*3 - 1 {
+	// Who is told and goes on all the same is sent away: of the four times that alice
+	// was told one is forgiven by now.
+	for range 20*3 - 3 {
 		require.Empty(t, sockets.calls)
 		require.Equal(t, chat.CodeBusy, ask("echo", "alice", "c1").Error.Code)
 	}
@@ -99,6 +100,39 @@ func TestLimits(t *testing.T) {
 	now = now.Add(time.Minute)
 	requireAdmitted("echo", "alice", "c2")
 	require.Len(t, sockets.calls, 1)
+}
+
+// A user who floods by many connections, and comes back by new ones, is told no more
+// often than one who has one.
+func TestG10_AFloodByManyConnectionsIsOneFlood(t *testing.T) {
+	t.Parallel()
+	now, users, sockets := time.UnixMilli(1795950300123), &bucket{}, &dismissals{}
+	limits := route.NewLimits(limit.Rate{PerSecond: 10, Burst: 50}, func() time.Time { return now }, users.charge, sockets)
+	handler := route.Serve(slog.New(slog.DiscardHandler), nil, limits, nil)
+	ask := func(user, connection string) {
+		t.Helper()
+		e := event(`{"action":"echo","id":"r-1"}`)
+		e.RequestContext.ConnectionID = connection
+		e.RequestContext.Authorizer = map[string]any{"principalId": user, "device": "phone"}
+		_, err := handler(t.Context(), e)
+		require.NoError(t, err)
+	}
+	for i := range 12 + 100 { // what an environment admits unasked, and what it forgives
+		ask("mallory", "c"+strconv.Itoa(i%16))
+		require.Empty(t, sockets.calls)
+	}
+	ask("mallory", "c1")
+	ask("mallory", "another")
+	require.Equal(t, []string{"c1 flooding", "another flooding"}, sockets.calls)
+	for range 12 + 1 {
+		ask("alice", "c17")
+	}
+	require.Len(t, sockets.calls, 2)
+	now = now.Add(time.Minute)
+	for range 100 {
+		ask("mallory", "c18")
+	}
+	require.Len(t, sockets.calls, 2, "after a while it is forgiven")
 }
 
 // What is no request, or asks for what there is not, costs an invocation as well.
