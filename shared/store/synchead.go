@@ -38,6 +38,9 @@ const (
 // overgrown is more than any raise leaves behind.
 const overgrown = 2 * maxRecent
 
+// evictTimeout is for how long a raise makes room; it usually takes 12 ms.
+const evictTimeout = 200 * time.Millisecond
+
 // maxRaiseRounds is how often a raise makes room before it gives up what the
 // sync head lists.
 const maxRaiseRounds = 6
@@ -114,7 +117,10 @@ func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversati
 		case errors.Is(err, errNoRoom) && len(head.At)+len(head.Long) > overgrown:
 			return s.clearSyncHead(ctx, userID) // of an earlier version; to move all that would take as long as it took to grow
 		case errors.Is(err, errNoRoom):
-			_ = s.evict(ctx, userID, field, head)                                      // what fails here is tried again, and in the end not needed
+			if failed := s.evict(ctx, userID, field, head); errors.Is(failed, context.DeadlineExceeded) && ctx.Err() == nil {
+				return s.clearSyncHead(ctx, userID)
+			}
+			// What fails here is tried again, and in the end not needed.
 			err = table.Sleep(ctx, rand.N(time.Duration(round)*10*time.Millisecond+1)) //nolint:gosec // jitter is no secret
 		}
 		if err != nil {
@@ -220,7 +226,12 @@ func (s *Store) clearSyncHead(ctx context.Context, userID string) (cursor int64,
 // written there, then taken out here, so that a reader who reads the sync head
 // first finds them in one of the two. Where another evicts at this moment, or one
 // of them changes, it leaves things as they are.
+//
+// It takes evictTimeout at most: the others of a batch wait for a raise, and a user whose
+// reads have the partition throttle makes the read of the second page a matter of seconds.
 func (s *Store) evict(ctx context.Context, userID, field string, head table.SyncHead) error {
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	defer cancel()
 	oldest := oldestOf(head, field)
 	if len(oldest) == 0 {
 		return nil
