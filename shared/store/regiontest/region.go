@@ -14,8 +14,11 @@
 //     be alone in its partition, with no burst saved up and none of it split: keys
 //     that grow, as seqs do, gain nothing by a split.
 //
-// What is not: indexes, streams, TTL, filters, projections, the account's quotas. What
-// a request asks for and the model does not know makes it panic.
+//   - a stream has each change of an item, in the order of that item's changes, as it
+//     becomes visible, see Follow.
+//
+// What is not: indexes, TTL, projections, the account's quotas. What a request asks for
+// and the model does not know makes it panic.
 package regiontest
 
 import (
@@ -27,6 +30,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +87,7 @@ type Region struct {
 	mu     sync.Mutex
 	tables map[string]map[string]map[string]item // by table, partition key, sort key
 	held   map[string]bool                       // by table and key
+	follow map[string]func(Change)               // by table
 	writes map[string]*bucket                    // by table and partition key
 	reads  map[string]*bucket
 	stats  Stats
@@ -92,9 +97,24 @@ type Region struct {
 func New(latencies Latencies, tables map[string]Keys) *Region {
 	return &Region{
 		latencies: latencies, keys: tables,
-		tables: map[string]map[string]map[string]item{}, held: map[string]bool{},
+		tables: map[string]map[string]map[string]item{}, held: map[string]bool{}, follow: map[string]func(Change){},
 		writes: map[string]*bucket{}, reads: map[string]*bucket{}, stats: Stats{Calls: map[string]int{}},
 	}
+}
+
+// Change is what a stream of NEW_AND_OLD_IMAGES tells of one write, in DynamoDB's JSON.
+// An image of what is not there is nil.
+type Change struct {
+	Key      string // the partition key
+	Old, New json.RawMessage
+}
+
+// Follow has f told of each change of a table from now on. f must not ask the Region, nor
+// take long. What a stream does with it on the way, by shards and lanes, is f's.
+func (r *Region) Follow(table string, f func(Change)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.follow[table] = f
 }
 
 // Client gives a client of its own for one environment of a function.
@@ -268,6 +288,9 @@ func sortable(v value) string {
 func (r *Region) item(p place) item { return r.tables[p.table][p.partition][p.sort] }
 
 func (r *Region) put(p place, it item) {
+	if f := r.follow[p.table]; f != nil && !reflect.DeepEqual(r.item(p), it) {
+		f(Change{Key: p.partition, Old: r.item(p).image(), New: it.image()})
+	}
 	if r.tables[p.table] == nil {
 		r.tables[p.table] = map[string]map[string]item{}
 	}
@@ -279,6 +302,17 @@ func (r *Region) put(p place, it item) {
 		return
 	}
 	r.tables[p.table][p.partition][p.sort] = it
+}
+
+func (it item) image() json.RawMessage {
+	if it == nil {
+		return nil
+	}
+	raw, err := json.Marshal(it)
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 // units are what an item of this size takes, in steps of so many bytes.
@@ -325,25 +359,32 @@ func found(it item) map[string]any {
 }
 
 func (r *Region) batchGet(in request) (any, *failure) {
-	responses := map[string][]item{}
+	responses, unprocessed := map[string][]item{}, map[string]any{}
 	for table, asked := range in.RequestItems {
+		var left []item
+		var throttled *failure
 		for _, key := range asked.Keys {
 			p := r.place(table, key)
 			it := r.item(p)
 			if failed := r.payRead(p, it.units(4096)*readFactor(asked.ConsistentRead)); failed != nil {
-				return nil, failed
-			}
-			if it != nil {
+				left, throttled = append(left, key), failed
+			} else if it != nil {
 				responses[table] = append(responses[table], it)
 			}
 		}
+		if len(left) == len(asked.Keys) { // only where nothing of it could be read
+			return nil, throttled
+		}
+		if left != nil {
+			unprocessed[table] = map[string]any{"Keys": left, "ConsistentRead": asked.ConsistentRead}
+		}
 	}
-	return map[string]any{"Responses": responses}, nil
+	return map[string]any{"Responses": responses, "UnprocessedKeys": unprocessed}, nil
 }
 
 func (r *Region) query(in request) (any, *failure) {
-	if in.FilterExpression != "" || in.IndexName != "" {
-		panic("regiontest: a Query with a filter or an index")
+	if in.IndexName != "" {
+		panic("regiontest: a Query of an index")
 	}
 	e := in.over(in.KeyConditionExpression, nil)
 	if name := e.path()[0]; name != r.keys[in.TableName].Partition {
@@ -383,6 +424,7 @@ func (r *Region) query(in request) (any, *failure) {
 	if failed := r.payRead(p, float64(max(1, int(units+0.999)))*readFactor(in.ConsistentRead)); failed != nil {
 		return nil, failed
 	}
+	items = slices.DeleteFunc(items, func(it item) bool { return !in.holds(in.FilterExpression, it) })
 	out := map[string]any{"Items": items, "Count": len(items)}
 	if last != nil {
 		keys := r.keys[in.TableName]
@@ -455,8 +497,21 @@ func (r *Region) write(kind string, in request) (any, *failure) {
 		return map[string]any{"Attributes": before}, nil
 	case "ALL_NEW":
 		return map[string]any{"Attributes": after}, nil
+	case "UPDATED_NEW":
+		return map[string]any{"Attributes": changed(before, after)}, nil
 	}
 	panic("regiontest: the return values " + in.ReturnValues)
+}
+
+// changed gives the attributes that are others than before.
+func changed(before, after item) item {
+	updated := item{}
+	for name, v := range after {
+		if !reflect.DeepEqual(before[name], v) {
+			updated[name] = v
+		}
+	}
+	return updated
 }
 
 func (r *Region) transactGet(in request) (any, *failure) {
