@@ -54,6 +54,10 @@ func (n news) listings() map[listing]bool {
 	return changes
 }
 
+// isManyWrites reports whether the news may have to be listed for more than
+// chat.InboxGroupMax users.
+func (n news) isManyWrites() bool { return n.rosterChanged && n.audience().size > 0 }
+
 // audience says who hears of what: each member from the first seq it may read,
 // and those who were removed in this stretch up to the message that says so.
 func audience(c *conversation, members []chat.Member, entries []chat.Message) []window {

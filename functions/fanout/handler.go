@@ -31,7 +31,8 @@ const (
 	swift        = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
 	stepTimeout  = 8 * time.Second        // reading one conversation, or noting one user
 	loadBudget   = 10 * time.Second       // reading all
-	raiseBudget  = 8 * time.Second        // noting all
+	tellBudget   = 17 * time.Second       // noting and pushing all of a round
+	raiseBudget  = 8 * time.Second        // noting all of a part of them
 	pushBudget   = 5 * time.Second        // looking up connections and posting; what is left then is dropped: a push is a hint
 	settleBudget = 2 * time.Second        // forgetting connections
 	asideBudget  = 8 * time.Second        // setting aside what failed
@@ -138,12 +139,27 @@ func (h handler) serve(ctx context.Context, conversations []*conversation) (*bat
 	l := h.load(loading, b, conversations)
 	patiently(l.done, swift)
 	all := l.take()
-	t := h.tell(ctx, b, all)
+	t := h.tellAll(ctx, b, all)
 	<-l.done
 	if late := l.take(); len(late) > 0 {
-		all, t = append(all, late...), t.plus(h.tell(ctx, b, late))
+		all, t = append(all, late...), t.plus(h.tellAll(ctx, b, late))
 	}
 	return b, all, t
+}
+
+// tellAll tells of large conversations whose roster changed when all else is told: to
+// list one for its members takes a write for each, and when many groups are made, who
+// chats with one other would wait for thousands.
+func (h handler) tellAll(ctx context.Context, b *batch, all []news) (t tally) {
+	ctx, cancel := context.WithTimeout(ctx, tellBudget)
+	defer cancel()
+	for _, last := range []bool{false, true} {
+		some := slices.DeleteFunc(slices.Clone(all), func(n news) bool { return n.isManyWrites() != last })
+		if len(some) > 0 {
+			t = t.plus(h.tell(ctx, b, some))
+		}
+	}
+	return t
 }
 
 // tell notes news in the sync heads and pushes it: at first what is noted soon.

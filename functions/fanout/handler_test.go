@@ -50,19 +50,20 @@ type world struct {
 	retryErr error
 	buryErr  error
 
-	mu     sync.Mutex
-	steps  []string              // the order of "raise", "connections", "deliver"
-	raised map[string][]string   // by user
-	listed map[listing]bool      // as large, or no more
-	asked  map[string]chat.Range // of Entries, by conversation
-	looked []string              // users of Connections
-	frames map[string][]string   // posted, by connection
-	forgot map[string][]store.Connection
-	closed []string
-	groups [][]string // connections, by call of Deliver
-	aside  []aside    // in the queue
-	delays []time.Duration
-	buried []string
+	mu      sync.Mutex
+	steps   []string              // the order of "raise", "connections", "deliver"
+	raised  map[string][]string   // by user
+	listed  map[listing]bool      // as large, or no more
+	asked   map[string]chat.Range // of Entries, by conversation
+	looked  []string              // users of Connections
+	frames  map[string][]string   // posted, by connection
+	forgot  map[string][]store.Connection
+	closed  []string
+	groups  [][]string // connections, by call of Deliver
+	notedBy []int      // how many notes there were before, by call of Deliver
+	aside   []aside    // in the queue
+	delays  []time.Duration
+	buried  []string
 }
 
 func newWorld() *world {
@@ -173,6 +174,9 @@ func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Ou
 		group = append(group, d.ConnectionID)
 	}
 	w.groups = append(w.groups, group)
+	w.mu.Lock()
+	w.notedBy = append(w.notedBy, len(w.raised)+len(w.listed))
+	w.mu.Unlock()
 	outcomes := make([]push.Outcome, len(deliveries))
 	for i, d := range deliveries {
 		for _, c := range slices.Concat(slices.Collect(maps.Values(w.connections))...) {
@@ -873,13 +877,32 @@ func TestG10_SmallAudiencesComeFirst(t *testing.T) {
 	for _, id := range []string{"group:large", "group:middle", "group:small"} {
 		w.write(id, 1)
 	}
-	failed, _ := w.handle(t, batchOf(record("1", "group:large", 0, 1), record("2", "group:middle", 0, 1), record("3", "group:small", 0, 1)))
+	failed, _ := w.handle(t, batchOf(changed("1", "group:large", 0, 1), changed("2", "group:middle", 0, 1), changed("3", "group:small", 0, 1)))
 	require.Empty(t, failed)
 	require.Len(t, w.groups, 3)
 	require.ElementsMatch(t, []string{"alice-phone", "u7-phone"}, w.groups[0])
 	require.Len(t, w.groups[1], 29, "those of the middle one who are not of the small one")
 	require.Len(t, w.groups[2], 30)
 	require.Equal(t, []string{"push group:large 1<1", "push group:middle 1<1", "push group:small 1<1"}, w.got(t, "u7-phone"), "one frame has all")
+}
+
+// Nor do the many writes that a large conversation takes when it is made.
+func TestG10_WhatTakesManyWritesComesLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	var all []string
+	for i := range 40 {
+		all = append(all, fmt.Sprint("u", i))
+		w.member("group:made", all[i], 1, "phone")
+	}
+	w.member("group:small", "alice", 1, "phone")
+	w.write("group:made", 1)
+	w.membersEvent("group:made", 1, all, nil)
+	w.write("group:small", 1)
+	failed, _ := w.handle(t, batchOf(record("1", "group:made", 0, 1), record("2", "group:small", 0, 1)))
+	require.Empty(t, failed)
+	require.Equal(t, []string{"alice-phone"}, w.groups[0])
+	require.Equal(t, []int{1, 1 + 2*40}, w.notedBy)
 }
 
 func TestNobodyOnline(t *testing.T) {
