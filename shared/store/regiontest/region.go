@@ -12,10 +12,9 @@
 //   - a partition takes 1,000 write and 3,000 read units a second ("Partitions and
 //     data distribution"), and refuses what is above. Each partition key is taken to
 //     be alone in its partition, with no burst saved up and none of it split: keys
-//     that grow, as seqs do, gain nothing by a split.
-//
-//   - a stream has each change of an item, in the order of that item's changes, as it
-//     becomes visible, see Follow.
+//     that grow, as seqs do, gain nothing by a split;
+//   - a table's changes can be followed, as each becomes visible: one item's in order,
+//     and a transaction's one by one.
 //
 // What is not: indexes, TTL, projections, the account's quotas. What a request asks for
 // and the model does not know makes it panic.
