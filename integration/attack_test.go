@@ -32,14 +32,16 @@ const (
 	// coarse is what the p99 may be: the functions, the database and the attacker itself
 	// share this machine's few processors, which on AWS they do not. On a machine that has
 	// other work the times say nothing; that is one whose p99 is no better than idle before.
+	// That the p99 at most doubles is TestG10_OneAccountAtItsWorstInARegion's part, of
+	// functions/fanout, in the model of a region and with the limits as they are by default.
 	coarse = 3 * time.Second
 	idle   = 500 * time.Millisecond
 )
 
 // One account does its worst: its items are overgrown, heads are damaged, sixteen
 // sockets flood with writes, reads, deep data and new groups of strangers. Ten
-// pairs who have nothing to do with it get each of their pushes, and about as fast
-// as before. It runs alone: beside other tests it would compare those.
+// pairs who have nothing to do with it get each of their pushes, through the whole of
+// the stack as it is built. It runs alone: beside other tests it would compare those.
 func TestAttack_OneAccountAtItsWorstHarmsNobody(t *testing.T) {
 	// Limits in proportion to a database on one processor: what the defaults let an
 	// account do, a hundred groups of 23 among it, keeps it busy for ten seconds.
