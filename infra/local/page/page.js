@@ -7,7 +7,7 @@ import { deviceOf } from "./device.js";
 import { $, KeyedList, button, element, isTouch, setAvatar, setParts, setText, setTime, worded } from "./dom.js";
 import { closeMenu, openMenu, redrawMenu } from "./menu.js";
 import { MessageList } from "./messages.js";
-import { lineOf, listOf, membersWords, namesIn, nextDay, previewOf, problemWords, said, whenWords, whyWords } from "./words.js";
+import { lineOf, listOf, membersWords, namesIn, nextDay, previewOf, problemWords, said, titleOf, whenWords, whyWords } from "./words.js";
 
 const SENT_AWAY = { replaced: "This device was connected again somewhere else", devices: "You connected too many other devices" };
 const SPOKEN_CHARACTERS = 300; // of a new message, by a screen reader
@@ -292,7 +292,9 @@ function newConversationNode() {
   return element("li", "", [node]);
 }
 
-function fillConversation(node, { key, kind, closed, title, unread, last, time: when }, now) {
+function fillConversation(node, conversation, now) {
+  const { key, kind, closed, unread, last, time: when } = conversation;
+  const title = titleOf(conversation);
   const [avatar, name, time, preview, badge, spoken] = node.children;
   Object.assign(node.dataset, { conversation: key, unread, kind, closed: closed ?? "" });
   node.setAttribute("aria-current", key === openKey);
@@ -311,7 +313,9 @@ function drawOpen() {
   $("empty").hidden = openKey !== null;
   $("open").hidden = openKey === null;
   if (openKey === null) return;
-  const { title, kind, memberCount, closed } = client.conversation(openKey);
+  const conversation = client.conversation(openKey);
+  const { kind, memberCount, closed } = conversation;
+  const title = titleOf(conversation);
   setAvatar($("open-avatar"), title);
   setParts($("title"), [{ name: title }]);
   setText($("subtitle"), kind === "group" && closed !== "left" && memberCount > 0 ? membersWords(memberCount) : "");

@@ -36,7 +36,7 @@ export class Model {
   /** @type {readonly Lost[]} What it may have lost: what was held before all began anew. */
   doubtful = [];
   /** @type {Status} */
-  status = { state: "connecting", detail: "", windows: {}, inDoubt: false, storeError: null };
+  status = { state: "connecting", detail: "", windows: {}, inDoubt: true, storeError: null };
 
   /** Lost messages by where they may be shown. @type {{all: readonly Lost[], byPlace: Map<string, Lost[]>}} */
   #grouped = { all: [], byPlace: new Map() };
@@ -63,6 +63,7 @@ export class Model {
       this.notePeer(conversationId);
     }
     if (conversations.some(({ peer }) => peer === SYSTEM)) this.syncCursor = null; // the server tells who it is
+    this.status = { ...this.status, inDoubt: this.syncCursor === null };
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
       const entry = { ...record, error: refusalOf(record.error), ...IDLE };
       if (this.holds(entry)) this.answered.push(entry.clientMsgId);

@@ -268,7 +268,7 @@ export class Role {
     const model = new Model(this.#userId);
     model.load(saved);
     model.inherit(earlier);
-    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, inDoubt: model.doubtful.length > 0, storeError: this.store.shared ? null : storeError };
+    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, inDoubt: model.status.inDoubt, storeError: this.store.shared ? null : storeError };
     this.model = model;
     this.#filled = true;
     /** @type {Engine} */

@@ -63,6 +63,20 @@ export async function checkPhone() {
   await until("the list", () => isShown("#list") && !isShown("#chat"));
 }
 
+/** Checks that a new device shows what was open before, see reopened.js. */
+export async function checkReopened() {
+  await until("being about to connect", () => $("#app").dataset.connection === "connecting");
+  await until("what was open", () => isShown("#open") && isShown("#composer"));
+  equal($("#title").textContent, "…", "its name is not known yet");
+  server.admit = () => true;
+  dispatchEvent(new Event("online"));
+  await until("the message", () => lines().join() === "hello" && $("#title").textContent === "Trip");
+  server.wipe();
+  server.cutAll();
+  await until("word of what the server lost", () => isShown("#lost"));
+  equal([isShown("#open"), lines()], [true, ["hello"]], "what only this device has stays open");
+}
+
 async function checkSingle() {
   type("#to", "bob");
   click("#start");

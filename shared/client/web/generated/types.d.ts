@@ -133,7 +133,8 @@ export type Conversation = {
     memberCount: number;
     /**
      * why nothing can be written: "failed"
-     * is a group that could not be made, "unknown" that there is no such conversation
+     * is a group that could not be made, "unknown" that there is no such conversation, which a new device says once it
+     * has asked the server
      */
     closed: "system" | "left" | "dissolved" | "failed" | "unknown" | null;
     /**
@@ -420,7 +421,8 @@ export type Clock = {
  * @property {string} title
  * @property {number} memberCount
  * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written: "failed"
- *   is a group that could not be made, "unknown" that there is no such conversation
+ *   is a group that could not be made, "unknown" that there is no such conversation, which a new device says once it
+ *   has asked the server
  * @property {Role | null} role ours in a group
  * @property {boolean} earlier whether loadEarlier would bring more
  * @property {number} readSeq up to which seq the user has read, on any device: what others wrote above it is new
