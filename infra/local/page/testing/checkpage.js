@@ -75,6 +75,16 @@ export async function checkReopened() {
   server.cutAll();
   await until("word of what the server lost", () => isShown("#lost"));
   equal([isShown("#open"), lines()], [true, ["hello"]], "what only this device has stays open");
+  server.post("bob", { to: "alice" }, "to you");
+  await until("bob", () => conversation("bob"));
+  conversation("bob").click();
+  await until("the message", () => rowOf("to you")?.dataset.seq === "1");
+  server.wipe();
+  server.cutAll();
+  await until("word of what the server lost", () => isShown("#lost"));
+  equal([$("#title").textContent, lines()], ["bob", ["to you"]], "a conversation of two stays open, too");
+  await send("anew");
+  await until("the conversation made anew", () => rowOf("anew")?.dataset.seq === "1");
 }
 
 async function checkSingle() {
