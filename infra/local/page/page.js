@@ -97,8 +97,22 @@ function openKeyName() {
 }
 
 function keyFromBefore() {
-  const key = sessionStorage.getItem(openKeyName());
+  let key = null;
+  try {
+    key = sessionStorage.getItem(openKeyName());
+  } catch {
+    // the browser has no storage
+  }
   return isGone(key) ? null : key;
+}
+
+function keepForLater(key) {
+  try {
+    if (key === null) sessionStorage.removeItem(openKeyName());
+    else sessionStorage.setItem(openKeyName(), key);
+  } catch {
+    // likewise: a reload shows the list
+  }
 }
 
 // For example a group that could not be made, once the user has removed it, or the key under which a group was made
@@ -131,8 +145,7 @@ function sent(isEdit) {
 // The key changes when the server names the conversation.
 function followKey() {
   if (openKey !== null) openKey = client.currentKey(openKey);
-  if (openKey === null) sessionStorage.removeItem(openKeyName());
-  else sessionStorage.setItem(openKeyName(), openKey);
+  keepForLater(openKey);
 }
 
 async function jumpTo(seq) {
@@ -246,7 +259,7 @@ function drawConnection() {
   if (client.detail === "outdated") say("A newer version of this page is open in another tab. Reload this one.");
   else if (client.storeError) say("This browser does not let the page keep anything. After a reload messages are fetched again, and what is not sent is gone.", client.storeError.message);
   else if (SENT_AWAY[client.detail]) say(`${SENT_AWAY[client.detail]}, so this page went offline. Switch Offline off to take over.`);
-  else if (client.state !== "online" && client.detail) say(`Not connected: ${client.detail}.`);
+  else if (client.state !== "online" && client.detail) say(`Not connected: ${client.detail}.${client.state === "connecting" ? " Is the local cloud running? Its terminal says more." : ""}`);
   else say(passingNote || (client.state === "offline" ? "You are offline. What you write is kept, and sent once you are back." : ""));
 }
 

@@ -87,6 +87,16 @@ export async function checkReopened() {
   await until("the conversation made anew", () => rowOf("anew")?.dataset.seq === "1");
 }
 
+/** Checks that the page works in a browser that lets it keep nothing, see nostorage.js. */
+export async function checkNoStorage() {
+  await until("being online", () => $("#app").dataset.connection === "online");
+  equal($("#notice").textContent.startsWith("This browser does not let the page keep anything."), true, "it says so");
+  type("#to", "bob");
+  click("#start");
+  await send("hello");
+  await until("the message", () => rowOf("hello")?.dataset.seq === "1");
+}
+
 async function checkSingle() {
   type("#to", "bob");
   click("#start");
