@@ -36,7 +36,7 @@ export class Model {
   /** @type {readonly Lost[]} What it may have lost: what was held before all began anew. */
   doubtful = [];
   /** @type {Status} */
-  status = { state: "connecting", detail: "", windows: {}, inDoubt: true, storeError: null };
+  status = { state: "connecting", detail: "", windows: {}, ahead: 0, inDoubt: true, storeError: null };
 
   /** Lost messages by where they may be shown. @type {{all: readonly Lost[], byPlace: Map<string, Lost[]>}} */
   #grouped = { all: [], byPlace: new Map() };

@@ -178,6 +178,10 @@ export type Status = {
      */
     windows: Windows;
     /**
+     * by how many ms the clock of this device is ahead of the server's, 0 until that is known
+     */
+    ahead: number;
+    /**
      * whether it is still unknown which of the conversations the server has
      */
     inDoubt: boolean;
@@ -444,6 +448,7 @@ export type Clock = {
  * @property {ConnectionState} state
  * @property {string} detail
  * @property {Windows} windows as the server last told them
+ * @property {number} ahead by how many ms the clock of this device is ahead of the server's, 0 until that is known
  * @property {boolean} inDoubt whether it is still unknown which of the conversations the server has
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs
  *   exchange
