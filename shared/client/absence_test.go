@@ -22,7 +22,7 @@ type absence struct {
 	ctx    context.Context
 	server *clienttest.Server
 	alice  *client.Client
-	group  string
+	group  chat.ConversationID
 }
 
 func newAbsence(t *testing.T, s *clienttest.Server) *absence {
