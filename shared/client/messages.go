@@ -17,8 +17,9 @@ import (
 //
 // A message that is recalled, edited or erased after it was given is not given again;
 // its event is, with the target's seq and an edit's new content or, of an erasure,
-// with the user whose earlier messages have no content any more. Stored has them as
-// they are then. Messages that the user cleared are left out.
+// with the user whose earlier messages have no content any more. Of a time in which the
+// user was away there is no event, but MessagesChanged once the user is back. Stored has
+// them as they are then. Messages that the user cleared are left out.
 //
 // Where the server has lost messages and went on without them (StartedOver), their seqs
 // come again, with other messages.

@@ -62,6 +62,7 @@ type Hooks struct {
 	CutAfter func() (bytes int)
 
 	OnSync    func(*wire.Synced)                        // changes the answer to sync
+	OnHistory func(*wire.HistoryPage)                   // changes the answer to history
 	OnChanges func(*wire.Changed)                       // changes the answer to changes
 	OnLine    func(userID string, _ *wire.Conversation) // changes a line of a list
 }
