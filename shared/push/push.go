@@ -36,7 +36,7 @@ var ErrExpired = errors.New("the connection's token has expired")
 const (
 	parallel     = 64
 	maxAttempts  = 3
-	firstBackoff = 50 * time.Millisecond // doubles with each attempt
+	firstBackoff = 25 * time.Millisecond // doubles with each attempt
 
 	// deafFor is for how long a connection that was answered 429 to the last is tried
 	// once for each frame: were it given all attempts each time, one client that does not
