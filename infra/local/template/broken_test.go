@@ -370,13 +370,8 @@ Resources:
 			":16: Resources.F.Properties.Events.E.Properties.MaximumRecordAgeInSeconds: want -1 or at least 60, not 30",
 			":17: Resources.F.Properties.Events.E.Properties.TumblingWindowInSeconds: the local cloud does not know TumblingWindowInSeconds of a DynamoDB event",
 			`:18: Resources.F.Properties.Events.E.Properties.FunctionResponseTypes[0]: "Other" is not understood: want ReportBatchItemFailures`,
-			":19: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters[0].Pattern: a pattern is a JSON object",
+			":19: Resources.F.Properties.Events.E.Properties.FilterCriteria: the local cloud does not know FilterCriteria of a DynamoDB event",
 			`:20: Resources.F.Properties.Events.E.Properties.DestinationConfig.OnFailure.Destination: "arn:aws:dynamodb:us-east-1:000000000000:table/inorder-T" is not the ARN of a queue of this template`}},
-
-		{name: "too many patterns", template: mapping + stream + "            FilterCriteria: {Filters: [" + strings.Repeat(`{Pattern: '{"eventName": ["INSERT"]}'}, `, 11) + "]}\n", want: []string{
-			":15: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters: there are 11 patterns, and Lambda takes 10"}},
-		{name: "unknown operator", template: mapping + stream + "            FilterCriteria: {Filters: [{Pattern: '{\"eventName\": [{\"wildcard\": \"I*\"}]}'}]}\n", want: []string{
-			`:15: Resources.F.Properties.Events.E.Properties.FilterCriteria.Filters[0].Pattern: eventName: operator "wildcard" is not supported: use exact values, prefix, suffix, equals-ignore-case, anything-but, numeric or exists`}},
 
 		// schedules
 		{name: "cron of Unix", template: schedule("Schedule", "Schedule: cron(0 3 * * *)"), want: []string{

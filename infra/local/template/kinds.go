@@ -174,7 +174,7 @@ var generated = map[string]kind{
 
 // mappingProperties are what a stream mapping has in common as an event of a
 // function and as a resource.
-var mappingProperties = set(`BatchSize BisectBatchOnFunctionError DestinationConfig Enabled FilterCriteria
+var mappingProperties = set(`BatchSize BisectBatchOnFunctionError DestinationConfig Enabled
 	FunctionResponseTypes MaximumBatchingWindowInSeconds MaximumRecordAgeInSeconds
 	MaximumRetryAttempts ParallelizationFactor StartingPosition
 

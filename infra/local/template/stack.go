@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/inorder-im/inorder/infra/local/filter"
 )
 
 // stack evaluates the document. What it returns is only good if no mistake was reported.
@@ -332,7 +330,6 @@ func (e *evaluation) addMapping(f *Function, id string, o object, stream *yaml.N
 		MaxRecordAge:          e.maxRecordAge(o),
 		BisectOnError:         o.bool("BisectBatchOnFunctionError", false),
 		ParallelizationFactor: o.int("ParallelizationFactor", 1, 1, 10),
-		Filters:               e.filters(o),
 		OnFailureQueue:        e.onFailure(o),
 		Line:                  o.line(),
 
@@ -368,40 +365,6 @@ func (e *evaluation) maxRecordAge(o object) time.Duration {
 		e.fail(o.get("MaximumRecordAgeInSeconds"), "want -1 or at least 60, not %d", seconds)
 	}
 	return time.Duration(seconds) * time.Second
-}
-
-// maxFilters is how many patterns Lambda takes ("Quotas" in its developer guide).
-const maxFilters = 10
-
-func (e *evaluation) filters(o object) []filter.Pattern {
-	criteria, ok := o.object("FilterCriteria")
-	if !ok {
-		return nil
-	}
-	criteria.only(set("Filters"), "FilterCriteria")
-	items := criteria.items("Filters")
-	if len(items) > maxFilters {
-		e.fail(criteria.get("Filters"), "there are %d patterns, and Lambda takes %d", len(items), maxFilters)
-	}
-	var list []filter.Pattern
-	for _, item := range items {
-		o, ok := e.object(item)
-		if !ok {
-			continue
-		}
-		o.only(set("Pattern"), "a filter")
-		n := o.need("Pattern")
-		text, ok := e.filled(n)
-		if !ok {
-			continue
-		}
-		pattern, err := filter.Parse(text)
-		if err != nil {
-			e.fail(n, "%v", err)
-		}
-		list = append(list, pattern)
-	}
-	return list
 }
 
 func (e *evaluation) onFailure(o object) string {

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/inorder-im/inorder/infra/local/filter"
 	"github.com/inorder-im/inorder/infra/local/selection"
 )
 
@@ -96,9 +95,8 @@ type StreamMapping struct {
 	MaxRecordAge            time.Duration // -1: no limit
 	BisectOnError           bool
 	ReportBatchItemFailures bool
-	ParallelizationFactor   int              // 1 to 10, default 1
-	Filters                 []filter.Pattern // at most 10; a record passes if any matches
-	OnFailureQueue          string           // logical id, "" if none
+	ParallelizationFactor   int    // 1 to 10, default 1
+	OnFailureQueue          string // logical id, "" if none
 	Line                    int
 }
 
