@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/inorder-im/inorder/infra/local/selection"
 	"github.com/inorder-im/inorder/infra/local/template"
 )
 
@@ -19,25 +18,15 @@ const maxAuthorizerResult = 8 << 10
 
 // value finds an identity source in a $connect event. It is "" when missing.
 func value(s template.IdentitySource, connect event) string {
-	switch s.From {
-	case template.FromHeader:
-		for name, value := range connect.Headers {
-			if strings.EqualFold(name, s.Name) {
-				return value
-			}
-		}
-		return ""
-	case template.FromQuery:
+	if s.From == template.FromQuery {
 		return connect.QueryStringParameters[s.Name]
-	case template.FromStage:
-		return connect.StageVariables[s.Name]
-	default:
-		context, err := json.Marshal(connect.RequestContext)
-		if err != nil {
-			return ""
-		}
-		return selection.At(context, strings.Split(s.Name, "."))
 	}
+	for name, value := range connect.Headers {
+		if strings.EqualFold(name, s.Name) {
+			return value
+		}
+	}
+	return ""
 }
 
 // refusal is why a handshake does not become a connection: what the client gets, and the reason for

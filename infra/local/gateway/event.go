@@ -53,7 +53,6 @@ type event struct {
 	MultiValueHeaders               map[string][]string `json:"multiValueHeaders,omitempty"`
 	QueryStringParameters           map[string]string   `json:"queryStringParameters,omitempty"`
 	MultiValueQueryStringParameters map[string][]string `json:"multiValueQueryStringParameters,omitempty"`
-	StageVariables                  map[string]string   `json:"stageVariables,omitempty"`
 	RequestContext                  requestContext      `json:"requestContext"`
 	Body                            *string             `json:"body,omitempty"`
 	IsBase64Encoded                 bool                `json:"isBase64Encoded"`
@@ -100,7 +99,6 @@ func (g *Gateway) connectEvent(c *connection, r *http.Request) event {
 		MultiValueHeaders:               headers,
 		QueryStringParameters:           last(query),
 		MultiValueQueryStringParameters: query,
-		StageVariables:                  g.cfg.API.StageVariables,
 		RequestContext:                  g.requestContext(c, eventConnect, routeConnect),
 	}
 }
@@ -108,7 +106,7 @@ func (g *Gateway) connectEvent(c *connection, r *http.Request) event {
 func (g *Gateway) messageEvent(c *connection, routeKey, body string) event {
 	context := g.requestContext(c, eventMessage, routeKey)
 	context.MessageID = newID()
-	return event{StageVariables: g.cfg.API.StageVariables, RequestContext: context, Body: &body}
+	return event{RequestContext: context, Body: &body}
 }
 
 func (g *Gateway) disconnectEvent(c *connection) event {
@@ -120,7 +118,6 @@ func (g *Gateway) disconnectEvent(c *connection) event {
 	return event{
 		Headers:           last(headers),
 		MultiValueHeaders: headers,
-		StageVariables:    g.cfg.API.StageVariables,
 		RequestContext:    context,
 	}
 }
@@ -133,7 +130,7 @@ func newAuthorizerEvent(methodARN string, connect event) authorizerEvent {
 		MultiValueHeaders:               notNil(connect.MultiValueHeaders),
 		QueryStringParameters:           notNil(connect.QueryStringParameters),
 		MultiValueQueryStringParameters: notNil(connect.MultiValueQueryStringParameters),
-		StageVariables:                  notNil(connect.StageVariables),
+		StageVariables:                  map[string]string{},
 		RequestContext:                  connect.RequestContext,
 	}
 }

@@ -373,7 +373,7 @@ func (c *rawClient) closing() int {
 	}
 }
 
-func parsed(t *testing.T, expression string) selection.Expression {
+func parsed(t *testing.T, expression string) selection.Path {
 	t.Helper()
 	parsed, err := selection.Parse(expression)
 	require.NoError(t, err)

@@ -55,9 +55,6 @@ func (e *evaluation) build(s *Stack) {
 	for r := range e.existing(typeQueue) {
 		s.Queues = append(s.Queues, e.queue(r))
 	}
-	for r := range e.existing(typeMapping) {
-		e.mappingResource(s, r)
-	}
 	for r := range e.existing(typeWebSocketAPI) {
 		if s.API != nil {
 			e.fail(r.node, "a second WebSocket API beside %s; the local cloud serves one", s.API.LogicalID)
@@ -266,9 +263,6 @@ func (e *evaluation) buildOf(r *resource) Build {
 	return b
 }
 
-// handEvents are the events of a function that only the cloud can raise.
-var handEvents = set(`CloudWatchEvent EventBridgeRule`)
-
 func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
 	o, ok := e.object(n)
 	if !ok {
@@ -280,41 +274,18 @@ func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
 	case typ == "DynamoDB":
 		n := o.need("Properties")
 		if props, ok := e.object(n); ok {
-			props.only(union(mappingProperties, set("Stream")), "a DynamoDB event")
+			props.only(mappingProperties, "a DynamoDB event")
 			e.addMapping(f, f.LogicalID+name, props, props.need("Stream"))
 		}
 	case typ == "SQS":
 		if props, ok := e.object(o.need("Properties")); ok {
 			e.addQueueMapping(f, f.LogicalID+name, props)
 		}
-	case scheduleEvents[typ].generates != "":
-		e.addSchedule(f, name, typ, o)
-	case handEvents[typ]:
-		e.note(n, "%s", byHand)
+	case typ == "Schedule":
+		e.addSchedule(f, name, o)
 	default:
 		e.fail(n, "the local cloud cannot raise %s events", typ)
 	}
-}
-
-func (e *evaluation) mappingResource(s *Stack, r *resource) {
-	o := e.properties(r)
-	n, stream := o.need("FunctionName"), o.need("EventSourceArn")
-	if f := e.functionAt(s, n); f != nil {
-		e.addMapping(f, r.id, o, stream)
-	}
-}
-
-// functionAt finds the function that an evaluated name or ARN means.
-func (e *evaluation) functionAt(s *Stack, n *yaml.Node) *Function {
-	name, ok := e.filled(n)
-	if !ok {
-		return nil
-	}
-	f := find(s.Functions, func(f *Function) bool { return name == f.Name || name == f.ARN })
-	if f == nil {
-		e.fail(n, "%q is no function of this template", name)
-	}
-	return f
 }
 
 // addMapping reads a stream mapping. The limits are those of Lambda's API reference,

@@ -83,7 +83,8 @@ const (
 )
 
 // StreamMapping is an event source mapping from a table's stream to a function:
-// a DynamoDB event of the function or an AWS::Lambda::EventSourceMapping.
+// a DynamoDB event of
+// the function.
 // Defaults and limits are those of the Lambda API reference, CreateEventSourceMapping.
 type StreamMapping struct {
 	LogicalID               string
@@ -115,10 +116,9 @@ type QueueMapping struct {
 // WebSocketAPI is an AWS::Serverless::WebSocketApi with its one stage.
 type WebSocketAPI struct {
 	LogicalID, ID, Stage string
-	RouteSelection       selection.Expression
+	RouteSelection       selection.Path
 	Routes               []Route // sorted by Key
 	Authorizer           *Authorizer
-	StageVariables       map[string]string
 	Line                 int
 }
 
@@ -153,10 +153,8 @@ type IdentitySource struct{ From, Name string }
 
 // Where an identity source is.
 const (
-	FromHeader  = "route.request.header."
-	FromQuery   = "route.request.querystring."
-	FromStage   = "stageVariables."
-	FromContext = "context."
+	FromHeader = "route.request.header."
+	FromQuery  = "route.request.querystring."
 )
 
 // String is the source as a template has it.
@@ -179,13 +177,12 @@ type Attribute struct{ Name, Type string }
 // KeyElement is one element of a key. Role is HASH or RANGE.
 type KeyElement struct{ Name, Role string }
 
-// Index is a secondary index.
+// Index is a global secondary index.
 type Index struct {
 	Name       string
 	Key        []KeyElement
 	Projection string   // ALL, KEYS_ONLY or INCLUDE
 	NonKey     []string // for INCLUDE
-	Local      bool     // a local secondary index; otherwise global
 }
 
 // Queue is an AWS::SQS::Queue. Defaults and limits are those of the SQS API reference,
