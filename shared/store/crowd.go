@@ -39,7 +39,7 @@ func (s *Store) joinsQuietly(head chat.Conversation, userIDs []string) bool {
 // are members; where that got lost, by the list of large conversations, which is written
 // in the same transaction as the membership.
 func (s *Store) admitQuietly(ctx context.Context, conversationID string, userIDs []string, field string) (Committed, error) {
-	ctx, cancel := table.WithReserve(ctx)
+	ctx, cancel := table.WithBudget(ctx)
 	defer cancel()
 	committed := Committed{Sent: chat.Sent{ConversationID: conversationID, Duplicate: true}}
 	for users := range slices.Chunk(userIDs, maxQuiet) {

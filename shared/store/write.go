@@ -104,7 +104,7 @@ func (c *creation) roster(first chat.Message) []chat.Member {
 // idempotency record, not this process's memory, decides whether an attempt
 // whose answer got lost was committed.
 func (s *Store) commit(ctx context.Context, w write) (committed Committed, err error) {
-	ctx, cancel := table.WithReserve(ctx)
+	ctx, cancel := table.WithBudget(ctx)
 	defer cancel()
 	var so metric.Effort
 	defer func() { committed.Effort = so }()
@@ -403,17 +403,20 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		done.committed.Duplicate = done.committed.MessageID != w.message.MessageID
 		return done.committed, nil
 	}
-	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
-		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || table.IsThrottle(refusal) {
-			return Committed{}, busy(w.message.ConversationID, attempts, refusal)
+	failed := func(err error) error {
+		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || table.IsThrottle(err) {
+			return busy(w.message.ConversationID, attempts, err)
 		}
-		return Committed{}, refusal
+		return err
+	}
+	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
+		return Committed{}, failed(refusal)
 	}
 	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
 		TableName: &s.db.Idempotency, Key: w.recordKey(),
 	}}})
 	if err != nil {
-		return Committed{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
+		return Committed{}, failed(fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err))
 	}
 	if out.Responses[0].Item == nil {
 		return Committed{}, refusal

@@ -125,7 +125,7 @@ const MaxTransactGet = 100
 // TransactGet reads serialisably. A conflict means that one of the items is
 // being written at this moment, so it waits for that to end.
 func (db *DB) TransactGet(ctx context.Context, gets []types.TransactGetItem) (*dynamodb.TransactGetItemsOutput, error) {
-	ctx, cancel := WithReserve(ctx)
+	ctx, cancel := WithBudget(ctx)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		start := time.Now()
