@@ -60,7 +60,10 @@ func (s *Store) stamp(m chat.Message) chat.Message {
 func (s *Store) replyTo(m chat.Message) changeFunc {
 	return func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 		_, err := s.target(ctx, m.SenderID, head, m.ReplyTo.Seq, m.ReplyTo.MessageID, "replyTo")
-		return nothingElse, err
+		if err != nil {
+			return nil, err
+		}
+		return nothingElse, nil
 	}
 }
 

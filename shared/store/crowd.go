@@ -104,10 +104,13 @@ func (s *Store) joinQuietly(ctx context.Context, conversationID string, userIDs 
 
 func (s *Store) absentAmong(ctx context.Context, conversationID string, userIDs []string) ([]string, error) {
 	present, err := s.membersAmong(ctx, conversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
 	return slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
 		_, is := present[id]
 		return is
-	}), err
+	}), nil
 }
 
 // quietly gives the writes by which users join: the head, and three items of each.

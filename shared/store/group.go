@@ -284,22 +284,28 @@ func (s *Store) joining(ctx context.Context, conversationID string, userIDs []st
 func (s *Store) joinInbox(was, line chat.Line) (types.TransactWriteItem, error) {
 	if was.LeftSeq == 0 {
 		fresh, err := table.Marshal(line)
+		if err != nil {
+			return types.TransactWriteItem{}, err
+		}
 		return types.TransactWriteItem{Put: &types.Put{
 			TableName: &s.db.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
-		}}, err
+		}}, nil
 	}
 	values, err := table.Marshal(struct {
 		Past []chat.Range `json:":past"`
 		Join int64        `json:":join"`
 		Left int64        `json:":left"`
 	}{line.Past, line.JoinSeq, was.LeftSeq})
+	if err != nil {
+		return types.TransactWriteItem{}, err
+	}
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                 &s.db.Inboxes,
 		Key:                       table.LineKey(line.UserID, line.ConversationID),
 		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead, leftAt"),
 		ConditionExpression:       aws.String("leftSeq = :left"),
 		ExpressionAttributeValues: values,
-	}}, err
+	}}, nil
 }
 
 // RemoveMembers removes users from a group. They read up to the event that says

@@ -70,7 +70,10 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Committed, error) {
 func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (changesFunc, error) {
 	if s.joinsQuietly(head, userIDs) {
 		_, err := s.admitQuietly(ctx, head.ConversationID, userIDs, "recipients")
-		return nothingElse, err
+		if err != nil {
+			return nil, err
+		}
+		return nothingElse, nil
 	}
 	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
 	if err != nil {

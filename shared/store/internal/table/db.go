@@ -76,7 +76,10 @@ func (db *DB) BatchGet(ctx context.Context, table string, keys []Item, consisten
 		})
 	}
 	err := g.Wait()
-	return slices.Concat(found...), err
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(found...), nil
 }
 
 func (db *DB) batchGetChunk(ctx context.Context, table string, keys []Item, consistent bool, attributes []string) (found []Item, err error) {

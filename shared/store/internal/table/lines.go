@@ -41,7 +41,10 @@ func (db *DB) ListPage(ctx context.Context, userID, cursor string, limit int, al
 	}
 	var last chat.Line
 	err = Unmarshal(out.LastEvaluatedKey, &last)
-	return out.Items, last.ConversationID, err
+	if err != nil {
+		return nil, "", err
+	}
+	return out.Items, last.ConversationID, nil
 }
 
 // LinesOf gives the lines that users have of a conversation, by userId.
@@ -103,7 +106,10 @@ func (db *DB) RosterPage(ctx context.Context, conversationID, cursor string, lim
 	}
 	var last chat.Member
 	err = Unmarshal(out.LastEvaluatedKey, &last)
-	return members, last.UserID, err
+	if err != nil {
+		return nil, "", err
+	}
+	return members, last.UserID, nil
 }
 
 // Connections are the sockets of a user, each an element of a set.
