@@ -18,8 +18,8 @@ import (
 // is logged and ends the process, which Lambda reports as a failed start.
 //
 // The handler's context ends half a second before the function does, so that there is
-// time for an answer. The log is JSON lines on standard output: there CloudWatch finds the metrics in
-// them (CloudWatch User Guide, "Specification: Embedded metric format").
+// time for an answer. The log is JSON lines on standard output: there CloudWatch finds
+// the metrics in them (CloudWatch User Guide, "Specification: Embedded metric format").
 func Function(wire func(ctx context.Context, log *slog.Logger) (handler any, err error)) {
 	options, err := metric.OptionsFromEnv(os.Getenv)
 	log := slog.New(metric.NewHandler(os.Stdout, options))

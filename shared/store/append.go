@@ -31,7 +31,8 @@ type Committed struct {
 // create one where the Store is closed, Dissolved, IdempotencyConflict, Limit in a
 // conversation that has reached chat.MaxSeq, and Busy when contention outlasted the
 // context's deadline, or where the conversation takes no more (WithConversationRate).
-// The message may then be committed or not, and the same clientMsgId finds out. Any other error is a fault.
+// The message may then be committed or not, and the same clientMsgId finds out. Any
+// other error is a fault.
 func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Committed, error) {
 	if to != "" {
 		if err := chat.ValidateUserID("to", to); err != nil {

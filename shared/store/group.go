@@ -345,8 +345,8 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 	})
 }
 
-// Leave takes the caller out of a group, a dissolved one too. A group whose owner leaves passes on to
-// chat.Successor; one whose last member leaves is dissolved.
+// Leave takes the caller out of a group, a dissolved one too. A group whose owner
+// leaves passes on to chat.Successor; one whose last member leaves is dissolved.
 func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Committed, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {

@@ -25,8 +25,8 @@ type Publication struct {
 // order, are part of the content.
 //
 // Errors of type *chat.Error: what Message.Validate refuses, Limit for more than
-// chat.MaxRosterChange recipients or what a quota does not allow, NotFound if there is no such conversation and
-// no recipient to make one for, IdempotencyConflict, Busy.
+// chat.MaxRosterChange recipients or what a quota does not allow, NotFound if there is
+// no such conversation and no recipient to make one for, IdempotencyConflict, Busy.
 func (s *Store) Publish(ctx context.Context, p Publication) (Committed, error) {
 	if len(p.Recipients) > 0 {
 		if err := chat.ValidateMembers("recipients", p.Recipients); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The event structs are our own, because those of aws-lambda-go omit an empty body and never omit
-// an empty user agent; the real events do the opposite.
+// The event structs are our own, because those of aws-lambda-go omit an empty body and
+// never omit an empty user agent; the real events do the opposite.
 
 type eventType string
 
@@ -58,7 +58,8 @@ type event struct {
 	IsBase64Encoded                 bool                `json:"isBase64Encoded"`
 }
 
-// authorizerEvent is what the authorizer's function gets. Its maps are there even when empty.
+// authorizerEvent is what the authorizer's function gets. Its maps are there even when
+// empty.
 type authorizerEvent struct {
 	Type                            string              `json:"type"`
 	MethodARN                       string              `json:"methodArn"`
@@ -142,8 +143,8 @@ func notNil[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// eventHeaders returns the headers of a handshake as the functions see them in the cloud: without
-// the hop-by-hop ones, with those the service adds.
+// eventHeaders returns the headers of a handshake as the functions see them in the
+// cloud: without the hop-by-hop ones, with those the service adds.
 func eventHeaders(r *http.Request) map[string][]string {
 	proto, port := "http", "80"
 	if r.TLS != nil {
@@ -158,8 +159,8 @@ func eventHeaders(r *http.Request) map[string][]string {
 	}
 	headers := map[string][]string{}
 	for name, values := range r.Header {
-		// net/http spells every name in its own way; this prefix is the one whose usual spelling,
-		// which functions look for, is another.
+		// net/http spells every name in its own way; this prefix is the one whose usual
+		// spelling, which functions look for, is another.
 		if rest, ok := strings.CutPrefix(name, "Sec-Websocket-"); ok {
 			name = "Sec-WebSocket-" + rest
 		}
@@ -199,8 +200,8 @@ func sourceIP(r *http.Request) string {
 // idBytes is the length of what is behind a connection, request or message id.
 const idBytes = 11
 
-// newID makes an id like the service's: 11 random bytes in base64 with the URL-safe alphabet and
-// padding, as in "HEJGadx-IAMCJPQ=".
+// newID makes an id like the service's: 11 random bytes in base64 with the URL-safe
+// alphabet and padding, as in "HEJGadx-IAMCJPQ=".
 func newID() string {
 	return base64.URLEncoding.EncodeToString(random(idBytes))
 }

@@ -28,7 +28,8 @@ func allowing(context string) string {
 	return `{"principalId":"ann","policyDocument":{"Version":"2012-10-17","Statement":[{"Action":"execute-api:Invoke","Effect":"Allow","Resource":"*"}]},"context":` + context + `}`
 }
 
-// variable replaces what differs from one event to the next by a word, after checking its form.
+// variable replaces what differs from one event to the next by a word, after checking
+// its form.
 func variable(t *testing.T, context map[string]any) {
 	t.Helper()
 	for _, key := range []string{"connectionId", "requestId", "messageId"} {

@@ -154,7 +154,8 @@ func TestFloodingClientIsNotReadBeyondItsShare(t *testing.T) {
 		flood.send("x")
 	}
 	a.await(t, "default", share)
-	// Another client is served meanwhile: its function begins although the first client's share is used up.
+	// Another client is served meanwhile: its function begins although the first
+	// client's share is used up.
 	a.dial(t, nil).send("y")
 	a.await(t, "default", share+1)
 	close(release)

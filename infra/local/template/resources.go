@@ -154,7 +154,8 @@ func (e *evaluation) withGlobals(r *resource, props *yaml.Node) *yaml.Node {
 	return e.merge(global, props)
 }
 
-// withoutIgnored leaves out the globals that the resource's IgnoreGlobals names: "*" or a list.
+// withoutIgnored leaves out the globals that the resource's IgnoreGlobals names: "*" or
+// a list.
 func (e *evaluation) withoutIgnored(r *resource, global *yaml.Node) *yaml.Node {
 	n := child(r.node, "IgnoreGlobals")
 	switch {

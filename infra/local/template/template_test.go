@@ -498,7 +498,8 @@ func TestLoad_FilePathIsInTheError(t *testing.T) {
 	require.Equal(t, "Resources.A.Type", e.Path)
 }
 
-// Whatever line is missing (every fourth is tried), Load ends, and what it accepts holds together.
+// Whatever line is missing (every fourth is tried), Load ends, and what it accepts
+// holds together.
 func TestLoad_AnyLineMissing(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
