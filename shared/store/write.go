@@ -18,10 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -473,23 +471,17 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e chan
 	if err != nil {
 		return outcome{err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
-	defer cancel()
-	start := time.Now()
-	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	canceled, err := s.db.Transact(ctx, items)
 	if err == nil {
-		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{committed: &Committed{Sent: w.message.Sent()}}
 	}
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
+	if canceled == nil {
 		if !table.MayRetry(err) {
 			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, err)}
 		}
 		return outcome{throttled: table.IsThrottle(err), conflict: table.IsConflict(err), cause: err}
 	}
-	s.db.Pace.Observe(time.Since(start))
 	return s.readReasons(w, canceled)
 }
 

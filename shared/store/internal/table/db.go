@@ -122,6 +122,20 @@ func project(attributes []string) (expression *string, names map[string]string) 
 // unprocessed: DynamoDB was throttling.
 var errUnfinished = errors.New("DynamoDB did not process all keys of a batch in time")
 
+// Transact runs a transaction of writes once. Where it was cancelled, that comes beside the
+// error and says why; after another error it may yet be committed, see MayRetry.
+func (db *DB) Transact(ctx context.Context, items []types.TransactWriteItem) (*types.TransactionCanceledException, error) {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	defer cancel()
+	start := time.Now()
+	_, err := db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	canceled, answered := errors.AsType[*types.TransactionCanceledException](err)
+	if err == nil || answered {
+		db.Pace.Observe(time.Since(start))
+	}
+	return canceled, err
+}
+
 // MaxTransactGet is DynamoDB's limit of items in one TransactGetItems.
 const MaxTransactGet = 100
 
