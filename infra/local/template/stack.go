@@ -269,19 +269,19 @@ func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
 		return
 	}
 	o.only(set("Type Properties"), "an event")
-	switch typ := o.needText("Type"); {
-	case typ == "": // reported
-	case typ == "DynamoDB":
+	switch typ := o.needText("Type"); typ {
+	case "": // reported
+	case "DynamoDB":
 		n := o.need("Properties")
 		if props, ok := e.object(n); ok {
 			props.only(mappingProperties, "a DynamoDB event")
 			e.addMapping(f, f.LogicalID+name, props, props.need("Stream"))
 		}
-	case typ == "SQS":
+	case "SQS":
 		if props, ok := e.object(o.need("Properties")); ok {
 			e.addQueueMapping(f, f.LogicalID+name, props)
 		}
-	case typ == "Schedule":
+	case "Schedule":
 		e.addSchedule(f, name, o)
 	default:
 		e.fail(n, "the local cloud cannot raise %s events", typ)
