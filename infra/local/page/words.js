@@ -163,7 +163,7 @@ const WHY = {
 const WHY_DOING = {
   send: { NOT_FOUND: "you are not in this conversation, or what you answered is gone", LIMIT: "no more messages can be sent here", BAD_REQUEST: "the server does not take it, perhaps because nobody can have that name" },
   edit: { FORBIDDEN: "it cannot be changed, because you were away from the group since" },
-  group: { NOT_FOUND: "you are not in this group, or it could not be made", LIMIT: "there would be too many members", BAD_REQUEST: "a name is one that nobody can have, or somebody is a member already" },
+  group: { NOT_FOUND: "you are not in this group, or it could not be made", LIMIT: "there are too many members, or too many new groups for one day", BAD_REQUEST: "a name is one that nobody can have, or somebody is a member already" },
 };
 
 /** Why something was refused; doing is "send", "edit", "recall", "group" or "look". */

@@ -228,7 +228,7 @@ async function checkClosed() {
   $("#new-group").open = true;
   type("#group-title", "Crowd");
   click("#group-create");
-  await until("the refusal", () => $("#messages > [data-state='failed'] .failure")?.textContent.startsWith("Not done: there would be too many members."));
+  await until("the refusal", () => $("#messages > [data-state='failed'] .failure")?.textContent.startsWith("Not done: there are too many members, or too many new groups for one day."));
   click("#messages .remove");
   await until("nothing left of it", () => $("#app").dataset.view === "list" && !conversation("Crowd"));
   server.refuse = () => undefined;
