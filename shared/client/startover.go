@@ -62,13 +62,16 @@ func (c *Client) erasedOrphans(cv *conversation, admitted []chat.Message) ([]Spa
 		return nil, nil
 	}
 	orphans, err := c.Orphans(c.ctx, cv.id)
+	if err != nil {
+		return nil, err
+	}
 	var spans []Span
 	for _, m := range orphans {
 		if erased[m.SenderID] {
 			spans = append(spans, Span{cv.id, chat.Range{From: m.Seq, To: m.Seq}})
 		}
 	}
-	return spans, err
+	return spans, nil
 }
 
 // differs reports whether a preview of the server's is of another message than the one

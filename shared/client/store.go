@@ -82,8 +82,8 @@ type Conversation struct {
 	MaxSeenSeq int64 `json:"maxSeenSeq"`
 	// DoneSeq is how far a program that uses Incoming is.
 	DoneSeq int64 `json:"doneSeq,omitempty"`
-	// HasOrphans says that the server has lost messages which this device had. Client.Orphans
-	// has them, until Client.DiscardOrphans.
+	// HasOrphans says that the server has lost messages which this device had.
+	// Client.Orphans has them, until Client.DiscardOrphans.
 	HasOrphans bool `json:"hasOrphans,omitempty"`
 	// Receipts are the other members' positions, as far as the server told them.
 	Receipts map[string]Positions `json:"receipts,omitempty"`
