@@ -152,6 +152,7 @@
  * @property {number} deliveredSeq
  * @property {number} clearedSeq
  * @property {{count: number, asOf: number}} unread
+ * @property {{from: number, to: number}[]} gaps
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts
  */

@@ -206,6 +206,10 @@ export type Facts = {
         count: number;
         asOf: number;
     };
+    gaps: {
+        from: number;
+        to: number;
+    }[];
     told: {
         readSeq: number;
         deliveredSeq: number;
@@ -462,6 +466,7 @@ export type Clock = {
  * @property {number} deliveredSeq
  * @property {number} clearedSeq
  * @property {{count: number, asOf: number}} unread
+ * @property {{from: number, to: number}[]} gaps
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts
  */
