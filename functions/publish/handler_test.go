@@ -103,7 +103,7 @@ func TestPublishTheSample(t *testing.T) {
 	require.Equal(t, store.Publication{
 		Key: "order:123", Title: "Your order 123", Recipients: []string{"alice", "bob"}, ClientMsgID: "order-123-shipped",
 		Message: chat.Message{
-			MessageType: chat.TypeSystem, Text: "Your order is on its way.", Data: json.RawMessage(`{"status": "shipped", "carrier": "post"}`),
+			MessageType: chat.TypeSystem, Text: "Your order is on its way.", Data: json.RawMessage(`{"status":"shipped","carrier":"post"}`),
 		},
 	}, f.given)
 	delete(line, "time")

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +53,24 @@ func FuzzG10_Requests(f *testing.F) {
 			require.Equal(t, string(written), string(mustEncode(t, again.Interface())))
 		}
 	})
+}
+
+// Data that is mostly spaces would be read, at a price, by all who are sent a few bytes.
+func TestG10_SpacesInDataAreNotKept(t *testing.T) {
+	t.Parallel()
+	r, err := wire.ReadRequest([]byte(`{"action":"send","id":"1","data": {` + strings.Repeat(" \n", 10_000) + `"a b" : [ 1, "x  y\u0020" ,{ } ]}}`))
+	require.NoError(t, err)
+	for _, into := range []any{&wire.Send{}, &wire.Edit{}} {
+		require.NoError(t, wire.Decode(r.Fields, into))
+		var data json.RawMessage
+		switch request := into.(type) {
+		case *wire.Send:
+			data = request.Data
+		case *wire.Edit:
+			data = request.Data
+		}
+		require.Equal(t, `{"a b":[1,"x  y\u0020",{}]}`, string(data))
+	}
 }
 
 func mustEncode(t *testing.T, v any) []byte {
