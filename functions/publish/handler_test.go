@@ -167,7 +167,7 @@ func TestPublishRefuses(t *testing.T) {
 		"a misspelt field of others": {`{"addMembers":{"conversationId":"group:x","memebers":["a secret"]},"clientMsgId":"c"}`, "addMembers.memebers"},
 		"a field of the level above": {`{"group":{"owner":"alice","title":"Trip","clientMsgId":"c"}}`, "group.clientMsgId"},
 		"a key too long for many":    {`{"addMembers":{"conversationId":"group:x","members":["` + strings.Join(manyUsers(49), `","`) + `"]},"clientMsgId":"` + strings.Repeat("k", 63) + `"}`, "clientMsgId"},
-		"the last of many users":     {`{"addMembers":{"conversationId":"group:x","members":["` + strings.Join(append(manyUsers(48), "a secret‮"), `","`) + `"]},"clientMsgId":"c"}`, "addMembers.members"},
+		"the last of many users":     {`{"addMembers":{"conversationId":"group:x","members":["` + strings.Join(append(manyUsers(48), "a secret\u202e"), `","`) + `"]},"clientMsgId":"c"}`, "addMembers.members"},
 		"an event":                   {`{"key":"k","clientMsgId":"c","messageType":"event","text":"a secret"}`, "messageType"},
 		"an unknown messageType":     {`{"key":"k","clientMsgId":"c","messageType":"smell","text":"a secret"}`, "messageType"},
 	} {
