@@ -101,7 +101,7 @@ type threeWays struct {
 
 // agree checks what is unread of a conversation, once the devices have it through a
 // seq and know how far the user has read it.
-func (w *threeWays) agree(id string, through, read, want int64) {
+func (w *threeWays) agree(id chat.ConversationID, through, read, want int64) {
 	w.t.Helper()
 	line, ok := lineOf(w.t, w.raw.device, id)
 	require.True(w.t, ok)
@@ -126,13 +126,15 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 		t: t, raw: listen(t, shared, alice, "raw"),
 		program: dialClient(t, shared, alice), browser: startBrowserDevice(t, shared, alice, "web"),
 	}
-	bySelf := map[string]func(id, text string){
-		"raw": func(id, text string) { say(t, w.raw.device, id, text) },
-		"program": func(id, text string) {
+	bySelf := map[string]func(id chat.ConversationID, text string){
+		"raw": func(id chat.ConversationID, text string) { say(t, w.raw.device, id, text) },
+		"program": func(id chat.ConversationID, text string) {
 			_, err := w.program.Send(t.Context(), client.Draft{ConversationID: id, Text: text})
 			require.NoError(t, err)
 		},
-		"browser": func(id, text string) { w.browser.do(map[string]any{"command": "send", "id": id, "text": text}) },
+		"browser": func(id chat.ConversationID, text string) {
+			w.browser.do(map[string]any{"command": "send", "id": id, "text": text})
+		},
 	}
 
 	t.Log("a single conversation")
@@ -210,7 +212,7 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 	t.Log("what operators do")
 	require.Contains(t, operate(t, shared, "erase-user", "-yes", bob).must(t), "blanked")
 	w.agree(id, 10, 5, 2) // the event of it is news to nobody
-	require.Contains(t, operate(t, shared, "raise", "-conversation", id, "-margin", "10000", "-yes").must(t), "raised")
+	require.Contains(t, operate(t, shared, "raise", "-conversation", string(id), "-margin", "10000", "-yes").must(t), "raised")
 	say(t, b.device, id, "10011")
 	w.agree(id, 10011, 5, 3)
 	bySelf["browser"](id, "10012")
@@ -222,7 +224,7 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 }
 
 // await waits until the server has a conversation through a seq.
-func (w *threeWays) await(id string, through int64) {
+func (w *threeWays) await(id chat.ConversationID, through int64) {
 	w.t.Helper()
 	_, err := w.raw.awaitEntry(w.t.Context(), id, through)
 	require.NoError(w.t, err)
