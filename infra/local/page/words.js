@@ -26,6 +26,11 @@ export function shownPart(part) {
   return typeof part === "string" ? part : (part.text ?? nameOf(part.name));
 }
 
+/** What a conversation is called. Until a device knows that, it has the conversation's key only. */
+export function titleOf({ key, kind, title }) {
+  return title === key && kind !== "system" ? "…" : title;
+}
+
 const CLOSED = {
   system: "You can read these messages, not answer them.",
   left: "You are not a member of this group any more.",
