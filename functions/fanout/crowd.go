@@ -90,7 +90,7 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 	if c.membersBefore > chat.InboxGroupMax {
 		return n, nil
 	}
-	few, err := h.before(ctx, c)
+	few, err := h.before(ctx, c, left)
 	n.windows = append(n.windows, few...)
 	return n, err
 }
@@ -98,14 +98,14 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 // before finds those who were members already when a conversation was small, which became
 // a crowd since then: they are not on any list of large ones yet. It reads all of the
 // roster, once in a conversation's life.
-func (h handler) before(ctx context.Context, c *conversation) (windows []window, err error) {
+func (h handler) before(ctx context.Context, c *conversation, left map[string]chat.Range) (windows []window, err error) {
 	for cursor := ""; ; {
 		page, next, err := h.store.CrowdPage(ctx, c.id, cursor, roundPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range page {
-			if m.JoinedSeq < c.news.From && m.JoinSeq <= c.news.To {
+			if m.JoinedSeq < c.news.From && m.JoinSeq <= c.news.To && !isGone(m, left) {
 				windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To, since: m.JoinSeq, came: true})
 			}
 		}
@@ -217,7 +217,7 @@ func (h handler) loadRound(ctx context.Context, r *round) (n news, left map[stri
 func present(stretch chat.Range, members []chat.Member, left map[string]chat.Range) []window {
 	windows := make([]window, 0, len(members))
 	for _, m := range members {
-		if gone, ok := left[m.UserID]; ok && m.JoinedSeq <= gone.To || m.JoinSeq > stretch.To {
+		if isGone(m, left) || m.JoinSeq > stretch.To {
 			continue
 		}
 		windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, stretch.From), to: stretch.To, since: m.JoinSeq})

@@ -143,8 +143,11 @@ func TestASmallConversationThatBecameACrowd(t *testing.T) {
 		}
 		w.member("group:a", "early", 1)
 		w.rosters["group:a"][700].JoinedSeq = 3
+		w.member("group:a", "gone", 1) // which the roster does not show yet
+		w.rosters["group:a"][701].JoinedSeq = 3
 		w.write("group:a", 9)
 		w.membersEvent("group:a", 6, []string{"came"}, nil)
+		w.membersEvent("group:a", 7, nil, []string{"gone"})
 		change := record("1", "group:a", 4, 9)
 		if told {
 			change = inCrowd(change, 0, now)
@@ -155,8 +158,8 @@ func TestASmallConversationThatBecameACrowd(t *testing.T) {
 		change.Change.NewImage["membersVersion"] = events.NewNumberAttribute("4")
 		require.Empty(t, w.follow(t, o, batchOf(change)), name)
 		require.Equal(t, []ordered{{round{Crowd: "group:a", FromSeq: 5}, 0}}, o.list, name)
-		require.Equal(t, map[listing]bool{{"early", "group:a"}: true, {"came", "group:a"}: true}, w.listed, name)
-		require.Len(t, w.raised, 2, name)
+		require.Equal(t, map[listing]bool{{"early", "group:a"}: true, {"came", "group:a"}: true, {"gone", "group:a"}: false}, w.listed, name)
+		require.Len(t, w.raised, 3, name)
 	}
 }
 

@@ -231,8 +231,8 @@ func (cv *conversation) unread(userID string, through int64) int64 {
 }
 
 // others counts the seqs above after, up to through, that are not known to be the user's
-// own.
+// own, or gone.
 func (cv *conversation) others(userID string, after, through int64) int64 {
-	head := chat.Conversation{Runs: cv.known.Runs}
+	head := chat.Conversation{Runs: cv.known.Runs, Skipped: cv.known.Skipped}
 	return head.Unread(userID, after, through) - cv.ledger.ownAbove(userID, after, through)
 }

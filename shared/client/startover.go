@@ -249,7 +249,7 @@ func (k Conversation) anew(fork int64) Conversation {
 	k.LastSeq, k.LeftSeq, k.ReadSeq, k.DeliveredSeq, k.Unread = fork, 0, 0, 0, 0
 	k.ClearedSeq, k.BaseSeq = min(k.ClearedSeq, fork), min(k.BaseSeq, fork)
 	k.DoneSeq, k.RecheckSeq = min(k.DoneSeq, fork), min(k.RecheckSeq, fork)
-	k.LastMessage, k.Receipts, k.Runs, k.DescribedSeq = nil, nil, "", 0
+	k.LastMessage, k.Receipts, k.Runs, k.Skipped, k.DescribedSeq = nil, nil, "", nil, 0
 	k.HasOrphans = true
 	return k
 }

@@ -90,6 +90,10 @@ type Conversation struct {
 
 	DescribedSeq int64     `json:"describedSeq"`   // LastSeq when the server described the conversation
 	Runs         chat.Runs `json:"runs,omitempty"` // who wrote what is in order
+
+	// Skipped are the last seqs above DescribedSeq that no message has, ascending: what an
+	// operator's repair skipped, or is not for this user.
+	Skipped []chat.Range `json:"skipped,omitempty"`
 }
 
 // Positions are how far a user has received and read a conversation.

@@ -441,7 +441,7 @@ func (s *Store) leaving(members []chat.Member) changesFunc {
 		out := changes{roster: true, left: members}
 		head = head.With(*m)
 		head.MembersVersion++
-		head.RosterHash, head.HashedVersion, head.Kept, head.PushAt = 0, 0, 0, 0 // of use where the roster is read, which is not for them
+		head.RosterHash, head.HashedVersion, head.Kept, head.PushAt, head.RemovedAt = 0, 0, 0, 0, 0 // of use where the roster is read, which is not for them
 		last, err := table.Marshal(head)
 		if err != nil {
 			return changes{}, err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -153,7 +154,46 @@ func (s *Store) view(ctx context.Context, userID string, conversationID chat.Con
 	if !exists || !known {
 		return chat.View{}, errNoConversation()
 	}
+	if s.mayHaveGone(v.Head, v.Line) {
+		if err := s.linesNow(ctx, []table.Item{table.LineKey(userID, conversationID)}, func(in table.Item) error {
+			return table.Unmarshal(in, &v.Line)
+		}); err != nil {
+			return chat.View{}, err
+		}
+	}
 	return chat.ViewOf(v.Head, v.Line), nil
+}
+
+// goneFor is for how long after a removal was stamped its transaction may still be under
+// way: well above what a function may take.
+const goneFor = time.Minute
+
+// mayHaveGone reports whether a line may say less than the head that was read before it.
+// While a transaction is being applied its items show one after the other: the head, and
+// even what was written after the removal, may be there when the line of the removed one
+// is not.
+func (s *Store) mayHaveGone(head chat.Conversation, line chat.Line) bool {
+	return head.RemovedAt != 0 && line.LeftSeq == 0 && s.db.Now().Sub(time.UnixMilli(head.RemovedAt)) < goneFor
+}
+
+// linesNow reads lines that exist, serialisably.
+func (s *Store) linesNow(ctx context.Context, keys []table.Item, take func(table.Item) error) error {
+	for chunk := range slices.Chunk(keys, table.MaxTransactGet) {
+		gets := make([]types.TransactGetItem, len(chunk))
+		for i, key := range chunk {
+			gets[i] = types.TransactGetItem{Get: &types.Get{TableName: &s.db.Inboxes, Key: key}}
+		}
+		out, err := s.db.TransactGet(ctx, gets)
+		if err != nil {
+			return fmt.Errorf("reading %d inbox lines: %w", len(chunk), err)
+		}
+		for _, r := range out.Responses {
+			if err := take(r.Item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // stretch is what read found, in reading order. Every seq from the range's

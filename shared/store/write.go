@@ -645,6 +645,7 @@ func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e ch
 	also("title", after.Title != head.Title, table.Str(after.Title))
 	also("owner", after.Owner != head.Owner, table.Str(after.Owner))
 	also("pushAt", after.PushAt != head.PushAt, table.Num(after.PushAt))
+	also("removedAt", after.RemovedAt != head.RemovedAt, table.Num(after.RemovedAt))
 	also("fullAt", after.FullAt != head.FullAt, table.Num(after.FullAt))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	also("laneUntil", after.LaneUntil != head.LaneUntil, table.Num(after.LaneUntil))
