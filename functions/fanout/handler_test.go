@@ -256,7 +256,7 @@ func (w *world) membersEvent(conversationID string, seq int64, added, removed []
 func (w *world) handler() (handler, *bytes.Buffer) {
 	var log bytes.Buffer
 	return handler{
-		store: w, rosters: w, pusher: w, queue: w, streams: w.streams,
+		store: w, rosters: w, pusher: w, queue: w, told: &told{}, streams: w.streams,
 		log: slog.New(slog.NewJSONHandler(&log, nil)), now: func() time.Time { return time.UnixMilli(now) },
 	}, &log
 }
