@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,7 +51,11 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 	maps.Copy(changed, head.Long)
 	if cursor < head.Floor {
 		page, err := s.readSecond(ctx, userID)
-		if err != nil {
+		switch {
+		case errors.Is(err, table.ErrDamaged): // it tells nothing: the whole list does
+			s.db.Damaged(ctx, s.db.Inboxes, table.LineKey(userID, table.SecondKey), err)
+			page.Floor = head.V + 1
+		case err != nil:
 			return Changed{}, err
 		}
 		for id, v := range page.At {

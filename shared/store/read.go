@@ -8,10 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
@@ -330,7 +326,7 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 	known := make(map[int64]table.Message, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
 	for _, in := range out.Items {
-		if seq, whole := seqOf(in); whole {
+		if seq, whole := table.SeqOf(in); whole {
 			seen[seq] = true
 		}
 		if mi, ok := s.entry(ctx, in); ok {
@@ -339,7 +335,7 @@ func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, 
 	}
 	covered := r
 	if out.LastEvaluatedKey != nil {
-		last, _ := seqOf(out.LastEvaluatedKey)
+		last, _ := table.SeqOf(out.LastEvaluatedKey)
 		if last < r.From || last > r.To {
 			return nil, chat.Range{}, fmt.Errorf("a Query of messages %d to %d of %s ended at %d", r.From, r.To, conversationID, last)
 		}
@@ -363,18 +359,6 @@ func (s *Store) entry(ctx context.Context, in table.Item) (mi table.Message, ok 
 		return table.Message{}, false
 	}
 	return mi, true
-}
-
-// seqOf reads the seq off a message's key, 0 if there is none. What an operator put
-// there may have a fraction; the seq is then the whole number below.
-func seqOf(key table.Item) (seq int64, whole bool) {
-	n, ok := key["seq"].(*types.AttributeValueMemberN)
-	if !ok {
-		return 0, false
-	}
-	digits, _, fraction := strings.Cut(n.Value, ".")
-	seq, err := strconv.ParseInt(digits, 10, 64)
-	return seq, err == nil && !fraction
 }
 
 // missingIn gives the seqs of r that were not seen, descending.
