@@ -63,6 +63,11 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 		}
 		floor = max(floor, page.Floor)
 	}
+	if large.Over && len(large.IDs) <= maxRelisted { // for the next time
+		if err := s.relist(ctx, userID, large); err != nil {
+			s.db.Log.WarnContext(ctx, "a list that is too long stays so", "err", err)
+		}
+	}
 	// A cursor above V is not of this store: it was restored, or begun anew.
 	if cursor <= 0 || cursor < floor || cursor > head.V || large.Over {
 		return s.everything(ctx, userID, head.V, changed, pageSize)
