@@ -555,21 +555,11 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 		if len(out.Items) == 0 {
 			break // the range ends in a gap
 		}
-		entries := make([]table.Message, 0, len(out.Items))
-		for _, in := range out.Items {
-			m, err := table.UnmarshalMessage(in)
-			seq, _ := table.SeqOf(in)
-			if err := a.missing(ctx, head, prev, &m, between(r.From, prev, seq)); err != nil {
-				return err
-			}
-			if err != nil {
-				_ = a.damaged(err, Violation{ConversationID: id, Seq: seq}) // which it is
-				m.Seq = seq
-			} else {
-				entries = append(entries, m)
-			}
-			prev = &m
+		entries, last, err := a.page(ctx, head, r.From, prev, out.Items)
+		if err != nil {
+			return err
 		}
+		prev = last
 		a.report.Messages += int64(len(entries))
 		r.From = prev.Seq + 1
 		if err := a.entries(ctx, entries); err != nil {
@@ -587,6 +577,26 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 		return err
 	}
 	return a.missing(ctx, head, prev, next, r)
+}
+
+// page reads messages from a seq on, and looks for gaps after prev and between them. Of a
+// last one that is damaged it gives the seq.
+func (a *audit) page(ctx context.Context, head chat.Conversation, from int64, prev *table.Message, items []table.Item) (entries []table.Message, last *table.Message, err error) {
+	for _, in := range items {
+		m, damage := table.UnmarshalMessage(in)
+		seq, _ := table.SeqOf(in)
+		if err := a.missing(ctx, head, prev, &m, between(from, prev, seq)); err != nil {
+			return nil, nil, err
+		}
+		if damage == nil {
+			entries = append(entries, m)
+		} else {
+			_ = a.damaged(damage, Violation{ConversationID: head.ConversationID, Seq: seq}) // which it is
+			m.Seq = seq
+		}
+		prev = &m
+	}
+	return entries, prev, nil
 }
 
 // between gives the seqs from from on that are after prev and before seq.
