@@ -30,10 +30,10 @@ type rounds interface {
 // round is the pushing of a stretch of a crowd's ledger to all members after the cursor,
 // as a message of the queue.
 type round struct {
-	Crowd   string `json:"crowd"` // the conversationId
-	FromSeq int64  `json:"fromSeq"`
-	ToSeq   int64  `json:"toSeq,omitempty"` // 0: up to where the ledger ends once the round begins
-	Cursor  string `json:"cursor,omitempty"`
+	Crowd   chat.ConversationID `json:"crowd"` // the conversationId
+	FromSeq int64               `json:"fromSeq"`
+	ToSeq   int64               `json:"toSeq,omitempty"` // 0: up to where the ledger ends once the round begins
+	Cursor  string              `json:"cursor,omitempty"`
 
 	Attempts int `json:"attempts,omitempty"` // that failed at this cursor
 }
@@ -135,7 +135,7 @@ func (h handler) sendRound(ctx context.Context, r round, delay time.Duration) er
 // tell it a second time, and no more.
 type told struct {
 	mu sync.Mutex
-	by map[string]chat.Range
+	by map[chat.ConversationID]chat.Range
 }
 
 // maxTold bounds the memory. When it is full it starts over.
@@ -143,7 +143,7 @@ const maxTold = 1000
 
 // rest gives what of a stretch no round has begun to tell, and notes that one does now.
 // It is empty, with To before From, if there is nothing left.
-func (t *told) rest(conversationID string, r chat.Range) chat.Range {
+func (t *told) rest(conversationID chat.ConversationID, r chat.Range) chat.Range {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before, ok := t.by[conversationID]
@@ -154,14 +154,14 @@ func (t *told) rest(conversationID string, r chat.Range) chat.Range {
 		before = r
 	}
 	if t.by == nil || len(t.by) >= maxTold {
-		t.by = map[string]chat.Range{}
+		t.by = map[chat.ConversationID]chat.Range{}
 	}
 	t.by[conversationID] = before
 	return r
 }
 
 // forget has later rounds tell all that they were ordered for: one has failed.
-func (t *told) forget(conversationID string) {
+func (t *told) forget(conversationID chat.ConversationID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.by, conversationID)
@@ -191,7 +191,7 @@ func (h handler) deliver(ctx context.Context, r round) error {
 		if err == nil {
 			n.windows = present(n.news, page, left)
 			members += len(page)
-			b := &batch{failed: map[string]error{}}
+			b := &batch{failed: map[chat.ConversationID]error{}}
 			t = t.plus(h.push(ctx, b, []news{n}))
 			err = b.failed[r.Crowd]
 		}

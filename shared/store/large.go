@@ -26,7 +26,7 @@ var ErrLargeFull = errors.New("the user is in too many large conversations")
 
 // Enlist notes that a conversation of the user has become a large one. It returns
 // ErrLargeFull where there is no room.
-func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error {
+func (s *Store) Enlist(ctx context.Context, userID string, conversationID chat.ConversationID) error {
 	_, err := s.db.UpdateItem(ctx, s.enlisting(userID, conversationID))
 	if table.ConditionFailed(err) {
 		over := s.updateLarge(userID, "SET #over = :true", conversationID)
@@ -44,7 +44,7 @@ func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error
 }
 
 // enlisting adds to a user's list, if there is room.
-func (s *Store) enlisting(userID, conversationID string) *dynamodb.UpdateItemInput {
+func (s *Store) enlisting(userID string, conversationID chat.ConversationID) *dynamodb.UpdateItemInput {
 	in := s.updateLarge(userID, "ADD ids :c", conversationID)
 	in.ConditionExpression = aws.String("attribute_not_exists(ids) OR size(ids) < :max OR contains(ids, :id)")
 	in.ExpressionAttributeValues[":max"], in.ExpressionAttributeValues[":id"] = table.Num(table.MaxLarge), table.Str(conversationID)
@@ -53,7 +53,7 @@ func (s *Store) enlisting(userID, conversationID string) *dynamodb.UpdateItemInp
 
 // Delist notes that a conversation of the user is no large one any more, or no
 // longer the user's.
-func (s *Store) Delist(ctx context.Context, userID, conversationID string) error {
+func (s *Store) Delist(ctx context.Context, userID string, conversationID chat.ConversationID) error {
 	if _, err := s.db.UpdateItem(ctx, s.updateLarge(userID, "DELETE ids :c", conversationID)); err != nil {
 		return fmt.Errorf("taking %s off the list of %s: %w", conversationID, userID, err)
 	}
@@ -75,15 +75,15 @@ const (
 // What became large since the list was read changes it, and then this does nothing: it is
 // not so long that what comes finds no room without a trace.
 func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) error {
-	var large []string
+	var large []chat.ConversationID
 	for cursor := ""; ; {
 		items, next, err := s.db.LinePage(ctx, userID, cursor, relistPage)
 		if err != nil {
 			return err
 		}
-		lines := map[string]chat.Line{}
+		lines := map[chat.ConversationID]chat.Line{}
 		s.addInboxes(ctx, lines, items)
-		maps.DeleteFunc(lines, func(_ string, line chat.Line) bool { return line.LeftSeq != 0 || line.Peer != "" })
+		maps.DeleteFunc(lines, func(_ chat.ConversationID, line chat.Line) bool { return line.LeftSeq != 0 || line.Peer != "" })
 		heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(lines)))
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) 
 	return nil
 }
 
-func (s *Store) updateLarge(userID, update, conversationID string) *dynamodb.UpdateItemInput {
+func (s *Store) updateLarge(userID, update string, conversationID chat.ConversationID) *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
 		TableName:                 &s.db.Inboxes,
 		Key:                       table.LineKey(userID, table.LargeKey),
@@ -141,7 +141,7 @@ func unseenHeads(heads []chat.Conversation, cursor string) (unseen []chat.Conver
 	slices.SortFunc(heads, func(a, b chat.Conversation) int { return cmp.Compare(a.ConversationID, b.ConversationID) })
 	digest := sha256.New()
 	for _, h := range heads {
-		digest.Write([]byte(chat.LengthPrefixed(h.ConversationID)))
+		digest.Write([]byte(chat.LengthPrefixed(string(h.ConversationID))))
 	}
 	all := digest.Sum(nil)[:8]
 	seen := seqsOf(cursor, all)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store"
 )
 
@@ -47,7 +48,7 @@ func TestG10_ABatchOpensNoNewConnections(t *testing.T) { //nolint:paralleltest /
 	for range batches {
 		arrived.Add(atOnce)
 		require.NoError(t, parallel(atOnce, func(i int) error {
-			_, err := s.Raise(t.Context(), fmt.Sprint("user", i), []string{"group:1"})
+			_, err := s.Raise(t.Context(), fmt.Sprint("user", i), []chat.ConversationID{"group:1"})
 			return err
 		}))
 	}
