@@ -84,7 +84,8 @@ func dial(ctx context.Context, socket *url.URL, token, user, name string) (*devi
 		return nil, &fault{"the handshake got no answer in time", "The authorizer or connect function took too long, or a firewall drops it: metric Duration of AWS/Lambda."}
 	default:
 		return nil, &fault{fmt.Sprintf("no connection to %s: %v", socket.Host, err),
-			"Is the URL the stack's output WebSocketUrl? Of a domain of your own: its DNS record, and its certificate."}
+			"Is the URL the stack's output WebSocketUrl? Of a domain of your own: its DNS record, and its certificate. " +
+				"Of the local cloud: does it run, at this address?"}
 	}
 	return d, nil
 }

@@ -227,6 +227,7 @@ func TestNobodyThere(t *testing.T) {
 	require.Equal(t, exitFailure, run(t.Context(), []string{"-url", "ws://127.0.0.1:1/v1"}, noEnvironment, &stdout, &stderr))
 	require.Contains(t, stdout.String(), "FAILED  refuse a stranger")
 	require.Contains(t, stdout.String(), "no connection to 127.0.0.1:1")
+	require.Contains(t, stdout.String(), "Of the local cloud: does it run")
 }
 
 func TestWrongUse(t *testing.T) {
