@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -126,6 +127,46 @@ func (h handler) sendRound(ctx context.Context, r round, delay time.Duration) er
 	return h.rounds.Deliver(ctx, string(body), min(max(delay, 0), maxDelay))
 }
 
+// told remembers of each crowd the stretch that rounds of this environment have begun to
+// tell. A round takes longer than the gap to the next one where most members are
+// connected, so rounds wait in the queue, and each tells all there is by the time it
+// begins. Those that waited with it would tell it again, in ever more rounds at a time,
+// and keep those of other crowds waiting. The other environment does not know: it may
+// tell it a second time, and no more.
+type told struct {
+	mu sync.Mutex
+	by map[chat.ConversationID]chat.Range
+}
+
+// maxTold bounds the memory. When it is full it starts over.
+const maxTold = 1000
+
+// rest gives what of a stretch no round has begun to tell, and notes that one does now.
+// It is empty, with To before From, if there is nothing left.
+func (t *told) rest(conversationID chat.ConversationID, r chat.Range) chat.Range {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before, ok := t.by[conversationID]
+	if ok && before.From <= r.From && r.From <= before.To+1 { // else they came in another order
+		r.From = before.To + 1
+		before.To = max(before.To, r.To)
+	} else {
+		before = r
+	}
+	if t.by == nil || len(t.by) >= maxTold {
+		t.by = map[chat.ConversationID]chat.Range{}
+	}
+	t.by[conversationID] = before
+	return r
+}
+
+// forget has later rounds tell all that they were ordered for: one has failed.
+func (t *told) forget(conversationID chat.ConversationID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.by, conversationID)
+}
+
 // roundOf reads a round; ok is false for any other message.
 func roundOf(body string) (r round, ok bool) {
 	return r, json.Unmarshal([]byte(body), &r) == nil && r.Crowd != ""
@@ -163,7 +204,9 @@ func (h handler) deliver(ctx context.Context, r round) error {
 		}
 		h.pace(ctx, t.pushes, start)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < roundReserve {
-			err = h.sendRound(ctx, r, 0)
+			if err = h.sendRound(ctx, r, 0); err != nil {
+				h.told.forget(r.Crowd) // the queue repeats this one from its beginning
+			}
 			h.recordRound(ctx, r, t, members, start, err)
 			return err
 		}
@@ -175,6 +218,7 @@ func (h handler) deliver(ctx context.Context, r round) error {
 // repeatRound sends a round that failed on its way once more, from its cursor on.
 func (h handler) repeatRound(ctx context.Context, r round, t tally, members int, start time.Time, err error) error {
 	h.recordRound(ctx, r, t, members, start, err)
+	h.told.forget(r.Crowd)
 	if r.Attempts >= maxRoundAttempts {
 		return fmt.Errorf("a round of %s: %w", r.Crowd, err)
 	}
@@ -194,6 +238,7 @@ func (h handler) loadRound(ctx context.Context, r *round) (n news, left map[stri
 			return news{}, nil, err
 		}
 		r.ToSeq = head.LastSeq
+		r.FromSeq = h.told.rest(r.Crowd, chat.Range{From: r.FromSeq, To: r.ToSeq}).From
 	}
 	if r.FromSeq > r.ToSeq {
 		return news{}, nil, nil

@@ -42,7 +42,7 @@ func main() {
 		}
 		q := queues{sqs.NewFromConfig(cfg), retries, deadLetters, os.Getenv("ROUNDS_URL")}
 		h := handler{
-			store: s, rosters: store.NewRosters(s), pusher: p, queue: q, log: log, now: time.Now,
+			store: s, rosters: store.NewRosters(s), pusher: p, queue: q, told: &told{}, log: log, now: time.Now,
 			streams: dynamodbstreams.NewFromConfig(cfg), postsPerSecond: posts,
 		}
 		if q.rounds != "" {

@@ -95,7 +95,7 @@ func (s *Store) joinQuietly(ctx context.Context, conversationID chat.Conversatio
 	if !errors.Is(err, errUnsettled) {
 		return false, false, err
 	}
-	if waiting := s.db.Pace.Wait(ctx, attempt, throttled); waiting != nil {
+	if waiting := s.db.Pace.Wait(ctx, attempt, 1, throttled); waiting != nil {
 		return false, false, busy(conversationID, attempt, err)
 	}
 	return false, false, nil

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -370,7 +368,7 @@ func (s *Store) query(ctx context.Context, conversationID chat.ConversationID, r
 	known := make(map[int64]table.Message, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
 	for _, in := range out.Items {
-		if seq, whole := seqOf(in); whole {
+		if seq, whole := table.SeqOf(in); whole {
 			seen[seq] = true
 		}
 		if mi, ok := s.entry(ctx, in); ok {
@@ -379,7 +377,7 @@ func (s *Store) query(ctx context.Context, conversationID chat.ConversationID, r
 	}
 	covered := r
 	if out.LastEvaluatedKey != nil {
-		last, _ := seqOf(out.LastEvaluatedKey)
+		last, _ := table.SeqOf(out.LastEvaluatedKey)
 		if last < r.From || last > r.To {
 			return nil, chat.Range{}, fmt.Errorf("a Query of messages %d to %d of %s ended at %d", r.From, r.To, conversationID, last)
 		}
@@ -403,18 +401,6 @@ func (s *Store) entry(ctx context.Context, in table.Item) (mi table.Message, ok 
 		return table.Message{}, false
 	}
 	return mi, true
-}
-
-// seqOf reads the seq off a message's key, 0 if there is none. What an operator put
-// there may have a fraction; the seq is then the whole number below.
-func seqOf(key table.Item) (seq int64, whole bool) {
-	n, ok := key["seq"].(*types.AttributeValueMemberN)
-	if !ok {
-		return 0, false
-	}
-	digits, _, fraction := strings.Cut(n.Value, ".")
-	seq, err := strconv.ParseInt(digits, 10, 64)
-	return seq, err == nil && !fraction
 }
 
 // missingIn gives the seqs of r that were not seen, descending.

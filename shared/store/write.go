@@ -167,10 +167,10 @@ func (s *Store) commit(ctx context.Context, w write) (committed Committed, err e
 
 // wait waits until the next attempt, or says that there is none.
 func (s *Store) wait(ctx context.Context, w write, so metric.Effort, result outcome) error {
-	if w.message.Event == nil && inVain(so) {
+	if w.message.Event == nil && w.inVain(so) {
 		return crowded(w.message.ConversationID, so.Attempts, result.cause)
 	}
-	if err := s.db.Pace.Wait(ctx, so.Attempts, result.throttled); err != nil {
+	if err := s.db.Pace.Wait(ctx, so.Attempts, w.heft(), result.throttled); err != nil {
 		return busy(w.message.ConversationID, so.Attempts, result.cause)
 	}
 	return nil
@@ -216,8 +216,18 @@ func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error)
 }
 
 // inVain reports whether there were as many transactions as a message is tried for.
-func inVain(so metric.Effort) bool {
-	return so.Conflicts >= maxConflicts || so.Throttles >= maxThrottles
+func (w write) inVain(so metric.Effort) bool {
+	most := maxConflicts
+	if w.heft() > 1 {
+		most = maxLargeConflicts
+	}
+	return so.Conflicts >= most || so.Throttles >= maxThrottles
+}
+
+// heft is how many times as long as others a message waits that is too large for the
+// lane: what it tries in vain takes units of the partition, which are missed by all.
+func (w write) heft() int {
+	return max(1, (kilobytes(w.message)+maxIntent-1)/maxIntent)
 }
 
 // A message is given up as BUSY after so many transactions that others came before,
@@ -226,8 +236,9 @@ func inVain(so metric.Effort) bool {
 // goes on for as long as there is time, else those who never stop sending could keep a
 // member in.
 const (
-	maxConflicts = 16
-	maxThrottles = 5
+	maxConflicts      = 16
+	maxLargeConflicts = 8 // about a second too, see heft
+	maxThrottles      = 5
 )
 
 // maxAtOnce is how many attempts in a row a change is repeated without a wait.

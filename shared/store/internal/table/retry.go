@@ -79,9 +79,10 @@ func (p *Pace) Observe(took time.Duration) {
 // or returns the context's error if the time would not suffice.
 //
 // Full jitter: the sleep is anywhere in the window, so that writers that
-// collided do not collide again.
-func (p *Pace) Wait(ctx context.Context, attempt int, throttled bool) error {
-	window := writeWindow * p.Usual()
+// collided do not collide again. The window after a collision is so many times the
+// usual one.
+func (p *Pace) Wait(ctx context.Context, attempt, times int, throttled bool) error {
+	window := writeWindow * p.Usual() * time.Duration(times)
 	if throttled {
 		window = throttleWindow(attempt)
 	}
