@@ -55,8 +55,8 @@ func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads [
 
 // LedgerPage reads at most limit messages of a range as they are, ascending, and
 // gives the range that is left, which is empty at the end. Expired messages are
-// left out, and damaged ones, which are told of. Unlike Entries it takes what is being written at this moment for
-// missing.
+// left out, and damaged ones, which are told of. Unlike Entries it takes what is being
+// written at this moment for missing.
 func (o *Operator) LedgerPage(ctx context.Context, conversationID chat.ConversationID, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
 	out, err := o.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
 	if err != nil {
