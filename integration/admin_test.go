@@ -308,7 +308,19 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	}, patience, 20*time.Millisecond)
 	require.Zero(t, lines(), "a letter that was replayed is gone")
 
-	// One whose changes the stream has no more.
+	// One whose changes the stream has no more. Among them were joins into a large group.
+	const large = "group:large"
+	users := []string{b.user}
+	for range chat.InboxGroupMax {
+		users = append(users, newUser("other"))
+	}
+	put(t, db.client, "Conversations", map[string]any{
+		"conversationId": large, "kind": chat.KindGroup, "lastSeq": 5, "membersVersion": 1, "memberCount": len(users), "state": chat.StateActive,
+		"updatedAt": time.Now().UnixMilli(),
+	})
+	for _, user := range users {
+		put(t, db.client, "Members", map[string]any{"conversationId": large, "userId": user, "role": chat.RolePlain, "joinSeq": 1, "joinedSeq": 1})
+	}
 	now := time.Now().UTC().Format(time.RFC3339)
 	old := `{"requestContext":{"condition":"RecordAgeExceeded"},"DDBStreamBatchInfo":{"shardId":"gone","startSequenceNumber":"1",` +
 		`"endSequenceNumber":"2","approximateArrivalOfFirstRecord":"` + now + `","approximateArrivalOfLastRecord":"` + now + `","batchSize":1,` +
@@ -321,11 +333,13 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 	require.Equal(t, 1, stays.code)
 	require.Regexp(t, `tooOld +RecordAgeExceeded .* -raise`, stays.stdout)
 	require.Regexp(t, `tooOld +RecordAgeExceeded .* -raise`, operate(t, c.Stack, "replay", "-raise").must(t), "not without -yes")
-	require.Regexp(t, `raised +RecordAgeExceeded .* 2 sync heads, for 1 conversations`, operate(t, c.Stack, "replay", "-raise", "-yes").must(t))
+	require.Regexp(t, `raised +RecordAgeExceeded .* 23 sync heads, for 2 conversations`, operate(t, c.Stack, "replay", "-raise", "-yes").must(t))
 	require.NoError(t, b.do(t.Context(), wire.ActionChanges, map[string]any{"syncCursor": cursor}, &changed))
 	require.False(t, changed.Full)
 	require.Len(t, changed.Conversations, 1)
 	require.Equal(t, id, changed.Conversations[0].ConversationID)
+	require.Len(t, changed.Heads, 1, "of the large group")
+	require.Equal(t, wire.Head{ConversationID: large, CommittedMaxSeq: 5}, changed.Heads[0])
 	require.Contains(t, operate(t, c.Stack, "replay").stderr, "there are no dead letters")
 }
 

@@ -31,9 +31,9 @@ const (
 
 	// coarse is what the p99 may be: the functions, the database and the attacker itself
 	// share this machine's few processors, which on AWS they do not. On a machine that has
-	// other work the times say nothing; that is one whose p99 is no better than idle before.
-	// That the p99 at most doubles is TestG10_OneAccountAtItsWorstInARegion's part, of
-	// functions/fanout, in the model of a region and with the limits as they are by default.
+	// other work the times say nothing; that is one whose p99 is no better than idle
+	// before. That the p99 at most doubles is shown in functions/fanout, by
+	// TestG10_OneAccountAtItsWorstInARegion, with the limits as they are by default.
 	coarse = 3 * time.Second
 	idle   = 500 * time.Millisecond
 )

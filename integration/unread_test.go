@@ -190,14 +190,37 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 	say(t, b.device, group, "8")
 	w.agree(group, 8, 0, 2)
 
+	t.Log("a group whose messages are in nobody's sync head")
+	large := createGroup(t, b.device, chat.VisibleAll, append(users("other", chat.InboxGroupMax), alice)...)
+	say(t, b.device, large, "2")
+	say(t, b.device, large, "3")
+	w.agree(large, 3, 0, 3)
+	bySelf["browser"](large, "4")
+	w.await(large, 4)
+	w.agree(large, 4, 0, 3)
+
 	t.Log("devices that are new")
 	w.program.Close()
 	w.program, w.browser = dialClient(t, shared, alice), startBrowserDevice(t, shared, alice, "new")
 	w.agree(id, 8, 5, 1)
 	w.agree(notes.ConversationID, 5, 1, 0)
 	w.agree(group, 8, 0, 2)
+	w.agree(large, 4, 0, 3)
 	say(t, b.device, id, "9")
 	w.agree(id, 9, 5, 2)
+
+	t.Log("what operators do")
+	require.Contains(t, operate(t, shared, "erase-user", "-yes", bob).must(t), "blanked")
+	w.agree(id, 10, 5, 2) // the event of it is news to nobody
+	require.Contains(t, operate(t, shared, "raise", "-conversation", string(id), "-margin", "10000", "-yes").must(t), "raised")
+	say(t, b.device, id, "10011")
+	w.agree(id, 10011, 5, 3)
+	bySelf["browser"](id, "10012")
+	w.await(id, 10012)
+	w.agree(id, 10012, 5, 3)
+	w.program.Close()
+	w.program, w.browser = dialClient(t, shared, alice), startBrowserDevice(t, shared, alice, "newer")
+	w.agree(id, 10012, 5, 3)
 }
 
 // await waits until the server has a conversation through a seq.

@@ -122,6 +122,8 @@ var invariants = map[operate.ViolationKind]metric.Name{
 	operate.PositionAhead:    metric.InvariantPosition,
 	operate.EventTarget:      metric.InvariantRevision,
 	operate.NotBlank:         metric.InvariantRevision,
+	operate.NotErased:        metric.InvariantRevision,
+	operate.ItemDamaged:      metric.InvariantItem,
 }
 
 // record writes the report's log line, and one for each violation. They have

@@ -60,11 +60,16 @@ func (n news) listings() map[listing]bool {
 func (n news) isManyWrites() bool { return n.rosterChanged && n.audience().size > 0 }
 
 // audience says who hears of what: each member from the first seq it may read,
-// and those who were removed in this stretch up to the message that says so.
+// and those who were removed in this stretch up to the message that says so, whether
+// the roster shows that yet or not.
 func audience(c *conversation, members []chat.Member, entries []chat.Message) []window {
 	var windows []window
+	left, joined := moves(c.news.From, entries)
 	inside := make(map[string]bool, len(members))
 	for _, m := range members {
+		if isGone(m, left) {
+			continue
+		}
 		inside[m.UserID] = true
 		if m.JoinSeq <= c.news.To {
 			windows = append(windows, window{
@@ -73,7 +78,6 @@ func audience(c *conversation, members []chat.Member, entries []chat.Message) []
 			})
 		}
 	}
-	left, joined := moves(c.news.From, entries)
 	for i := range windows {
 		windows[i].came = windows[i].came || joined[windows[i].userID] != 0
 	}
@@ -102,6 +106,13 @@ func moves(from int64, entries []chat.Message) (left map[string]chat.Range, join
 		}
 	}
 	return left, joined
+}
+
+// isGone reports whether one who is on a roster was removed all the same, by these moves:
+// a roster can be older than the head it was read after.
+func isGone(m chat.Member, left map[string]chat.Range) bool {
+	gone, moved := left[m.UserID]
+	return moved && max(m.JoinSeq, m.JoinedSeq) <= gone.To
 }
 
 // update is what a device in this window is pushed: what sync would give it.

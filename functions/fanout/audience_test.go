@@ -72,3 +72,25 @@ func TestG9_APushShowsWhatSyncShows(t *testing.T) {
 		require.Equal(t, want, w.read(t, device), device)
 	}
 }
+
+// A roster that is read while a removal is being applied may have the removed one still.
+func TestG9_AStaleRosterBringsNothingToWhoWasRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.member("group:a", "alice", 1, "phone")
+	w.member("group:a", "bob", 1, "phone")
+	w.member("group:a", "back", 1, "phone") // by the very next message: never away
+	w.rosters["group:a"][2].JoinedSeq = 7
+	w.write("group:a", 8)
+	w.membersEvent("group:a", 6, nil, []string{"bob", "back"})
+	w.membersEvent("group:a", 7, []string{"back"}, nil)
+	failed, _ := w.handle(t, batchOf(record("1", "group:a", 4, 8)))
+	require.Empty(t, failed)
+	for device, want := range map[string]string{
+		"alice-phone": "5:hi, 6:, 7:, 8:hi",
+		"bob-phone":   "5:hi, 6:",
+		"back-phone":  "5:hi, 6:, 7:, 8:hi",
+	} {
+		require.Equal(t, want, w.read(t, device), device)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -90,7 +91,7 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 	if c.membersBefore > chat.InboxGroupMax {
 		return n, nil
 	}
-	few, err := h.before(ctx, c)
+	few, err := h.before(ctx, c, left)
 	n.windows = append(n.windows, few...)
 	return n, err
 }
@@ -98,14 +99,14 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 // before finds those who were members already when a conversation was small, which became
 // a crowd since then: they are not on any list of large ones yet. It reads all of the
 // roster, once in a conversation's life.
-func (h handler) before(ctx context.Context, c *conversation) (windows []window, err error) {
+func (h handler) before(ctx context.Context, c *conversation, left map[string]chat.Range) (windows []window, err error) {
 	for cursor := ""; ; {
 		page, next, err := h.store.CrowdPage(ctx, c.id, cursor, roundPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range page {
-			if m.JoinedSeq < c.news.From && m.JoinSeq <= c.news.To {
+			if m.JoinedSeq < c.news.From && m.JoinSeq <= c.news.To && !isGone(m, left) {
 				windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, c.news.From), to: c.news.To, since: m.JoinSeq, came: true})
 			}
 		}
@@ -124,6 +125,46 @@ func (h handler) sendRound(ctx context.Context, r round, delay time.Duration) er
 	}
 	delay = (delay + time.Second - 1).Truncate(time.Second)
 	return h.rounds.Deliver(ctx, string(body), min(max(delay, 0), maxDelay))
+}
+
+// told remembers of each crowd the stretch that rounds of this environment have begun to
+// tell. A round takes longer than the gap to the next one where most members are
+// connected, so rounds wait in the queue, and each tells all there is by the time it
+// begins. Those that waited with it would tell it again, in ever more rounds at a time,
+// and keep those of other crowds waiting. The other environment does not know: it may
+// tell it a second time, and no more.
+type told struct {
+	mu sync.Mutex
+	by map[chat.ConversationID]chat.Range
+}
+
+// maxTold bounds the memory. When it is full it starts over.
+const maxTold = 1000
+
+// rest gives what of a stretch no round has begun to tell, and notes that one does now.
+// It is empty, with To before From, if there is nothing left.
+func (t *told) rest(conversationID chat.ConversationID, r chat.Range) chat.Range {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before, ok := t.by[conversationID]
+	if ok && before.From <= r.From && r.From <= before.To+1 { // else they came in another order
+		r.From = before.To + 1
+		before.To = max(before.To, r.To)
+	} else {
+		before = r
+	}
+	if t.by == nil || len(t.by) >= maxTold {
+		t.by = map[chat.ConversationID]chat.Range{}
+	}
+	t.by[conversationID] = before
+	return r
+}
+
+// forget has later rounds tell all that they were ordered for: one has failed.
+func (t *told) forget(conversationID chat.ConversationID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.by, conversationID)
 }
 
 // roundOf reads a round; ok is false for any other message.
@@ -163,7 +204,9 @@ func (h handler) deliver(ctx context.Context, r round) error {
 		}
 		h.pace(ctx, t.pushes, start)
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < roundReserve {
-			err = h.sendRound(ctx, r, 0)
+			if err = h.sendRound(ctx, r, 0); err != nil {
+				h.told.forget(r.Crowd) // the queue repeats this one from its beginning
+			}
 			h.recordRound(ctx, r, t, members, start, err)
 			return err
 		}
@@ -175,6 +218,7 @@ func (h handler) deliver(ctx context.Context, r round) error {
 // repeatRound sends a round that failed on its way once more, from its cursor on.
 func (h handler) repeatRound(ctx context.Context, r round, t tally, members int, start time.Time, err error) error {
 	h.recordRound(ctx, r, t, members, start, err)
+	h.told.forget(r.Crowd)
 	if r.Attempts >= maxRoundAttempts {
 		return fmt.Errorf("a round of %s: %w", r.Crowd, err)
 	}
@@ -194,6 +238,7 @@ func (h handler) loadRound(ctx context.Context, r *round) (n news, left map[stri
 			return news{}, nil, err
 		}
 		r.ToSeq = head.LastSeq
+		r.FromSeq = h.told.rest(r.Crowd, chat.Range{From: r.FromSeq, To: r.ToSeq}).From
 	}
 	if r.FromSeq > r.ToSeq {
 		return news{}, nil, nil
@@ -217,7 +262,7 @@ func (h handler) loadRound(ctx context.Context, r *round) (n news, left map[stri
 func present(stretch chat.Range, members []chat.Member, left map[string]chat.Range) []window {
 	windows := make([]window, 0, len(members))
 	for _, m := range members {
-		if gone, ok := left[m.UserID]; ok && m.JoinedSeq <= gone.To || m.JoinSeq > stretch.To {
+		if isGone(m, left) || m.JoinSeq > stretch.To {
 			continue
 		}
 		windows = append(windows, window{userID: m.UserID, from: max(m.JoinSeq, stretch.From), to: stretch.To, since: m.JoinSeq})

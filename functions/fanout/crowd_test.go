@@ -143,8 +143,11 @@ func TestASmallConversationThatBecameACrowd(t *testing.T) {
 		}
 		w.member("group:a", "early", 1)
 		w.rosters["group:a"][700].JoinedSeq = 3
+		w.member("group:a", "gone", 1) // which the roster does not show yet
+		w.rosters["group:a"][701].JoinedSeq = 3
 		w.write("group:a", 9)
 		w.membersEvent("group:a", 6, []string{"came"}, nil)
+		w.membersEvent("group:a", 7, nil, []string{"gone"})
 		change := record("1", "group:a", 4, 9)
 		if told {
 			change = inCrowd(change, 0, now)
@@ -155,8 +158,8 @@ func TestASmallConversationThatBecameACrowd(t *testing.T) {
 		change.Change.NewImage["membersVersion"] = events.NewNumberAttribute("4")
 		require.Empty(t, w.follow(t, o, batchOf(change)), name)
 		require.Equal(t, []ordered{{round{Crowd: "group:a", FromSeq: 5}, 0}}, o.list, name)
-		require.Equal(t, map[listing]bool{{"early", "group:a"}: true, {"came", "group:a"}: true}, w.listed, name)
-		require.Len(t, w.raised, 2, name)
+		require.Equal(t, map[listing]bool{{"early", "group:a"}: true, {"came", "group:a"}: true, {"gone", "group:a"}: false}, w.listed, name)
+		require.Len(t, w.raised, 3, name)
 	}
 }
 
@@ -290,6 +293,51 @@ func TestARoundThatFailsGoesOn(t *testing.T) {
 	for _, r := range []round{{Crowd: "group:none", FromSeq: 1}, {Crowd: "group:a", FromSeq: 9}} {
 		require.NoError(t, w.deliver(t, o, r), "nothing to tell")
 	}
+}
+
+// Where rounds take longer than the gap between them they wait in the queue. The first
+// tells all there is; what waited with it has nothing to add, and holds up no other crowd.
+func TestG10_RoundsThatWaitedDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	w, o := crowd(20), &orders{}
+	h, _ := w.handler()
+	h.rounds = o
+	deliver := func(r round) {
+		t.Helper()
+		clear(w.asked)
+		require.NoError(t, h.deliver(t.Context(), r))
+	}
+	got := func() []string {
+		t.Helper()
+		defer clear(w.frames)
+		return w.got(t, "user00010-phone")
+	}
+	w.write("group:a", 5)
+	for from := range int64(5) {
+		deliver(round{Crowd: "group:a", FromSeq: from + 1})
+	}
+	require.Equal(t, []string{"push group:a 1,2,3,4,5<5"}, got())
+	w.write("group:a", 2)
+	deliver(round{Crowd: "group:a", FromSeq: 5})
+	require.Equal(t, []string{"push group:a 6,7<7"}, got())
+	deliver(round{Crowd: "group:a", FromSeq: 2, ToSeq: 4, Cursor: "user00001"})
+	require.Equal(t, []string{"push group:a 2,3,4<4"}, got(), "one that is on its way goes on")
+
+	t.Run("but what comes out of order is told", func(t *testing.T) {
+		h.told = &told{}
+		deliver(round{Crowd: "group:a", FromSeq: 6})
+		deliver(round{Crowd: "group:a", FromSeq: 4})
+		require.Equal(t, []string{"push group:a 6,7<7", "push group:a 4,5,6,7<7"}, got())
+	})
+	t.Run("and what failed", func(t *testing.T) {
+		w.write("group:a", 1)
+		w.rosterErr["group:a after "] = errors.New("throttled")
+		deliver(round{Crowd: "group:a", FromSeq: 8})
+		delete(w.rosterErr, "group:a after ")
+		require.Empty(t, got())
+		deliver(round{Crowd: "group:a", FromSeq: 8})
+		require.Equal(t, []string{"push group:a 8<8"}, got())
+	})
 }
 
 // A round keeps to its budget of posts, and to its time: the rest is another one.

@@ -80,6 +80,7 @@ type handler struct {
 	pusher  pusher
 	queue   queue
 	rounds  rounds // nil: there are no crowds
+	told    *told
 	streams letter.Streams
 	log     *slog.Logger
 	now     func() time.Time

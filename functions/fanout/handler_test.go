@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -46,6 +47,7 @@ type world struct {
 	forgetErr              error
 	slowEntries, slowRaise <-chan struct{} // what is of mallory waits for it
 
+	unread   string              // how connections begin that take nothing until the time is up
 	panics   chat.ConversationID // a conversation whose entries make the reader panic
 	retryErr error
 	buryErr  error
@@ -140,7 +142,7 @@ func (w *world) Delist(_ context.Context, userID string, conversationID chat.Con
 func (w *world) list(userID string, conversationID chat.ConversationID, large bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.step("list")
+	w.step(map[bool]string{true: "list", false: "delist"}[large])
 	w.listed[listing{userID, conversationID}] = large
 	return w.raiseErr[userID]
 }
@@ -167,8 +169,11 @@ func (w *world) Disconnect(_ context.Context, userID string, conns ...store.Conn
 	return w.forgetErr
 }
 
-func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Outcome {
+func (w *world) Deliver(ctx context.Context, deliveries []push.Delivery) []push.Outcome {
 	w.step("deliver")
+	if slices.ContainsFunc(deliveries, func(d push.Delivery) bool { return strings.HasPrefix(d.ConnectionID, w.unread) }) && w.unread != "" {
+		<-ctx.Done()
+	}
 	var group []string
 	for _, d := range deliveries {
 		group = append(group, d.ConnectionID)
@@ -184,7 +189,7 @@ func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Ou
 				outcomes[i].Err = fmt.Errorf("connection %s was delivered to with another expiry, %d", c.ID, d.ExpiresAt)
 			}
 		}
-		if outcomes[i].Err = cmp.Or(outcomes[i].Err, w.sockets[d.ConnectionID]); outcomes[i].Err != nil {
+		if outcomes[i].Err = cmp.Or(outcomes[i].Err, w.sockets[d.ConnectionID], ctx.Err()); outcomes[i].Err != nil {
 			continue
 		}
 		w.mu.Lock()
@@ -255,7 +260,7 @@ func (w *world) membersEvent(conversationID chat.ConversationID, seq int64, adde
 func (w *world) handler() (handler, *bytes.Buffer) {
 	var log bytes.Buffer
 	return handler{
-		store: w, rosters: w, pusher: w, queue: w, streams: w.streams,
+		store: w, rosters: w, pusher: w, queue: w, told: &told{}, streams: w.streams,
 		log: slog.New(slog.NewJSONHandler(&log, nil)), now: func() time.Time { return time.UnixMilli(now) },
 	}, &log
 }
@@ -905,6 +910,39 @@ func TestG10_WhatTakesManyWritesComesLast(t *testing.T) {
 	require.Equal(t, []int{1, 1 + 2*40}, w.notedBy)
 }
 
+// A conversation whose devices do not read uses up its own part of the time: whatever it
+// is, all others are pushed to.
+func TestG10_AConversationThatDoesNotReadLeavesTheOthersTheirTime(t *testing.T) {
+	t.Parallel()
+	for _, unread := range []string{"small", "30", "40", "50"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.unread = unread
+			w.member("group:small", "small", 1, "phone")
+			w.write("group:small", 1)
+			records := []events.DynamoDBEventRecord{record("1", "group:small", 0, 1)}
+			for _, size := range []int{30, 40, 50} {
+				id := chat.ConversationID(fmt.Sprint("group:", size))
+				for i := range size {
+					w.member(id, fmt.Sprint(size, " ", i), 1, "phone")
+				}
+				w.write(id, 1)
+				records = append(records, record(string(id), id, 0, 1))
+			}
+			start := time.Now()
+			failed, _ := w.handle(t, batchOf(records...))
+			require.Empty(t, failed)
+			require.Len(t, w.groups, 4)
+			require.LessOrEqual(t, time.Since(start), pushBudget)
+			for userID := range w.connections {
+				if !strings.HasPrefix(userID, unread) {
+					require.Len(t, w.frames[userID+"-phone"], 1, "%s where %s do not read", userID, unread)
+				}
+			}
+		})
+	}
+}
+
 func TestNobodyOnline(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -957,7 +995,9 @@ func TestLargeConversationsAreListed(t *testing.T) {
 			require.Equal(t, tc.delisted, counts[false], "delisted")
 			require.Len(t, w.raised, tc.raised)
 			if len(w.listed) > 0 {
-				require.Less(t, slices.Index(w.steps, "list"), slices.Index(w.steps, "connections"), "the sync heads come first")
+				// A device that asks in between finds it on the list, or among the changes.
+				order := slices.DeleteFunc([]string{"list", "raise", "delist", "connections"}, func(step string) bool { return !slices.Contains(w.steps, step) })
+				require.Equal(t, order, w.steps)
 			}
 		})
 	}

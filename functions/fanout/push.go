@@ -64,16 +64,33 @@ func (h handler) push(ctx context.Context, b *batch, all []news) tally {
 	}
 	recipients, deliveries := h.prepare(ctx, mails, connections)
 	outcomes := make([]push.Outcome, len(deliveries))
-	for _, places := range byAudience(mails, recipients) {
+	groups := byAudience(mails, recipients)
+	for n, places := range groups {
 		group := make([]push.Delivery, len(places))
 		for i, place := range places {
 			group[i] = deliveries[place]
 		}
-		for i, o := range h.pusher.Deliver(limited, group) {
+		large := mails[recipients[places[0]].userID].smallest != audienceOf{}
+		for i, o := range h.deliverInTime(limited, group, large, len(groups)-n) {
 			outcomes[places[i]] = o
 		}
 	}
 	return h.settle(ctx, recipients, outcomes)
+}
+
+// deliverInTime delivers to the first of so many groups that are left. Of what is left of
+// the time a large conversation has an equal part, so that one whose devices do not read
+// leaves the others theirs, and all small ones together have half at least.
+func (h handler) deliverInTime(ctx context.Context, group []push.Delivery, large bool, left int) []push.Outcome {
+	if !large {
+		left = min(left, 2)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+	}
+	return h.pusher.Deliver(ctx, group)
 }
 
 // byAudience groups the places of recipients: first all whose mail is of a small

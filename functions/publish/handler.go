@@ -146,16 +146,21 @@ func (h handler) addMembers(ctx context.Context, r request) (all store.Committed
 	if sorted := slices.Sorted(slices.Values(users)); len(slices.Compact(sorted)) < len(users) {
 		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "addMembers.members", "someone is named twice")
 	}
+	for _, id := range users { // all of them, before the first change is made
+		if err := chat.ValidateUserID("addMembers.members", id); err != nil {
+			return store.Committed{}, err
+		}
+	}
+	if last := (len(users) - 1) / chat.MaxRosterChange; last > 0 && chat.ValidateClientMsgID("", changeKey(r.ClientMsgID, last)) != nil {
+		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "clientMsgId", "for so many users an idempotency key is 1 to %d printable ASCII characters",
+			chat.MaxClientMsgIDBytes-len(changeKey("", last)))
+	}
 	all.Duplicate = true
 	var took metric.Effort
 	for i := 0; i == 0 || i*chat.MaxRosterChange < len(users); i++ {
-		key := r.ClientMsgID
-		if i > 0 {
-			key += ":" + strconv.Itoa(i)
-		}
 		known := all.Duplicate
 		change := users[i*chat.MaxRosterChange : min(len(users), (i+1)*chat.MaxRosterChange)]
-		all, err = h.ledger.AdmitMembers(ctx, id, change, key)
+		all, err = h.ledger.AdmitMembers(ctx, id, change, changeKey(r.ClientMsgID, i))
 		all.Duplicate = all.Duplicate && known
 		took = metric.Effort{Attempts: took.Attempts + all.Attempts, Conflicts: took.Conflicts + all.Conflicts, Throttles: took.Throttles + all.Throttles}
 		all.Effort = took
@@ -164,6 +169,14 @@ func (h handler) addMembers(ctx context.Context, r request) (all store.Committed
 		}
 	}
 	return all, nil
+}
+
+// changeKey is the idempotency key of a request's i-th change.
+func changeKey(key string, i int) string {
+	if i == 0 {
+		return key
+	}
+	return key + ":" + strconv.Itoa(i)
 }
 
 // nothingToSay refuses a message beside what is to be opened, or who is to be added:

@@ -103,7 +103,7 @@ func TestPublishTheSample(t *testing.T) {
 	require.Equal(t, store.Publication{
 		Key: "order:123", Title: "Your order 123", Recipients: []string{"alice", "bob"}, ClientMsgID: "order-123-shipped",
 		Message: chat.Message{
-			MessageType: chat.TypeSystem, Text: "Your order is on its way.", Data: json.RawMessage(`{"status": "shipped", "carrier": "post"}`),
+			MessageType: chat.TypeSystem, Text: "Your order is on its way.", Data: json.RawMessage(`{"status":"shipped","carrier":"post"}`),
 		},
 	}, f.given)
 	delete(line, "time")
@@ -138,6 +138,14 @@ func TestPublishHandsOn(t *testing.T) {
 	}
 }
 
+func manyUsers(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprint("user", i)
+	}
+	return ids
+}
+
 func TestPublishRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ event, field string }{
@@ -158,6 +166,8 @@ func TestPublishRefuses(t *testing.T) {
 		"a misspelt field within":    {`{"group":{"owner":"alice","title":"Trip","member":["a secret"]},"clientMsgId":"c"}`, "group.member"},
 		"a misspelt field of others": {`{"addMembers":{"conversationId":"group:x","memebers":["a secret"]},"clientMsgId":"c"}`, "addMembers.memebers"},
 		"a field of the level above": {`{"group":{"owner":"alice","title":"Trip","clientMsgId":"c"}}`, "group.clientMsgId"},
+		"a key too long for many":    {`{"addMembers":{"conversationId":"group:x","members":["` + strings.Join(manyUsers(49), `","`) + `"]},"clientMsgId":"` + strings.Repeat("k", 63) + `"}`, "clientMsgId"},
+		"the last of many users":     {`{"addMembers":{"conversationId":"group:x","members":["` + strings.Join(append(manyUsers(48), "a secret\u202e"), `","`) + `"]},"clientMsgId":"c"}`, "addMembers.members"},
 		"an event":                   {`{"key":"k","clientMsgId":"c","messageType":"event","text":"a secret"}`, "messageType"},
 		"an unknown messageType":     {`{"key":"k","clientMsgId":"c","messageType":"smell","text":"a secret"}`, "messageType"},
 	} {
@@ -230,10 +240,7 @@ func TestPublishOpensConversations(t *testing.T) {
 			require.NoError(t, err)
 			return `{"addMembers":{"conversationId":"group:x","members":` + string(encoded) + `},"clientMsgId":"c"}`
 		}
-		var many []string
-		for i := range maxAdded {
-			many = append(many, fmt.Sprint("user", i))
-		}
+		many := manyUsers(maxAdded)
 		f := &fakeLedger{}
 		_, _, err := publish(t, f, event(many[:100]...))
 		require.NoError(t, err)

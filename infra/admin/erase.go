@@ -21,8 +21,10 @@ which take the content out of what they hold as soon as they catch up.
 What remains: the userId, as the sender of what is blank, in rosters, inboxes and
 events; titles that the user gave to groups; files that messages pointed to; what
 devices hold that do not connect again, or whose users had left the group before; what
-waits in the user's own outbox; backups, for as long as they are kept (35 days of
-point-in-time recovery); and logs, which have ids but no content.
+waits in the user's own outbox; what a function that was killed left uncommitted, until
+DynamoDB deletes it, which it does an hour later or some days after that; backups, for as
+long as they are kept (35 days of point-in-time recovery); and logs, which have ids but no
+content.
 
 It may be repeated at will. Block the user first: what is sent meanwhile may be missed.
 Without -yes it only counts.`,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/letter"
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 const (
@@ -213,8 +214,10 @@ func (r *replay) deal(ctx context.Context, l letter.Letter) (is, detail string, 
 	records, err := l.Records(ctx, r.streams)
 	switch {
 	case errors.Is(err, letter.ErrTooOld) && r.raise && r.yes:
-		detail, err = r.raiseHeads(ctx, l)
-		return "raised", detail, err
+		if detail, err = r.raiseHeads(ctx, l); err != nil {
+			return "", "", err
+		}
+		return "raised", detail, nil
 	case errors.Is(err, letter.ErrTooOld):
 		return "tooOld", "devices learn of it when they sync; -raise tells them to", nil
 	case err != nil:
@@ -256,20 +259,24 @@ func (r *replay) push(ctx context.Context, streamARN string, records []streamtyp
 }
 
 // raiseHeads tells the members of the conversations that did not change since.
-// Whoever changed later was told with that change; of large ones devices read the
-// head whenever they ask.
+// Whoever changed later was told with that change. Of large ones devices read the head
+// whenever they ask, if they are listed for them, which the join that was lost did not do.
 func (r *replay) raiseHeads(ctx context.Context, l letter.Letter) (string, error) {
 	conversations, users := 0, 0
 	err := r.operator.ChangedBetween(ctx, l.Batch.First.Add(-clockSkew).UnixMilli(), l.Batch.Last.Add(clockSkew).UnixMilli(), func(head chat.Conversation) error {
 		if head.MemberCount > chat.InboxGroupMax {
-			return nil
+			listed, err := r.operator.Relist(ctx, head.ConversationID)
+			if listed > 0 {
+				conversations, users = conversations+1, users+listed
+			}
+			return err
 		}
 		members, err := r.store.Roster(ctx, head.ConversationID)
 		if err != nil {
 			return err
 		}
 		for _, m := range members {
-			if _, err := r.store.Raise(ctx, m.UserID, []chat.ConversationID{head.ConversationID}); err != nil {
+			if _, err := r.store.Raise(ctx, m.UserID, []chat.ConversationID{head.ConversationID}); err != nil && !store.Permanent(err) {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"time"
@@ -163,7 +164,7 @@ func newTarget(name string, resources map[string]string, data, rest aws.Config) 
 			return nil, err
 		}
 	}
-	t.store = store.New(dynamodb.NewFromConfig(data), tables)
+	t.store = store.New(dynamodb.NewFromConfig(data), tables, store.WithLog(slog.New(slog.NewTextHandler(os.Stderr, nil))))
 	t.operator = operate.New(t.store)
 	t.streams = dynamodbstreams.NewFromConfig(data)
 	t.functions = lambda.NewFromConfig(rest)

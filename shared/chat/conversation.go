@@ -55,7 +55,8 @@ type Conversation struct {
 	CreatedAt      int64          `json:"createdAt"` // ms
 	UpdatedAt      int64          `json:"updatedAt"` // ms
 	Runs           Runs           `json:"runs,omitempty"`
-	PushAt         int64          `json:"pushAt,omitempty"` // ms; of a crowd: when it is told of new messages, see NextPush
+	PushAt         int64          `json:"pushAt,omitempty"`    // ms; of a crowd: when it is told of new messages, see NextPush
+	RemovedAt      int64          `json:"removedAt,omitempty"` // ms; when the last message came that tells of someone who went
 
 	// LargestEntry is about how many bytes the largest entry ever takes, 0 if that
 	// is not known.

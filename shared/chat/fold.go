@@ -30,6 +30,9 @@ func (c Conversation) With(m Message) Conversation {
 	case m.Is(EventMembers):
 		c.Title, c.Owner = cmp.Or(m.Event.Title, c.Title), cmp.Or(m.Event.Owner, c.Owner)
 		c.MemberCount += len(m.Event.Added) - len(m.Event.Removed)
+		if len(m.Event.Removed) > 0 {
+			c.RemovedAt = m.ServerTime
+		}
 	}
 	return c
 }

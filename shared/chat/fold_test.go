@@ -27,7 +27,7 @@ func TestConversationWith(t *testing.T) {
 		"a title":          {told(chat.Event{Kind: chat.EventTitle, Title: "swim"}), func(c *chat.Conversation) { c.Title = "swim" }},
 		"the end":          {told(chat.Event{Kind: chat.EventDissolve}), func(c *chat.Conversation) { c.State = chat.StateDissolved }},
 		"newcomers":        {told(chat.Event{Kind: chat.EventMembers, Added: []string{"bob", "cy"}}), func(c *chat.Conversation) { c.MemberCount = 5 }},
-		"one who left":     {told(chat.Event{Kind: chat.EventMembers, Removed: []string{"ann"}, Owner: "bob"}), func(c *chat.Conversation) { c.MemberCount, c.Owner = 2, "bob" }},
+		"one who left":     {told(chat.Event{Kind: chat.EventMembers, Removed: []string{"ann"}, Owner: "bob"}), func(c *chat.Conversation) { c.MemberCount, c.Owner, c.RemovedAt = 2, "bob", 80 }},
 		"a role":           {told(chat.Event{Kind: chat.EventMembers, Member: "bob", Role: chat.RoleAdmin}), func(*chat.Conversation) {}},
 		"the first event":  {told(chat.Event{Kind: chat.EventMembers, Added: []string{"dee"}, Owner: "dee", Title: "new"}), func(c *chat.Conversation) { c.MemberCount, c.Owner, c.Title = 4, "dee", "new" }},
 		"a title of many":  {told(chat.Event{Kind: chat.EventRecall, Title: "not told by this kind"}), func(*chat.Conversation) {}},

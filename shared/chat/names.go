@@ -35,7 +35,7 @@ func isDirectionControl(r rune) bool { return unicode.Is(unicode.Bidi_Control, r
 func looksLikeSystem(id string) bool {
 	var seen strings.Builder
 	for _, r := range norm.NFKD.String(id) {
-		r = latin(unicode.ToLower(r))
+		r = latin(unicode.ToLower(latin(r))) // a capital may look like another letter than its small one
 		if unicode.IsLetter(r) || unicode.IsNumber(r) {
 			seen.WriteRune(r)
 		}
@@ -43,19 +43,25 @@ func looksLikeSystem(id string) bool {
 	return strings.ReplaceAll(seen.String(), "rn", "m") == SystemSender
 }
 
-// latin gives the letter of SystemSender that a small letter, or its capital,
-// looks like. The others stay as they are. The list is from confusables.txt of
-// Unicode Technical Standard 39, without scripts that are extinct.
+// latin gives the small letter that a character looks like: those white on black and the
+// regional indicators all, of others those of SystemSender. What looks like none stays as
+// it is. The list is from confusables.txt of Unicode Technical Standard 39; what
+// normalization makes letters of by itself is not in it.
 func latin(r rune) rune {
+	for _, a := range []rune{'🅐', '🅰', '🇦'} { // each the first of an alphabet
+		if a <= r && r < a+26 {
+			return 'a' + r - a
+		}
+	}
 	for _, like := range []struct {
 		letter rune
 		others string
 	}{
-		{'s', "ѕꜱꮪꮥտꓢʂƽ"},
-		{'y', "уүұγυⲩʏɣɏƴỿꭚყꭹꮍꓬ¥"},
-		{'t', "тҭτⲧᴛŧƭʈⱦꭲꓔ₮"},
-		{'e', "еҽєεⲉᴇɇɛꬲꭼꓰⴹ℮"},
-		{'m', "мӎμⲙᴍɱᵯϻꮇꓟᗰᛖ₥"},
+		{'s', "ѕꜱꮪꮥտꓢʂƽ𐑈𑣁𖼺𐊖"},
+		{'y', "уүұγυⲩʏɣɏƴỿꭚყꭹꮍꓬ¥ᶌ𑣄𑣜𖽃𐊲"},
+		{'t', "тҭτⲧᴛŧƭʈⱦꭲꓔ₮𑢼𖼊⊤⟙🝨𐊗𐊱𐌕"},
+		{'e', "еҽєεⲉᴇɇɛꬲꭼꓰⴹ℮𑣆𑣎⋿𐊆"},
+		{'m', "мӎμⲙᴍɱᵯϻꮇꓟᗰᛖ₥𐊰𐌑"},
 	} {
 		if strings.ContainsRune(like.others, r) {
 			return like.letter

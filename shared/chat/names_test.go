@@ -62,6 +62,14 @@ func TestNoUserLooksLikeSystem(t *testing.T) {
 		"accents":              "śýštéṁ",
 		"rn for m":             "systern",
 		"bold Greek":           "s𝛾s𝛕𝛆𝛍",
+		"black circles":        "🅢🅨🅢🅣🅔🅜",
+		"black squares":        "🆂🆈🆂🆃🅴🅼",
+		"flags":                "🇸🇾🇸🇹🇪🇲",
+		"signs":                "sys⊤em",
+		"Miao":                 "𖼺𖽃𖼺𖼊em",
+		"Warang Citi":          "𑣁𑢤𑣁𑢼𑢦m",
+		"Warang Citi, small":   "s𑣜stem",
+		"Old Italic":           "𐊖y𐊖𐌕𐊆𐌑",
 	} {
 		refusal := &chat.Error{}
 		require.ErrorAs(t, chat.ValidateUserID("sub", id), &refusal, "%s: %q", what, id)
@@ -71,7 +79,7 @@ func TestNoUserLooksLikeSystem(t *testing.T) {
 		require.NoError(t, chat.ValidateKnownUserID("userId", id), "%s: who is there can be named", what)
 		require.NoError(t, chat.ValidateKnownMembers("members", []string{"bob", id}), what)
 	}
-	for _, id := range []string{"systems", "system1", "1system", "systemd", "ystem", "sistem", "stem", "системa", "𝐬𝐲𝐬", "mesyts", "сyster", "auth0|system7"} {
+	for _, id := range []string{"systems", "system1", "1system", "systemd", "ystem", "sistem", "stem", "системa", "𝐬𝐲𝐬", "mesyts", "сyster", "auth0|system7", "🅢", "🇪🇸", "⊤", "👍"} {
 		require.NoError(t, chat.ValidateUserID("sub", id), "%q", id)
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// absence is a group of alice's from which she removes bob, and to which she adds him again.
+// absence is a group of alice's from which she removes bob, and to which she adds him
+// again.
 type absence struct {
 	t      *testing.T
 	ctx    context.Context

@@ -29,7 +29,7 @@ func TestThePeerOfAPushedMessageIsKnown(t *testing.T) {
 			cv := newConversation(test.conversation)
 			cv.known.Peer = test.known
 			m := chat.Message{ConversationID: test.conversation, Seq: 1, SenderID: test.sender, MessageType: chat.TypeText, Text: "hello"}
-			cv.digest("bob", []chat.Message{m}, nil)
+			cv.digest("bob", m.Seq-1, []chat.Message{m}, nil)
 			require.Equal(t, test.peer, cv.known.Peer)
 		})
 	}

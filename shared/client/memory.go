@@ -207,7 +207,7 @@ func seqIndex(messages []chat.Message, seq int64) (int, bool) {
 }
 
 func cloned(c Conversation) Conversation {
-	c.Receipts = maps.Clone(c.Receipts)
+	c.Receipts, c.Skipped = maps.Clone(c.Receipts), slices.Clone(c.Skipped)
 	if c.LastMessage != nil {
 		preview := *c.LastMessage
 		c.LastMessage = &preview

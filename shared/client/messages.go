@@ -11,9 +11,10 @@ import (
 )
 
 // Messages gives a conversation's messages above afterSeq, or above the conversation's
-// BaseSeq if that is higher, strictly by seq, each once and in its last state, and waits for new ones. It ends with an error: that
-// of ctx, what ended the client (ErrClosed, ErrReplaced, …) once all that is stored was
-// given, or one of the store. A loop that breaks needs no error.
+// BaseSeq if that is higher, strictly by seq, each once and in its last state, and
+// waits for new ones. It ends with an error: that of ctx, what ended the client
+// (ErrClosed, ErrReplaced, …) once all that is stored was given, or one of the store. A
+// loop that breaks needs no error.
 //
 // A message that is recalled, edited or erased after it was given is not given again;
 // its event is, with the target's seq and an edit's new content or, of an erasure,
@@ -230,8 +231,8 @@ func (cv *conversation) unread(userID string, through int64) int64 {
 }
 
 // others counts the seqs above after, up to through, that are not known to be the user's
-// own.
+// own, or gone.
 func (cv *conversation) others(userID string, after, through int64) int64 {
-	head := chat.Conversation{Runs: cv.known.Runs}
+	head := chat.Conversation{Runs: cv.known.Runs, Skipped: cv.known.Skipped}
 	return head.Unread(userID, after, through) - cv.ledger.ownAbove(userID, after, through)
 }

@@ -82,14 +82,18 @@ type Conversation struct {
 	MaxSeenSeq int64 `json:"maxSeenSeq"`
 	// DoneSeq is how far a program that uses Incoming is.
 	DoneSeq int64 `json:"doneSeq,omitempty"`
-	// HasOrphans says that the server has lost messages which this device had. Client.Orphans
-	// has them, until Client.DiscardOrphans.
+	// HasOrphans says that the server has lost messages which this device had.
+	// Client.Orphans has them, until Client.DiscardOrphans.
 	HasOrphans bool `json:"hasOrphans,omitempty"`
 	// Receipts are the other members' positions, as far as the server told them.
 	Receipts map[string]Positions `json:"receipts,omitempty"`
 
 	DescribedSeq int64     `json:"describedSeq"`   // LastSeq when the server described the conversation
 	Runs         chat.Runs `json:"runs,omitempty"` // who wrote what is in order
+
+	// Skipped are the last seqs above DescribedSeq that no message has, ascending: what an
+	// operator's repair skipped, or is not for this user.
+	Skipped []chat.Range `json:"skipped,omitempty"`
 }
 
 // Positions are how far a user has received and read a conversation.

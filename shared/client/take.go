@@ -71,7 +71,7 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 	if s.hidden && cv.known.Kind == chat.KindGroup {
 		next.known.RecheckSeq = cv.ledger.contiguous
 	}
-	events := next.digest(c.cfg.UserID, s.admitted, messages)
+	events := next.digest(c.cfg.UserID, cv.ledger.contiguous, s.admitted, messages)
 	batch := Batch{Messages: messages, Conversations: []Conversation{next.record()}}
 	if batch.OrphanDelete, err = c.erasedOrphans(cv, s.admitted); err != nil {
 		return err
@@ -129,13 +129,15 @@ func (c *Client) commit(b Batch) error {
 	return nil
 }
 
-// digest brings what is known of a conversation up to what was admitted: who wrote
-// it, its preview, and what events say of it. The server's own description holds up to
-// DescribedSeq, but for the user's removal, see describe. It reports whether the
+// digest brings what is known of a conversation up to what was admitted after a seq: who
+// wrote it, its preview, and what events say of it. The server's own description holds up
+// to DescribedSeq, but for the user's removal, see describe. It reports whether the
 // roster or the title is different now.
-func (cv *conversation) digest(self string, admitted, written []chat.Message) (roster bool) {
+func (cv *conversation) digest(self string, after int64, admitted, written []chat.Message) (roster bool) {
 	k := &cv.known
 	for _, m := range admitted {
+		cv.pass(after, m.Seq-1)
+		after = m.Seq
 		k.Runs = k.Runs.With(m)
 		if k.Peer == "" && chat.SingleID(self, m.SenderID) == k.ConversationID {
 			k.Peer = m.SenderID // until the server's line comes
@@ -158,6 +160,7 @@ func (cv *conversation) digest(self string, admitted, written []chat.Message) (r
 		}
 		roster = roster || m.Is(chat.EventMembers) || m.Is(chat.EventTitle) || m.Is(chat.EventDissolve)
 	}
+	cv.pass(after, cv.ledger.contiguous)
 	k.preview(written)
 	return roster
 }
@@ -170,6 +173,20 @@ func (k *Conversation) preview(written []chat.Message) {
 	if i, ok := seqIndex(written, k.LastMessage.Seq); ok {
 		k.LastMessage = written[i].Preview()
 	}
+}
+
+// maxSkipped is how many stretches of seqs that are gone a conversation's record names.
+const maxSkipped = 16
+
+// pass notes that the seqs above after, up to through, are gone, or not ours to see: they
+// are not unread. Of what the server's own description reaches, its number counts.
+func (cv *conversation) pass(after, through int64) {
+	k := &cv.known
+	if after = max(after, k.DescribedSeq); through <= after {
+		return
+	}
+	k.Skipped = append(slices.Clip(k.Skipped), chat.Range{From: after + 1, To: through})
+	k.Skipped = k.Skipped[max(0, len(k.Skipped)-maxSkipped):]
 }
 
 // receipt takes in that a user's positions rose: the user's own, told by another
@@ -257,6 +274,7 @@ func (c *Client) describe(line wire.Conversation) error {
 	if line.LastSeq >= max(k.DescribedSeq, cv.ledger.contiguous) {
 		positions := k.Conversation
 		preview := k.LastMessage
+		k.Skipped = slices.DeleteFunc(slices.Clone(k.Skipped), func(r chat.Range) bool { return r.To <= line.LastSeq })
 		k.Conversation = line
 		if line.LastMessage == nil && preview != nil && preview.Seq > line.ClearedSeq {
 			k.LastMessage = preview // the server leaves them out where they do not fit

@@ -183,3 +183,47 @@ func TestUnreadOfOneWhoComesBack(t *testing.T) {
 		requireUnread(t, s, 2, id, "alice", alice)
 	})
 }
+
+// What an operator's repair skips while a device is there is unread to nobody.
+func TestSkippedSeqsAreNotUnread(t *testing.T) {
+	for name, holes := range map[string]int64{"a few": 20, "many": 1000} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
+				group := s.MakeGroup("g", "alice", "bob")
+				cfg := config(s, "alice", "phone")
+				cfg.Store = client.NewMemory()
+				alice := online(t, cfg)
+				unread := func() int64 {
+					line, _ := alice.Conversation(group)
+					return line.Unread
+				}
+				post(s, group, 2)
+				synctest.Wait()
+				before := unread()
+
+				s.Interfere(clienttest.Hooks{OnPush: func(string, string) (int, time.Duration) { return 0, 0 }})
+				post(s, group, int(holes))
+				line, _ := alice.Conversation(group)
+				for seq := line.LastSeq + 1; seq <= line.LastSeq+holes; seq++ {
+					s.Punch(group, seq)
+				}
+				s.Interfere(clienttest.Hooks{})
+				post(s, group, 1)
+				time.Sleep(time.Minute) // so the gap is pulled, and nothing asks for lines
+				synctest.Wait()
+				require.Equal(t, before+1, unread())
+				post(s, group, 1)
+				synctest.Wait()
+				require.Equal(t, before+2, unread())
+				for _, ack := range []struct{ seq, left int64 }{{line.LastSeq, 2}, {line.LastSeq + holes/2, 2}, {line.LastSeq + holes + 1, 1}} {
+					_, err := alice.Ack(within(t, time.Minute), group, 0, ack.seq)
+					require.NoError(t, err)
+					require.Equal(t, ack.left, unread(), "read up to %d", ack.seq)
+				}
+				alice.Close()
+				alice = dial(t, cfg)
+				require.Equal(t, int64(1), unread(), "after a restart, before it is connected")
+			})
+		})
+	}
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,13 +51,22 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 	maps.Copy(changed, head.Long)
 	if cursor < head.Floor {
 		page, err := s.readSecond(ctx, userID)
-		if err != nil {
+		switch {
+		case errors.Is(err, table.ErrDamaged): // it tells nothing: the whole list does
+			s.db.Damaged(ctx, s.db.Inboxes, table.LineKey(userID, table.SecondKey), err)
+			page.Floor = head.V + 1
+		case err != nil:
 			return Changed{}, err
 		}
 		for id, v := range page.At {
 			changed[id] = max(changed[id], v)
 		}
 		floor = max(floor, page.Floor)
+	}
+	if large.Over && len(large.IDs) <= maxRelisted { // for the next time
+		if err := s.relist(ctx, userID, large); err != nil {
+			s.db.Log.WarnContext(ctx, "a list that is too long stays so", "err", err)
+		}
 	}
 	// A cursor above V is not of this store: it was restored, or begun anew.
 	if cursor <= 0 || cursor < floor || cursor > head.V || large.Over {
@@ -117,8 +127,10 @@ func (s *Store) changedLines(ctx context.Context, userID string, v int64, change
 		}
 	}
 	var err error
-	out.Lines, err = s.linesOf(ctx, userID, ids, changed)
-	return out, err
+	if out.Lines, err = s.linesOf(ctx, userID, ids, changed); err != nil {
+		return Changed{}, err
+	}
+	return out, nil
 }
 
 // linesOf reads the user's lines of these conversations, in this order.
@@ -155,12 +167,16 @@ func (s *Store) everything(ctx context.Context, userID string, v int64, recent m
 	}
 	if next == "" || len(recent) == 0 {
 		out.Next = next
-		out.Lines, err = s.lines(ctx, items)
-		return out, err
+		if out.Lines, err = s.lines(ctx, items); err != nil {
+			return Changed{}, err
+		}
+		return out, nil
 	}
 	ids := byChange(recent)
 	slices.Reverse(ids)
 	out.Next = FromStart
-	out.Lines, err = s.linesOf(ctx, userID, ids[:min(len(ids), pageSize)], nil)
-	return out, err
+	if out.Lines, err = s.linesOf(ctx, userID, ids[:min(len(ids), pageSize)], nil); err != nil {
+		return Changed{}, err
+	}
+	return out, nil
 }

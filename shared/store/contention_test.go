@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -287,4 +288,46 @@ func TestContention(t *testing.T) {
 	for _, writers := range []int{1, 2, 4, 16, 40} {
 		row(fmt.Sprintf("closed, %d writers", writers), 10*time.Second, func(h *hot, span time.Duration) { h.closed(writers, span) })
 	}
+}
+
+// One member spends all it may at once on messages as large as can be. Ten others, who
+// write as people do, hardly notice.
+func TestG10_LargeMessagesOfOneDoNotShutOutTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const burst, perSecond, others, span = 200, 20, 10, 2 * time.Second // of a user, as template.yaml has it
+		h := newHot(t, 40, store.WithConversationRate(400))
+		end := time.Now().Add(span)
+		data := []byte(`{"x":"` + strings.Repeat("x", 22<<10) + `"}`)
+		var all sync.WaitGroup
+		all.Go(func() {
+			for n := 0; time.Now().Before(end); n++ {
+				if n > burst {
+					time.Sleep(time.Second / perSecond)
+				}
+				all.Go(func() {
+					s := h.take()
+					defer h.giveBack(s)
+					m := chatIn(text(who(0), fmt.Sprint("large", n), ""), h.group)
+					m.MessageType, m.Data = chat.TypeCustom, data
+					if _, err := s.Append(h.t.Context(), m, ""); err != nil {
+						requireCode(t, chat.CodeBusy, err)
+					}
+				})
+			}
+		})
+		for i := range others {
+			all.Go(func() {
+				for n := 0; time.Now().Before(end); n++ {
+					h.send(who(i+1), fmt.Sprint(n))
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		all.Wait()
+		took := h.all()
+		t.Logf("%d messages, p50 %v, p99 %v, %d BUSY, %d environments", len(took), at(took, .5), at(took, .99), h.busy, h.most)
+		require.Zero(t, h.busy)
+		require.Less(t, at(took, .99), time.Second)
+	})
 }

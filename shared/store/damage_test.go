@@ -283,3 +283,40 @@ func TestG10_ADamagedConnectionsItemDoesNotStopOthersPushes(t *testing.T) {
 	require.Equal(t, map[string][]store.Connection{"bob": {conn}}, found)
 	requireTold(t, told(), values{"table": c.Tables.Connections, "userId": "alice"})
 }
+
+// A second page that cannot be read tells nothing: the whole list does.
+func TestG10_ADamagedSecondPageIsNoReasonToHearNothing(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 40)
+	cursor := raise(t, s, "bob", ids[:1])
+	for _, id := range ids {
+		raise(t, s, "bob", []chat.ConversationID{id})
+	}
+	c.Set(c.Tables.Inboxes, lineKey("bob", "#second"), values{"floor": "x"})
+	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
+	require.NoError(t, err)
+	require.True(t, changed.Full)
+	for _, id := range ids {
+		raise(t, s, "bob", []chat.ConversationID{id})
+	}
+	changed, err = s.Changes(t.Context(), "bob", cursor, "", 50)
+	require.NoError(t, err)
+	require.True(t, changed.Full)
+}
+
+// One that is met when a gap is looked into, as it was being committed when the Query read
+// the ledger, is passed over too.
+func TestG6_SyncPassesADamagedEntryInAGap(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := sendN(t, c.Store(nil), 4)
+	c.Set(c.Tables.Messages, entryKey(id, 3), values{"serverTime": "x"})
+	s := c.Store(&wire{Edit: hides(func(seq int64) bool { return seq == 3 })})
+	page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
+	require.NoError(t, err)
+	require.Len(t, page.Messages, 3)
+	require.Equal(t, int64(4), page.NextSeq)
+	require.Equal(t, []int64{3}, page.Skipped)
+}

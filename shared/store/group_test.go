@@ -596,7 +596,7 @@ func TestAFormerMemberSeesTheGroupAsItWas(t *testing.T) {
 	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
 	removed := must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
 	was := c.Head(id)
-	was.RosterHash, was.HashedVersion, was.Kept = 0, 0, 0 // they are shown no roster
+	was.RosterHash, was.HashedVersion, was.Kept, was.RemovedAt = 0, 0, 0, 0 // they are shown no roster
 	must(t)(s.SetTitle(ctx, by("ann", "2"), id, "without bob"))
 	must(t)(s.SetRole(ctx, by("ann", "3"), id, "cy", chat.RoleOwner))
 	must(t)(s.Dissolve(ctx, by("cy", "4"), id))

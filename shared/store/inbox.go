@@ -116,6 +116,18 @@ func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]chat.View, e
 		return nil, fmt.Errorf("reading %d inbox lines again: %w", len(again), err)
 	}
 	s.addInboxes(ctx, byID, later)
+	var doubtful []table.Item
+	for _, head := range heads {
+		if line, ok := byID[head.ConversationID]; ok && s.mayHaveGone(head, line) {
+			doubtful = append(doubtful, table.LineKey(line.UserID, line.ConversationID))
+		}
+	}
+	if err := s.linesNow(ctx, doubtful, func(in table.Item) error {
+		s.addInboxes(ctx, byID, []table.Item{in})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	views := make([]chat.View, 0, len(heads))
 	for _, head := range heads {
 		if line, ok := byID[head.ConversationID]; ok {

@@ -55,9 +55,15 @@ const (
 	watchGrowth = 1.25
 	watchMost   = 2.5
 
-	// seenOfLane is how many of each lane's oldest are watched. Where they are small, that is
-	// half a read unit, as for one.
+	// seenOfLane is how many of each lane's oldest are watched. Where they are small,
+	// that is half a read unit, as for one.
 	seenOfLane = 2
+
+	// maxIntent is how many KB a message that goes by the lane has at most. Everyone who
+	// waits reads the oldest intents again and again, at a price by their size: with those
+	// of 24 KB two hundred messages of one member held up all others for eight seconds, in
+	// the model of a region.
+	maxIntent = 4
 
 	// fullAfter is after how many looks a sender looks whether the conversation takes any
 	// more: usually it is in by then.
@@ -79,8 +85,10 @@ const (
 var errNoLane = errors.New("the intent was not put into the lane")
 
 // batches reports whether this is a write that others may commit: a message that
-// changes nothing beside the ledger.
-func (w write) batches() bool { return w.message.Event == nil && !w.trusted }
+// changes nothing beside the ledger, and is not a large one.
+func (w write) batches() bool {
+	return w.message.Event == nil && !w.trusted && kilobytes(w.message) <= maxIntent
+}
 
 // laneOpen reports whether this head's messages go by the lane.
 func (s *Store) laneOpen(head chat.Conversation) bool { return head.LaneUntil > s.db.Now().UnixMilli() }

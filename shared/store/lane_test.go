@@ -506,7 +506,7 @@ func TestG10_ABatchIsBounded(t *testing.T) {
 		batch, max int
 	}{
 		"by items": {"hi", 45, 33, 33},
-		"by bytes": {strings.Repeat("é", 3900), 20, 5, 12},
+		"by bytes": {strings.Repeat("é", 1700), 20, 5, 15},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -59,12 +60,74 @@ func (s *Store) Delist(ctx context.Context, userID string, conversationID chat.C
 	return nil
 }
 
+const (
+	// maxRelisted leaves room on a list that is made anew, or the next conversations
+	// would make it too long again.
+	maxRelisted = table.MaxLarge - largeSlack
+
+	relistPage = 500
+)
+
+// relist makes anew the list of a user who was in too many large conversations, of which
+// it has only some, if there are so few by now. Else that user's devices would read the
+// whole list for ever.
+//
+// What became large since the list was read changes it, and then this does nothing: it is
+// not so long that what comes finds no room without a trace.
+func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) error {
+	var large []chat.ConversationID
+	for cursor := ""; ; {
+		items, next, err := s.db.LinePage(ctx, userID, cursor, relistPage)
+		if err != nil {
+			return err
+		}
+		lines := map[chat.ConversationID]chat.Line{}
+		s.addInboxes(ctx, lines, items)
+		maps.DeleteFunc(lines, func(_ chat.ConversationID, line chat.Line) bool { return line.LeftSeq != 0 || line.Peer != "" })
+		heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(lines)))
+		if err != nil {
+			return err
+		}
+		for _, h := range heads {
+			if h.MemberCount > chat.InboxGroupMax {
+				large = append(large, h.ConversationID)
+			}
+		}
+		if len(large) > maxRelisted {
+			return nil
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	in := &dynamodb.UpdateItemInput{
+		TableName:                 &s.db.Inboxes,
+		Key:                       table.LineKey(userID, table.LargeKey),
+		UpdateExpression:          aws.String("REMOVE ids, #over"),
+		ConditionExpression:       aws.String("attribute_not_exists(ids) AND #over = :true"),
+		ExpressionAttributeNames:  map[string]string{"#over": "over"},
+		ExpressionAttributeValues: table.Item{":true": &types.AttributeValueMemberBOOL{Value: true}},
+	}
+	if len(large) > 0 {
+		in.UpdateExpression = aws.String("SET ids = :ids REMOVE #over")
+		in.ExpressionAttributeValues[":ids"] = table.Set(large...)
+	}
+	if len(was.IDs) > 0 {
+		in.ConditionExpression = aws.String("ids = :was AND #over = :true")
+		in.ExpressionAttributeValues[":was"] = table.Set(was.IDs...)
+	}
+	if _, err := s.db.UpdateItem(ctx, in); err != nil && !table.ConditionFailed(err) {
+		return fmt.Errorf("listing the large conversations of %s anew: %w", userID, err)
+	}
+	return nil
+}
+
 func (s *Store) updateLarge(userID, update string, conversationID chat.ConversationID) *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
 		TableName:                 &s.db.Inboxes,
 		Key:                       table.LineKey(userID, table.LargeKey),
 		UpdateExpression:          &update,
-		ExpressionAttributeValues: table.Item{":c": table.Set(string(conversationID))},
+		ExpressionAttributeValues: table.Item{":c": table.Set(conversationID)},
 	}
 }
 

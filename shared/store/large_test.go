@@ -95,6 +95,62 @@ func TestG5_ALargeListThatIsFullLosesNothing(t *testing.T) {
 	require.True(t, changed.Full)
 }
 
+// Once the user has left so many that all fit, the list is right again by itself, and
+// devices hear of changes alone.
+func TestG10_WhoLeavesLargeConversationsIsListedAgain(t *testing.T) {
+	t.Parallel()
+	for name, stay := range map[string]int{"some": 150, "none": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			w := &wire{}
+			s := c.Store(w)
+			ids := c.Lines("bob", 260)
+			cursor := raise(t, s, "bob", ids[:1])
+			for i, id := range ids {
+				c.Set(c.Tables.Conversations, convKey(id), values{"memberCount": 30})
+				if err := s.Enlist(t.Context(), "bob", id); i >= 250 {
+					require.ErrorIs(t, err, store.ErrLargeFull)
+				}
+			}
+			full := func() store.Changed {
+				t.Helper()
+				changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
+				require.NoError(t, err)
+				require.True(t, changed.Full)
+				return changed
+			}
+			leave := func(ids []chat.ConversationID) {
+				t.Helper()
+				for _, id := range ids {
+					c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"leftSeq": 1})
+					require.NoError(t, s.Delist(t.Context(), "bob", id))
+				}
+			}
+			leave(ids[:55]) // and 205 stay, of which 195 are listed
+			full()
+			full()
+			leave(ids[55 : 260-stay])
+			joined := false
+			w.Rule = func(op string, _ int) fault { // another one becomes large in between
+				if op == "UpdateItem" && !joined {
+					joined = true
+					require.NoError(t, c.Store(nil).Enlist(t.Context(), "bob", ids[0]))
+				}
+				return none
+			}
+			full()
+			require.True(t, joined)
+			leave(ids[:1])
+			full()
+			changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
+			require.NoError(t, err)
+			require.False(t, changed.Full)
+			require.Len(t, changed.Heads, stay, "those that found no room among them")
+		})
+	}
+}
+
 // setLastSeq sets a head's last seq.
 func setLastSeq(c *cloud, id chat.ConversationID, lastSeq int64) {
 	c.Put(c.Tables.Conversations, map[string]any{

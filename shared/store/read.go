@@ -8,8 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -153,7 +152,46 @@ func (s *Store) view(ctx context.Context, userID string, conversationID chat.Con
 	if !exists || !known {
 		return chat.View{}, errNoConversation()
 	}
+	if s.mayHaveGone(v.Head, v.Line) {
+		if err := s.linesNow(ctx, []table.Item{table.LineKey(userID, conversationID)}, func(in table.Item) error {
+			return table.Unmarshal(in, &v.Line)
+		}); err != nil {
+			return chat.View{}, err
+		}
+	}
 	return chat.ViewOf(v.Head, v.Line), nil
+}
+
+// goneFor is for how long after a removal was stamped its transaction may still be under
+// way: well above what a function may take.
+const goneFor = time.Minute
+
+// mayHaveGone reports whether a line may say less than the head that was read before it.
+// While a transaction is being applied its items show one after the other: the head, and
+// even what was written after the removal, may be there when the line of the removed one
+// is not.
+func (s *Store) mayHaveGone(head chat.Conversation, line chat.Line) bool {
+	return head.RemovedAt != 0 && line.LeftSeq == 0 && s.db.Now().Sub(time.UnixMilli(head.RemovedAt)) < goneFor
+}
+
+// linesNow reads lines that exist, serialisably.
+func (s *Store) linesNow(ctx context.Context, keys []table.Item, take func(table.Item) error) error {
+	for chunk := range slices.Chunk(keys, table.MaxTransactGet) {
+		gets := make([]types.TransactGetItem, len(chunk))
+		for i, key := range chunk {
+			gets[i] = types.TransactGetItem{Get: &types.Get{TableName: &s.db.Inboxes, Key: key}}
+		}
+		out, err := s.db.TransactGet(ctx, gets)
+		if err != nil {
+			return fmt.Errorf("reading %d inbox lines: %w", len(chunk), err)
+		}
+		for _, r := range out.Responses {
+			if err := take(r.Item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // stretch is what read found, in reading order. Every seq from the range's
@@ -330,7 +368,7 @@ func (s *Store) query(ctx context.Context, conversationID chat.ConversationID, r
 	known := make(map[int64]table.Message, len(out.Items))
 	seen := make(map[int64]bool, len(out.Items))
 	for _, in := range out.Items {
-		if seq, whole := seqOf(in); whole {
+		if seq, whole := table.SeqOf(in); whole {
 			seen[seq] = true
 		}
 		if mi, ok := s.entry(ctx, in); ok {
@@ -339,7 +377,7 @@ func (s *Store) query(ctx context.Context, conversationID chat.ConversationID, r
 	}
 	covered := r
 	if out.LastEvaluatedKey != nil {
-		last, _ := seqOf(out.LastEvaluatedKey)
+		last, _ := table.SeqOf(out.LastEvaluatedKey)
 		if last < r.From || last > r.To {
 			return nil, chat.Range{}, fmt.Errorf("a Query of messages %d to %d of %s ended at %d", r.From, r.To, conversationID, last)
 		}
@@ -363,18 +401,6 @@ func (s *Store) entry(ctx context.Context, in table.Item) (mi table.Message, ok 
 		return table.Message{}, false
 	}
 	return mi, true
-}
-
-// seqOf reads the seq off a message's key, 0 if there is none. What an operator put
-// there may have a fraction; the seq is then the whole number below.
-func seqOf(key table.Item) (seq int64, whole bool) {
-	n, ok := key["seq"].(*types.AttributeValueMemberN)
-	if !ok {
-		return 0, false
-	}
-	digits, _, fraction := strings.Cut(n.Value, ".")
-	seq, err := strconv.ParseInt(digits, 10, 64)
-	return seq, err == nil && !fraction
 }
 
 // missingIn gives the seqs of r that were not seen, descending.

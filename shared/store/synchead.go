@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
@@ -134,11 +133,8 @@ func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversati
 // Permanent reports whether an error comes back however often the same is tried:
 // an item that is damaged, or a request that DynamoDB will never take.
 func Permanent(err error) bool {
-	if _, ok := errors.AsType[*attributevalue.UnmarshalTypeError](err); ok {
-		return true
-	}
 	api, ok := errors.AsType[smithy.APIError](err)
-	return ok && api.ErrorCode() == "ValidationException" || errors.Is(err, ErrLargeFull)
+	return ok && api.ErrorCode() == "ValidationException" || errors.Is(err, table.ErrDamaged) || errors.Is(err, ErrLargeFull)
 }
 
 var (

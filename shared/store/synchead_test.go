@@ -186,6 +186,7 @@ func TestG10_ADamagedSyncHead(t *testing.T) {
 	t.Parallel()
 	for name, damaged := range map[string]map[string]any{
 		"at is a text": {"v": 7, "floor": 0, "at": "x", "long": map[string]any{}},
+		"v is 1.5":     {"v": 1.5, "floor": 0, "at": map[string]any{"group:000": 1}, "long": map[string]any{}},
 		"v is a text":  {"v": "x", "floor": 0, "at": map[string]any{}, "long": map[string]any{}},
 	} {
 		t.Run(name, func(t *testing.T) {

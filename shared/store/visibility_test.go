@@ -3,7 +3,9 @@ package store_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -261,4 +263,66 @@ func TestClearHidesForOneUserOnAllDevices(t *testing.T) {
 		_, _, err = s.Clear(ctx, who, id, 1)
 		requireCode(t, chat.CodeNotFound, err)
 	}
+}
+
+// While a removal is being applied, the head may tell of it, and of what was said since,
+// before the line of the removed one does. Nothing of that is read.
+func TestG9_ALineThatIsBehindItsHeadShowsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
+	sendIn(t, s, "ann", id, "before")
+	before, stale := map[string][]byte{}, false
+	w := &wire{Edit: func(op string, request, answer []byte) []byte {
+		if op == "TransactGetItems" || !strings.Contains(string(request), c.Tables.Inboxes) {
+			return answer
+		}
+		if stale {
+			return before[op]
+		}
+		before[op] = answer
+		return answer
+	}}
+	reader, ctx := c.Store(w), t.Context()
+	_, err := reader.Line(ctx, "bob", id)
+	require.NoError(t, err)
+	_, _, err = reader.List(ctx, "bob", store.FromStart, 10)
+	require.NoError(t, err)
+	removed := must(t)(s.RemoveMembers(ctx, by("ann", "rm"), id, []string{"bob"}))
+	secret := sendIn(t, s, "ann", id, "after")
+
+	stale = true
+	page, err := reader.Sync(ctx, "bob", id, 0, 10, frame)
+	require.NoError(t, err)
+	require.Equal(t, removed.Seq, page.CommittedMaxSeq)
+	require.Len(t, page.Messages, int(removed.Seq))
+	page, err = reader.Sync(ctx, "bob", id, removed.Seq, 10, frame)
+	require.NoError(t, err)
+	require.Empty(t, page.Messages)
+	history, err := reader.History(ctx, "bob", id, 0, 10, frame)
+	require.NoError(t, err)
+	require.Len(t, history.Messages, int(removed.Seq))
+	line, err := reader.Line(ctx, "bob", id)
+	require.NoError(t, err)
+	lines, _, err := reader.List(ctx, "bob", store.FromStart, 10)
+	require.NoError(t, err)
+	for _, l := range append(lines, line) {
+		require.Equal(t, removed.Seq, l.LastSeq())
+		require.Equal(t, removed.Seq, l.Last.Seq)
+	}
+	_, err = reader.MembersOf(ctx, "bob", id, "", 10)
+	requireCode(t, chat.CodeForbidden, err)
+	_, err = reader.Receipts(ctx, "bob", id, secret.Seq, "", 10)
+	requireCode(t, chat.CodeNotFound, err)
+
+	stale = false
+	c.Set(c.Tables.Conversations, convKey(id), values{"removedAt": time.Now().Add(-time.Minute).UnixMilli()})
+	_, n := w.Since(0)
+	_, err = reader.Sync(ctx, "cy", id, 0, 10, frame)
+	require.NoError(t, err)
+	_, _, err = reader.List(ctx, "cy", store.FromStart, 10)
+	require.NoError(t, err)
+	calls, _ := w.Since(n)
+	require.NotContains(t, calls, "TransactGetItems", "it has long been applied")
 }

@@ -18,10 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -104,7 +102,7 @@ func (c *creation) roster(first chat.Message) []chat.Member {
 // idempotency record, not this process's memory, decides whether an attempt
 // whose answer got lost was committed.
 func (s *Store) commit(ctx context.Context, w write) (committed Committed, err error) {
-	ctx, cancel := table.WithReserve(ctx)
+	ctx, cancel := table.WithBudget(ctx)
 	defer cancel()
 	var so metric.Effort
 	defer func() { committed.Effort = so }()
@@ -169,10 +167,10 @@ func (s *Store) commit(ctx context.Context, w write) (committed Committed, err e
 
 // wait waits until the next attempt, or says that there is none.
 func (s *Store) wait(ctx context.Context, w write, so metric.Effort, result outcome) error {
-	if w.message.Event == nil && inVain(so) {
+	if w.message.Event == nil && w.inVain(so) {
 		return crowded(w.message.ConversationID, so.Attempts, result.cause)
 	}
-	if err := s.db.Pace.Wait(ctx, so.Attempts, result.throttled); err != nil {
+	if err := s.db.Pace.Wait(ctx, so.Attempts, w.heft(), result.throttled); err != nil {
 		return busy(w.message.ConversationID, so.Attempts, result.cause)
 	}
 	return nil
@@ -218,8 +216,18 @@ func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error)
 }
 
 // inVain reports whether there were as many transactions as a message is tried for.
-func inVain(so metric.Effort) bool {
-	return so.Conflicts >= maxConflicts || so.Throttles >= maxThrottles
+func (w write) inVain(so metric.Effort) bool {
+	most := maxConflicts
+	if w.heft() > 1 {
+		most = maxLargeConflicts
+	}
+	return so.Conflicts >= most || so.Throttles >= maxThrottles
+}
+
+// heft is how many times as long as others a message waits that is too large for the
+// lane: what it tries in vain takes units of the partition, which are missed by all.
+func (w write) heft() int {
+	return max(1, (kilobytes(w.message)+maxIntent-1)/maxIntent)
 }
 
 // A message is given up as BUSY after so many transactions that others came before,
@@ -228,8 +236,9 @@ func inVain(so metric.Effort) bool {
 // goes on for as long as there is time, else those who never stop sending could keep a
 // member in.
 const (
-	maxConflicts = 16
-	maxThrottles = 5
+	maxConflicts      = 16
+	maxLargeConflicts = 8 // about a second too, see heft
+	maxThrottles      = 5
 )
 
 // maxAtOnce is how many attempts in a row a change is repeated without a wait.
@@ -403,17 +412,20 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		done.committed.Duplicate = done.committed.MessageID != w.message.MessageID
 		return done.committed, nil
 	}
-	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
-		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || table.IsThrottle(refusal) {
-			return Committed{}, busy(w.message.ConversationID, attempts, refusal)
+	failed := func(err error) error {
+		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || table.IsThrottle(err) {
+			return busy(w.message.ConversationID, attempts, err)
 		}
-		return Committed{}, refusal
+		return err
+	}
+	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
+		return Committed{}, failed(refusal)
 	}
 	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
 		TableName: &s.db.Idempotency, Key: w.recordKey(),
 	}}})
 	if err != nil {
-		return Committed{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
+		return Committed{}, failed(fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err))
 	}
 	if out.Responses[0].Item == nil {
 		return Committed{}, refusal
@@ -470,23 +482,17 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e chan
 	if err != nil {
 		return outcome{err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
-	defer cancel()
-	start := time.Now()
-	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	canceled, err := s.db.Transact(ctx, items)
 	if err == nil {
-		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{committed: &Committed{Sent: w.message.Sent()}}
 	}
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
+	if canceled == nil {
 		if !table.MayRetry(err) {
 			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, err)}
 		}
 		return outcome{throttled: table.IsThrottle(err), conflict: table.IsConflict(err), cause: err}
 	}
-	s.db.Pace.Observe(time.Since(start))
 	return s.readReasons(w, canceled)
 }
 
@@ -650,6 +656,7 @@ func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e ch
 	also("title", after.Title != head.Title, table.Str(after.Title))
 	also("owner", after.Owner != head.Owner, table.Str(after.Owner))
 	also("pushAt", after.PushAt != head.PushAt, table.Num(after.PushAt))
+	also("removedAt", after.RemovedAt != head.RemovedAt, table.Num(after.RemovedAt))
 	also("fullAt", after.FullAt != head.FullAt, table.Num(after.FullAt))
 	also("largestEntry", after.LargestEntry != head.LargestEntry, table.Num(int64(after.LargestEntry)))
 	also("laneUntil", after.LaneUntil != head.LaneUntil, table.Num(after.LaneUntil))

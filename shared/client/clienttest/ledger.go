@@ -563,7 +563,10 @@ func (a *act) edit(r wire.Edit) (wire.Edited, error) {
 		*target, _ = target.After(m)
 		return a.append(c, m, nil), nil
 	})
-	return wire.Edited{Sent: sent, Version: e.Version}, err
+	if err != nil {
+		return wire.Edited{}, err
+	}
+	return wire.Edited{Sent: sent, Version: e.Version}, nil
 }
 
 func (a *act) mayEdit(c *conversation, target chat.Message, r wire.Edit) error {

@@ -1,7 +1,7 @@
 // Applies the entries that come, pushed, pulled or as an answer: the ledger puts them in order, and what they tell of
 // the conversation, of the outbox and of what was lost follows.
 
-import { SYSTEM, apply } from "./facts.js";
+import { SYSTEM, apply, noteGaps } from "./facts.js";
 import { identityOf } from "./lost.js";
 import { kindOf } from "./model.js";
 
@@ -54,7 +54,12 @@ export class Entries {
       ledger.absences++;
     }
     if (page.firstSeq !== undefined) rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
-    this.take(ledger, page.messages, () => ledger.page(page));
+    this.take(ledger, page.messages, () => {
+      const before = ledger.maxContiguousSeq;
+      const fresh = ledger.page(page);
+      noteGaps(model.factsOf(ledger.conversationId), before, page);
+      return fresh;
+    });
     queueMicrotask(changed); // after the last page the ledger settles
   }
 

@@ -12,6 +12,9 @@
 /** The sender of what the product writes; no user has this name. */
 export const SYSTEM = "system";
 
+/** How many stretches of seqs that are gone are remembered. */
+const MAX_GAPS = 16;
+
 /**
  * The facts of a conversation of which nothing is known yet.
  * @returns {Facts}
@@ -32,6 +35,7 @@ export function newFacts() {
     clearedSeq: 0,
     recheckSeq: 0, // what is held up to it is to be read again: we were away since, and not told what was recalled
     unread: { count: 0, asOf: 0 }, // what the server counted when its last entry had the seq asOf
+    gaps: [], // the last stretches above that seq without entries for us, ascending
     told: { readSeq: 0, deliveredSeq: 0, clearedSeq: 0 }, // what the server is known to know of these three
     receipts: new Map(), // userId → {deliveredSeq, readSeq}; no object: a user may be named constructor
   };
@@ -60,7 +64,10 @@ export function describe(facts, line) {
   facts.peer = line.peer ?? facts.peer;
   facts.updatedAt = Math.max(facts.updatedAt, line.updatedAt ?? 0);
   const { lastSeq, readSeq = 0, unread = lastSeq, deliveredSeq = 0, clearedSeq = 0 } = line;
-  if (lastSeq >= facts.unread.asOf) facts.unread = { count: unread, asOf: lastSeq };
+  if (lastSeq >= facts.unread.asOf) {
+    facts.unread = { count: unread, asOf: lastSeq };
+    facts.gaps = facts.gaps.filter(({ to }) => to > lastSeq);
+  }
   know(facts, { readSeq, deliveredSeq, clearedSeq });
   facts.told = { readSeq, deliveredSeq, clearedSeq }; // it is less than was told if that got lost
 }
@@ -132,16 +139,35 @@ export function isHidden({ leftSeq, clearedSeq }) {
 }
 
 /**
- * How many seqs are unread: those above our positions that are not known to be ours. Up to the seq at which the server
- * counted, they are no more than it counted: it may know more about entries that are not held, or gone.
+ * How many seqs are unread: those above our positions that are not known to be ours, or gone. Up to the seq at
+ * which the server counted, they are no more than it counted: it may know more about entries that are not held, or gone.
  * @param {Facts} facts @param {Ledger} ledger @param {string} userId
  * @param {number[]} [sent] seqs of our own that the ledger may not hold yet
  */
-export function unreadIn({ readSeq, clearedSeq, leftSeq, unread }, ledger, userId, sent = []) {
+export function unreadIn({ readSeq, clearedSeq, leftSeq, unread, gaps }, ledger, userId, sent = []) {
   const known = Math.max(ledger.maxSeenSeq, unread.asOf);
   const last = leftSeq > 0 ? Math.min(known, leftSeq) : known;
   /** @param {number} after */
-  const others = (after) => Math.max(0, last - after) - ledger.countBy(userId, after, last, sent);
+  const gone = (after) => gaps.reduce((sum, { from, to }) => sum + Math.max(0, Math.min(to, last) - Math.max(from - 1, after)), 0);
+  /** @param {number} after */
+  const others = (after) => Math.max(0, last - after) - gone(after) - ledger.countBy(userId, after, last, sent);
   const read = Math.max(readSeq, clearedSeq);
   return Math.min(others(read), unread.count + others(Math.max(read, unread.asOf)));
+}
+
+/**
+ * Notes what a page that the ledger took lacks: it is gone, or not ours to see, and so not unread. Of what
+ * the server's count reaches, that counts.
+ * @param {Facts} facts
+ * @param {number} after the seq up to which the ledger was complete before
+ * @param {{messages: Message[], nextSeq: number}} page
+ */
+export function noteGaps(facts, after, { messages, nextSeq }) {
+  const seqs = messages.map(({ seq }) => seq).filter((seq) => seq > after && seq <= nextSeq);
+  let last = after;
+  for (const seq of [...seqs.sort((a, b) => a - b), nextSeq + 1]) {
+    const from = Math.max(last, facts.unread.asOf) + 1;
+    if (from < seq) facts.gaps = [...facts.gaps, { from, to: seq - 1 }].slice(-MAX_GAPS);
+    last = seq;
+  }
 }

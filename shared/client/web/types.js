@@ -155,6 +155,7 @@
  * @property {number} clearedSeq
  * @property {number} recheckSeq
  * @property {{count: number, asOf: number}} unread
+ * @property {{from: number, to: number}[]} gaps
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts
  */

@@ -25,7 +25,8 @@ func (o *Operator) Head(ctx context.Context, conversationID chat.ConversationID)
 }
 
 // Heads gives the heads of all conversations, in no order, from the cursor on: a
-// page of at most limit, and the next cursor, "" after the last.
+// page of at most limit, and the next cursor, "" after the last. Damaged ones are told
+// of and left out.
 func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
 	in := &dynamodb.ScanInput{TableName: &o.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
 	if cursor != "" {
@@ -35,21 +36,27 @@ func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads [
 	if err != nil {
 		return nil, "", fmt.Errorf("listing conversations: %w", err)
 	}
-	heads = make([]chat.Conversation, len(out.Items))
-	for i, in := range out.Items {
-		if err := table.Unmarshal(in, &heads[i]); err != nil {
-			return nil, "", err
+	heads = make([]chat.Conversation, 0, len(out.Items))
+	for _, in := range out.Items {
+		var head chat.Conversation
+		if err := table.Unmarshal(in, &head); err != nil {
+			o.db.Damaged(ctx, o.db.Conversations, in, err)
+			continue
 		}
+		heads = append(heads, head)
 	}
 	var last chat.Conversation
 	err = table.Unmarshal(out.LastEvaluatedKey, &last)
-	return heads, string(last.ConversationID), err
+	if err != nil {
+		return nil, "", err
+	}
+	return heads, string(last.ConversationID), nil
 }
 
 // LedgerPage reads at most limit messages of a range as they are, ascending, and
 // gives the range that is left, which is empty at the end. Expired messages are
-// left out. Unlike Entries it takes what is being written at this moment for
-// missing.
+// left out, and damaged ones, which are told of. Unlike Entries it takes what is being
+// written at this moment for missing.
 func (o *Operator) LedgerPage(ctx context.Context, conversationID chat.ConversationID, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
 	out, err := o.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
 	if err != nil {
@@ -58,11 +65,13 @@ func (o *Operator) LedgerPage(ctx context.Context, conversationID chat.Conversat
 	var messages []chat.Message
 	left := chat.Range{From: r.To + 1, To: r.To}
 	for _, in := range out.Items {
+		seq, _ := table.SeqOf(in)
+		left.From = seq + 1
 		m, err := table.UnmarshalMessage(in)
 		if err != nil {
-			return nil, chat.Range{}, err
+			o.db.Damaged(ctx, o.db.Messages, in, err)
+			continue
 		}
-		left.From = m.Seq + 1
 		if !o.db.Expired(m) {
 			messages = append(messages, m.Message)
 		}
@@ -77,7 +86,8 @@ func (o *Operator) Positions(ctx context.Context, conversationID chat.Conversati
 }
 
 // PositionsOf returns a user's lines of all conversations, by conversation id: at most
-// limit after the cursor, and the next cursor, "" after the last.
+// limit after the cursor, and the next cursor, "" after the last. Of a damaged one it gives
+// the conversation alone, and tells of it.
 func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit int) (lines []chat.Line, next string, err error) {
 	items, next, err := o.db.LinePage(ctx, userID, cursor, limit)
 	if err != nil {
@@ -86,7 +96,9 @@ func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit
 	lines = make([]chat.Line, len(items))
 	for i, in := range items {
 		if err := table.Unmarshal(in, &lines[i]); err != nil {
-			return nil, "", err
+			o.db.Damaged(ctx, o.db.Inboxes, in, err)
+			lines[i] = chat.Line{}
+			_ = table.Unmarshal(table.Item{"userId": in["userId"], "conversationId": in["conversationId"]}, &lines[i])
 		}
 	}
 	return lines, next, nil
@@ -170,7 +182,7 @@ func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []tabl
 }
 
 // ChangedBetween calls f for each conversation whose last change is in a stretch of
-// time, both ends in ms. It reads all heads.
+// time, both ends in ms. It reads all heads; damaged ones are told of and left out.
 func (o *Operator) ChangedBetween(ctx context.Context, from, to int64, f func(chat.Conversation) error) error {
 	in := &dynamodb.ScanInput{
 		TableName:                 &o.db.Conversations,
@@ -185,7 +197,8 @@ func (o *Operator) ChangedBetween(ctx context.Context, from, to int64, f func(ch
 		for _, in := range out.Items {
 			var head chat.Conversation
 			if err := table.Unmarshal(in, &head); err != nil {
-				return err
+				o.db.Damaged(ctx, o.db.Conversations, in, err)
+				continue
 			}
 			if err := f(head); err != nil {
 				return err

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -41,6 +42,7 @@ const (
 	EventTarget      ViolationKind = "eventTarget"      // a recall or edit whose message does not fit
 	NotBlank         ViolationKind = "notBlank"         // a recalled message that still has content
 	NotErased        ViolationKind = "notErased"        // content of a user from before the event of the user's erasure
+	ItemDamaged      ViolationKind = "item"             // an item that cannot be read
 )
 
 // remedies say what an operator does about each kind.
@@ -64,6 +66,7 @@ var remedies = map[ViolationKind]string{
 	EventTarget:      "restore both messages from a backup of the Messages table, or make the message what the event says",
 	NotBlank:         "remove text and data of the message",
 	NotErased:        "run the operator's tool again, with erase-user and this user; it broke off",
+	ItemDamaged:      "restore the item from a backup of its table; it is left out of lists and pages until then",
 }
 
 // Violation is one thing that is wrong, confirmed by a serialisable reading.
@@ -358,7 +361,30 @@ const everything = chat.MaxSeq
 
 // conversation checks one conversation, at most limit messages of its ledger from
 // a random one on. found is false if there is no trace of it.
+//
+// Where it meets an item that cannot be read, and that it does not go on without, it
+// says so and ends.
 func (a *audit) conversation(ctx context.Context, id chat.ConversationID, limit int64) (found bool, err error) {
+	found, err = a.wholeConversation(ctx, id, limit)
+	if errors.Is(err, table.ErrDamaged) {
+		return true, a.damaged(err, Violation{ConversationID: id})
+	}
+	return found, err
+}
+
+// damaged reports an item that cannot be read, and lets the audit go on: one that an
+// operator or a restore has damaged must not keep all others from being looked at (G10).
+// Any other error it gives back.
+func (a *audit) damaged(err error, v Violation) error {
+	if !errors.Is(err, table.ErrDamaged) {
+		return err
+	}
+	v.Kind, v.Expected, v.Found = ItemDamaged, "items that can be read", err.Error()
+	a.add(v)
+	return nil
+}
+
+func (a *audit) wholeConversation(ctx context.Context, id chat.ConversationID, limit int64) (found bool, err error) {
 	var head chat.Conversation
 	found, err = a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head)
 	if err != nil {
@@ -448,14 +474,20 @@ func (o *Operator) lastEntry(ctx context.Context, conversationID chat.Conversati
 }
 
 // entryNext reads the first message of a range, in reading order; nil if there
-// is none.
+// is none. Of one that is damaged it gives what its key says.
 func (o *Operator) entryNext(ctx context.Context, conversationID chat.ConversationID, r chat.Range, d table.Direction) (*table.Message, error) {
 	out, err := o.db.QueryRange(ctx, conversationID, r, d, 1)
 	if err != nil || len(out.Items) == 0 {
 		return nil, err
 	}
 	m, err := table.UnmarshalMessage(out.Items[0])
-	return &m, err
+	if err != nil {
+		o.db.Damaged(ctx, o.db.Messages, out.Items[0], err)
+		m = table.Message{}
+		m.ConversationID = conversationID
+		m.Seq, _ = table.SeqOf(out.Items[0])
+	}
+	return &m, nil
 }
 
 // again reads items serialisably; nil for those that are not there.
@@ -520,19 +552,14 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 		if err != nil {
 			return err
 		}
-		entries := make([]table.Message, len(out.Items))
-		for i, in := range out.Items {
-			if entries[i], err = table.UnmarshalMessage(in); err != nil {
-				return err
-			}
-			if err := a.missing(ctx, head, prev, &entries[i], between(r.From, prev, entries[i].Seq)); err != nil {
-				return err
-			}
-			prev = &entries[i]
-		}
-		if len(entries) == 0 {
+		if len(out.Items) == 0 {
 			break // the range ends in a gap
 		}
+		entries, last, err := a.page(ctx, head, r.From, prev, out.Items)
+		if err != nil {
+			return err
+		}
+		prev = last
 		a.report.Messages += int64(len(entries))
 		r.From = prev.Seq + 1
 		if err := a.entries(ctx, entries); err != nil {
@@ -550,6 +577,26 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 		return err
 	}
 	return a.missing(ctx, head, prev, next, r)
+}
+
+// page reads messages from a seq on, and looks for gaps after prev and between them. Of a
+// last one that is damaged it gives the seq.
+func (a *audit) page(ctx context.Context, head chat.Conversation, from int64, prev *table.Message, items []table.Item) (entries []table.Message, last *table.Message, err error) {
+	for _, in := range items {
+		m, damage := table.UnmarshalMessage(in)
+		seq, _ := table.SeqOf(in)
+		if err := a.missing(ctx, head, prev, &m, between(from, prev, seq)); err != nil {
+			return nil, nil, err
+		}
+		if damage == nil {
+			entries = append(entries, m)
+		} else {
+			_ = a.damaged(damage, Violation{ConversationID: head.ConversationID, Seq: seq}) // which it is
+			m.Seq = seq
+		}
+		prev = &m
+	}
+	return entries, prev, nil
 }
 
 // between gives the seqs from from on that are after prev and before seq.

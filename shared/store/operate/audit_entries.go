@@ -144,10 +144,9 @@ func (a *audit) records(ctx context.Context, entries []table.Message) error {
 	right := make(map[string]table.Record, len(items))
 	for _, in := range items {
 		var r table.Record
-		if err := table.Unmarshal(in, &r); err != nil {
-			return err
+		if table.Unmarshal(in, &r) == nil { // else it is looked at again
+			right[r.DedupeKey] = r
 		}
-		right[r.DedupeKey] = r
 	}
 	for key, messages := range byKey {
 		for _, m := range messages {
@@ -187,7 +186,7 @@ func (a *audit) record(ctx context.Context, key string, m table.Message) error {
 	}
 	var r table.Record
 	if err := table.Unmarshal(out[1], &r); err != nil {
-		return err
+		return a.damaged(err, v)
 	}
 	if isRecordOf(r, now) {
 		return nil
@@ -239,7 +238,7 @@ func (a *audit) events(ctx context.Context, entries []table.Message) error {
 	for _, in := range items {
 		target, err := table.UnmarshalMessage(in)
 		if err != nil {
-			return err
+			continue // as told of where the ledger has it
 		}
 		for _, event := range about[target.Seq] {
 			if _, _, ok := fits(event, target); ok {

@@ -120,7 +120,28 @@ func (a *audit) linesOf(ctx context.Context, id chat.ConversationID, userIDs []s
 	if err != nil {
 		return nil, err
 	}
-	return table.LinesByUser(items)
+	lines := make(map[string]chat.Line, len(items))
+	for _, in := range items {
+		if line, ok := a.lineOf(in); ok {
+			lines[line.UserID] = line
+		}
+	}
+	return lines, nil
+}
+
+// lineOf reads an inbox line, or what the store keeps among them. ok is false for one
+// that is damaged, which it reports.
+func (a *audit) lineOf(in table.Item) (line chat.Line, ok bool) {
+	var key chat.Line
+	_ = table.Unmarshal(table.Item{"userId": in["userId"], "conversationId": in["conversationId"]}, &key) // they are strings, or it were no key
+	if key.ConversationID < table.FirstLine {
+		return key, true // of another form
+	}
+	if err := table.Unmarshal(in, &line); err != nil {
+		_ = a.damaged(err, Violation{ConversationID: key.ConversationID, UserID: key.UserID}) // which it is
+		return chat.Line{}, false
+	}
+	return line, true
 }
 
 // ahead names a position of a line above top, "" if there is none.
@@ -165,7 +186,7 @@ func (a *audit) line(ctx context.Context, id chat.ConversationID, userID string,
 	}
 	var line chat.Line
 	if err := table.Unmarshal(out[2], &line); err != nil {
-		return err
+		return a.damaged(err, v)
 	}
 	top = max(top, head.LastSeq)
 	if position := ahead(line, top); position != "" {
@@ -230,10 +251,9 @@ func (a *audit) unrostered(ctx context.Context, id chat.ConversationID, lines ma
 	present := make(map[string]bool, len(items))
 	for _, in := range items {
 		var m chat.Member
-		if err := table.Unmarshal(in, &m); err != nil {
-			return err
+		if table.Unmarshal(in, &m) == nil { // else it is looked at again
+			present[m.UserID] = true
 		}
-		present[m.UserID] = true
 	}
 	a.report.Lines += int64(len(lines) + len(items))
 	for userID, line := range lines {
@@ -252,9 +272,9 @@ func (a *audit) unrostered(ctx context.Context, id chat.ConversationID, lines ma
 func (a *audit) lines(ctx context.Context, items []table.Item) error {
 	byConversation := map[chat.ConversationID]map[string]chat.Line{}
 	for _, in := range items {
-		var line chat.Line
-		if err := table.Unmarshal(in, &line); err != nil {
-			return err
+		line, ok := a.lineOf(in)
+		if !ok {
+			continue
 		}
 		if line.ConversationID < table.FirstLine {
 			a.own(line, in)
@@ -276,20 +296,20 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 	tops := map[chat.ConversationID]int64{}
 	for _, in := range heads {
 		var head chat.Conversation
-		if err := table.Unmarshal(in, &head); err != nil {
-			return err
+		if table.Unmarshal(in, &head) == nil { // else topOf tells of it
+			tops[head.ConversationID] = head.LastSeq
 		}
-		tops[head.ConversationID] = head.LastSeq
 	}
 	for id, lines := range byConversation {
 		top, found := tops[id]
 		if !found || slices.ContainsFunc(slices.Collect(maps.Values(lines)), func(l chat.Line) bool { return ahead(l, top) != "" }) {
 			// The head may be what is wrong: do not blame a line for it.
-			if top, err = a.topOf(ctx, id); err != nil {
-				return err
-			}
+			top, err = a.topOf(ctx, id)
 		}
-		if err := a.unrostered(ctx, id, lines, top); err != nil {
+		if err == nil {
+			err = a.unrostered(ctx, id, lines, top)
+		}
+		if err = a.damaged(err, Violation{ConversationID: id}); err != nil {
 			return err
 		}
 	}
@@ -305,10 +325,13 @@ func (a *audit) topOf(ctx context.Context, id chat.ConversationID) (int64, error
 		return 0, err
 	}
 	last, err := a.lastEntry(ctx, id)
+	if err != nil {
+		return 0, err
+	}
 	if last != nil {
 		head.LastSeq = max(head.LastSeq, last.Seq)
 	}
-	return head.LastSeq, err
+	return head.LastSeq, nil
 }
 
 func userIDsOf(members []chat.Member) []string {

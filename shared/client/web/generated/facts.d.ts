@@ -65,9 +65,20 @@ export declare function receive(facts: Facts, userId: string, { deliveredSeq, re
  */
 export declare function isHidden({ leftSeq, clearedSeq }: Facts): boolean;
 /**
- * How many seqs are unread: those above our positions that are not known to be ours. Up to the seq at which the server
- * counted, they are no more than it counted: it may know more about entries that are not held, or gone.
+ * How many seqs are unread: those above our positions that are not known to be ours, or gone. Up to the seq at
+ * which the server counted, they are no more than it counted: it may know more about entries that are not held, or gone.
  * @param {Facts} facts @param {Ledger} ledger @param {string} userId
  * @param {number[]} [sent] seqs of our own that the ledger may not hold yet
  */
-export declare function unreadIn({ readSeq, clearedSeq, leftSeq, unread }: Facts, ledger: Ledger, userId: string, sent?: number[]): number;
+export declare function unreadIn({ readSeq, clearedSeq, leftSeq, unread, gaps }: Facts, ledger: Ledger, userId: string, sent?: number[]): number;
+/**
+ * Notes what a page that the ledger took lacks: it is gone, or not ours to see, and so not unread. Of what
+ * the server's count reaches, that counts.
+ * @param {Facts} facts
+ * @param {number} after the seq up to which the ledger was complete before
+ * @param {{messages: Message[], nextSeq: number}} page
+ */
+export declare function noteGaps(facts: Facts, after: number, { messages, nextSeq }: {
+    messages: Message[];
+    nextSeq: number;
+}): void;

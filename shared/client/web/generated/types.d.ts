@@ -212,6 +212,10 @@ export type Facts = {
         count: number;
         asOf: number;
     };
+    gaps: {
+        from: number;
+        to: number;
+    }[];
     told: {
         readSeq: number;
         deliveredSeq: number;
@@ -471,6 +475,7 @@ export type Clock = {
  * @property {number} clearedSeq
  * @property {number} recheckSeq
  * @property {{count: number, asOf: number}} unread
+ * @property {{from: number, to: number}[]} gaps
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts
  */

@@ -1,6 +1,6 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { apply, describe, know, newFacts, raise, receive, unreadIn } from "../facts.js";
+import { apply, describe, know, newFacts, noteGaps, raise, receive, unreadIn } from "../facts.js";
 import { Ledger } from "../ledger.js";
 
 const line = (lastSeq, extra = {}) => ({ conversationId: "group:g", kind: "group", title: "Trip", state: "active", owner: "alice", memberCount: 2, lastSeq, readSeq: 0, deliveredSeq: 0, clearedSeq: 0, unread: lastSeq, ...extra });
@@ -84,4 +84,21 @@ test("unread: of what is not held, or not there, the server's number counts", ()
   assert.equal(unread(late), 3, "an old line changes nothing");
   facts.readSeq = 402;
   assert.equal(unread(late), 0);
+});
+
+test("unread: what a page lacks does not count, but where the server has counted it", () => {
+  const facts = newFacts();
+  describe(facts, line(2, { unread: 2 }));
+  const ledger = new Ledger("c", { maxContiguousSeq: 2, messages: [of(1), of(2)] });
+  const take = (page) => {
+    const before = ledger.maxContiguousSeq;
+    ledger.page(page);
+    noteGaps(facts, before, page);
+    return unreadIn(facts, ledger, "alice");
+  };
+  assert.equal(take({ messages: [of(1004), of(3), of(1006, "alice")], nextSeq: 1007, committedMaxSeq: 1008 }), 5, "1 to 3, 1004, and 1008 to come");
+  facts.readSeq = 1004;
+  assert.equal(take({ messages: [of(1008)], nextSeq: 1008, committedMaxSeq: 1008 }), 1);
+  describe(facts, line(1030, { readSeq: 1004, unread: 21 }));
+  assert.equal(take({ messages: [of(1031)], nextSeq: 1031, committedMaxSeq: 1031 }), 22, "retention took them");
 });

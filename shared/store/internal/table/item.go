@@ -2,8 +2,10 @@ package table
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -24,11 +26,14 @@ func Marshal(v any) (Item, error) {
 	return out, nil
 }
 
-// Unmarshal reads an item, or a part of one, into a struct.
+// ErrDamaged is in the error of an item that cannot be read.
+var ErrDamaged = errors.New("decoding an item")
+
+// Unmarshal reads an item, or a part of one, into a struct. Its error is an ErrDamaged.
 func Unmarshal(in Item, v any) error {
 	err := attributevalue.UnmarshalMapWithOptions(in, v, func(o *attributevalue.DecoderOptions) { o.TagKey = "json" })
 	if err != nil {
-		return fmt.Errorf("decoding an item: %w", err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil
 }
@@ -109,7 +114,13 @@ func Unum(n uint64) types.AttributeValue {
 }
 
 // Set is the value of a set of strings.
-func Set(s ...string) types.AttributeValue { return &types.AttributeValueMemberSS{Value: s} }
+func Set[S ~string](s ...S) types.AttributeValue {
+	values := make([]string, len(s))
+	for i, v := range s {
+		values[i] = string(v)
+	}
+	return &types.AttributeValueMemberSS{Value: values}
+}
 
 // HeadKey is the key of a head in the Conversations table.
 func HeadKey(conversationID chat.ConversationID) Item {
@@ -119,6 +130,18 @@ func HeadKey(conversationID chat.ConversationID) Item {
 // MessageKey is the key of an entry in the Messages table.
 func MessageKey(conversationID chat.ConversationID, seq int64) Item {
 	return Item{"conversationId": Str(conversationID), "seq": Num(seq)}
+}
+
+// SeqOf reads the seq off a message's key, 0 if there is none. What an operator put
+// there may have a fraction; the seq is then the whole number below.
+func SeqOf(key Item) (seq int64, whole bool) {
+	n, ok := key["seq"].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, false
+	}
+	digits, _, fraction := strings.Cut(n.Value, ".")
+	seq, err := strconv.ParseInt(digits, 10, 64)
+	return seq, err == nil && !fraction
 }
 
 // MemberKey is the key of a roster item in the Members table.

@@ -91,14 +91,15 @@ func (db *DB) LookUp(ctx context.Context, conversationID chat.ConversationID, se
 		}
 		found = true
 		mi, err := UnmarshalMessage(r.Item)
-		if err != nil {
-			return false, err
-		}
-		if db.Expired(mi) {
+		if err == nil && db.Expired(mi) {
 			continue
 		}
-		if err := mi.Measure(); err != nil {
-			return false, fmt.Errorf("message %d of %s: %w", mi.Seq, conversationID, err)
+		if err == nil {
+			err = mi.Measure()
+		}
+		if err != nil { // as good as gone
+			db.Damaged(ctx, db.Messages, r.Item, err)
+			continue
 		}
 		mi.Late = true
 		known[mi.Seq] = mi

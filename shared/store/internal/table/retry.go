@@ -20,22 +20,17 @@ const (
 	// hangs does not use up the time in which another would answer.
 	RequestTimeout = 3 * time.Second
 
-	// defaultBudget is the time for a write whose context has no deadline.
+	// defaultBudget is the time for attempts whose context has no deadline.
 	defaultBudget = 8 * time.Second
-
-	// answerReserve is kept of the deadline to tell the client BUSY; a function
-	// that is killed at its deadline tells nothing.
-	answerReserve = 500 * time.Millisecond
 )
 
-// WithReserve shortens a context so that time is left for an answer.
-func WithReserve(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithTimeout(ctx, defaultBudget)
+// WithBudget returns a context that ends, so that attempts do. In a function the
+// context ends while there is time for an answer (shared/start).
+func WithBudget(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
 	}
-	reserve := min(answerReserve, time.Until(deadline)/4)
-	return context.WithDeadline(ctx, deadline.Add(-reserve))
+	return context.WithTimeout(ctx, defaultBudget)
 }
 
 // Pace waits between attempts, as measured by how long transactions take here: what is
@@ -84,9 +79,10 @@ func (p *Pace) Observe(took time.Duration) {
 // or returns the context's error if the time would not suffice.
 //
 // Full jitter: the sleep is anywhere in the window, so that writers that
-// collided do not collide again.
-func (p *Pace) Wait(ctx context.Context, attempt int, throttled bool) error {
-	window := writeWindow * p.Usual()
+// collided do not collide again. The window after a collision is so many times the
+// usual one.
+func (p *Pace) Wait(ctx context.Context, attempt, times int, throttled bool) error {
+	window := writeWindow * p.Usual() * time.Duration(times)
 	if throttled {
 		window = throttleWindow(attempt)
 	}

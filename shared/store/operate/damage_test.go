@@ -1,0 +1,99 @@
+package operate_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/operate"
+)
+
+// One item that cannot be read, of whatever table, is told of, and keeps nothing else from
+// being audited: a position that is wrong in another conversation is found as before.
+func TestG10_TheAuditGoesOnPastADamagedItem(t *testing.T) {
+	t.Parallel()
+	single := chat.SingleID("alice", "bob")
+	for name, damage := range map[string]struct {
+		item func(c *cloud) (table string, key values, attribute string)
+		want finding
+	}{
+		"a head": {func(c *cloud) (string, values, string) {
+			return c.Tables.Conversations, convKey(single), "memberCount"
+		}, finding{operate.ItemDamaged, single, 0, ""}},
+		"a message": {func(c *cloud) (string, values, string) { return c.Tables.Messages, entryKey(single, 2), "serverTime" }, finding{operate.ItemDamaged, single, 2, ""}},
+		"the last message": {func(c *cloud) (string, values, string) {
+			return c.Tables.Messages, entryKey(single, 3), "serverTime"
+		}, finding{operate.ItemDamaged, single, 3, ""}},
+		"a line": {func(c *cloud) (string, values, string) {
+			return c.Tables.Inboxes, lineKey("bob", single), "readSeq"
+		}, finding{operate.ItemDamaged, single, 0, "bob"}},
+		"a record": {func(c *cloud) (string, values, string) { return c.Tables.Idempotency, recordKey("alice", "1"), "seq" }, finding{operate.ItemDamaged, single, 1, "alice"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			s := c.Store(nil)
+			sendN(t, s, 3)
+			for _, other := range []string{"carol", "dave", "erin", "frank"} { // before and after it, in whatever order
+				send(t, s, "alice", other, other)
+				c.Set(c.Tables.Inboxes, lineKey("alice", chat.SingleID("alice", other)), values{"readSeq": 9})
+			}
+			table, key, attribute := damage.item(c)
+			c.Set(table, key, values{attribute: "x"})
+			wrong := func(r operate.AuditReport, err error) (all []finding) {
+				t.Helper()
+				require.NoError(t, err)
+				require.Nil(t, r.Next)
+				require.Empty(t, r.Unfinished)
+				for _, f := range found(r) {
+					if f.id == single {
+						all = append(all, f)
+					}
+				}
+				require.Equal(t, 4, r.Counts[operate.PositionAhead], "%v", r.Violations)
+				return all
+			}
+			o := operate.New(s)
+			require.Contains(t, wrong(o.AuditAll(t.Context(), operate.AuditCursor{})), damage.want)
+			require.NotEmpty(t, wrong(o.AuditSample(t.Context(), 1000)))
+			r, err := o.AuditConversation(t.Context(), single)
+			require.NoError(t, err)
+			require.Equal(t, []finding{damage.want}, found(r))
+		})
+	}
+}
+
+// Nor does it stop what an operator does to all of them.
+func TestG10_WhatIsDoneToAllPassesOverADamagedItem(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	single := sendN(t, s, 3)
+	for _, other := range []string{"carol", "dave"} {
+		send(t, s, "alice", other, other)
+	}
+	c.Set(c.Tables.Messages, entryKey(single, 3), values{"serverTime": "x"})
+	c.Set(c.Tables.Inboxes, lineKey("alice", single), values{"readSeq": "x"})
+	o := operate.New(s)
+
+	messages, left, err := o.LedgerPage(t.Context(), single, chat.Range{From: 1, To: 3}, 3)
+	require.NoError(t, err)
+	require.Len(t, messages, 2)
+	require.Equal(t, chat.Range{From: 4, To: 3}, left)
+	lines, _, err := o.PositionsOf(t.Context(), "alice", "", 10)
+	require.NoError(t, err)
+	require.Len(t, lines, 3)
+	require.Contains(t, lines, chat.Line{UserID: "alice", ConversationID: single}, "an erasure must not pass it over")
+	raised, err := o.RaiseHead(t.Context(), single, 10)
+	require.NoError(t, err)
+	require.Equal(t, int64(13), raised.After)
+
+	c.Set(c.Tables.Conversations, convKey(single), values{"memberCount": "x"})
+	heads, _, err := o.Heads(t.Context(), "", 10)
+	require.NoError(t, err)
+	require.Len(t, heads, 2)
+	changed := 0
+	require.NoError(t, o.ChangedBetween(t.Context(), 0, chat.MaxSeq, func(chat.Conversation) error { changed++; return nil }))
+	require.Equal(t, 2, changed)
+}
