@@ -83,8 +83,11 @@ func dial(ctx context.Context, socket *url.URL, token, user, name string) (*devi
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &fault{"the handshake got no answer in time", "The authorizer or connect function took too long, or a firewall drops it: metric Duration of AWS/Lambda."}
 	default:
-		return nil, &fault{fmt.Sprintf("no connection to %s: %v", socket.Host, err),
-			"Is the URL the stack's output WebSocketUrl? Of a domain of your own: its DNS record, and its certificate."}
+		look := "Is the URL the stack's output WebSocketUrl? Of a domain of your own: its DNS record, and its certificate."
+		if isLocal(socket) {
+			look = "Does the local cloud run there? go run ./infra/local starts one. For a stack on AWS say -url."
+		}
+		return nil, &fault{fmt.Sprintf("no connection to %s: %v", socket.Host, err), look}
 	}
 	return d, nil
 }
