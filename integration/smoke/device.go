@@ -26,8 +26,8 @@ func (f *fault) Error() string { return f.what + "\n        " + f.look }
 var byStatus = map[int]string{
 	401: "The token is expired, malformed, or not signed by a key of JwksUrl; or its sub is no user id.\n" +
 		"        The log says which: query \"refused logins\".",
-	403: "The token's iss and aud have to be the parameters JwtIssuer and JwtAudience; or the URL's path is not\n" +
-		"        the stage's, which is /v1, and / with a domain of your own.",
+	403: "The token's iss and aud have to be the parameters JwtIssuer and JwtAudience; or the URL is not the output\n" +
+		"        WebSocketUrl, whose path is /v1, and / with a domain of your own.",
 	404: "The path is not the stage's, which is /v1, and / with a domain of your own.",
 	429: "Too many handshakes of this user, or of all: UserConnectsPerSecond, ConnectsPerSecond. Again in a minute.",
 	500: "The authorizer cannot read the keys at JwksUrl, or the connect function failed: query \"failures\".",
