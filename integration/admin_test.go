@@ -98,41 +98,41 @@ func TestAdmin_LooksAtAConversation(t *testing.T) {
 
 	require.Contains(t, operate(t, shared, "list", "-limit", "0").must(t), id)
 	require.Contains(t, operate(t, shared, "list", "-user", a.user).must(t), id)
-	heads := decoded[chat.Conversation](t, operate(t, shared, "show", id, "-json").must(t))
+	heads := decoded[chat.Conversation](t, operate(t, shared, "show", string(id), "-json").must(t))
 	require.Equal(t, [2]any{id, int64(120)}, [2]any{heads[0].ConversationID, heads[0].LastSeq})
-	require.Regexp(t, `(?m)^lastSeq +120$`, operate(t, shared, "show", id).must(t))
+	require.Regexp(t, `(?m)^lastSeq +120$`, operate(t, shared, "show", string(id)).must(t))
 
-	ledger := operate(t, shared, "ledger", id, "-from", "5", "-limit", "3").must(t)
+	ledger := operate(t, shared, "ledger", string(id), "-from", "5", "-limit", "3").must(t)
 	require.Equal(t, 4, strings.Count(ledger, "\n"), ledger)
 	require.Contains(t, ledger, entries[4].MessageID)
 	require.NotContains(t, ledger, entries[4].Text, "what people say is not for the operator's eyes")
-	require.Contains(t, operate(t, shared, "ledger", "-content", id, "-from", "5").must(t), entries[4].Text)
-	end := decoded[chat.Message](t, operate(t, shared, "ledger", id, "-json", "-limit", "2").must(t))
+	require.Contains(t, operate(t, shared, "ledger", "-content", string(id), "-from", "5").must(t), entries[4].Text)
+	end := decoded[chat.Message](t, operate(t, shared, "ledger", string(id), "-json", "-limit", "2").must(t))
 	require.Equal(t, []int64{119, 120}, seqsOf(end))
 
-	require.Contains(t, operate(t, shared, "ledger", id, "-from", "121").stderr, "-from 121: the last seq is 120")
+	require.Contains(t, operate(t, shared, "ledger", string(id), "-from", "121").stderr, "-from 121: the last seq is 120")
 
 	roster := decoded[struct {
 		UserID   string
 		Position struct{ ReadSeq, DeliveredSeq int64 }
-	}](t, operate(t, shared, "roster", id, "-json").must(t))
+	}](t, operate(t, shared, "roster", string(id), "-json").must(t))
 	require.Len(t, roster, 2)
 	for _, member := range roster {
 		if member.UserID == b.user {
 			require.Equal(t, int64(7), member.Position.ReadSeq)
 		}
 	}
-	require.Regexp(t, `(?m)^`+b.user+` +member +\S+ +1 +7 +`, operate(t, shared, "roster", id).must(t))
+	require.Regexp(t, `(?m)^`+b.user+` +member +\S+ +1 +7 +`, operate(t, shared, "roster", string(id)).must(t))
 
 	require.Contains(t, operate(t, shared, "find", entries[9].MessageID).stderr, "MessageIndex=on")
 	found := decoded[chat.Message](t, operate(t, shared, "find", entries[9].MessageID, "-scan", "-json").must(t))
 	require.Equal(t, [2]any{id, int64(10)}, [2]any{found[0].ConversationID, found[0].Seq})
 
 	file := filepath.Join(t.TempDir(), "out.jsonl")
-	require.Empty(t, operate(t, shared, "export", id, "-o", file).must(t))
+	require.Empty(t, operate(t, shared, "export", string(id), "-o", file).must(t))
 	written, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, operate(t, shared, "export", id).must(t), string(written))
+	require.Equal(t, operate(t, shared, "export", string(id)).must(t), string(written))
 	head, rest, _ := strings.Cut(string(written), "\n")
 	require.Equal(t, heads, decoded[chat.Conversation](t, head))
 	require.Equal(t, entries, decoded[chat.Message](t, rest), "every message as devices have it, by seq")
@@ -176,7 +176,7 @@ func TestAdmin_ListsTheHottest(t *testing.T) {
 	for {
 		select {
 		case o := <-looked:
-			require.Regexp(t, `(?m)^`+id+` +single +\d+\.\d +\d+% +\d+ +2`, o.must(t))
+			require.Regexp(t, `(?m)^`+string(id)+` +single +\d+\.\d +\d+% +\d+ +2`, o.must(t))
 			require.Contains(t, o.stderr, "looking again in 1s")
 			return
 		default:
@@ -261,9 +261,9 @@ func TestAdmin_EraseUser(t *testing.T) {
 			}
 		}
 	}
-	require.NotContains(t, operate(t, shared, "export", id).must(t), "secret")
+	require.NotContains(t, operate(t, shared, "export", string(id)).must(t), "secret")
 	require.Contains(t, operate(t, shared, "erase-user", "-yes", a.user).must(t), "blanked 0 messages and 0 edits")
-	require.Empty(t, mustAudit(t, shared, `{"conversationId": "`+id+`"}`).Violations)
+	require.Empty(t, mustAudit(t, shared, `{"conversationId": "`+string(id)+`"}`).Violations)
 }
 
 // What the fan-out gave up is pushed when an operator replays it. An error that does
@@ -294,8 +294,8 @@ func TestAdmin_ReplaysADeadLetter(t *testing.T) {
 		return bytes.Count(content, []byte("\n"))
 	}
 	require.Eventually(t, func() bool { return lines() > 0 }, patience, 20*time.Millisecond)
-	require.Regexp(t, `replayable +SetAside .*`+id, operate(t, c.Stack, "replay").must(t))
-	require.Regexp(t, `requeued +SetAside .*`+id, operate(t, c.Stack, "replay", "-yes").must(t))
+	require.Regexp(t, `replayable +SetAside .*`+string(id), operate(t, c.Stack, "replay").must(t))
+	require.Regexp(t, `requeued +SetAside .*`+string(id), operate(t, c.Stack, "replay", "-yes").must(t))
 	require.Eventually(t, func() bool { return lines() > 0 }, patience, 20*time.Millisecond, "it fails again")
 	db.set(nil)
 	// Both messages were in one batch, or each gets a letter of its own.
@@ -336,9 +336,9 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 	dry := operate(t, c.Stack, "create", a, b)
 	require.Contains(t, dry.must(t), chat.SingleID(a, b))
 	require.Contains(t, dry.stderr, "-yes")
-	require.Equal(t, 1, operate(t, c.Stack, "show", chat.SingleID(a, b)).code, "not yet")
+	require.Equal(t, 1, operate(t, c.Stack, "show", string(chat.SingleID(a, b))).code, "not yet")
 
-	require.Equal(t, []map[string]any{{"dryRun": true, "conversationId": chat.SingleID(a, b), "duplicate": false}},
+	require.Equal(t, []map[string]any{{"dryRun": true, "conversationId": string(chat.SingleID(a, b)), "duplicate": false}},
 		decoded[map[string]any](t, operate(t, c.Stack, "create", "-json", a, b).must(t)))
 	require.Contains(t, operate(t, c.Stack, "list").stderr, "there are no conversations yet")
 	would := decoded[map[string]any](t, operate(t, c.Stack, "create-group", "-json", "-title", "T", "-owner", a, b).must(t))
@@ -349,7 +349,7 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 		created := decoded[wire.Sent](t, operate(t, c.Stack, "create", "-yes", "-json", a, b).must(t))
 		require.Equal(t, chat.SingleID(a, b), created[0].ConversationID)
 	}
-	require.Equal(t, "there already: "+chat.SingleID(a, b)+"\n", operate(t, c.Stack, "create", a, b).must(t))
+	require.Equal(t, "there already: "+string(chat.SingleID(a, b))+"\n", operate(t, c.Stack, "create", a, b).must(t))
 	alice := mustConnect(t, c.Stack, a, "phone")
 	mustSend(t, alice, wire.Send{To: b, Text: "now I may"})
 
@@ -357,7 +357,7 @@ func TestAdmin_CreatesConversations(t *testing.T) {
 	first := decoded[wire.Sent](t, operate(t, c.Stack, args...).must(t))[0]
 	again := decoded[wire.Sent](t, operate(t, c.Stack, args...).must(t))[0]
 	require.Equal(t, first.ConversationID, again.ConversationID, "one group of one key")
-	head := decoded[chat.Conversation](t, operate(t, c.Stack, "show", "-json", first.ConversationID).must(t))[0]
+	head := decoded[chat.Conversation](t, operate(t, c.Stack, "show", "-json", string(first.ConversationID)).must(t))[0]
 	require.Equal(t, [3]any{"All of us", a, 3}, [3]any{head.Title, head.Owner, head.MemberCount})
 	require.Contains(t, operate(t, c.Stack, "create", "-yes", a, "").stderr, "between")
 }
@@ -370,13 +370,13 @@ func TestAdmin_RaisesHeads(t *testing.T) {
 	second := exchangeMessages(t, a, a, 1)
 
 	require.Equal(t, "would raise 2 heads by 500\n", operate(t, c.Stack, "raise", "-all", "-margin", "500").must(t))
-	require.Equal(t, "would raise the head of "+first+", now at 4, by 500\n", operate(t, c.Stack, "raise", "-conversation", first, "-margin", "500").must(t))
-	require.JSONEq(t, `{"dryRun": true, "conversationId": "`+first+`", "before": 4, "margin": 500}`,
-		operate(t, c.Stack, "raise", "-conversation", first, "-margin", "500", "-json").must(t))
+	require.Equal(t, "would raise the head of "+string(first)+", now at 4, by 500\n", operate(t, c.Stack, "raise", "-conversation", string(first), "-margin", "500").must(t))
+	require.JSONEq(t, `{"dryRun": true, "conversationId": "`+string(first)+`", "before": 4, "margin": 500}`,
+		operate(t, c.Stack, "raise", "-conversation", string(first), "-margin", "500", "-json").must(t))
 	require.Equal(t, "raised 2 heads by 500\n", operate(t, c.Stack, "raise", "-all", "-margin", "500", "-yes").must(t))
-	require.Equal(t, "raised the head of "+first+" from 504 to 514\n", operate(t, c.Stack, "raise", "-conversation", first, "-margin", "10", "-yes").must(t))
+	require.Equal(t, "raised the head of "+string(first)+" from 504 to 514\n", operate(t, c.Stack, "raise", "-conversation", string(first), "-margin", "10", "-yes").must(t))
 
-	next := map[string]int64{first: 515, second: 503}
+	next := map[chat.ConversationID]int64{first: 515, second: 503}
 	for id, seq := range next {
 		sent := mustSend(t, a, wire.Send{ConversationID: id, Text: "on"})
 		require.Equal(t, seq, sent.Seq)
@@ -384,7 +384,7 @@ func TestAdmin_RaisesHeads(t *testing.T) {
 		messages := a.messages(id)
 		require.Equal(t, seq, messages[len(messages)-1].Seq)
 	}
-	for _, args := range [][]string{{}, {"-all"}, {"-margin", "5"}, {"-all", "-conversation", first, "-margin", "5"}, {"-all", "-margin", "-1"}, {"-all", "-margin", "1000001"}} {
+	for _, args := range [][]string{{}, {"-all"}, {"-margin", "5"}, {"-all", "-conversation", string(first), "-margin", "5"}, {"-all", "-margin", "-1"}, {"-all", "-margin", "1000001"}} {
 		refused := operate(t, c.Stack, append([]string{"raise"}, args...)...)
 		require.Equal(t, 1, refused.code, args)
 		require.Regexp(t, "-all|-margin", refused.stderr)

@@ -23,11 +23,11 @@ type auditReport struct {
 	Messages      int64          `json:"messages"`
 	Counts        map[string]int `json:"counts"`
 	Violations    []struct {
-		ConversationID string `json:"conversationId"`
-		Kind           string `json:"kind"`
-		Seq            int64  `json:"seq"`
-		UserID         string `json:"userId"`
-		Remedy         string `json:"remedy"`
+		ConversationID chat.ConversationID `json:"conversationId"`
+		Kind           chat.ConversationID `json:"kind"`
+		Seq            int64               `json:"seq"`
+		UserID         string              `json:"userId"`
+		Remedy         string              `json:"remedy"`
 	} `json:"violations"`
 }
 
@@ -43,7 +43,7 @@ func mustAudit(t *testing.T, s stack, event string) auditReport {
 	return r
 }
 
-func setLastSeq(t *testing.T, db *dynamodb.Client, conversationID string, seq int64) {
+func setLastSeq(t *testing.T, db *dynamodb.Client, conversationID chat.ConversationID, seq int64) {
 	t.Helper()
 	change(t, db, "Conversations", map[string]any{"conversationId": conversationID}, "SET lastSeq = :s", map[string]any{":s": seq})
 }
@@ -66,7 +66,7 @@ func everyAudit(t *testing.T, s stack, db *dynamodb.Client) {
 	r := mustAudit(t, s, `{"all": true}`)
 	require.Equal(t, []int{1, 1}, []int{r.Counts["headBehind"], r.Counts["positionAhead"]})
 	setLastSeq(t, db, id, 5)
-	require.Equal(t, 1, mustAudit(t, s, `{"conversationId": "`+id+`"}`).Counts["recordMissing"])
+	require.Equal(t, 1, mustAudit(t, s, `{"conversationId": "`+string(id)+`"}`).Counts["recordMissing"])
 }
 
 // The auditor finds nothing wrong with what the product did, and names what an
@@ -88,31 +88,31 @@ func TestAuditor(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out, &r))
 	require.Equal(t, auditReport{Conversations: 1, Messages: 10, Counts: map[string]int{}, Violations: r.Violations}, r)
 	require.Empty(t, r.Violations)
-	whole := operate(t, c.Stack, "repair", id, "-margin", "20", "-yes")
-	require.Equal(t, "the head of "+id+", at 10, is not behind its ledger\n", whole.must(t))
-	require.Contains(t, whole.stderr, "nothing is wrong with "+id)
+	whole := operate(t, c.Stack, "repair", string(id), "-margin", "20", "-yes")
+	require.Equal(t, "the head of "+string(id)+", at 10, is not behind its ledger\n", whole.must(t))
+	require.Contains(t, whole.stderr, "nothing is wrong with "+string(id))
 
 	setLastSeq(t, db, id, 6)
 	r = mustAudit(t, c.Stack, `{"all": true}`)
 	require.Len(t, r.Violations, 1)
-	require.Equal(t, [2]string{id, "headBehind"}, [2]string{r.Violations[0].ConversationID, r.Violations[0].Kind})
+	require.Equal(t, [2]chat.ConversationID{id, "headBehind"}, [2]chat.ConversationID{r.Violations[0].ConversationID, r.Violations[0].Kind})
 	require.Contains(t, r.Violations[0].Remedy, "repair")
-	_, err = audit(t.Context(), c.Stack, `{"conversationId": "`+id+`", "repair": true, "margin": 20}`)
+	_, err = audit(t.Context(), c.Stack, `{"conversationId": "`+string(id)+`", "repair": true, "margin": 20}`)
 	require.ErrorContains(t, err, "BAD_REQUEST")
 
-	dry := operate(t, c.Stack, "repair", id)
+	dry := operate(t, c.Stack, "repair", string(id))
 	require.Regexp(t, `headBehind .* -yes would raise the head`, dry.must(t))
 	require.Contains(t, dry.stderr, "nothing was changed")
 	for _, args := range [][]string{{"-yes"}, {"-yes", "-margin", "-1"}, {"-yes", "-margin", "1000001"}} {
-		refused := operate(t, c.Stack, append([]string{"repair", id}, args...)...)
+		refused := operate(t, c.Stack, append([]string{"repair", string(id)}, args...)...)
 		require.Equal(t, 1, refused.code, args)
 		require.Contains(t, refused.stderr, "margin")
 	}
 	require.Len(t, mustAudit(t, c.Stack, `{"all": true}`).Violations, 1, "nothing of this has changed it")
 
 	require.JSONEq(t, `{"dryRun": false, "violations": [],
-		"repair": {"conversationId": "`+id+`", "changed": true, "before": 6, "maxSeq": 10, "after": 30}}`,
-		operate(t, c.Stack, "repair", id, "-margin", "20", "-yes", "-json").must(t))
+		"repair": {"conversationId": "`+string(id)+`", "changed": true, "before": 6, "maxSeq": 10, "after": 30}}`,
+		operate(t, c.Stack, "repair", string(id), "-margin", "20", "-yes", "-json").must(t))
 	sent := mustSend(t, a, wire.Send{ConversationID: id, MessageType: chat.TypeText, Text: "on we go", ClientMsgID: newID()})
 	require.Equal(t, int64(31), sent.Seq)
 	require.NoError(t, b.awaitPushed(t.Context(), id, sent.Seq, sent.Seq))
@@ -143,8 +143,8 @@ func TestAdmin_RepairListsALargeConversation(t *testing.T) {
 		change(t, db, "Members", map[string]any{"conversationId": id, "userId": user}, "SET joinedAt = :t", map[string]any{":t": 1})
 	}
 
-	require.Regexp(t, `largeNotListed .*`+members[0]+`.* -yes would list`, operate(t, c.Stack, "repair", id).must(t))
-	require.Contains(t, operate(t, c.Stack, "repair", id, "-margin", "0", "-yes").must(t), "listed it for 1 members\n")
+	require.Regexp(t, `largeNotListed .*`+members[0]+`.* -yes would list`, operate(t, c.Stack, "repair", string(id)).must(t))
+	require.Contains(t, operate(t, c.Stack, "repair", string(id), "-margin", "0", "-yes").must(t), "listed it for 1 members\n")
 	require.Empty(t, mustAudit(t, c.Stack, `{"all": true}`).Violations)
 }
 

@@ -218,7 +218,7 @@ func (c *crowd) do(command string, fields map[string]any, answer any) {
 
 // talk measures a message in a conversation that all look at: what it takes until each
 // has it, has said so, and the sender knows, if there are receipts.
-func (m *meters) talk(what string, c *crowd, id string, seq int64) {
+func (m *meters) talk(what string, c *crowd, id chat.ConversationID, seq int64) {
 	m.t.Helper()
 	say := func() {
 		c.do("send", map[string]any{"by": 0, "id": id, "text": costText}, nil)

@@ -38,10 +38,10 @@ type actor struct {
 	readers   sync.WaitGroup
 
 	mu         sync.Mutex
-	given      map[string][]chat.Message // what Messages gave, by conversation
-	asked      map[string]positions      // the highest that the device asked for
-	acked      map[string]positions      // the last that it was answered
-	readPlaces map[string]bool           // those that a goroutine reads
+	given      map[chat.ConversationID][]chat.Message // what Messages gave, by conversation
+	asked      map[chat.ConversationID]positions      // the highest that the device asked for
+	acked      map[chat.ConversationID]positions      // the last that it was answered
+	readPlaces map[chat.ConversationID]bool           // those that a goroutine reads
 }
 
 // positions are a user's in a conversation.
@@ -59,8 +59,8 @@ func newActor(o *ordeal, index int, user, device string) *actor {
 	}
 	return &actor{
 		ordeal: o, index: index, user: user, device: device, rng: o.chance(index),
-		store: newWatchedStore(file), given: map[string][]chat.Message{},
-		asked: map[string]positions{}, acked: map[string]positions{},
+		store: newWatchedStore(file), given: map[chat.ConversationID][]chat.Message{},
+		asked: map[chat.ConversationID]positions{}, acked: map[chat.ConversationID]positions{},
 	}
 }
 
@@ -81,7 +81,7 @@ func (a *actor) start() {
 	require.NoError(a.t, err)
 	a.client = c
 	a.reading, a.stopReads = context.WithCancel(a.ctx)
-	a.readPlaces = map[string]bool{}
+	a.readPlaces = map[chat.ConversationID]bool{}
 }
 
 // stop ends the client as the end of its program does.
@@ -99,7 +99,7 @@ func (a *actor) stop() {
 }
 
 // read starts to read a conversation, from where an earlier life stopped.
-func (a *actor) read(place string) {
+func (a *actor) read(place chat.ConversationID) {
 	if a.readPlaces[place] {
 		return
 	}
@@ -400,7 +400,7 @@ func (a *actor) ack(ctx context.Context, where place) error {
 
 // owed is the position that has to be in force after one was asked for: as it is, if only
 // the user's own messages are between, which are not acked.
-func (a *actor) owed(ctx context.Context, id string, want, got int64) int64 {
+func (a *actor) owed(ctx context.Context, id chat.ConversationID, want, got int64) int64 {
 	between, err := a.client.Stored(ctx, id, got, int(max(0, want-got)))
 	if err != nil {
 		return want
@@ -468,8 +468,8 @@ type watchedStore struct {
 	file string // "" is in memory
 
 	mu        sync.Mutex
-	left      int                         // commits until it takes no more; below 0 without end
-	ids       map[string]map[int64]string // messageId by conversation and seq
+	left      int                                      // commits until it takes no more; below 0 without end
+	ids       map[chat.ConversationID]map[int64]string // messageId by conversation and seq
 	lines     map[string]client.Conversation
 	cursor    int64
 	violation error
@@ -478,7 +478,7 @@ type watchedStore struct {
 func newWatchedStore(file string) *watchedStore {
 	return &watchedStore{
 		Store: client.NewMemory(), file: file, left: -1,
-		ids: map[string]map[int64]string{}, lines: map[string]client.Conversation{},
+		ids: map[chat.ConversationID]map[int64]string{}, lines: map[string]client.Conversation{},
 	}
 }
 
@@ -541,12 +541,12 @@ func (s *watchedStore) Commit(ctx context.Context, b client.Batch) error {
 		ids[m.Seq] = m.MessageID
 	}
 	for _, c := range b.Conversations {
-		before := s.lines[c.ConversationID]
+		before := s.lines[string(c.ConversationID)]
 		if c.MaxContiguousSeq < before.MaxContiguousSeq || c.ReadSeq < before.ReadSeq || c.DeliveredSeq < before.DeliveredSeq || c.ClearedSeq < before.ClearedSeq {
 			s.violated("%s went back: maxContiguousSeq %d to %d, readSeq %d to %d, deliveredSeq %d to %d, clearedSeq %d to %d", c.ConversationID,
 				before.MaxContiguousSeq, c.MaxContiguousSeq, before.ReadSeq, c.ReadSeq, before.DeliveredSeq, c.DeliveredSeq, before.ClearedSeq, c.ClearedSeq)
 		}
-		s.lines[c.ConversationID] = c
+		s.lines[string(c.ConversationID)] = c
 	}
 	if b.SyncCursor != nil {
 		if *b.SyncCursor < s.cursor {
@@ -570,7 +570,7 @@ func (s *watchedStore) fault() error {
 }
 
 // everSeen is the messageIds that the device ever had, by conversation and seq.
-func (s *watchedStore) everSeen() map[string]map[int64]string {
+func (s *watchedStore) everSeen() map[chat.ConversationID]map[int64]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.ids)
@@ -584,7 +584,7 @@ type watcher struct {
 	user   string
 	rng    *rand.Rand
 	device *device
-	seen   map[string]*stretch // by conversation
+	seen   map[chat.ConversationID]*stretch // by conversation
 }
 
 // stretch is what a watcher saw of a conversation.
@@ -639,7 +639,7 @@ func (w *watcher) connect(ctx context.Context) error {
 	}
 }
 
-func (w *watcher) look(ctx context.Context, place string) error {
+func (w *watcher) look(ctx context.Context, place chat.ConversationID) error {
 	s := w.seen[place]
 	if s == nil {
 		s = &stretch{ids: map[int64]string{}}

@@ -25,14 +25,14 @@ type history struct {
 
 	mu     sync.Mutex
 	writes map[string]*written // by sender and clientMsgId
-	reads  map[string][]porcupine.Operation
+	reads  map[chat.ConversationID][]porcupine.Operation
 }
 
 // written is one call that adds an entry to a ledger.
 type written struct {
 	client    int
 	device    string
-	place     string
+	place     chat.ConversationID
 	number    int    // of the device's writes
 	send      bool   // a message, which the outbox keeps until it is settled
 	text      string // of a message or an edit
@@ -54,7 +54,7 @@ func (w *written) repeats(ledger []chat.Message) bool {
 }
 
 func newHistory() *history {
-	return &history{began: time.Now(), writes: map[string]*written{}, reads: map[string][]porcupine.Operation{}}
+	return &history{began: time.Now(), writes: map[string]*written{}, reads: map[chat.ConversationID][]porcupine.Operation{}}
 }
 
 func (h *history) now() int64 { return int64(time.Since(h.began)) }
@@ -88,7 +88,7 @@ func (h *history) end(w *written, sent wire.Sent, err error) error {
 	return err
 }
 
-func (h *history) read(client int, place string, call, committedMaxSeq int64) {
+func (h *history) read(client int, place chat.ConversationID, call, committedMaxSeq int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reads[place] = append(h.reads[place], porcupine.Operation{
@@ -122,7 +122,7 @@ var appendOnlyLog = porcupine.Model{
 // requireLinearizable checks that the calls to a conversation can be put in an
 // order that is that of the ledger and not against the clock. An entry whose
 // writer was not answered came in at any time after it was first tried.
-func (h *history) requireLinearizable(t *testing.T, place string, ledger []chat.Message) {
+func (h *history) requireLinearizable(t *testing.T, place chat.ConversationID, ledger []chat.Message) {
 	t.Helper()
 	h.mu.Lock()
 	operations := slices.Clone(h.reads[place])
@@ -147,5 +147,5 @@ func (h *history) requireLinearizable(t *testing.T, place string, ledger []chat.
 	for _, op := range operations {
 		fmt.Fprintf(&b, "%12d to %12d  client %2d  %s\n", op.Call, op.Return, op.ClientId, appendOnlyLog.DescribeOperation(op.Input, op.Output))
 	}
-	require.Fail(t, "the history of "+place+" is not linearizable", "%s\n%s", result, b.String())
+	require.Fail(t, "the history of "+string(place)+" is not linearizable", "%s\n%s", result, b.String())
 }

@@ -31,7 +31,7 @@ import (
 //     the protocol does not allow.
 //   - What was answered when could have happened one after the other.
 func (o *ordeal) judge() {
-	ledgers := map[string][]chat.Message{}
+	ledgers := map[chat.ConversationID][]chat.Message{}
 	defer o.tell(ledgers)
 	for _, where := range o.places {
 		ledgers[where.id] = o.ledgerOf(where.id)
@@ -66,7 +66,7 @@ func (o *ordeal) judge() {
 
 // tell logs the ledgers of a run that failed: each entry, who wrote it, and from when
 // to when it was under way, in ms of the run.
-func (o *ordeal) tell(ledgers map[string][]chat.Message) {
+func (o *ordeal) tell(ledgers map[chat.ConversationID][]chat.Message) {
 	if !o.t.Failed() {
 		return
 	}
@@ -90,12 +90,12 @@ func (o *ordeal) tell(ledgers map[string][]chat.Message) {
 }
 
 // ledgerOf reads a ledger from its table, past all that is tested here.
-func (o *ordeal) ledgerOf(place string) []chat.Message {
+func (o *ordeal) ledgerOf(place chat.ConversationID) []chat.Message {
 	var ledger []chat.Message
 	in := &dynamodb.QueryInput{
 		TableName: aws.String(tableName(o.t, o.db, "Messages")), ConsistentRead: aws.Bool(true),
 		KeyConditionExpression:    aws.String("conversationId = :c"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberS{Value: place}},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":c": &types.AttributeValueMemberS{Value: string(place)}},
 	}
 	for pages := dynamodb.NewQueryPaginator(o.db, in); pages.HasMorePages(); {
 		page, err := pages.NextPage(o.ctx)
@@ -173,7 +173,7 @@ func (o *ordeal) replay(want []chat.Message, m chat.Message, inside map[string]b
 	}
 }
 
-func (o *ordeal) checkWrites(ledgers map[string][]chat.Message) {
+func (o *ordeal) checkWrites(ledgers map[chat.ConversationID][]chat.Message) {
 	found := map[string]chat.Message{}
 	for place, ledger := range ledgers {
 		last := map[string]int{} // by sender and device, the number of the last message
@@ -251,8 +251,8 @@ func (w *written) mayBeRefused(o *ordeal) bool {
 
 // account is what the store has for a user, read by a device that knew nothing.
 type account struct {
-	lines    map[string]wire.Conversation
-	messages map[string][]chat.Message
+	lines    map[chat.ConversationID]wire.Conversation
+	messages map[chat.ConversationID][]chat.Message
 }
 
 // accountOf reads what the store has for a user. Pushes that come meanwhile are of
@@ -261,7 +261,7 @@ func (o *ordeal) accountOf(user string) account {
 	d, err := connect(o.ctx, o.cloud.Stack, user, "fresh")
 	require.NoError(o.t, err)
 	defer d.close()
-	found := account{lines: map[string]wire.Conversation{}, messages: map[string][]chat.Message{}}
+	found := account{lines: map[chat.ConversationID]wire.Conversation{}, messages: map[chat.ConversationID][]chat.Message{}}
 	for _, line := range everyLine(o.t, d) {
 		id := line.ConversationID
 		found.lines[id] = line
@@ -292,7 +292,7 @@ func everyLine(tb testing.TB, d *device) (lines []wire.Conversation) {
 
 // checkAccount compares what a user reads with the ledgers: all that the user may
 // see, and a line that fits it.
-func (o *ordeal) checkAccount(user string, of account, ledgers map[string][]chat.Message) {
+func (o *ordeal) checkAccount(user string, of account, ledgers map[chat.ConversationID][]chat.Message) {
 	lines := 0
 	for _, where := range o.places {
 		place, ledger := where.id, ledgers[where.id]
@@ -410,7 +410,7 @@ func (o *ordeal) shown(m membership, ledger []chat.Message) []chat.Message {
 }
 
 // difference says what a device does not have as the store has it; "" is nothing.
-func (a *actor) difference(of account, ledgers map[string][]chat.Message) string {
+func (a *actor) difference(of account, ledgers map[chat.ConversationID][]chat.Message) string {
 	listed := 0
 	for _, line := range of.lines {
 		if !line.Hidden() {
@@ -442,7 +442,7 @@ func (a *actor) difference(of account, ledgers map[string][]chat.Message) string
 			return err.Error()
 		}
 		if found := unlike(stored, of.messages[id], ledgers[id]); found != "" {
-			return id + ": " + found
+			return string(id) + ": " + found
 		}
 		if given := a.givenAbove(id, line.ClearedSeq); len(given) != len(stored) {
 			return fmt.Sprintf("%s: the user was given %d messages of %d", id, len(given), len(stored))
@@ -459,7 +459,7 @@ func (o *ordeal) readTo(user string, line wire.Conversation, ledger []chat.Messa
 }
 
 // givenAbove is the messages above seq that the user was given.
-func (a *actor) givenAbove(place string, seq int64) []chat.Message {
+func (a *actor) givenAbove(place chat.ConversationID, seq int64) []chat.Message {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(a.given[place]), func(m chat.Message) bool { return m.Seq <= seq })
@@ -500,7 +500,7 @@ func plain(m chat.Message) chat.Message {
 }
 
 // checkSeen checks what a device saw on the way.
-func (a *actor) checkSeen(of account, ledgers map[string][]chat.Message) {
+func (a *actor) checkSeen(of account, ledgers map[chat.ConversationID][]chat.Message) {
 	if err := a.store.fault(); err != nil {
 		a.t.Errorf("%s: %v", a, err)
 	}
@@ -515,8 +515,8 @@ func (a *actor) checkSeen(of account, ledgers map[string][]chat.Message) {
 	}
 }
 
-func (w *watcher) checkSeen(of account, ledgers map[string][]chat.Message) {
-	ids := map[string]map[int64]string{}
+func (w *watcher) checkSeen(of account, ledgers map[chat.ConversationID][]chat.Message) {
+	ids := map[chat.ConversationID]map[int64]string{}
 	for id, s := range w.seen {
 		ids[id] = s.ids
 		if s.hidden > of.lines[id].ClearedSeq {
@@ -527,7 +527,7 @@ func (w *watcher) checkSeen(of account, ledgers map[string][]chat.Message) {
 }
 
 // checkIDs checks that nobody ever saw another message at a seq than is there.
-func (o *ordeal) checkIDs(who string, seen map[string]map[int64]string, ledgers map[string][]chat.Message) {
+func (o *ordeal) checkIDs(who string, seen map[chat.ConversationID]map[int64]string, ledgers map[chat.ConversationID][]chat.Message) {
 	for id, ids := range seen {
 		for seq, messageID := range ids {
 			if seq > int64(len(ledgers[id])) || ledgers[id][seq-1].MessageID != messageID {

@@ -161,7 +161,7 @@ type ordeal struct {
 
 // place is a conversation, and who may always read it.
 type place struct {
-	id      string
+	id      chat.ConversationID
 	members []string
 	group   bool
 }
@@ -237,7 +237,7 @@ func (o *ordeal) suffer() {
 		everyone.Go(func() error { return a.live(ctx) })
 	}
 	for i, user := range []string{owner, second} {
-		w := &watcher{ordeal: o, client: len(o.actors) + i, user: user, rng: o.chance(100 + i), seen: map[string]*stretch{}}
+		w := &watcher{ordeal: o, client: len(o.actors) + i, user: user, rng: o.chance(100 + i), seen: map[chat.ConversationID]*stretch{}}
 		o.watchers = append(o.watchers, w)
 		everyone.Go(func() error { return w.live(ctx) })
 	}
@@ -279,7 +279,7 @@ func (o *ordeal) openLanes(ctx context.Context) {
 	for _, p := range o.places {
 		for {
 			_, err := o.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-				TableName: &heads, Key: map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: p.id}},
+				TableName: &heads, Key: map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: string(p.id)}},
 				UpdateExpression: new("SET laneUntil = :until"), ConditionExpression: new("attribute_exists(conversationId)"),
 				ExpressionAttributeValues: map[string]types.AttributeValue{":until": &types.AttributeValueMemberN{Value: farFuture}},
 			})

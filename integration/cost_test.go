@@ -147,7 +147,7 @@ func (c cost) dollarsPerMillion() float64 {
 type ruler struct {
 	t       *testing.T
 	meter   *meter
-	id      string
+	id      chat.ConversationID
 	members []*listener // the first acts
 	costs   map[string]cost
 	order   []string

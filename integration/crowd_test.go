@@ -33,7 +33,7 @@ func crowdUser(i int) string { return fmt.Sprintf("member-%06d", i) }
 
 // fillCrowd makes users members of a group past the product, all but the last ones, by
 // their roster items, their lines and the group's head.
-func fillCrowd(t *testing.T, db *dynamodb.Client, id string, n int) {
+func fillCrowd(t *testing.T, db *dynamodb.Client, id chat.ConversationID, n int) {
 	t.Helper()
 	members := make([]chat.Member, n)
 	for i := range members {
@@ -195,7 +195,7 @@ func TestCrowd(t *testing.T) {
 }
 
 // pushedSeqs are the seqs that a device was pushed of a conversation.
-func pushedSeqs(l *listener, conversationID string) map[int64]bool {
+func pushedSeqs(l *listener, conversationID chat.ConversationID) map[int64]bool {
 	seqs := map[int64]bool{}
 	for _, m := range l.entries(conversationID) {
 		seqs[m.Seq] = true

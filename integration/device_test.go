@@ -39,7 +39,7 @@ type device struct {
 
 	mu        sync.Mutex
 	news      chan struct{} // closed and replaced whenever something changed
-	ledgers   map[string]*ledger
+	ledgers   map[chat.ConversationID]*ledger
 	goodbyes  []string
 	answered  func(chat.Message) // told of the own messages that answers stand for; the lock is held
 	violation error              // the first thing that no server may do
@@ -66,7 +66,7 @@ func isPlatforms(err error) bool {
 
 // newDevice makes a device that knows nothing yet.
 func newDevice(s stack, user, name string) *device {
-	d := &device{stack: s, user: user, name: name, news: make(chan struct{}), ledgers: map[string]*ledger{}}
+	d := &device{stack: s, user: user, name: name, news: make(chan struct{}), ledgers: map[chat.ConversationID]*ledger{}}
 	d.take = d.learnPush
 	return d
 }
@@ -155,7 +155,7 @@ func (d *device) learnPush(kind string, frame []byte) {
 
 // learn puts a message into the ledger. One place never holds two messages, and
 // what the device had by push has to be what it gets by sync.
-func (d *device) learn(conversationID string, m chat.Message) {
+func (d *device) learn(conversationID chat.ConversationID, m chat.Message) {
 	l := d.ledger(conversationID)
 	if m.ConversationID != conversationID || m.Seq < 1 || m.MessageID == "" {
 		d.violated("a message of conversation %q, seq %d, messageId %q in an update of %s", m.ConversationID, m.Seq, m.MessageID, conversationID)
@@ -169,7 +169,7 @@ func (d *device) learn(conversationID string, m chat.Message) {
 	}
 }
 
-func (d *device) ledger(conversationID string) *ledger {
+func (d *device) ledger(conversationID chat.ConversationID) *ledger {
 	l := d.ledgers[conversationID]
 	if l == nil {
 		l = &ledger{messages: map[int64]chat.Message{}}
@@ -275,7 +275,7 @@ func mayRetry(err error) bool {
 }
 
 // sync pulls a conversation from where the device is until it has caught up.
-func (d *device) sync(ctx context.Context, conversationID string) error {
+func (d *device) sync(ctx context.Context, conversationID chat.ConversationID) error {
 	for {
 		page, err := d.syncPage(ctx, conversationID, 0)
 		if err != nil {
@@ -289,7 +289,7 @@ func (d *device) sync(ctx context.Context, conversationID string) error {
 
 // syncPage pulls one page, of at most limit messages if that is not 0, and checks
 // what each has to hold: every seq it passes is accounted for.
-func (d *device) syncPage(ctx context.Context, conversationID string, limit int) (wire.Synced, error) {
+func (d *device) syncPage(ctx context.Context, conversationID chat.ConversationID, limit int) (wire.Synced, error) {
 	d.mu.Lock()
 	after := d.ledger(conversationID).next
 	d.mu.Unlock()
@@ -348,7 +348,7 @@ func (d *device) catchUp(ctx context.Context, cursor int64) (int64, error) {
 }
 
 // messages returns the ledger of a conversation, by seq.
-func (d *device) messages(conversationID string) []chat.Message {
+func (d *device) messages(conversationID chat.ConversationID) []chat.Message {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.SortedFunc(maps.Values(d.ledger(conversationID).messages), func(a, b chat.Message) int {
@@ -357,7 +357,7 @@ func (d *device) messages(conversationID string) []chat.Message {
 }
 
 // skipped returns the seqs that syncs named as absent.
-func (d *device) skipped(conversationID string) []int64 {
+func (d *device) skipped(conversationID chat.ConversationID) []int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.ledger(conversationID).skipped)
@@ -384,7 +384,7 @@ func (d *device) await(ctx context.Context, what string, hold func() bool) error
 }
 
 // awaitPushed waits until the device was pushed each of these seqs.
-func (d *device) awaitPushed(ctx context.Context, conversationID string, seqs ...int64) error {
+func (d *device) awaitPushed(ctx context.Context, conversationID chat.ConversationID, seqs ...int64) error {
 	return d.await(ctx, fmt.Sprintf("the push of seqs %v of %s", seqs, conversationID), func() bool {
 		return d.pushed(conversationID, seqs...)
 	})
@@ -400,7 +400,7 @@ func seqsTo(n int64) []int64 {
 }
 
 // pushed reports whether all of these have been pushed. d.mu is held.
-func (d *device) pushed(conversationID string, seqs ...int64) bool {
+func (d *device) pushed(conversationID chat.ConversationID, seqs ...int64) bool {
 	pushed := d.ledger(conversationID).pushed
 	for _, seq := range seqs {
 		if !slices.Contains(pushed, seq) {

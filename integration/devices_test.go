@@ -28,21 +28,21 @@ import (
 // its ledgers.
 type listener struct {
 	*device
-	heard  []push                    // in the order of their coming
-	pushed map[string][]chat.Message // by conversation, in that order
-	heads  map[string][]int64        // what notifications told of a conversation
+	heard  []push                                 // in the order of their coming
+	pushed map[chat.ConversationID][]chat.Message // by conversation, in that order
+	heads  map[chat.ConversationID][]int64        // what notifications told of a conversation
 }
 
 // push is a frame that answers no request. Which fields it has depends on Type.
 type push struct {
-	Type           string          `json:"type"`
-	Updates        json.RawMessage `json:"updates"`
-	ConversationID string          `json:"conversationId"`
-	UserID         string          `json:"userId"`
-	DeliveredSeq   int64           `json:"deliveredSeq"`
-	ReadSeq        int64           `json:"readSeq"`
-	SyncCursor     int64           `json:"syncCursor"`
-	Reason         string          `json:"reason"`
+	Type           string              `json:"type"`
+	Updates        json.RawMessage     `json:"updates"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	UserID         string              `json:"userId"`
+	DeliveredSeq   int64               `json:"deliveredSeq"`
+	ReadSeq        int64               `json:"readSeq"`
+	SyncCursor     int64               `json:"syncCursor"`
+	Reason         string              `json:"reason"`
 }
 
 // listen opens a listener's socket, which ends with the test.
@@ -60,7 +60,7 @@ func listen(tb testing.TB, s stack, user, name string) *listener {
 }
 
 func openListener(ctx context.Context, s stack, user, name string) (*listener, error) {
-	l := &listener{device: newDevice(s, user, name), pushed: map[string][]chat.Message{}, heads: map[string][]int64{}}
+	l := &listener{device: newDevice(s, user, name), pushed: map[chat.ConversationID][]chat.Message{}, heads: map[chat.ConversationID][]int64{}}
 	l.take = l.keep
 	l.answered = func(m chat.Message) { l.pushed[m.ConversationID] = append(l.pushed[m.ConversationID], m) }
 	return l, l.reconnect(ctx)
@@ -116,21 +116,21 @@ func (l *listener) pushesLocked(kind string) []push {
 }
 
 // entries returns the messages of a conversation in the order they were pushed in.
-func (l *listener) entries(conversationID string) []chat.Message {
+func (l *listener) entries(conversationID chat.ConversationID) []chat.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.pushed[conversationID])
 }
 
 // awaitNotified waits until a notification told of this seq or a later one.
-func (l *listener) awaitNotified(ctx context.Context, conversationID string, seq int64) error {
+func (l *listener) awaitNotified(ctx context.Context, conversationID chat.ConversationID, seq int64) error {
 	return l.await(ctx, fmt.Sprintf("the notification of seq %d of %s", seq, conversationID), func() bool {
 		return slices.ContainsFunc(l.heads[conversationID], func(head int64) bool { return head >= seq })
 	})
 }
 
 // awaitEntry waits until the message with this seq was pushed, and returns it.
-func (l *listener) awaitEntry(ctx context.Context, conversationID string, seq int64) (chat.Message, error) {
+func (l *listener) awaitEntry(ctx context.Context, conversationID chat.ConversationID, seq int64) (chat.Message, error) {
 	var found chat.Message
 	err := l.await(ctx, fmt.Sprintf("the push of seq %d of %s", seq, conversationID), func() bool {
 		entries := l.pushed[conversationID]
@@ -144,7 +144,7 @@ func (l *listener) awaitEntry(ctx context.Context, conversationID string, seq in
 }
 
 // entryAt is awaitEntry for a test, which ends where it fails.
-func entryAt(tb testing.TB, l *listener, conversationID string, seq int64) chat.Message {
+func entryAt(tb testing.TB, l *listener, conversationID chat.ConversationID, seq int64) chat.Message {
 	tb.Helper()
 	m, err := l.awaitEntry(tb.Context(), conversationID, seq)
 	require.NoError(tb, err)
@@ -166,7 +166,7 @@ func (l *listener) awaitPush(ctx context.Context, what string, wanted func(push)
 
 // awaitReceipt waits for the receipt of a user that says one of these positions;
 // 0 is none.
-func (l *listener) awaitReceipt(ctx context.Context, conversationID, user string, delivered, read int64) error {
+func (l *listener) awaitReceipt(ctx context.Context, conversationID chat.ConversationID, user string, delivered, read int64) error {
 	want := push{Type: wire.TypeReceipt, ConversationID: conversationID, UserID: user, DeliveredSeq: delivered, ReadSeq: read}
 	_, err := l.awaitPush(ctx, fmt.Sprintf("%+v", want), func(p push) bool {
 		p.Updates = nil
@@ -217,7 +217,7 @@ func codeOf(err error) chat.Code {
 func newID() string { return newUser("id") }
 
 // lineOf returns a user's line of a conversation; ok is false if there is none.
-func lineOf(tb testing.TB, d *device, conversationID string) (wire.Conversation, bool) {
+func lineOf(tb testing.TB, d *device, conversationID chat.ConversationID) (wire.Conversation, bool) {
 	tb.Helper()
 	for cursor := ""; ; {
 		page := must[wire.ConversationsPage](tb, d, wire.ActionConversations, wire.Conversations{Cursor: cursor})
@@ -245,8 +245,8 @@ func changesSince(tb testing.TB, d *device, cursor int64) wire.Changed {
 	return changed
 }
 
-func idsOf(list []wire.Conversation) []string {
-	ids := make([]string, len(list))
+func idsOf(list []wire.Conversation) []chat.ConversationID {
+	ids := make([]chat.ConversationID, len(list))
 	for i, c := range list {
 		ids[i] = c.ConversationID
 	}
@@ -260,7 +260,7 @@ func TestSyncHead_FortyChangedConversationsLoseNone(t *testing.T) {
 	const n = 40
 	alice, bob := newUser("alice"), newUser("bob")
 	a, b := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone")
-	var groups [n]string
+	var groups [n]chat.ConversationID
 	create := func(i int) error {
 		made, err := try[wire.Created](t.Context(), b, wire.ActionCreateGroup, wire.CreateGroup{
 			Title: "group " + strconv.Itoa(i), Members: []string{alice}, ClientMsgID: newID(),
@@ -437,7 +437,7 @@ func reconnectInAStorm(t *testing.T, s stack) {
 	const conversations, each, reconnects = 12, 15, 9
 	alice, bob := newUser("alice"), newUser("bob")
 	b := mustConnect(t, s, bob, "phone")
-	var groups []string
+	var groups []chat.ConversationID
 	for i := range conversations {
 		groups = append(groups, must[wire.Created](t, b, wire.ActionCreateGroup, wire.CreateGroup{
 			Title: strconv.Itoa(i), Members: []string{alice}, ClientMsgID: newID(),
@@ -479,7 +479,7 @@ func reconnectInAStorm(t *testing.T, s stack) {
 	require.NoError(t, storm.Wait())
 	for _, id := range groups {
 		const last = 1 + each
-		require.NoError(t, a.await(t.Context(), "to hear of the end of "+id, func() bool {
+		require.NoError(t, a.await(t.Context(), "to hear of the end of "+string(id), func() bool {
 			l := a.ledger(id)
 			return l.next >= last || l.messages[last].Seq == last
 		}))
@@ -561,7 +561,7 @@ func byUser(members []wire.Member) map[string]chat.Role {
 }
 
 // rosterOf reads a whole roster, page by page.
-func rosterOf(tb testing.TB, d *device, conversationID string) (members []wire.Member, pages int) {
+func rosterOf(tb testing.TB, d *device, conversationID chat.ConversationID) (members []wire.Member, pages int) {
 	tb.Helper()
 	for cursor := ""; ; {
 		page := must[wire.MembersPage](tb, d, wire.ActionMembers, wire.Members{ConversationID: conversationID, Cursor: cursor})

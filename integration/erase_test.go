@@ -72,7 +72,7 @@ func TestErasure_ReachesDevices(t *testing.T) {
 	single := mustSend(t, alice, wire.Send{To: bob, Text: secret})
 	edit := wire.Edit{ConversationID: single.ConversationID, Seq: 1, MessageID: single.MessageID, Version: 1, Text: secret + " 2", ClientMsgID: newID()}
 	must[wire.Edited](t, alice, wire.ActionEdit, edit)
-	ids := []string{single.ConversationID}
+	ids := []chat.ConversationID{single.ConversationID}
 	for _, end := range []string{"", wire.ActionLeave, wire.ActionDissolve} {
 		group := createGroup(t, alice, chat.VisibleAll, bob, former)
 		for i := range 3 {
@@ -110,7 +110,7 @@ func TestErasure_ReachesDevices(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, got, "%s as a new device has it", id)
 		}
-		require.Empty(t, mustAudit(t, shared, `{"conversationId": "`+id+`"}`).Violations)
+		require.Empty(t, mustAudit(t, shared, `{"conversationId": "`+string(id)+`"}`).Violations)
 	}
 	require.NoError(t, gone.Refresh(ctx))
 	left, err := gone.Stored(ctx, ids[1], 0, 100)
@@ -141,7 +141,7 @@ func TestPage_AnErasureReachesBrowsers(t *testing.T) {
 
 // awaitStored waits until the browser's database has a conversation's messages with,
 // or without, a text in them.
-func (w *window) awaitStored(conversationID string, with bool, text string) {
+func (w *window) awaitStored(conversationID chat.ConversationID, with bool, text string) {
 	w.t.Helper()
 	w.await(fmt.Sprintf("%q being stored: %t", text, with), fmt.Sprintf(`import("/client/store.js").then(async ({ IndexedDBStore }) => {
 		const store = await IndexedDBStore.open(%q, document.getElementById("device").textContent);

@@ -309,7 +309,7 @@ func aConnectionThatNeverReads(t *testing.T, s stack, db *dynamodb.Client) {
 	connectDeaf(t, s, bob)
 	require.Len(t, connections(t, db, bob), 2)
 	data := []byte(`{"filler":"` + strings.Repeat("x", 20_000) + `"}`)
-	var conversation string
+	var conversation chat.ConversationID
 	for range n {
 		sent := mustSend(t, a, wire.Send{To: bob, MessageType: chat.TypeCustom, Data: data})
 		conversation = sent.ConversationID

@@ -18,7 +18,7 @@ import (
 )
 
 // createGroup makes a group of the device's user and others.
-func createGroup(tb testing.TB, d *device, v chat.Visibility, others ...string) string {
+func createGroup(tb testing.TB, d *device, v chat.Visibility, others ...string) chat.ConversationID {
 	tb.Helper()
 	if others == nil {
 		others = []string{}
@@ -28,17 +28,17 @@ func createGroup(tb testing.TB, d *device, v chat.Visibility, others ...string) 
 	}).ConversationID
 }
 
-func addMembers(tb testing.TB, d *device, conversationID string, users ...string) wire.Sent {
+func addMembers(tb testing.TB, d *device, conversationID chat.ConversationID, users ...string) wire.Sent {
 	tb.Helper()
 	return must[wire.Sent](tb, d, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: conversationID, Members: users, ClientMsgID: newID()})
 }
 
-func removeMembers(tb testing.TB, d *device, conversationID string, users ...string) wire.Sent {
+func removeMembers(tb testing.TB, d *device, conversationID chat.ConversationID, users ...string) wire.Sent {
 	tb.Helper()
 	return must[wire.Sent](tb, d, wire.ActionRemoveMembers, wire.ChangeMembers{ConversationID: conversationID, Members: users, ClientMsgID: newID()})
 }
 
-func say(tb testing.TB, d *device, conversationID, text string) wire.Sent {
+func say(tb testing.TB, d *device, conversationID chat.ConversationID, text string) wire.Sent {
 	tb.Helper()
 	return mustSend(tb, d, wire.Send{ConversationID: conversationID, Text: text})
 }
@@ -62,7 +62,7 @@ func TestTheLifeOfAGroup(t *testing.T) {
 	request := wire.CreateGroup{Title: "Wanderung 🥾", Members: []string{bob, carol}, ClientMsgID: newID()}
 	made := must[wire.Created](t, a.device, wire.ActionCreateGroup, request)
 	id := made.ConversationID
-	require.True(t, strings.HasPrefix(id, "group:"), id)
+	require.True(t, strings.HasPrefix(string(id), "group:"), id)
 	require.Equal(t, wire.Created{Conversation: wire.Conversation{
 		ConversationID: id, Kind: chat.KindGroup, Title: "Wanderung 🥾", State: chat.StateActive, Owner: alice, Visibility: chat.VisibleAll,
 		MemberCount: 3, LastSeq: 1, ReadSeq: 1, DeliveredSeq: 1, UpdatedAt: made.UpdatedAt,
@@ -437,56 +437,58 @@ func existenceIsNotDisclosed(t *testing.T) {
 	group, dissolved, left := createGroup(t, a, "", bob), createGroup(t, a, "", bob), createGroup(t, a, "", bob)
 	must[wire.Sent](t, a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: dissolved, ClientMsgID: newID()})
 	removeMembers(t, a, left, bob)
-	for _, id := range []string{single, group, dissolved, left} {
+	for _, id := range []chat.ConversationID{single, group, dissolved, left} {
 		require.NoError(t, a.sync(t.Context(), id))
 	}
-	target := func(id string) (seq int64, messageID string) {
+	target := func(id chat.ConversationID) (seq int64, messageID string) {
 		if messages := a.messages(id); len(messages) > 0 {
 			return messages[0].Seq, messages[0].MessageID
 		}
 		return 1, "01KB6Z2Q8D8C6E2JY5R3T9V0WX"
 	}
 	zero, one := int64(0), int64(1)
-	requests := map[string]func(id string) any{
-		wire.ActionSend: func(id string) any {
+	requests := map[string]func(id chat.ConversationID) any{
+		wire.ActionSend: func(id chat.ConversationID) any {
 			return wire.Send{ConversationID: id, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "let me in"}
 		},
-		wire.ActionSync:    func(id string) any { return wire.Sync{ConversationID: id, AfterSeq: &zero} },
-		wire.ActionHistory: func(id string) any { return wire.History{ConversationID: id} },
-		wire.ActionAck:     func(id string) any { return wire.Ack{ConversationID: id, DeliveredSeq: &one, ReadSeq: &one} },
-		wire.ActionClear:   func(id string) any { return wire.Clear{ConversationID: id, ThroughSeq: &one} },
-		wire.ActionRecall: func(id string) any {
+		wire.ActionSync:    func(id chat.ConversationID) any { return wire.Sync{ConversationID: id, AfterSeq: &zero} },
+		wire.ActionHistory: func(id chat.ConversationID) any { return wire.History{ConversationID: id} },
+		wire.ActionAck: func(id chat.ConversationID) any {
+			return wire.Ack{ConversationID: id, DeliveredSeq: &one, ReadSeq: &one}
+		},
+		wire.ActionClear: func(id chat.ConversationID) any { return wire.Clear{ConversationID: id, ThroughSeq: &one} },
+		wire.ActionRecall: func(id chat.ConversationID) any {
 			seq, messageID := target(id)
 			return wire.Recall{ConversationID: id, Seq: seq, MessageID: messageID, ClientMsgID: newID()}
 		},
-		wire.ActionEdit: func(id string) any {
+		wire.ActionEdit: func(id chat.ConversationID) any {
 			seq, messageID := target(id)
 			return wire.Edit{ConversationID: id, Seq: seq, MessageID: messageID, Version: 1, Text: "mine", ClientMsgID: newID()}
 		},
-		wire.ActionAddMembers: func(id string) any {
+		wire.ActionAddMembers: func(id chat.ConversationID) any {
 			return wire.ChangeMembers{ConversationID: id, Members: []string{mallory}, ClientMsgID: newID()}
 		},
-		wire.ActionRemoveMembers: func(id string) any {
+		wire.ActionRemoveMembers: func(id chat.ConversationID) any {
 			return wire.ChangeMembers{ConversationID: id, Members: []string{alice}, ClientMsgID: newID()}
 		},
-		wire.ActionLeave:    func(id string) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
-		wire.ActionDissolve: func(id string) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
-		wire.ActionSetRole: func(id string) any {
+		wire.ActionLeave:    func(id chat.ConversationID) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
+		wire.ActionDissolve: func(id chat.ConversationID) any { return wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()} },
+		wire.ActionSetRole: func(id chat.ConversationID) any {
 			return wire.SetRole{ConversationID: id, UserID: alice, Role: chat.RoleAdmin, ClientMsgID: newID()}
 		},
-		wire.ActionSetTitle: func(id string) any {
+		wire.ActionSetTitle: func(id chat.ConversationID) any {
 			return wire.SetTitle{ConversationID: id, Title: "mine", ClientMsgID: newID()}
 		},
-		wire.ActionMembers:  func(id string) any { return wire.Members{ConversationID: id} },
-		wire.ActionReceipts: func(id string) any { return wire.Receipts{ConversationID: id, Seq: 1} },
+		wire.ActionMembers:  func(id chat.ConversationID) any { return wire.Members{ConversationID: id} },
+		wire.ActionReceipts: func(id chat.ConversationID) any { return wire.Receipts{ConversationID: id, Seq: 1} },
 	}
-	frame := func(action, id string) answer {
+	frame := func(action string, id chat.ConversationID) answer {
 		got, err := m.ask(t.Context(), action, requests[action](id))
 		require.NoError(t, err)
 		got.ID = ""
 		return got
 	}
-	existing := map[string]string{"a single one": single, "a group": group, "a dissolved one": dissolved, "one that others left": left}
+	existing := map[string]chat.ConversationID{"a single one": single, "a group": group, "a dissolved one": dissolved, "one that others left": left}
 	for action := range requests {
 		want := frame(action, "group:01KB6Z2Q8D8C6E2JY5R3T9V0WX")
 		require.Equal(t, chat.CodeNotFound, want.Error.Code, action)
@@ -531,10 +533,10 @@ func TestAWayOutOfEveryGroup(t *testing.T) {
 	a, phone, laptop := mustConnect(t, shared, alice, "phone"), mustConnect(t, shared, bob, "phone"), listen(t, shared, bob, "laptop")
 	dissolved, active := createGroup(t, a, "", bob), createGroup(t, a, "", bob)
 	must[wire.Sent](t, a, wire.ActionDissolve, wire.ChangeGroup{ConversationID: dissolved, ClientMsgID: newID()})
-	clear := func(id string, through int64) int64 {
+	clear := func(id chat.ConversationID, through int64) int64 {
 		return must[wire.Cleared](t, phone, wire.ActionClear, wire.Clear{ConversationID: id, ThroughSeq: &through}).ClearedSeq
 	}
-	for _, id := range []string{dissolved, active} {
+	for _, id := range []chat.ConversationID{dissolved, active} {
 		leave := wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}
 		left := must[wire.Sent](t, phone, wire.ActionLeave, leave)
 		again := must[wire.Sent](t, phone, wire.ActionLeave, leave)
@@ -554,7 +556,7 @@ func TestAWayOutOfEveryGroup(t *testing.T) {
 			return slices.ContainsFunc(laptop.heard, func(p push) bool { return p.Type == wire.TypeChanged && p.SyncCursor > cursor })
 		}))
 		told := changesSince(t, laptop.device, cursor).Conversations
-		require.Equal(t, []string{id}, idsOf(told))
+		require.Equal(t, []chat.ConversationID{id}, idsOf(told))
 		require.True(t, told[0].Hidden())
 		require.Contains(t, idsOf(everyLine(t, phone)), id)
 	}
@@ -590,7 +592,7 @@ func TestALargeGroup(t *testing.T) {
 	entryAt(t, first, id, 1)
 	small := changesSince(t, first.device, 0)
 	require.Empty(t, small.Heads, "20 members are few")
-	require.Equal(t, []string{id}, idsOf(small.Conversations))
+	require.Equal(t, []chat.ConversationID{id}, idsOf(small.Conversations))
 
 	seq := int64(1)
 	grow := func(users []string) {
@@ -631,7 +633,7 @@ func TestALargeGroup(t *testing.T) {
 	list := changesSince(t, last.device, 0)
 	require.True(t, list.Full)
 	require.Empty(t, list.Heads, "the list tells")
-	require.Equal(t, []string{id}, idsOf(list.Conversations))
+	require.Equal(t, []chat.ConversationID{id}, idsOf(list.Conversations))
 	require.Equal(t, seq, list.Conversations[0].LastSeq)
 	roster, pages := rosterOf(t, last.device, id)
 	require.Len(t, roster, chat.SmallGroupMax+1)
@@ -646,17 +648,17 @@ func TestALargeGroup(t *testing.T) {
 	entryAt(t, first, id, seq)
 	again := changesSince(t, first.device, after.SyncCursor)
 	require.Empty(t, again.Heads)
-	require.Equal(t, []string{id}, idsOf(again.Conversations))
+	require.Equal(t, []chat.ConversationID{id}, idsOf(again.Conversations))
 	require.Equal(t, seq, again.Conversations[0].LastSeq)
 	gone := changesSince(t, last.device, 0)
 	require.Empty(t, gone.Heads, "one who was removed hears of it no more")
-	require.Equal(t, []string{id}, idsOf(gone.Conversations))
+	require.Equal(t, []chat.ConversationID{id}, idsOf(gone.Conversations))
 	require.LessOrEqual(t, gone.Conversations[0].LastSeq, seq)
 	require.Positive(t, gone.Conversations[0].LeftSeq)
 }
 
 // receiptsOf reads all pages of receipts.
-func receiptsOf(tb testing.TB, d *device, conversationID string, seq int64) wire.ReceiptsPage {
+func receiptsOf(tb testing.TB, d *device, conversationID chat.ConversationID, seq int64) wire.ReceiptsPage {
 	tb.Helper()
 	var all wire.ReceiptsPage
 	for cursor := ""; ; {

@@ -43,7 +43,7 @@ type badFrame struct {
 }
 
 // badFrames are of a user who is no member of the conversation foreign.
-func badFrames(foreign string) []badFrame {
+func badFrames(foreign chat.ConversationID) []badFrame {
 	// A good request of each action, to be spoiled field by field.
 	const (
 		send          = `{"action":"send","id":"7","to":"bob","clientMsgId":"1","messageType":"text","text":"hi"}`
@@ -57,8 +57,8 @@ func badFrames(foreign string) []badFrame {
 		addMembers    = `{"action":"addMembers","id":"7","conversationId":"group:x","members":["bob"],"clientMsgId":"1"}`
 		setTitle      = `{"action":"setTitle","id":"7","conversationId":"group:x","title":"Trip","clientMsgId":"1"}`
 	)
-	sendInto := func(conversation string) string {
-		return with(without(send, "to"), "conversationId", `"`+conversation+`"`)
+	sendInto := func(conversation chat.ConversationID) string {
+		return with(without(send, "to"), "conversationId", `"`+string(conversation)+`"`)
 	}
 	return []badFrame{
 		{"no JSON", `hello`, chat.CodeUnknownAction, ""},
@@ -132,7 +132,7 @@ func badFrames(foreign string) []badFrame {
 		{"a title that turns the text", with(setTitle, "title", `"\u2066Trip"`), chat.CodeBadRequest, "title"},
 		{"a member that is the product", with(addMembers, "members", `["s y s t e m"]`), chat.CodeBadRequest, "members"},
 
-		{"sync of a foreign conversation", with(sync, "conversationId", `"`+foreign+`"`), chat.CodeNotFound, "conversationId"},
+		{"sync of a foreign conversation", with(sync, "conversationId", `"`+string(foreign)+`"`), chat.CodeNotFound, "conversationId"},
 		{"sync of no conversation", sync, chat.CodeNotFound, "conversationId"},
 		{"sync without conversationId", without(sync, "conversationId"), chat.CodeBadRequest, "conversationId"},
 		{"sync of a number", with(sync, "conversationId", `4`), chat.CodeBadRequest, "conversationId"},
@@ -144,7 +144,7 @@ func badFrames(foreign string) []badFrame {
 		{"sync with limit 0", with(sync, "limit", `0`), chat.CodeBadRequest, "limit"},
 		{"sync with limit 501", with(sync, "limit", `501`), chat.CodeBadRequest, "limit"},
 		{"sync with a limit that is true", with(sync, "limit", `true`), chat.CodeBadRequest, "limit"},
-		{"history of a foreign conversation", with(history, "conversationId", `"`+foreign+`"`), chat.CodeNotFound, "conversationId"},
+		{"history of a foreign conversation", with(history, "conversationId", `"`+string(foreign)+`"`), chat.CodeNotFound, "conversationId"},
 		{"history before 0", with(history, "beforeSeq", `0`), chat.CodeBadRequest, "beforeSeq"},
 		{"history with limit 101", with(history, "limit", `101`), chat.CodeBadRequest, "limit"},
 		{"changes without syncCursor", without(changes, "syncCursor"), chat.CodeBadRequest, "syncCursor"},

@@ -84,7 +84,7 @@ func requireDense(tb testing.TB, messages []chat.Message, n int) {
 	}
 }
 
-func syncAll(ctx context.Context, devices []*device, conversation string) error {
+func syncAll(ctx context.Context, devices []*device, conversation chat.ConversationID) error {
 	syncs, ctx := errgroup.WithContext(ctx)
 	for _, d := range devices {
 		syncs.Go(func() error { return d.sync(ctx, conversation) })
@@ -192,7 +192,7 @@ func everyDeviceIsPushedTheSame(t *testing.T) {
 }
 
 // exchangeMessages lets each of two users send n messages to the other.
-func exchangeMessages(tb testing.TB, a, b *device, n int) (conversation string) {
+func exchangeMessages(tb testing.TB, a, b *device, n int) (conversation chat.ConversationID) {
 	tb.Helper()
 	for i := range n {
 		for _, way := range [][2]*device{{a, b}, {b, a}} {

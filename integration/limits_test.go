@@ -265,7 +265,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 	t.Run("of who asks for something, which is not done", func(t *testing.T) {
 		t.Parallel()
 		d, expires := expiringDevice(t, c.Stack, newUser("alice"))
-		bob, acked, id := newUser("bob"), 0, ""
+		bob, acked, id := newUser("bob"), 0, chat.ConversationID("")
 		for {
 			var sent wire.Sent
 			err := d.do(t.Context(), wire.ActionSend, wire.Send{To: bob, ClientMsgID: newID(), MessageType: chat.TypeText, Text: "hi"}, &sent)
@@ -340,7 +340,7 @@ func TestLimits_AnExpiredTokenEndsTheConnection(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(bob.Close)
 		require.NoError(t, bob.Online(t.Context()))
-		id, last := "", int64(0)
+		id, last := chat.ConversationID(""), int64(0)
 		for bob.Stats().Connects < 2 {
 			sent := mustSend(t, alice, wire.Send{To: user, Text: "hi"})
 			id, last = sent.ConversationID, sent.Seq

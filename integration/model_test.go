@@ -69,7 +69,7 @@ const modelUsers = 4
 // The model: what the protocol says, without time and concurrency.
 type (
 	modelConversation struct {
-		id      string
+		id      chat.ConversationID
 		head    wire.Conversation     // the fields that all members see alike
 		entries []chat.Message        // seq n is at n-1
 		said    map[int64][]modelText // by seq: what it said, and then its edits
@@ -90,7 +90,7 @@ type (
 	modelRequest struct {
 		user, action string
 		frame        any
-		conversation string
+		conversation chat.ConversationID
 		seq          int64
 	}
 	modelWorld struct {
@@ -739,7 +739,7 @@ func jsonOf(messages []chat.Message) string {
 func (w *modelWorld) compare(rt *rapid.T) {
 	for _, user := range w.users {
 		d := w.devices[user][0]
-		lines := map[string]wire.Conversation{}
+		lines := map[chat.ConversationID]wire.Conversation{}
 		for cursor := ""; ; {
 			page := answered[wire.ConversationsPage](rt, d.device, wire.ActionConversations, wire.Conversations{Cursor: cursor})
 			for _, line := range page.Conversations {

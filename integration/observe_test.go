@@ -437,7 +437,7 @@ func (o *observed) brokenLedger() {
 }
 
 // set changes one attribute of a message past the functions.
-func (o *observed) set(conversationID string, seq int, name, value string) {
+func (o *observed) set(conversationID chat.ConversationID, seq int, name, value string) {
 	o.t.Helper()
 	change(o.t, o.db.client, "Messages", map[string]any{"conversationId": conversationID, "seq": seq}, "SET "+name+" = :v", map[string]any{":v": value})
 }

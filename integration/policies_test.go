@@ -346,7 +346,7 @@ func unlucky(t *testing.T, s stack, seen *watchman) {
 }
 
 // asCrowd makes a conversation pass for a crowd.
-func asCrowd(t *testing.T, db *dynamodb.Client, conversationID string) {
+func asCrowd(t *testing.T, db *dynamodb.Client, conversationID chat.ConversationID) {
 	t.Helper()
 	change(t, db, "Conversations", map[string]any{"conversationId": conversationID}, "SET memberCount = :many", map[string]any{":many": 1500})
 }
@@ -428,7 +428,7 @@ func byTheLane(t *testing.T, s stack, seen *watchman) {
 	require.NoError(t, err)
 	_, err = seen.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: new(tableName(t, seen.client, "Conversations")),
-		Key:       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: first.ConversationID}},
+		Key:       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: string(first.ConversationID)}},
 		// As if someone had joined, so that what environments know of the head is stale.
 		UpdateExpression: new("SET laneUntil = :until, membersVersion = membersVersion + :one, kept = if_not_exists(kept, :zero) + :one"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{

@@ -90,7 +90,7 @@ func TestPublish(t *testing.T) {
 		Text: "on its way", Data: json.RawMessage(`{"status": "shipped"}`),
 	}
 	sent := mustPublish(t, shared, first)
-	id := "system:" + key
+	id := chat.SystemID(key)
 	require.Equal(t, wire.Sent{ConversationID: id, Seq: 1, MessageID: sent.MessageID, ServerTime: sent.ServerTime}, sent)
 	again := mustPublish(t, shared, first)
 	require.True(t, again.Duplicate)
@@ -194,8 +194,8 @@ func TestPublish_IsIdempotentUnderConcurrency(t *testing.T) {
 	require.Len(t, seqs, keys)
 	for i, reader := range readers {
 		d := mustConnect(t, shared, reader, "phone")
-		require.NoError(t, d.sync(t.Context(), "system:"+key))
-		messages := d.messages("system:" + key)
+		require.NoError(t, d.sync(t.Context(), chat.SystemID(key)))
+		messages := d.messages(chat.SystemID(key))
 		require.Equal(t, answers[i].Seq, messages[0].Seq, "from the message that made one a reader")
 		require.Equal(t, int64(keys), messages[len(messages)-1].Seq)
 	}

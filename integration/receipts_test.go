@@ -12,12 +12,12 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-func ackRead(tb testing.TB, d *device, conversationID string, seq int64) wire.Acked {
+func ackRead(tb testing.TB, d *device, conversationID chat.ConversationID, seq int64) wire.Acked {
 	tb.Helper()
 	return must[wire.Acked](tb, d, wire.ActionAck, wire.Ack{ConversationID: conversationID, ReadSeq: &seq})
 }
 
-func ackDelivered(tb testing.TB, d *device, conversationID string, seq int64) wire.Acked {
+func ackDelivered(tb testing.TB, d *device, conversationID chat.ConversationID, seq int64) wire.Acked {
 	tb.Helper()
 	return must[wire.Acked](tb, d, wire.ActionAck, wire.Ack{ConversationID: conversationID, DeliveredSeq: &seq})
 }
@@ -76,7 +76,7 @@ func TestG7_SixteenMembersAckInRandomOrder(t *testing.T) {
 
 // ackAtRandom acks n times, any seq up to last and some beyond, and checks that
 // the answers rise to what was asked for.
-func ackAtRandom(ctx context.Context, t *testing.T, d *device, id string, n int, last int64) error {
+func ackAtRandom(ctx context.Context, t *testing.T, d *device, id chat.ConversationID, n int, last int64) error {
 	var before wire.Acked
 	for range n {
 		seq := 1 + rand.Int64N(last+5)
@@ -109,7 +109,7 @@ func ackAtRandom(ctx context.Context, t *testing.T, d *device, id string, n int,
 
 // requireReceiptsRise checks what a device heard of others, each of whom acked
 // from one socket, one ack after the other.
-func requireReceiptsRise(t *testing.T, l *listener, id string, last int64) {
+func requireReceiptsRise(t *testing.T, l *listener, id chat.ConversationID, last int64) {
 	t.Helper()
 	delivered, read := map[string]int64{}, map[string]int64{}
 	for _, p := range l.pushes(wire.TypeReceipt) {

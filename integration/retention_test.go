@@ -72,7 +72,7 @@ func requireExpiresInADay(t *testing.T, db *dynamodb.Client, key map[string]any)
 
 // requireReads runs a Go client on what it has stored, and wants exactly these
 // messages after seq.
-func requireReads(t *testing.T, s stack, user string, memory client.Store, conversation string, after int64, want ...int64) {
+func requireReads(t *testing.T, s stack, user string, memory client.Store, conversation chat.ConversationID, after int64, want ...int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

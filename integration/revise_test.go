@@ -23,7 +23,7 @@ func editOf(m wire.Sent, version int64, text string) wire.Edit {
 }
 
 // messageAt reads one message, as history has it.
-func messageAt(tb testing.TB, d *device, conversationID string, seq int64) chat.Message {
+func messageAt(tb testing.TB, d *device, conversationID chat.ConversationID, seq int64) chat.Message {
 	tb.Helper()
 	before, one := seq+1, 1
 	page := must[wire.HistoryPage](tb, d, wire.ActionHistory, wire.History{ConversationID: conversationID, BeforeSeq: &before, Limit: &one})
@@ -164,7 +164,7 @@ func editsRaceARecall(t *testing.T) {
 	for i := range edits + 1 {
 		devices = append(devices, mustConnect(t, shared, alice, fmt.Sprint(i)))
 	}
-	var id string
+	var id chat.ConversationID
 	last := int64(0)
 	won := map[string]int{}
 	for round := range rounds {

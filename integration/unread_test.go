@@ -101,7 +101,7 @@ type threeWays struct {
 
 // agree checks what is unread of a conversation, once the devices have it through a
 // seq and know how far the user has read it.
-func (w *threeWays) agree(id string, through, read, want int64) {
+func (w *threeWays) agree(id chat.ConversationID, through, read, want int64) {
 	w.t.Helper()
 	line, ok := lineOf(w.t, w.raw.device, id)
 	require.True(w.t, ok)
@@ -126,13 +126,15 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 		t: t, raw: listen(t, shared, alice, "raw"),
 		program: dialClient(t, shared, alice), browser: startBrowserDevice(t, shared, alice, "web"),
 	}
-	bySelf := map[string]func(id, text string){
-		"raw": func(id, text string) { say(t, w.raw.device, id, text) },
-		"program": func(id, text string) {
+	bySelf := map[string]func(id chat.ConversationID, text string){
+		"raw": func(id chat.ConversationID, text string) { say(t, w.raw.device, id, text) },
+		"program": func(id chat.ConversationID, text string) {
 			_, err := w.program.Send(t.Context(), client.Draft{ConversationID: id, Text: text})
 			require.NoError(t, err)
 		},
-		"browser": func(id, text string) { w.browser.do(map[string]any{"command": "send", "id": id, "text": text}) },
+		"browser": func(id chat.ConversationID, text string) {
+			w.browser.do(map[string]any{"command": "send", "id": id, "text": text})
+		},
 	}
 
 	t.Log("a single conversation")
@@ -199,7 +201,7 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 }
 
 // await waits until the server has a conversation through a seq.
-func (w *threeWays) await(id string, through int64) {
+func (w *threeWays) await(id chat.ConversationID, through int64) {
 	w.t.Helper()
 	_, err := w.raw.awaitEntry(w.t.Context(), id, through)
 	require.NoError(w.t, err)

@@ -16,10 +16,10 @@ import (
 // positions is what the routes change, and what they need to tell of it. Errors
 // for the client are *chat.Errors.
 type positions interface {
-	Ack(ctx context.Context, userID, conversationID string, want store.Watermarks) (store.Acked, error)
-	Clear(ctx context.Context, userID, conversationID string, throughSeq int64) (clearedSeq int64, rose bool, err error)
-	Raise(ctx context.Context, userID string, conversationIDs []string) (cursor int64, err error)
-	Roster(ctx context.Context, conversationID string) ([]chat.Member, error)
+	Ack(ctx context.Context, userID string, conversationID chat.ConversationID, want store.Watermarks) (store.Acked, error)
+	Clear(ctx context.Context, userID string, conversationID chat.ConversationID, throughSeq int64) (clearedSeq int64, rose bool, err error)
+	Raise(ctx context.Context, userID string, conversationIDs []chat.ConversationID) (cursor int64, err error)
+	Roster(ctx context.Context, conversationID chat.ConversationID) ([]chat.Member, error)
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 }
 
@@ -59,7 +59,7 @@ func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acke
 	}
 	metric.Note(ctx, metric.Seq(max(acked.DeliveredSeq, acked.ReadSeq)))
 	if r.ReadSeq != nil && want.ReadSeq >= acked.ReadSeq {
-		if _, err := h.positions.Raise(ctx, c.UserID, []string{r.ConversationID}); err != nil {
+		if _, err := h.positions.Raise(ctx, c.UserID, []chat.ConversationID{r.ConversationID}); err != nil {
 			return wire.Acked{}, err
 		}
 	}
@@ -139,7 +139,7 @@ func (h handler) clear(ctx context.Context, c route.Caller, r wire.Clear) (wire.
 		return wire.Cleared{}, err
 	}
 	if through >= clearedSeq {
-		cursor, err := h.positions.Raise(ctx, c.UserID, []string{r.ConversationID})
+		cursor, err := h.positions.Raise(ctx, c.UserID, []chat.ConversationID{r.ConversationID})
 		if err != nil {
 			return wire.Cleared{}, err
 		}

@@ -41,23 +41,23 @@ func (w *world) step(format string, args ...any) {
 	w.steps = append(w.steps, fmt.Sprintf(format, args...))
 }
 
-func (w *world) Ack(_ context.Context, userID, id string, want store.Watermarks) (store.Acked, error) {
+func (w *world) Ack(_ context.Context, userID string, id chat.ConversationID, want store.Watermarks) (store.Acked, error) {
 	w.step("ack %s %s %d %d", userID, id, want.DeliveredSeq, want.ReadSeq)
 	w.acked.Head.ConversationID = id
 	return w.acked, w.ackErr
 }
 
-func (w *world) Clear(_ context.Context, userID, id string, throughSeq int64) (int64, bool, error) {
+func (w *world) Clear(_ context.Context, userID string, id chat.ConversationID, throughSeq int64) (int64, bool, error) {
 	w.step("clear %s %s %d", userID, id, throughSeq)
 	return w.cleared, true, w.clearErr
 }
 
-func (w *world) Raise(_ context.Context, userID string, ids []string) (int64, error) {
-	w.step("raise %s %s", userID, strings.Join(ids, " "))
+func (w *world) Raise(_ context.Context, userID string, ids []chat.ConversationID) (int64, error) {
+	w.step("raise %s %s", userID, strings.Trim(fmt.Sprint(ids), "[]"))
 	return 77, w.raiseErr
 }
 
-func (w *world) Roster(_ context.Context, id string) ([]chat.Member, error) {
+func (w *world) Roster(_ context.Context, id chat.ConversationID) ([]chat.Member, error) {
 	w.step("roster %s", id)
 	members := make([]chat.Member, len(w.roster))
 	for i, userID := range w.roster {
@@ -119,7 +119,7 @@ func TestAckAnswersWhatIsInForce(t *testing.T) {
 	id := chat.SingleID("alice", "bob")
 	body, log := serve(t, w, "")
 	require.Equal(t, `{"type":"reply","id":"r-11","action":"ack","result":{"deliveredSeq":42,"readSeq":40}}`, body)
-	require.Equal(t, []string{"ack alice " + id + " 42 40", "raise alice " + id, "roster " + id, "connections"}, w.steps)
+	require.Equal(t, []string{"ack alice " + string(id) + " 42 40", "raise alice " + string(id), "roster " + string(id), "connections"}, w.steps)
 	require.NotContains(t, log, "WARN")
 	require.NotContains(t, log, "ERROR")
 }

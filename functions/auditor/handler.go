@@ -20,7 +20,7 @@ import (
 
 type storage interface {
 	AuditSample(ctx context.Context, messages int) (operate.AuditReport, error)
-	AuditConversation(ctx context.Context, conversationID string) (operate.AuditReport, error)
+	AuditConversation(ctx context.Context, conversationID chat.ConversationID) (operate.AuditReport, error)
 	AuditAll(ctx context.Context, after operate.AuditCursor) (operate.AuditReport, error)
 }
 
@@ -34,7 +34,7 @@ type handler struct {
 // schedule, asks for a sample.
 type request struct {
 	Messages       int                  `json:"messages"`       // of the sample, instead of the configured number
-	ConversationID string               `json:"conversationId"` // the whole of one conversation instead
+	ConversationID chat.ConversationID  `json:"conversationId"` // the whole of one conversation instead
 	All            bool                 `json:"all"`            // everything instead
 	After          *operate.AuditCursor `json:"after"`          // with all: next of the report before
 }

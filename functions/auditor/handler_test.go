@@ -32,8 +32,8 @@ func (f *fakeStore) AuditSample(_ context.Context, messages int) (operate.AuditR
 	return f.report, f.err
 }
 
-func (f *fakeStore) AuditConversation(_ context.Context, id string) (operate.AuditReport, error) {
-	f.calls = append(f.calls, "audit of "+id)
+func (f *fakeStore) AuditConversation(_ context.Context, id chat.ConversationID) (operate.AuditReport, error) {
+	f.calls = append(f.calls, "audit of "+string(id))
 	return f.report, f.err
 }
 

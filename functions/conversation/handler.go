@@ -14,12 +14,12 @@ import (
 // groups is what the routes change. Errors for the client are *chat.Errors.
 type groups interface {
 	CreateGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Line, store.Committed, error)
-	AddMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Committed, error)
-	RemoveMembers(ctx context.Context, r store.Request, conversationID string, userIDs []string) (store.Committed, error)
-	Leave(ctx context.Context, r store.Request, conversationID string) (store.Committed, error)
-	SetRole(ctx context.Context, r store.Request, conversationID, userID string, role chat.Role) (store.Committed, error)
-	SetTitle(ctx context.Context, r store.Request, conversationID, title string) (store.Committed, error)
-	Dissolve(ctx context.Context, r store.Request, conversationID string) (store.Committed, error)
+	AddMembers(ctx context.Context, r store.Request, conversationID chat.ConversationID, userIDs []string) (store.Committed, error)
+	RemoveMembers(ctx context.Context, r store.Request, conversationID chat.ConversationID, userIDs []string) (store.Committed, error)
+	Leave(ctx context.Context, r store.Request, conversationID chat.ConversationID) (store.Committed, error)
+	SetRole(ctx context.Context, r store.Request, conversationID chat.ConversationID, userID string, role chat.Role) (store.Committed, error)
+	SetTitle(ctx context.Context, r store.Request, conversationID chat.ConversationID, title string) (store.Committed, error)
+	Dissolve(ctx context.Context, r store.Request, conversationID chat.ConversationID) (store.Committed, error)
 }
 
 type handler struct {

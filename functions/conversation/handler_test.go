@@ -35,27 +35,27 @@ func (f *fakeGroups) CreateGroup(_ context.Context, r store.Request, title strin
 	return f.line, committed, err
 }
 
-func (f *fakeGroups) AddMembers(_ context.Context, r store.Request, id string, userIDs []string) (store.Committed, error) {
+func (f *fakeGroups) AddMembers(_ context.Context, r store.Request, id chat.ConversationID, userIDs []string) (store.Committed, error) {
 	return f.keep(r, "add %s %q", id, userIDs)
 }
 
-func (f *fakeGroups) RemoveMembers(_ context.Context, r store.Request, id string, userIDs []string) (store.Committed, error) {
+func (f *fakeGroups) RemoveMembers(_ context.Context, r store.Request, id chat.ConversationID, userIDs []string) (store.Committed, error) {
 	return f.keep(r, "remove %s %q", id, userIDs)
 }
 
-func (f *fakeGroups) Leave(_ context.Context, r store.Request, id string) (store.Committed, error) {
+func (f *fakeGroups) Leave(_ context.Context, r store.Request, id chat.ConversationID) (store.Committed, error) {
 	return f.keep(r, "leave %s", id)
 }
 
-func (f *fakeGroups) SetRole(_ context.Context, r store.Request, id, userID string, role chat.Role) (store.Committed, error) {
+func (f *fakeGroups) SetRole(_ context.Context, r store.Request, id chat.ConversationID, userID string, role chat.Role) (store.Committed, error) {
 	return f.keep(r, "role %s %s %s", id, userID, role)
 }
 
-func (f *fakeGroups) SetTitle(_ context.Context, r store.Request, id, title string) (store.Committed, error) {
+func (f *fakeGroups) SetTitle(_ context.Context, r store.Request, id chat.ConversationID, title string) (store.Committed, error) {
 	return f.keep(r, "title %s %q", id, title)
 }
 
-func (f *fakeGroups) Dissolve(_ context.Context, r store.Request, id string) (store.Committed, error) {
+func (f *fakeGroups) Dissolve(_ context.Context, r store.Request, id chat.ConversationID) (store.Committed, error) {
 	return f.keep(r, "dissolve %s", id)
 }
 

@@ -22,16 +22,16 @@ import (
 // has all that the stream told, so that it does not depend on the stream's 24
 // hours.
 type aside struct {
-	ConversationID string `json:"conversationId"`
-	FromSeq        int64  `json:"fromSeq"`
-	ToSeq          int64  `json:"toSeq"`
-	MembersVersion int64  `json:"membersVersion"`
-	MembersBefore  int64  `json:"membersBefore"`
-	RosterChanged  bool   `json:"rosterChanged,omitempty"`
-	Members        int64  `json:"members,omitempty"`
-	CommittedAt    int64  `json:"committedAt"` // ms
-	Attempts       int    `json:"attempts"`    // that were made from the queue
-	Err            string `json:"err"`         // of the last one
+	ConversationID chat.ConversationID `json:"conversationId"`
+	FromSeq        int64               `json:"fromSeq"`
+	ToSeq          int64               `json:"toSeq"`
+	MembersVersion int64               `json:"membersVersion"`
+	MembersBefore  int64               `json:"membersBefore"`
+	RosterChanged  bool                `json:"rosterChanged,omitempty"`
+	Members        int64               `json:"members,omitempty"`
+	CommittedAt    int64               `json:"committedAt"` // ms
+	Attempts       int                 `json:"attempts"`    // that were made from the queue
+	Err            string              `json:"err"`         // of the last one
 }
 
 func (a aside) conversation() *conversation {
@@ -58,7 +58,7 @@ const (
 // setAside puts the conversations that failed into the queue, from which they come
 // back one by one, and returns those that could not be put there either. What
 // fails for good, and what has failed for a day, is left to an operator.
-func (h handler) setAside(ctx context.Context, conversations []*conversation, failed map[string]error) (stuck []*conversation) {
+func (h handler) setAside(ctx context.Context, conversations []*conversation, failed map[chat.ConversationID]error) (stuck []*conversation) {
 	ctx, cancel := context.WithTimeout(ctx, asideBudget)
 	defer cancel()
 	for _, c := range conversations {

@@ -30,7 +30,8 @@ type window struct {
 
 // listing is a conversation in a user's sync head.
 type listing struct {
-	userID, conversationID string
+	userID         string
+	conversationID chat.ConversationID
 }
 
 // listings says in whose sync head the conversation has to be listed as large

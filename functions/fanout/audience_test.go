@@ -13,7 +13,7 @@ import (
 )
 
 // edit makes the message with this seq the event of an edit.
-func (w *world) edit(conversationID string, seq, target int64) {
+func (w *world) edit(conversationID chat.ConversationID, seq, target int64) {
 	m := &w.ledgers[conversationID][seq-1]
 	m.MessageType, m.Text = chat.TypeEvent, fmt.Sprint("edit of ", target)
 	m.Event = &chat.Event{Kind: chat.EventEdit, TargetSeq: target}

@@ -12,7 +12,7 @@ import (
 // conversation is what a batch tells of one conversation: the stretch of its
 // ledger that is new, and the records that told so.
 type conversation struct {
-	id             string
+	id             chat.ConversationID
 	news           chat.Range
 	membersVersion int64 // as of the newest record
 	membersBefore  int64 // how many there were before the oldest record
@@ -36,7 +36,7 @@ type dueRound struct{ at, from int64 } // ms, and the first seq of it
 // A change by which a head went back is no news, and comes back as such.
 func read(records []events.DynamoDBEventRecord) (found []*conversation, back []change, poison map[string]error) {
 	poison = map[string]error{}
-	byID := map[string]*conversation{}
+	byID := map[chat.ConversationID]*conversation{}
 	for _, r := range records {
 		ch, err := changeOf(r)
 		if err != nil {
@@ -72,7 +72,7 @@ func read(records []events.DynamoDBEventRecord) (found []*conversation, back []c
 // change is one record: a head before and after. A head that did not exist has
 // zeros.
 type change struct {
-	conversationID         string
+	conversationID         chat.ConversationID
 	oldSeq, newSeq         int64
 	oldVersion, newVersion int64
 	oldMembers, newMembers int64
@@ -101,7 +101,7 @@ func changeOf(r events.DynamoDBEventRecord) (change, error) {
 	if id.DataType() != events.DataTypeString || id.String() == "" {
 		return ch, errors.New("the record's keys have no conversationId")
 	}
-	ch.conversationID = id.String()
+	ch.conversationID = chat.ConversationID(id.String())
 	if r.Change.NewImage == nil {
 		return ch, errors.New("the record has no NewImage; the stream's view type has to be NEW_AND_OLD_IMAGES")
 	}

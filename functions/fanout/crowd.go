@@ -29,10 +29,10 @@ type rounds interface {
 // round is the pushing of a stretch of a crowd's ledger to all members after the cursor,
 // as a message of the queue.
 type round struct {
-	Crowd   string `json:"crowd"` // the conversationId
-	FromSeq int64  `json:"fromSeq"`
-	ToSeq   int64  `json:"toSeq,omitempty"` // 0: up to where the ledger ends once the round begins
-	Cursor  string `json:"cursor,omitempty"`
+	Crowd   chat.ConversationID `json:"crowd"` // the conversationId
+	FromSeq int64               `json:"fromSeq"`
+	ToSeq   int64               `json:"toSeq,omitempty"` // 0: up to where the ledger ends once the round begins
+	Cursor  string              `json:"cursor,omitempty"`
 
 	Attempts int `json:"attempts,omitempty"` // that failed at this cursor
 }
@@ -150,7 +150,7 @@ func (h handler) deliver(ctx context.Context, r round) error {
 		if err == nil {
 			n.windows = present(n.news, page, left)
 			members += len(page)
-			b := &batch{failed: map[string]error{}}
+			b := &batch{failed: map[chat.ConversationID]error{}}
 			t = t.plus(h.push(ctx, b, []news{n}))
 			err = b.failed[r.Crowd]
 		}

@@ -25,12 +25,12 @@ type ordered struct {
 	delay time.Duration
 }
 
-func (w *world) Crowd(_ context.Context, id string) (chat.Conversation, bool, error) {
+func (w *world) Crowd(_ context.Context, id chat.ConversationID) (chat.Conversation, bool, error) {
 	return chat.Conversation{ConversationID: id, LastSeq: int64(len(w.ledgers[id])), MemberCount: len(w.rosters[id])}, w.rosters[id] != nil, w.rosterErr[id]
 }
 
-func (w *world) CrowdPage(_ context.Context, id, cursor string, limit int) ([]chat.Member, string, error) {
-	if err := w.rosterErr[id+" after "+cursor]; err != nil {
+func (w *world) CrowdPage(_ context.Context, id chat.ConversationID, cursor string, limit int) ([]chat.Member, string, error) {
+	if err := w.rosterErr[id+" after "+chat.ConversationID(cursor)]; err != nil {
 		return nil, "", err
 	}
 	all := slices.SortedFunc(slices.Values(w.rosters[id]), func(a, b chat.Member) int { return cmp.Compare(a.UserID, b.UserID) })
@@ -119,8 +119,8 @@ func TestACrowdsComingAndGoingIsTold(t *testing.T) {
 	change.Change.NewImage["membersVersion"] = events.NewNumberAttribute("4")
 	require.Empty(t, w.follow(t, o, batchOf(change)))
 	require.Len(t, o.list, 1)
-	list := []string{"group:a"}
-	require.Equal(t, map[string][]string{"gone": list, "both": list, "came": list, "back": list}, w.raised)
+	list := []chat.ConversationID{"group:a"}
+	require.Equal(t, map[string][]chat.ConversationID{"gone": list, "both": list, "came": list, "back": list}, w.raised)
 	require.Equal(t, map[listing]bool{
 		{"gone", "group:a"}: false, {"both", "group:a"}: false, {"came", "group:a"}: true, {"back", "group:a"}: true,
 	}, w.listed)

@@ -44,19 +44,19 @@ const (
 const handshake = 30 * time.Second
 
 type storage interface {
-	Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error)
-	Raise(ctx context.Context, userID string, conversationIDs []string) (cursor int64, err error)
-	Enlist(ctx context.Context, userID, conversationID string) error
-	Delist(ctx context.Context, userID, conversationID string) error
+	Entries(ctx context.Context, conversationID chat.ConversationID, r chat.Range) ([]chat.Message, error)
+	Raise(ctx context.Context, userID string, conversationIDs []chat.ConversationID) (cursor int64, err error)
+	Enlist(ctx context.Context, userID string, conversationID chat.ConversationID) error
+	Delist(ctx context.Context, userID string, conversationID chat.ConversationID) error
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 	Disconnect(ctx context.Context, userID string, conns ...store.Connection) error
-	Crowd(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error)
-	CrowdPage(ctx context.Context, conversationID, cursor string, limit int) (members []chat.Member, next string, err error)
+	Crowd(ctx context.Context, conversationID chat.ConversationID) (head chat.Conversation, found bool, err error)
+	CrowdPage(ctx context.Context, conversationID chat.ConversationID, cursor string, limit int) (members []chat.Member, next string, err error)
 }
 
 type rosters interface {
 	// At returns the roster at this version or a later one.
-	At(ctx context.Context, conversationID string, version int64) ([]chat.Member, error)
+	At(ctx context.Context, conversationID chat.ConversationID, version int64) ([]chat.Member, error)
 }
 
 type pusher interface {
@@ -132,7 +132,7 @@ func (h handler) follow(ctx context.Context, event events.DynamoDBEvent) events.
 
 // serve notes and pushes the conversations, as far as it can.
 func (h handler) serve(ctx context.Context, conversations []*conversation) (*batch, []news, tally) {
-	b := &batch{failed: map[string]error{}, pending: map[string]int{}}
+	b := &batch{failed: map[chat.ConversationID]error{}, pending: map[chat.ConversationID]int{}}
 	loading, cancel := context.WithTimeout(ctx, loadBudget)
 	defer cancel()
 	l := h.load(loading, b, conversations)
@@ -179,8 +179,8 @@ func (h handler) passOver(ctx context.Context, err error, about ...slog.Attr) {
 // batch collects, from several goroutines, what became of conversations.
 type batch struct {
 	mu      sync.Mutex
-	failed  map[string]error // by conversation id, the first error
-	pending map[string]int   // by conversation id, the writes that note it and are not done
+	failed  map[chat.ConversationID]error // by conversation id, the first error
+	pending map[chat.ConversationID]int   // by conversation id, the writes that note it and are not done
 }
 
 // split tells the news that is noted from that which is not yet.
@@ -198,7 +198,7 @@ func (b *batch) split(all []news) (noted, waiting []news) {
 }
 
 // expect counts a write that notes these conversations, or with -1 that it is done.
-func (b *batch) expect(n int, conversationIDs ...string) {
+func (b *batch) expect(n int, conversationIDs ...chat.ConversationID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range conversationIDs {
@@ -206,7 +206,7 @@ func (b *batch) expect(n int, conversationIDs ...string) {
 	}
 }
 
-func (b *batch) fail(err error, conversationIDs ...string) {
+func (b *batch) fail(err error, conversationIDs ...chat.ConversationID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range conversationIDs {
@@ -218,7 +218,7 @@ func (b *batch) fail(err error, conversationIDs ...string) {
 
 // guard runs f for these conversations, which fail with it. What panics on one
 // conversation is no reason to stop the others.
-func (b *batch) guard(f func() error, conversationIDs ...string) {
+func (b *batch) guard(f func() error, conversationIDs ...chat.ConversationID) {
 	defer func() {
 		if r := recover(); r != nil {
 			b.fail(fmt.Errorf("panic: %v", r), conversationIDs...)
@@ -321,7 +321,7 @@ func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
 // and one that does not stay so is taken off the list after: a device that asks in
 // between is told of it, by either. The channel is closed once all is done.
 func (h handler) raise(ctx context.Context, b *batch, all []news) <-chan struct{} {
-	changed := map[string][]string{}
+	changed := map[string][]chat.ConversationID{}
 	var larger, smaller []listing
 	for _, n := range all {
 		for _, w := range n.windows {
@@ -343,7 +343,7 @@ func (h handler) raise(ctx context.Context, b *batch, all []news) <-chan struct{
 	go func() {
 		defer close(done)
 		h.list(ctx, b, larger, h.store.Enlist)
-		each(maps.All(changed), func(userID string, ids []string) {
+		each(maps.All(changed), func(userID string, ids []chat.ConversationID) {
 			h.note(ctx, b, userID, ids, func(ctx context.Context) error {
 				_, err := h.store.Raise(ctx, userID, ids)
 				return err
@@ -354,9 +354,9 @@ func (h handler) raise(ctx context.Context, b *batch, all []news) <-chan struct{
 	return done
 }
 
-func (h handler) list(ctx context.Context, b *batch, listings []listing, update func(ctx context.Context, userID, conversationID string) error) {
+func (h handler) list(ctx context.Context, b *batch, listings []listing, update func(ctx context.Context, userID string, conversationID chat.ConversationID) error) {
 	each(slices.All(listings), func(_ int, l listing) {
-		h.note(ctx, b, l.userID, []string{l.conversationID}, func(ctx context.Context) error {
+		h.note(ctx, b, l.userID, []chat.ConversationID{l.conversationID}, func(ctx context.Context) error {
 			return update(ctx, l.userID, l.conversationID)
 		})
 	})
@@ -364,7 +364,7 @@ func (h handler) list(ctx context.Context, b *batch, listings []listing, update 
 
 // note writes something of one user. What fails for good fails for this user
 // alone, whose devices find out when they ask for the whole list.
-func (h handler) note(ctx context.Context, b *batch, userID string, conversationIDs []string, write func(context.Context) error) {
+func (h handler) note(ctx context.Context, b *batch, userID string, conversationIDs []chat.ConversationID, write func(context.Context) error) {
 	defer b.expect(-1, conversationIDs...)
 	b.guard(func() error {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)

@@ -33,30 +33,30 @@ const now = 1795950400000 // ms, two minutes after the sample
 // world is everything around the handler: ledgers, rosters, sync heads,
 // connections and sockets.
 type world struct {
-	rosters     map[string][]chat.Member
-	ledgers     map[string][]chat.Message
+	rosters     map[chat.ConversationID][]chat.Member
+	ledgers     map[chat.ConversationID][]chat.Message
 	connections map[string][]store.Connection
 	sockets     map[string]error // what a post to a connection comes to; nil is well
 	streams     letter.Streams
 
-	entriesErr             map[string]error // by conversation
-	rosterErr              map[string]error // by conversation
-	raiseErr               map[string]error // by user
+	entriesErr             map[chat.ConversationID]error // by conversation
+	rosterErr              map[chat.ConversationID]error // by conversation
+	raiseErr               map[string]error              // by user
 	connErr                error
 	forgetErr              error
 	slowEntries, slowRaise <-chan struct{} // what is of mallory waits for it
 
-	panics   string // a conversation whose entries make the reader panic
+	panics   chat.ConversationID // a conversation whose entries make the reader panic
 	retryErr error
 	buryErr  error
 
 	mu     sync.Mutex
-	steps  []string              // the order of "raise", "connections", "deliver"
-	raised map[string][]string   // by user
-	listed map[listing]bool      // as large, or no more
-	asked  map[string]chat.Range // of Entries, by conversation
-	looked []string              // users of Connections
-	frames map[string][]string   // posted, by connection
+	steps  []string                           // the order of "raise", "connections", "deliver"
+	raised map[string][]chat.ConversationID   // by user
+	listed map[listing]bool                   // as large, or no more
+	asked  map[chat.ConversationID]chat.Range // of Entries, by conversation
+	looked []string                           // users of Connections
+	frames map[string][]string                // posted, by connection
 	forgot map[string][]store.Connection
 	closed []string
 	groups [][]string // connections, by call of Deliver
@@ -67,9 +67,9 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		rosters: map[string][]chat.Member{}, ledgers: map[string][]chat.Message{}, connections: map[string][]store.Connection{},
-		sockets: map[string]error{}, entriesErr: map[string]error{}, rosterErr: map[string]error{}, raiseErr: map[string]error{},
-		raised: map[string][]string{}, listed: map[listing]bool{}, asked: map[string]chat.Range{}, frames: map[string][]string{}, forgot: map[string][]store.Connection{},
+		rosters: map[chat.ConversationID][]chat.Member{}, ledgers: map[chat.ConversationID][]chat.Message{}, connections: map[string][]store.Connection{},
+		sockets: map[string]error{}, entriesErr: map[chat.ConversationID]error{}, rosterErr: map[chat.ConversationID]error{}, raiseErr: map[string]error{},
+		raised: map[string][]chat.ConversationID{}, listed: map[listing]bool{}, asked: map[chat.ConversationID]chat.Range{}, frames: map[string][]string{}, forgot: map[string][]store.Connection{},
 	}
 }
 
@@ -79,7 +79,7 @@ func (w *world) step(name string) {
 	}
 }
 
-func (w *world) Entries(_ context.Context, id string, r chat.Range) ([]chat.Message, error) {
+func (w *world) Entries(_ context.Context, id chat.ConversationID, r chat.Range) ([]chat.Message, error) {
 	if w.slowEntries != nil && id == "group:slow" {
 		<-w.slowEntries
 	}
@@ -104,14 +104,14 @@ func (w *world) Entries(_ context.Context, id string, r chat.Range) ([]chat.Mess
 	return found, nil
 }
 
-func (w *world) At(_ context.Context, id string, version int64) ([]chat.Member, error) {
+func (w *world) At(_ context.Context, id chat.ConversationID, version int64) ([]chat.Member, error) {
 	if version == 0 {
 		return nil, errors.New("version 0 of a roster")
 	}
 	return w.rosters[id], w.rosterErr[id]
 }
 
-func (w *world) Raise(_ context.Context, userID string, ids []string) (int64, error) {
+func (w *world) Raise(_ context.Context, userID string, ids []chat.ConversationID) (int64, error) {
 	if w.slowRaise != nil && userID == "mallory" {
 		<-w.slowRaise
 	}
@@ -128,15 +128,15 @@ func (w *world) Raise(_ context.Context, userID string, ids []string) (int64, er
 	return 1, nil
 }
 
-func (w *world) Enlist(_ context.Context, userID, conversationID string) error {
+func (w *world) Enlist(_ context.Context, userID string, conversationID chat.ConversationID) error {
 	return w.list(userID, conversationID, true)
 }
 
-func (w *world) Delist(_ context.Context, userID, conversationID string) error {
+func (w *world) Delist(_ context.Context, userID string, conversationID chat.ConversationID) error {
 	return w.list(userID, conversationID, false)
 }
 
-func (w *world) list(userID, conversationID string, large bool) error {
+func (w *world) list(userID string, conversationID chat.ConversationID, large bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.step("list")
@@ -220,7 +220,7 @@ func (w *world) Bury(_ context.Context, body string) error {
 }
 
 // member joins a conversation, and is online with one device if that has a name.
-func (w *world) member(conversationID, userID string, joinSeq int64, devices ...string) {
+func (w *world) member(conversationID chat.ConversationID, userID string, joinSeq int64, devices ...string) {
 	w.rosters[conversationID] = append(w.rosters[conversationID], chat.Member{ConversationID: conversationID, UserID: userID, JoinSeq: joinSeq})
 	for _, d := range devices {
 		w.online(userID, d)
@@ -232,7 +232,7 @@ func (w *world) online(userID, device string) {
 }
 
 // write appends n messages to a ledger.
-func (w *world) write(conversationID string, n int) {
+func (w *world) write(conversationID chat.ConversationID, n int) {
 	for range n {
 		seq := int64(len(w.ledgers[conversationID]) + 1)
 		w.ledgers[conversationID] = append(w.ledgers[conversationID], chat.Message{
@@ -242,7 +242,7 @@ func (w *world) write(conversationID string, n int) {
 	}
 }
 
-func (w *world) membersEvent(conversationID string, seq int64, added, removed []string) {
+func (w *world) membersEvent(conversationID chat.ConversationID, seq int64, added, removed []string) {
 	m := &w.ledgers[conversationID][seq-1]
 	m.MessageType, m.Text = chat.TypeEvent, ""
 	m.Event = &chat.Event{Kind: chat.EventMembers, Added: added, Removed: removed}
@@ -291,9 +291,9 @@ func (w *world) got(t *testing.T, connectionID string) []string {
 }
 
 // head is an image of a head.
-func head(id string, lastSeq, membersVersion int64) map[string]events.DynamoDBAttributeValue {
+func head(id chat.ConversationID, lastSeq, membersVersion int64) map[string]events.DynamoDBAttributeValue {
 	return map[string]events.DynamoDBAttributeValue{
-		"conversationId": events.NewStringAttribute(id),
+		"conversationId": events.NewStringAttribute(string(id)),
 		"lastSeq":        events.NewNumberAttribute(fmt.Sprint(lastSeq)),
 		"membersVersion": events.NewNumberAttribute(fmt.Sprint(membersVersion)),
 		"memberCount":    events.NewNumberAttribute("2"),
@@ -302,10 +302,10 @@ func head(id string, lastSeq, membersVersion int64) map[string]events.DynamoDBAt
 
 // record is a head's change from one seq to another, at an unchanged roster. A
 // head that was at 0 was not there.
-func record(sequenceNumber, id string, from, to int64) events.DynamoDBEventRecord {
+func record(sequenceNumber string, id chat.ConversationID, from, to int64) events.DynamoDBEventRecord {
 	r := events.DynamoDBEventRecord{EventName: "MODIFY", Change: events.DynamoDBStreamRecord{
 		SequenceNumber: sequenceNumber,
-		Keys:           map[string]events.DynamoDBAttributeValue{"conversationId": events.NewStringAttribute(id)},
+		Keys:           map[string]events.DynamoDBAttributeValue{"conversationId": events.NewStringAttribute(string(id))},
 		NewImage:       head(id, to, 1), OldImage: head(id, from, 1),
 	}}
 	if from == 0 {
@@ -315,7 +315,7 @@ func record(sequenceNumber, id string, from, to int64) events.DynamoDBEventRecor
 }
 
 // changed is record for a head that was there, whatever its seq.
-func changed(sequenceNumber, id string, from, to int64) events.DynamoDBEventRecord {
+func changed(sequenceNumber string, id chat.ConversationID, from, to int64) events.DynamoDBEventRecord {
 	r := record(sequenceNumber, id, from, to)
 	r.EventName, r.Change.OldImage = "MODIFY", head(id, from, 1)
 	return r
@@ -328,7 +328,7 @@ func batchOf(records ...events.DynamoDBEventRecord) events.DynamoDBEvent {
 func TestSample(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	single, group := chat.SingleID("alice", "bob"), "group:01KB7T4QZC5F0M8N2R6S9V3W1X"
+	single, group := chat.SingleID("alice", "bob"), chat.ConversationID("group:01KB7T4QZC5F0M8N2R6S9V3W1X")
 	w.member(single, "alice", 1, "phone", "web")
 	w.member(single, "bob", 1, "phone")
 	w.member(group, "alice", 1)
@@ -340,17 +340,17 @@ func TestSample(t *testing.T) {
 
 	failed, log := w.handle(t, routetest.Sample[events.DynamoDBEvent](t, "fanout"))
 	require.Empty(t, failed)
-	require.Equal(t, map[string]chat.Range{single: {From: 1, To: 2}, group: {From: 41, To: 42}}, w.asked)
+	require.Equal(t, map[chat.ConversationID]chat.Range{single: {From: 1, To: 2}, group: {From: 41, To: 42}}, w.asked)
 
-	both := []string{"push " + single + " 1,2<2", "push " + group + " 41,42<42"}
+	both := []string{"push " + string(single) + " 1,2<2", "push " + string(group) + " 41,42<42"}
 	require.Equal(t, both, w.got(t, "alice-phone"), "the sender's devices too")
 	require.Equal(t, both, w.got(t, "alice-web"))
 	require.Equal(t, both[:1], w.got(t, "bob-phone"))
-	require.Equal(t, []string{"push " + group + " 42<42"}, w.got(t, "carol-phone"), "nothing from before the join")
-	require.Equal(t, []string{"push " + group + " 41,42<42"}, w.got(t, "dave-phone"), "up to the removal")
+	require.Equal(t, []string{"push " + string(group) + " 42<42"}, w.got(t, "carol-phone"), "nothing from before the join")
+	require.Equal(t, []string{"push " + string(group) + " 41,42<42"}, w.got(t, "dave-phone"), "up to the removal")
 
 	require.Equal(t, []string{"raise", "connections", "deliver"}, w.steps, "this order makes reconnects lossless")
-	require.Equal(t, map[string][]string{
+	require.Equal(t, map[string][]chat.ConversationID{
 		"alice": {single, group}, "bob": {single}, "carol": {group}, "dave": {group},
 	}, w.raised)
 	require.Equal(t, []string{"alice", "bob", "carol", "dave"}, w.looked)
@@ -361,21 +361,21 @@ func TestRanges(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		records []events.DynamoDBEventRecord
-		want    map[string]chat.Range
+		want    map[chat.ConversationID]chat.Range
 	}{
-		"one":                   {batchOf(record("1", "group:a", 4, 5)).Records, map[string]chat.Range{"group:a": {From: 5, To: 5}}},
-		"the first of all":      {batchOf(record("1", "group:a", 0, 1)).Records, map[string]chat.Range{"group:a": {From: 1, To: 1}}},
-		"several":               {batchOf(record("1", "group:a", 4, 5), record("2", "group:b", 0, 1), record("3", "group:a", 5, 6)).Records, map[string]chat.Range{"group:a": {From: 5, To: 6}, "group:b": {From: 1, To: 1}}},
-		"repeated":              {batchOf(record("1", "group:a", 4, 5), record("2", "group:a", 5, 6), record("1", "group:a", 4, 5)).Records, map[string]chat.Range{"group:a": {From: 5, To: 6}}},
-		"nothing":               {nil, map[string]chat.Range{}},
-		"a change of the title": {batchOf(record("1", "group:a", 4, 4)).Records, map[string]chat.Range{}},
-		"a head of a restore":   {batchOf(record("1", "group:a", 0, 100_000), record("2", "group:a", 100_000, 110_000)).Records, map[string]chat.Range{"group:a": {From: 100_001, To: 110_000}}},
-		"a head of a repair":    {[]events.DynamoDBEventRecord{changed("1", "group:a", 0, 3)}, map[string]chat.Range{"group:a": {From: 1, To: 3}}},
-		"a head set back":       {batchOf(record("1", "group:a", 4, 3)).Records, map[string]chat.Range{}},
+		"one":                   {batchOf(record("1", "group:a", 4, 5)).Records, map[chat.ConversationID]chat.Range{"group:a": {From: 5, To: 5}}},
+		"the first of all":      {batchOf(record("1", "group:a", 0, 1)).Records, map[chat.ConversationID]chat.Range{"group:a": {From: 1, To: 1}}},
+		"several":               {batchOf(record("1", "group:a", 4, 5), record("2", "group:b", 0, 1), record("3", "group:a", 5, 6)).Records, map[chat.ConversationID]chat.Range{"group:a": {From: 5, To: 6}, "group:b": {From: 1, To: 1}}},
+		"repeated":              {batchOf(record("1", "group:a", 4, 5), record("2", "group:a", 5, 6), record("1", "group:a", 4, 5)).Records, map[chat.ConversationID]chat.Range{"group:a": {From: 5, To: 6}}},
+		"nothing":               {nil, map[chat.ConversationID]chat.Range{}},
+		"a change of the title": {batchOf(record("1", "group:a", 4, 4)).Records, map[chat.ConversationID]chat.Range{}},
+		"a head of a restore":   {batchOf(record("1", "group:a", 0, 100_000), record("2", "group:a", 100_000, 110_000)).Records, map[chat.ConversationID]chat.Range{"group:a": {From: 100_001, To: 110_000}}},
+		"a head of a repair":    {[]events.DynamoDBEventRecord{changed("1", "group:a", 0, 3)}, map[chat.ConversationID]chat.Range{"group:a": {From: 1, To: 3}}},
+		"a head set back":       {batchOf(record("1", "group:a", 4, 3)).Records, map[chat.ConversationID]chat.Range{}},
 		"a deletion": {[]events.DynamoDBEventRecord{{EventName: "REMOVE", Change: events.DynamoDBStreamRecord{
 			SequenceNumber: "1", OldImage: head("group:a", 4, 1),
 			Keys: map[string]events.DynamoDBAttributeValue{"conversationId": events.NewStringAttribute("group:a")},
-		}}}, map[string]chat.Range{}},
+		}}}, map[chat.ConversationID]chat.Range{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -428,7 +428,7 @@ func TestWhoComesBackIsAMember(t *testing.T) {
 	failed, _ := w.handle(t, batchOf(record("1", "group:a", 10, 15)))
 	require.Empty(t, failed)
 	require.Equal(t, []string{"push group:a 13,14,15<15"}, w.got(t, "dave-phone"))
-	require.Equal(t, map[string][]string{"dave": {"group:a"}}, w.raised)
+	require.Equal(t, map[string][]chat.ConversationID{"dave": {"group:a"}}, w.raised)
 }
 
 func TestMembersHearFromTheirJoinOn(t *testing.T) {
@@ -499,7 +499,7 @@ func TestFramesAreCoalesced(t *testing.T) {
 	w := newWorld()
 	var records []events.DynamoDBEventRecord
 	for c := range 10 {
-		id := fmt.Sprint("group:", c)
+		id := chat.ConversationID(fmt.Sprint("group:", c))
 		w.member(id, "alice", 1)
 		w.member(id, "bob", 1)
 		w.write(id, 4)
@@ -549,7 +549,7 @@ func TestG5_OnlyTheAnsweredConnectionIsLeftOut(t *testing.T) {
 	w.ledgers["group:a"][0].Via = "alice-phone"
 	w.handle(t, batchOf(record("1", "group:a", 0, 1)))
 	require.Empty(t, w.frames, "there is nothing else to tell")
-	require.Equal(t, []string{"group:a"}, w.raised["alice"], "her other devices hear of it when they ask")
+	require.Equal(t, []chat.ConversationID{"group:a"}, w.raised["alice"], "her other devices hear of it when they ask")
 }
 
 func TestGoneConnectionsAreForgotten(t *testing.T) {
@@ -638,15 +638,15 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 	broken := errors.New("throttled")
 	for name, tc := range map[string]struct {
 		breakIt func(w *world)
-		aside   []string
+		aside   []chat.ConversationID
 		a, b    bool // whether the conversations' pushes arrive
 	}{
-		"entries":         {func(w *world) { w.entriesErr["group:a"] = broken }, []string{"group:a"}, false, true},
-		"a roster":        {func(w *world) { w.rosterErr["group:a"] = broken }, []string{"group:a"}, false, true},
-		"a raise":         {func(w *world) { w.raiseErr["alice"] = broken }, []string{"group:a"}, true, true},
-		"two raises":      {func(w *world) { w.raiseErr["alice"], w.raiseErr["bob"] = broken, broken }, []string{"group:a", "group:b"}, true, true},
-		"the connections": {func(w *world) { w.connErr = broken }, []string{"group:a", "group:b"}, false, false},
-		"a panic":         {func(w *world) { w.panics = "group:a" }, []string{"group:a"}, false, true},
+		"entries":         {func(w *world) { w.entriesErr["group:a"] = broken }, []chat.ConversationID{"group:a"}, false, true},
+		"a roster":        {func(w *world) { w.rosterErr["group:a"] = broken }, []chat.ConversationID{"group:a"}, false, true},
+		"a raise":         {func(w *world) { w.raiseErr["alice"] = broken }, []chat.ConversationID{"group:a"}, true, true},
+		"two raises":      {func(w *world) { w.raiseErr["alice"], w.raiseErr["bob"] = broken, broken }, []chat.ConversationID{"group:a", "group:b"}, true, true},
+		"the connections": {func(w *world) { w.connErr = broken }, []chat.ConversationID{"group:a", "group:b"}, false, false},
+		"a panic":         {func(w *world) { w.panics = "group:a" }, []chat.ConversationID{"group:a"}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -663,7 +663,7 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 			require.Contains(t, log, `"conversationId":"group:`)
 			require.Equal(t, tc.a, len(w.got(t, "alice-phone")) > 0)
 			require.Equal(t, tc.b, len(w.got(t, "bob-phone")) > 0)
-			var ids []string
+			var ids []chat.ConversationID
 			for i, a := range w.aside {
 				ids = append(ids, a.ConversationID)
 				require.Equal(t, 1, a.Attempts)
@@ -679,7 +679,7 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 				body, err := json.Marshal(w.aside[0])
 				require.NoError(t, err)
 				w.aside, w.delays = nil, nil
-				w.asked, w.raised, w.frames = map[string]chat.Range{}, map[string][]string{}, map[string][]string{}
+				w.asked, w.raised, w.frames = map[chat.ConversationID]chat.Range{}, map[string][]chat.ConversationID{}, map[string][]string{}
 				_, err = h.handle(t.Context(), sqsEvent(t, string(body)))
 				return err
 			}
@@ -692,11 +692,11 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 			require.NoError(t, again())
 			require.Empty(t, w.aside)
 			require.Equal(t, []string{"push group:a 1,2<2"}, w.got(t, "alice-phone"))
-			require.Equal(t, map[string][]string{"alice": {"group:a"}}, w.raised)
+			require.Equal(t, map[string][]chat.ConversationID{"alice": {"group:a"}}, w.raised)
 
 			// Without the queue, the stream keeps it.
 			tc.breakIt(w)
-			w.asked, w.raised = map[string]chat.Range{}, map[string][]string{}
+			w.asked, w.raised = map[chat.ConversationID]chat.Range{}, map[string][]chat.ConversationID{}
 			w.retryErr = errors.New("no queue")
 			failed, log = w.handle(t, event)
 			want := []string{"1", "3"}
@@ -801,8 +801,8 @@ func TestG5_ALetterIsReadFromTheStream(t *testing.T) {
 	_, err := h.handle(t.Context(), sqsEvent(t, body))
 	require.NoError(t, err)
 	require.Len(t, w.aside, 2)
-	require.Equal(t, [3]any{"group:a", int64(5), int64(7)}, [3]any{w.aside[0].ConversationID, w.aside[0].FromSeq, w.aside[0].ToSeq})
-	require.Equal(t, "group:b", w.aside[1].ConversationID)
+	require.Equal(t, [3]any{chat.ConversationID("group:a"), int64(5), int64(7)}, [3]any{w.aside[0].ConversationID, w.aside[0].FromSeq, w.aside[0].ToSeq})
+	require.EqualValues(t, "group:b", w.aside[1].ConversationID)
 
 	w.streams = fakeStream{}
 	h, _ = w.handler()
@@ -870,7 +870,7 @@ func TestG10_SmallAudiencesComeFirst(t *testing.T) {
 	}
 	w.member("group:small", "u7", 1)
 	w.member("group:small", "alice", 1, "phone")
-	for _, id := range []string{"group:large", "group:middle", "group:small"} {
+	for _, id := range []chat.ConversationID{"group:large", "group:middle", "group:small"} {
 		w.write(id, 1)
 	}
 	failed, _ := w.handle(t, batchOf(record("1", "group:large", 0, 1), record("2", "group:middle", 0, 1), record("3", "group:small", 0, 1)))
@@ -889,7 +889,7 @@ func TestNobodyOnline(t *testing.T) {
 	w.write("group:a", 1)
 	failed, _ := w.handle(t, batchOf(record("1", "group:a", 0, 1)))
 	require.Empty(t, failed)
-	require.Equal(t, map[string][]string{"alice": {"group:a"}}, w.raised)
+	require.Equal(t, map[string][]chat.ConversationID{"alice": {"group:a"}}, w.raised)
 	require.Empty(t, w.frames)
 }
 
@@ -956,7 +956,7 @@ func TestNewReadersOfALargeConversationAreToldOfIt(t *testing.T) {
 	failed, _ := w.handle(t, batchOf(change))
 	require.Empty(t, failed)
 	require.Equal(t, map[listing]bool{{"late", "system:news"}: true}, w.listed)
-	require.Equal(t, map[string][]string{"late": {"system:news"}}, w.raised)
+	require.Equal(t, map[string][]chat.ConversationID{"late": {"system:news"}}, w.raised)
 }
 
 func TestTheLineTellsAges(t *testing.T) {

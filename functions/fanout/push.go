@@ -97,7 +97,7 @@ func byAudience(mails map[string]*mail, recipients []recipient) [][]int {
 // zero.
 type audienceOf struct {
 	size           int
-	conversationID string
+	conversationID chat.ConversationID
 }
 
 func (n news) audience() audienceOf {

@@ -25,7 +25,7 @@ type ledger interface {
 	Publish(ctx context.Context, p store.Publication) (store.Committed, error)
 	OpenSingle(ctx context.Context, userID, otherID string) (store.Committed, error)
 	OpenGroup(ctx context.Context, r store.Request, title string, userIDs []string, v chat.Visibility) (store.Committed, error)
-	AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Committed, error)
+	AdmitMembers(ctx context.Context, conversationID chat.ConversationID, userIDs []string, clientMsgID string) (store.Committed, error)
 }
 
 type handler struct {
@@ -60,8 +60,8 @@ type group struct {
 
 // newMembers are to join a group, under the request's clientMsgId.
 type newMembers struct {
-	ConversationID string   `json:"conversationId"`
-	Members        []string `json:"members"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Members        []string            `json:"members"`
 }
 
 // handle answers with what the message became. A refusal is the function's error: its
@@ -176,7 +176,7 @@ func nothingToSay(r request) error {
 }
 
 func (h handler) publish(ctx context.Context, r request) (store.Committed, error) {
-	if _, ok := chat.KindOf(string(chat.KindSystem) + ":" + r.Key); !ok {
+	if _, ok := chat.SystemID(r.Key).Kind(); !ok {
 		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "key",
 			"say what the conversation is about, such as order:123, in 1 to %d bytes without control characters",
 			chat.MaxConversationIDBytes-len(chat.KindSystem)-len(":"))
@@ -185,7 +185,7 @@ func (h handler) publish(ctx context.Context, r request) (store.Committed, error
 	if messageType != chat.TypeSystem && !messageType.Sendable() {
 		return store.Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "messageType", "this messageType cannot be published; use system, text, image, voice, file or custom")
 	}
-	metric.Note(ctx, metric.Conversation(string(chat.KindSystem)+":"+r.Key))
+	metric.Note(ctx, metric.Conversation(chat.SystemID(r.Key)))
 	return h.ledger.Publish(ctx, store.Publication{
 		Key:         r.Key,
 		Title:       r.Title,

@@ -38,7 +38,7 @@ func (f *fakeLedger) Publish(_ context.Context, p store.Publication) (store.Comm
 	if f.err != nil {
 		return store.Committed{}, f.err
 	}
-	return store.Committed{Sent: chat.Sent{ConversationID: "system:" + p.Key, Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}}, nil
+	return store.Committed{Sent: chat.Sent{ConversationID: chat.SystemID(p.Key), Seq: 5, MessageID: "01K", ServerTime: 9, Duplicate: true}}, nil
 }
 
 func (f *fakeLedger) OpenSingle(_ context.Context, userID, otherID string) (store.Committed, error) {
@@ -53,7 +53,7 @@ func (f *fakeLedger) OpenGroup(_ context.Context, r store.Request, title string,
 	return store.Committed{Sent: chat.Sent{ConversationID: "group:x", Seq: 1, MessageID: "01G", ServerTime: 9}}, f.err
 }
 
-func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID string, userIDs []string, clientMsgID string) (store.Committed, error) {
+func (f *fakeLedger) AdmitMembers(_ context.Context, conversationID chat.ConversationID, userIDs []string, clientMsgID string) (store.Committed, error) {
 	f.calls++
 	f.added = []any{conversationID, userIDs, clientMsgID}
 	f.keys = append(f.keys, fmt.Sprintf("%s: %d", clientMsgID, len(userIDs)))
@@ -208,7 +208,7 @@ func TestPublishOpensConversations(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, opened{store.Request{UserID: "alice", ClientMsgID: "c"}, "Trip", []string{"bob"}, v}, f.group)
 			require.Equal(t, 1, f.calls)
-			require.Equal(t, "group:x", answer.ConversationID)
+			require.EqualValues(t, "group:x", answer.ConversationID)
 		}
 	})
 
@@ -217,10 +217,10 @@ func TestPublishOpensConversations(t *testing.T) {
 		f := &fakeLedger{}
 		answer, line, err := publish(t, f, `{"addMembers":{"conversationId":"group:x","members":["bob","cy"]},"clientMsgId":"c"}`)
 		require.NoError(t, err)
-		require.Equal(t, []any{"group:x", []string{"bob", "cy"}, "c"}, f.added)
+		require.Equal(t, []any{chat.ConversationID("group:x"), []string{"bob", "cy"}, "c"}, f.added)
 		require.Equal(t, 1, f.calls)
 		require.Equal(t, wire.Sent{ConversationID: "group:x", Seq: 7, MessageID: "01A", ServerTime: 9}, answer)
-		require.Equal(t, "group:x", line["conversationId"])
+		require.EqualValues(t, "group:x", line["conversationId"])
 	})
 
 	t.Run("many new members", func(t *testing.T) {

@@ -48,7 +48,7 @@ func TestEdit(t *testing.T) {
 	f := &fakeMessages{}
 	id := chat.SingleID("alice", "bob")
 	require.Equal(t,
-		`{"type":"reply","id":"r-13","action":"edit","result":{"conversationId":"`+id+`","seq":43,"messageId":"01K","serverTime":9,"duplicate":true,"version":2}}`,
+		`{"type":"reply","id":"r-13","action":"edit","result":{"conversationId":"`+string(id)+`","seq":43,"messageId":"01K","serverTime":9,"duplicate":true,"version":2}}`,
 		serve(t, f, ""))
 	require.Equal(t, store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: "phone-9d04"}, f.request)
 	require.Equal(t, store.Target{ConversationID: id, Seq: 42, MessageID: "01KB6Z2Q8D8C6E2JY5R3T9V0WX"}, f.target)

@@ -49,7 +49,7 @@ func TestSendCommits(t *testing.T) {
 		t.Parallel()
 		l := &fakeLedger{}
 		require.Equal(t,
-			`{"type":"reply","id":"r-7","action":"send","result":{"conversationId":"`+chat.SingleID("alice", "bob")+`","seq":5,"messageId":"01K","serverTime":9,"duplicate":true}}`,
+			`{"type":"reply","id":"r-7","action":"send","result":{"conversationId":"`+string(chat.SingleID("alice", "bob"))+`","seq":5,"messageId":"01K","serverTime":9,"duplicate":true}}`,
 			serve(t, l, ""))
 		require.Equal(t, "bob", l.to)
 		require.Equal(t, chat.Message{

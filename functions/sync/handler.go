@@ -15,13 +15,13 @@ import (
 
 // reader is what the routes read. Errors for the client are *chat.Errors.
 type reader interface {
-	Sync(ctx context.Context, userID, conversationID string, afterSeq int64, limit, maxBytes int) (store.Page, error)
-	History(ctx context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error)
+	Sync(ctx context.Context, userID string, conversationID chat.ConversationID, afterSeq int64, limit, maxBytes int) (store.Page, error)
+	History(ctx context.Context, userID string, conversationID chat.ConversationID, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error)
 	Changes(ctx context.Context, userID string, cursor int64, headsCursor string, pageSize int) (store.Changed, error)
 	List(ctx context.Context, userID, cursor string, limit int) (lines []store.Line, next string, err error)
 	ListAll(ctx context.Context, userID, cursor string, limit int) (lines []store.Line, next string, err error)
-	MembersOf(ctx context.Context, userID, conversationID, cursor string, limit int) (store.MemberPage, error)
-	Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (store.ReceiptPage, error)
+	MembersOf(ctx context.Context, userID string, conversationID chat.ConversationID, cursor string, limit int) (store.MemberPage, error)
+	Receipts(ctx context.Context, userID string, conversationID chat.ConversationID, seq int64, cursor string, limit int) (store.ReceiptPage, error)
 }
 
 type handler struct {
@@ -98,7 +98,7 @@ func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (w
 }
 
 func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conversations) (wire.ConversationsPage, error) {
-	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && r.Cursor != store.FromStart && !ok {
+	if _, ok := chat.ConversationID(r.Cursor).Kind(); r.Cursor != "" && r.Cursor != store.FromStart && !ok {
 		return wire.ConversationsPage{}, chat.FieldErrorf(chat.CodeBadRequest, "cursor", "use the cursor of an earlier answer, or none")
 	}
 	if err := r.Validate(); err != nil {

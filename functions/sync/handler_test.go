@@ -39,7 +39,7 @@ type fakeReader struct {
 	asked string
 }
 
-func (f *fakeReader) Sync(_ context.Context, userID, conversationID string, afterSeq int64, limit, maxBytes int) (store.Page, error) {
+func (f *fakeReader) Sync(_ context.Context, userID string, conversationID chat.ConversationID, afterSeq int64, limit, maxBytes int) (store.Page, error) {
 	f.asked = fmt.Sprint("sync ", userID, " ", conversationID, " ", afterSeq, " ", limit)
 	if f.fill != nil {
 		f.page.Messages = f.filled(maxBytes)
@@ -47,7 +47,7 @@ func (f *fakeReader) Sync(_ context.Context, userID, conversationID string, afte
 	return f.page, f.err
 }
 
-func (f *fakeReader) History(_ context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error) {
+func (f *fakeReader) History(_ context.Context, userID string, conversationID chat.ConversationID, beforeSeq int64, limit, maxBytes int) (store.HistoryPage, error) {
 	f.asked = fmt.Sprint("history ", userID, " ", conversationID, " ", beforeSeq, " ", limit)
 	if f.fill != nil {
 		f.history.Messages = f.filled(maxBytes)
@@ -77,12 +77,12 @@ func (f *fakeReader) List(_ context.Context, userID, cursor string, limit int) (
 	f.asked = fmt.Sprint("list ", userID, " ", cursor, " ", limit)
 	var page []store.Line
 	for _, l := range f.lines {
-		if l.Head.ConversationID > cursor {
+		if l.Head.ConversationID > chat.ConversationID(cursor) {
 			page = append(page, l)
 		}
 	}
 	if len(page) > limit {
-		return page[:limit], page[limit-1].Head.ConversationID, f.err
+		return page[:limit], string(page[limit-1].Head.ConversationID), f.err
 	}
 	return page, f.next, f.err
 }
@@ -93,12 +93,12 @@ func (f *fakeReader) ListAll(ctx context.Context, userID, cursor string, limit i
 	return lines, next, err
 }
 
-func (f *fakeReader) MembersOf(_ context.Context, userID, conversationID, cursor string, limit int) (store.MemberPage, error) {
+func (f *fakeReader) MembersOf(_ context.Context, userID string, conversationID chat.ConversationID, cursor string, limit int) (store.MemberPage, error) {
 	f.asked = fmt.Sprint("members ", userID, " ", conversationID, " ", cursor, " ", limit)
 	return f.members, f.err
 }
 
-func (f *fakeReader) Receipts(_ context.Context, userID, conversationID string, seq int64, cursor string, limit int) (store.ReceiptPage, error) {
+func (f *fakeReader) Receipts(_ context.Context, userID string, conversationID chat.ConversationID, seq int64, cursor string, limit int) (store.ReceiptPage, error) {
 	f.asked = fmt.Sprint("receipts ", userID, " ", conversationID, " ", seq, " ", cursor, " ", limit)
 	return f.receipts, f.err
 }
@@ -127,7 +127,7 @@ func TestRequests(t *testing.T) {
 	t.Parallel()
 	id := chat.SingleID("alice", "bob")
 	for name, tc := range map[string]struct{ body, asked string }{
-		"the sample":                   {"", "sync alice " + id + " 40 100"},
+		"the sample":                   {"", "sync alice " + string(id) + " 40 100"},
 		"sync with the default":        {`{"action":"sync","id":"r","conversationId":"group:1","afterSeq":0}`, "sync alice group:1 0 100"},
 		"sync to the limit":            {`{"action":"sync","id":"r","conversationId":"group:1","afterSeq":9007199254740991,"limit":500}`, "sync alice group:1 9007199254740991 500"},
 		"history from the end":         {`{"action":"history","id":"r","conversationId":"group:1","beforeSeq":null}`, "history alice group:1 0 50"},
@@ -319,7 +319,7 @@ func TestPagesFillTheirFrame(t *testing.T) {
 	})
 }
 
-func line(id, text string) store.Line {
+func line(id chat.ConversationID, text string) store.Line {
 	return store.Line{
 		View: chat.View{
 			Head: chat.Conversation{ConversationID: id, Kind: chat.KindGroup, Title: "T", LastSeq: 12, MemberCount: 3, State: chat.StateActive, UpdatedAt: 77},
@@ -332,7 +332,7 @@ func line(id, text string) store.Line {
 func lines(n int, text string) []store.Line {
 	all := make([]store.Line, n)
 	for i := range all {
-		all[i] = line(fmt.Sprintf("group:%04d", i), text)
+		all[i] = line(chat.ConversationID(fmt.Sprintf("group:%04d", i)), text)
 	}
 	return all
 }
@@ -345,7 +345,7 @@ func TestConversationsShowLines(t *testing.T) {
 	}}
 	f := &fakeReader{lines: []store.Line{line("group:1", strings.Repeat("好", chat.PreviewRunes+1)), line("group:2", strings.Repeat("好", chat.PreviewRunes)), single}, next: "z"}
 	page := result[wire.ConversationsPage](t, serve(t, f, `{"action":"conversations","id":"r"}`))
-	want := func(id string) wire.Conversation {
+	want := func(id chat.ConversationID) wire.Conversation {
 		return wire.Conversation{
 			ConversationID: id, Kind: chat.KindGroup, Title: "T", State: chat.StateActive, MemberCount: 3, LastSeq: 9,
 			ReadSeq: 4, DeliveredSeq: 5, ClearedSeq: 2, LeftSeq: 9, Unread: 5, UpdatedAt: 77,
@@ -361,7 +361,7 @@ func TestConversationsShowLines(t *testing.T) {
 func TestConversationsPageByBytes(t *testing.T) {
 	t.Parallel()
 	f := &fakeReader{lines: lines(230, strings.Repeat("\u2028", chat.PreviewRunes))} // 600 bytes each, once encoded
-	var got []string
+	var got []chat.ConversationID
 	for cursor, pages := "", 0; ; pages++ {
 		require.Less(t, pages, 20)
 		body := serve(t, f, `{"action":"conversations","id":"r","limit":100,"cursor":"`+cursor+`"}`)
@@ -423,7 +423,7 @@ func TestChanges(t *testing.T) {
 		require.True(t, c.Full)
 		require.Equal(t, int64(12), c.SyncCursor, "the cursor is that from before the list was read")
 		require.NotEmpty(t, c.Conversations)
-		require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
+		require.EqualValues(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
 		require.Equal(t, "list alice  50 all", f.asked)
 	})
 
@@ -470,7 +470,7 @@ func TestChanges(t *testing.T) {
 		c := result[wire.Changed](t, serve(t, f, ask))
 		require.True(t, c.Full)
 		require.Less(t, len(c.Conversations), 50)
-		require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
+		require.EqualValues(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
 	})
 
 	t.Run("leave room for the cursor", func(t *testing.T) {
@@ -482,14 +482,14 @@ func TestChanges(t *testing.T) {
 		for n := range wire.MaxRequestIDBytes { // each takes 6 bytes more, less than a cursor
 			body := serve(t, f, `{"action":"changes","id":"`+strings.Repeat(`\u0001`, n+1)+`","syncCursor":7}`)
 			c := result[wire.Changed](t, body)
-			require.Equal(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
+			require.EqualValues(t, c.Conversations[len(c.Conversations)-1].ConversationID, c.Cursor)
 		}
 	})
 
 	heads := func(n int) []chat.Conversation {
 		all := make([]chat.Conversation, n)
 		for i := range all {
-			all[i] = chat.Conversation{ConversationID: fmt.Sprintf("group:%0100d", i), LastSeq: int64(i)}
+			all[i] = chat.Conversation{ConversationID: chat.ConversationID(fmt.Sprintf("group:%0100d", i)), LastSeq: int64(i)}
 		}
 		return all
 	}

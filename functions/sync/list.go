@@ -57,7 +57,7 @@ func cut(list []wire.Conversation, next string, room int) ([]wire.Conversation, 
 	if n == 0 {
 		return nil, "", fmt.Errorf("conversation %s alone does not fit a frame", list[0].ConversationID)
 	}
-	return list[:n], list[n-1].ConversationID, nil
+	return list[:n], string(list[n-1].ConversationID), nil
 }
 
 // longestCursor is the longest that cut could return.
@@ -65,7 +65,7 @@ func longestCursor(list []wire.Conversation, next string) string {
 	longest := next
 	for _, c := range list {
 		if len(c.ConversationID) > len(longest) {
-			longest = c.ConversationID
+			longest = string(c.ConversationID)
 		}
 	}
 	return longest

@@ -74,9 +74,9 @@ func (s *session) wouldOpen(ctx context.Context, userID, otherID string) error {
 	there := err == nil
 	if s.asJSON {
 		return s.emit(struct {
-			DryRun         bool   `json:"dryRun"`
-			ConversationID string `json:"conversationId"`
-			Duplicate      bool   `json:"duplicate"`
+			DryRun         bool                `json:"dryRun"`
+			ConversationID chat.ConversationID `json:"conversationId"`
+			Duplicate      bool                `json:"duplicate"`
 		}{true, conversationID, there})
 	}
 	if there {

@@ -30,13 +30,13 @@ Without -yes it only counts.`,
 			yes := flags.Bool("yes", false, "do it")
 			after := flags.String("after", "", "`conversationId` after which to go on, as a run that broke off said")
 			return func(ctx context.Context, s *session, args []string) error {
-				return s.erase(ctx, args[0], *after, *yes)
+				return s.erase(ctx, args[0], chat.ConversationID(*after), *yes)
 			}
 		},
 	}
 }
 
-func (s *session) erase(ctx context.Context, userID, after string, yes bool) error {
+func (s *session) erase(ctx context.Context, userID string, after chat.ConversationID, yes bool) error {
 	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *session) erase(ctx context.Context, userID, after string, yes bool) err
 		if done.After == "" {
 			return err
 		}
-		command := []string{"erase-user", "-after", done.After, userID}
+		command := []string{"erase-user", "-after", string(done.After), userID}
 		if yes {
 			command = append(command, "-yes")
 		}

@@ -20,16 +20,16 @@ func exportCommand() command {
 			file := flags.String("o", "", "`file` to write, instead of standard output")
 			return func(ctx context.Context, s *session, args []string) error {
 				if *file == "" {
-					return s.export(ctx, args[0], s.out)
+					return s.export(ctx, chat.ConversationID(args[0]), s.out)
 				}
-				return intoFile(*file, func(w io.Writer) error { return s.export(ctx, args[0], w) })
+				return intoFile(*file, func(w io.Writer) error { return s.export(ctx, chat.ConversationID(args[0]), w) })
 			}
 		},
 	}
 }
 
 // export writes a conversation page by page.
-func (s *session) export(ctx context.Context, id string, w io.Writer) error {
+func (s *session) export(ctx context.Context, id chat.ConversationID, w io.Writer) error {
 	head, err := s.operator.Head(ctx, id)
 	if err != nil {
 		return err

@@ -96,7 +96,7 @@ func showCommand() command {
 		help: "The head as it is in the table.",
 		prepare: func(*flag.FlagSet) func(context.Context, *session, []string) error {
 			return func(ctx context.Context, s *session, args []string) error {
-				head, err := s.operator.Head(ctx, args[0])
+				head, err := s.operator.Head(ctx, chat.ConversationID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -104,7 +104,7 @@ func showCommand() command {
 					return s.emit(head)
 				}
 				for _, line := range [][2]any{
-					{"conversation", quote(head.ConversationID)}, {"kind", head.Kind}, {"state", head.State}, {"title", quote(head.Title)},
+					{"conversation", quote(string(head.ConversationID))}, {"kind", head.Kind}, {"state", head.State}, {"title", quote(head.Title)},
 					{"owner", quote(head.Owner)}, {"visibility", head.Visibility}, {"lastSeq", head.LastSeq}, {"members", head.MemberCount},
 					{"roster version", head.MembersVersion}, {"created", clock(head.CreatedAt)}, {"updated", clock(head.UpdatedAt)},
 				} {
@@ -125,7 +125,7 @@ func ledgerCommand() command {
 			limit := flags.Int("limit", 50, "how many seqs at most")
 			content := flags.Bool("content", false, "show the texts, too")
 			return func(ctx context.Context, s *session, args []string) error {
-				head, err := s.operator.Head(ctx, args[0])
+				head, err := s.operator.Head(ctx, chat.ConversationID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -146,7 +146,7 @@ func ledgerCommand() command {
 	}
 }
 
-func (s *session) ledger(ctx context.Context, id string, r chat.Range, content bool) error {
+func (s *session) ledger(ctx context.Context, id chat.ConversationID, r chat.Range, content bool) error {
 	t := s.table("seq", "messageId", "sender", "type", "version", "status", "time", "")
 	expected := r.From
 	gap := func(before int64) error {
@@ -208,10 +208,10 @@ func rosterCommand() command {
 		help: "With each member's watermarks, as the inbox line says.",
 		prepare: func(*flag.FlagSet) func(context.Context, *session, []string) error {
 			return func(ctx context.Context, s *session, args []string) error {
-				if _, err := s.operator.Head(ctx, args[0]); err != nil {
+				if _, err := s.operator.Head(ctx, chat.ConversationID(args[0])); err != nil {
 					return err
 				}
-				members, err := s.store.Roster(ctx, args[0])
+				members, err := s.store.Roster(ctx, chat.ConversationID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -219,7 +219,7 @@ func rosterCommand() command {
 				for i, m := range members {
 					ids[i] = m.UserID
 				}
-				positions, err := s.operator.Positions(ctx, args[0], ids)
+				positions, err := s.operator.Positions(ctx, chat.ConversationID(args[0]), ids)
 				if err != nil {
 					return err
 				}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
@@ -34,13 +35,13 @@ Without -yes it only counts.`,
 				case *all:
 					return s.raiseAll(ctx, *after, *margin, *yes)
 				}
-				return s.raise(ctx, *one, *margin, *yes)
+				return s.raise(ctx, chat.ConversationID(*one), *margin, *yes)
 			}
 		},
 	}
 }
 
-func (s *session) raise(ctx context.Context, conversationID string, margin int64, yes bool) error {
+func (s *session) raise(ctx context.Context, conversationID chat.ConversationID, margin int64, yes bool) error {
 	if !yes {
 		head, err := s.operator.Head(ctx, conversationID)
 		if err != nil {
@@ -48,10 +49,10 @@ func (s *session) raise(ctx context.Context, conversationID string, margin int64
 		}
 		if s.asJSON {
 			return s.emit(struct {
-				DryRun         bool   `json:"dryRun"`
-				ConversationID string `json:"conversationId"`
-				Before         int64  `json:"before"`
-				Margin         int64  `json:"margin"`
+				DryRun         bool                `json:"dryRun"`
+				ConversationID chat.ConversationID `json:"conversationId"`
+				Before         int64               `json:"before"`
+				Margin         int64               `json:"margin"`
 			}{true, conversationID, head.LastSeq, margin})
 		}
 		say(s.out, "would raise the head of %s, now at %d, by %d\n", conversationID, head.LastSeq, margin)
@@ -93,7 +94,7 @@ func (s *session) raiseAll(ctx context.Context, cursor string, margin int64, yes
 					return brokeOff(err)
 				}
 			}
-			count, last = count+1, h.ConversationID
+			count, last = count+1, string(h.ConversationID)
 			progress("%d heads", count)
 		}
 		cursor = next

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
@@ -27,7 +28,7 @@ Without -yes it only says what it would do.`,
 				if *yes && *margin < 0 {
 					return errors.New("-margin says how many seqs to leave out: 0 if no message was lost, else more than devices may have seen beyond the ledger")
 				}
-				return s.repair(ctx, args[0], *margin, *yes)
+				return s.repair(ctx, chat.ConversationID(args[0]), *margin, *yes)
 			}
 		},
 	}
@@ -41,7 +42,7 @@ type repaired struct {
 	Violations []operate.Violation `json:"violations"`         // what is wrong now
 }
 
-func (s *session) repair(ctx context.Context, conversationID string, margin int64, yes bool) error {
+func (s *session) repair(ctx context.Context, conversationID chat.ConversationID, margin int64, yes bool) error {
 	if _, err := s.operator.Head(ctx, conversationID); err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ var mended = map[operate.ViolationKind]string{
 	operate.LargeNotListed: "list the conversation for the member",
 }
 
-func (s *session) tellRepair(conversationID string, r repaired) error {
+func (s *session) tellRepair(conversationID chat.ConversationID, r repaired) error {
 	switch {
 	case r.Repair == nil:
 	case r.Repair.Changed:

@@ -269,7 +269,7 @@ func (r *replay) raiseHeads(ctx context.Context, l letter.Letter) (string, error
 			return err
 		}
 		for _, m := range members {
-			if _, err := r.store.Raise(ctx, m.UserID, []string{head.ConversationID}); err != nil {
+			if _, err := r.store.Raise(ctx, m.UserID, []chat.ConversationID{head.ConversationID}); err != nil {
 				return err
 			}
 		}

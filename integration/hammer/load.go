@@ -50,7 +50,7 @@ type load struct {
 
 // conversation is one that devices send to.
 type conversation struct {
-	id       string
+	id       chat.ConversationID
 	users    []string
 	watchers []string
 	away     []string // members who are not connected

@@ -142,7 +142,7 @@ func (r *round) sync(ctx context.Context) error {
 		return err
 	}
 	if len(page.Messages) == 0 || page.Messages[0].MessageID != r.sent.MessageID || page.Messages[0].Text != r.text {
-		return &fault{fmt.Sprintf("sync after seq %d does not have the message of seq %d", after, r.sent.Seq), "The auditor says what is wrong with " + r.sent.ConversationID + "."}
+		return &fault{fmt.Sprintf("sync after seq %d does not have the message of seq %d", after, r.sent.Seq), "The auditor says what is wrong with " + string(r.sent.ConversationID) + "."}
 	}
 	return nil
 }

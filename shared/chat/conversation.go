@@ -40,22 +40,22 @@ const (
 // Conversation is the head of a ledger: the one item whose conditional change
 // hands out the next seq.
 type Conversation struct {
-	ConversationID string     `json:"conversationId"`
-	Kind           Kind       `json:"kind"`
-	LastSeq        int64      `json:"lastSeq"`
-	MembersVersion int64      `json:"membersVersion"` // one more with each change of the roster
-	MemberCount    int        `json:"memberCount"`
-	RosterHash     uint64     `json:"rosterHash,omitempty"`    // of the roster at HashedVersion, see Hashed
-	HashedVersion  int64      `json:"hashedVersion,omitempty"` // MembersVersion, unless what changed the roster knew of no hash
-	Kept           int64      `json:"kept,omitempty"`          // of the changes that MembersVersion counts, those that removed nobody; see Removals
-	State          State      `json:"state"`
-	Title          string     `json:"title,omitempty"`
-	Owner          string     `json:"owner,omitempty"`
-	Visibility     Visibility `json:"visibility,omitempty"`
-	CreatedAt      int64      `json:"createdAt"` // ms
-	UpdatedAt      int64      `json:"updatedAt"` // ms
-	Runs           Runs       `json:"runs,omitempty"`
-	PushAt         int64      `json:"pushAt,omitempty"` // ms; of a crowd: when it is told of new messages, see NextPush
+	ConversationID ConversationID `json:"conversationId"`
+	Kind           Kind           `json:"kind"`
+	LastSeq        int64          `json:"lastSeq"`
+	MembersVersion int64          `json:"membersVersion"` // one more with each change of the roster
+	MemberCount    int            `json:"memberCount"`
+	RosterHash     uint64         `json:"rosterHash,omitempty"`    // of the roster at HashedVersion, see Hashed
+	HashedVersion  int64          `json:"hashedVersion,omitempty"` // MembersVersion, unless what changed the roster knew of no hash
+	Kept           int64          `json:"kept,omitempty"`          // of the changes that MembersVersion counts, those that removed nobody; see Removals
+	State          State          `json:"state"`
+	Title          string         `json:"title,omitempty"`
+	Owner          string         `json:"owner,omitempty"`
+	Visibility     Visibility     `json:"visibility,omitempty"`
+	CreatedAt      int64          `json:"createdAt"` // ms
+	UpdatedAt      int64          `json:"updatedAt"` // ms
+	Runs           Runs           `json:"runs,omitempty"`
+	PushAt         int64          `json:"pushAt,omitempty"` // ms; of a crowd: when it is told of new messages, see NextPush
 
 	// LargestEntry is about how many bytes the largest entry ever takes, 0 if that
 	// is not known.
@@ -131,12 +131,12 @@ func (c Conversation) IsRoster(members []Member) bool {
 
 // Member is one line of a conversation's roster.
 type Member struct {
-	ConversationID string `json:"conversationId"`
-	UserID         string `json:"userId"`
-	Role           Role   `json:"role"`
-	JoinSeq        int64  `json:"joinSeq"`   // the first seq the member may read
-	JoinedSeq      int64  `json:"joinedSeq"` // the seq of the message that made it a member
-	JoinedAt       int64  `json:"joinedAt"`  // ms
+	ConversationID ConversationID `json:"conversationId"`
+	UserID         string         `json:"userId"`
+	Role           Role           `json:"role"`
+	JoinSeq        int64          `json:"joinSeq"`   // the first seq the member may read
+	JoinedSeq      int64          `json:"joinedSeq"` // the seq of the message that made it a member
+	JoinedAt       int64          `json:"joinedAt"`  // ms
 }
 
 // RosterHash tells rosters apart, in whatever order their members come: it is the

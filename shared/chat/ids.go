@@ -21,6 +21,10 @@ const (
 // have this id, or one that looks like it.
 const SystemSender = "system"
 
+// ConversationID names a conversation. User ids are plain strings: to mix the two
+// up takes two values of one type.
+type ConversationID string
+
 // Kind is how a conversation came to be and who may write in it. It is the
 // part of a conversation id before the colon.
 type Kind string
@@ -38,12 +42,17 @@ const (
 // It is "single:" and the hex of the first 16 bytes of SHA-256 over the two
 // user ids, sorted and each with its length before it; the length keeps
 // ("ab","c") and ("a","bc") apart.
-func SingleID(a, b string) string {
+func SingleID(a, b string) ConversationID {
 	if b < a {
 		a, b = b, a
 	}
 	sum := sha256.Sum256([]byte(LengthPrefixed(a, b)))
-	return string(KindSingle) + ":" + hex.EncodeToString(sum[:16])
+	return ConversationID(string(KindSingle) + ":" + hex.EncodeToString(sum[:16]))
+}
+
+// SystemID is the id of the system conversation about key.
+func SystemID(key string) ConversationID {
+	return ConversationID(string(KindSystem) + ":" + key)
 }
 
 // LengthPrefixed joins parts so that no two different lists give one string.
@@ -57,11 +66,11 @@ func LengthPrefixed(parts ...string) string {
 	return b.String()
 }
 
-// KindOf reads the kind off a conversation id; ok is false for an id that no
-// conversation can have.
-func KindOf(conversationID string) (kind Kind, ok bool) {
-	prefix, key, found := strings.Cut(conversationID, ":")
-	if !found || key == "" || len(conversationID) > MaxConversationIDBytes || hasControl(conversationID) {
+// Kind reads the kind off the id; ok is false for an id that no conversation can
+// have.
+func (id ConversationID) Kind() (kind Kind, ok bool) {
+	prefix, key, found := strings.Cut(string(id), ":")
+	if !found || key == "" || len(id) > MaxConversationIDBytes || hasControl(string(id)) {
 		return "", false
 	}
 	switch k := Kind(prefix); k {
@@ -109,11 +118,11 @@ func ValidateKnownUserID(field, id string) error {
 }
 
 // ValidateConversationID refuses what cannot be a conversation id.
-func ValidateConversationID(field, id string) error {
+func ValidateConversationID(field string, id ConversationID) error {
 	if id == "" {
 		return FieldErrorf(CodeBadRequest, field, "a conversation id is missing")
 	}
-	if _, ok := KindOf(id); !ok {
+	if _, ok := id.Kind(); !ok {
 		return FieldErrorf(CodeBadRequest, field,
 			"a conversation id starts with single:, group: or system: and has at most %d bytes", MaxConversationIDBytes)
 	}

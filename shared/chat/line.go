@@ -5,14 +5,14 @@ import "slices"
 // Line is one user's line of one conversation: what the user may read of it, and has
 // read. It outlives the membership.
 type Line struct {
-	UserID         string `json:"userId"`
-	ConversationID string `json:"conversationId"`
-	Peer           string `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
-	ReadSeq        int64  `json:"readSeq"`
-	DeliveredSeq   int64  `json:"deliveredSeq"`
-	ClearedSeq     int64  `json:"clearedSeq"`
-	JoinSeq        int64  `json:"joinSeq"`           // the first seq this user may read
-	LeftSeq        int64  `json:"leftSeq,omitempty"` // the last one, for a former member
+	UserID         string         `json:"userId"`
+	ConversationID ConversationID `json:"conversationId"`
+	Peer           string         `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
+	ReadSeq        int64          `json:"readSeq"`
+	DeliveredSeq   int64          `json:"deliveredSeq"`
+	ClearedSeq     int64          `json:"clearedSeq"`
+	JoinSeq        int64          `json:"joinSeq"`           // the first seq this user may read
+	LeftSeq        int64          `json:"leftSeq,omitempty"` // the last one, for a former member
 
 	LeftHead *Conversation `json:"leftHead,omitempty"` // the head as it was then
 	LeftAt   int64         `json:"leftAt,omitempty"`   // ms; of one who left by itself, and was not removed

@@ -86,7 +86,7 @@ func TestView(t *testing.T) {
 			t.Parallel()
 			v := chat.ViewOf(head, tc.line)
 			require.Equal(t, tc.title, v.Head.Title)
-			require.Equal(t, "group:1", v.Head.ConversationID)
+			require.EqualValues(t, "group:1", v.Head.ConversationID)
 			require.Equal(t, tc.last, v.LastSeq())
 			require.Equal(t, tc.unread, v.Unread())
 			require.Equal(t, tc.windows, v.Windows())

@@ -67,7 +67,7 @@ const (
 // Message is one entry of a conversation's ledger. Its JSON is what travels in
 // frames; fields that are empty are left out. Times are milliseconds since 1970.
 type Message struct {
-	ConversationID string          `json:"conversationId"`
+	ConversationID ConversationID  `json:"conversationId"`
 	Seq            int64           `json:"seq"`
 	MessageID      string          `json:"messageId"`
 	ClientMsgID    string          `json:"clientMsgId"`
@@ -133,11 +133,11 @@ func (m Message) Stamped(messageID string, at time.Time) Message {
 // Sent says what a message became: it is committed, with this seq. Duplicate says that
 // an earlier request with the same clientMsgId had made it so.
 type Sent struct {
-	ConversationID string `json:"conversationId"`
-	Seq            int64  `json:"seq"`
-	MessageID      string `json:"messageId"`
-	ServerTime     int64  `json:"serverTime"` // ms
-	Duplicate      bool   `json:"duplicate"`
+	ConversationID ConversationID `json:"conversationId"`
+	Seq            int64          `json:"seq"`
+	MessageID      string         `json:"messageId"`
+	ServerTime     int64          `json:"serverTime"` // ms
+	Duplicate      bool           `json:"duplicate"`
 }
 
 // Sent returns what the message became, once it has its seq.
@@ -270,7 +270,7 @@ func (m Message) Fingerprint() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading data of message %s: %w", m.MessageID, err)
 	}
-	parts := []string{m.ConversationID, string(m.MessageType), m.Text, data}
+	parts := []string{string(m.ConversationID), string(m.MessageType), m.Text, data}
 	if m.ReplyTo != nil {
 		parts = append(parts, "replyTo", strconv.FormatInt(m.ReplyTo.Seq, 10), m.ReplyTo.MessageID)
 	}

@@ -132,7 +132,7 @@ func TestSingleID(t *testing.T) {
 	require.NotEqual(t, chat.SingleID("ab", "c"), chat.SingleID("a", "bc"), "the length is part of it")
 	require.NotEqual(t, chat.SingleID("alice", "alice"), chat.SingleID("alice", "bob"))
 	require.Regexp(t, `^single:[0-9a-f]{32}$`, chat.SingleID("alice", "bob"))
-	kind, ok := chat.KindOf(chat.SingleID("a", "b"))
+	kind, ok := chat.SingleID("a", "b").Kind()
 	require.True(t, ok)
 	require.Equal(t, chat.KindSingle, kind)
 }

@@ -29,7 +29,7 @@ func nth(n int64, copies int, delay time.Duration) clienttest.Hooks {
 	}}
 }
 
-func post(s *clienttest.Server, group string, n int) []string {
+func post(s *clienttest.Server, group chat.ConversationID, n int) []string {
 	var all []string
 	for i := range n {
 		s.Post("bob", wire.Send{ConversationID: group, Text: fmt.Sprint(i)})
@@ -321,7 +321,7 @@ func TestG5_ChangesThatComeInSeveralAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		s.LargeAbove = 2
 		large := s.MakeGroup("large", "alice", "bob", "cy")
-		var small []string
+		var small []chat.ConversationID
 		for i := range 4 { // the server tells of the last four one by one, three in an answer
 			small = append(small, s.MakeGroup(fmt.Sprint(i), "alice", "bob"))
 			post(s, small[i], 1)
@@ -395,7 +395,7 @@ func TestG10_ReadsThatComeTooFastWait(t *testing.T) {
 		alice := dial(t, config(s, "alice", "phone"))
 		require.NoError(t, alice.Online(within(t, time.Hour)))
 		for i := range groups {
-			require.Len(t, stored(t, alice, fmt.Sprint("group:", i)), 2)
+			require.Len(t, stored(t, alice, chat.ConversationID(fmt.Sprint("group:", i))), 2)
 		}
 		mu.Lock()
 		defer mu.Unlock()

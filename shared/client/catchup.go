@@ -144,12 +144,12 @@ func (c *Client) ask(s *session, action string, request, result any) error {
 // learn takes in what changed, the whole of a list that came in pages.
 func (c *Client) learn(s *session, changed wire.Changed, hidden bool) error {
 	for _, h := range changed.Heads {
-		if _, ok := chat.KindOf(h.ConversationID); !ok || !possible(h.CommittedMaxSeq) {
+		if _, ok := h.ConversationID.Kind(); !ok || !possible(h.CommittedMaxSeq) {
 			return violated("a head of conversation %.100q at %d", h.ConversationID, h.CommittedMaxSeq)
 		}
 	}
 	page := wire.ConversationsPage{Conversations: changed.Conversations, Cursor: changed.Cursor}
-	listed := map[string]bool{}
+	listed := map[chat.ConversationID]bool{}
 	for {
 		for _, line := range page.Conversations {
 			listed[line.ConversationID] = true
@@ -198,7 +198,7 @@ func (c *Client) learnLines(lines []wire.Conversation) error {
 
 // plausibleLine refuses a line that no conversation can have.
 func plausibleLine(line wire.Conversation) error {
-	if _, ok := chat.KindOf(line.ConversationID); !ok || !possible(line.LastSeq) || !possible(line.ClearedSeq) || !possible(line.ReadSeq) {
+	if _, ok := line.ConversationID.Kind(); !ok || !possible(line.LastSeq) || !possible(line.ClearedSeq) || !possible(line.ReadSeq) {
 		return violated("a conversation %.100q with lastSeq %d, readSeq %d and clearedSeq %d", line.ConversationID, line.LastSeq, line.ReadSeq, line.ClearedSeq)
 	}
 	return nil

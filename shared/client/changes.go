@@ -5,6 +5,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -17,28 +18,33 @@ type Change interface {
 }
 
 // changeKey identifies what a change is about.
-type changeKey struct{ kind, conversationID, id string }
+type changeKey struct {
+	kind           string
+	conversationID chat.ConversationID
+	id             string
+}
 
 // MessagesChanged says that messages in this stretch of seqs are new, or have
 // another state: recalled, edited. Stored has them.
 type MessagesChanged struct {
-	ConversationID      string
+	ConversationID      chat.ConversationID
 	FromSeq, ThroughSeq int64
 }
 
 // ReceiptChanged says how far another member has received and read.
 type ReceiptChanged struct {
-	ConversationID, UserID string
+	ConversationID chat.ConversationID
+	UserID         string
 	Positions
 }
 
 // ConversationChanged says that the line of a conversation is different: its
 // title, state, the user's own positions. Conversation has it.
-type ConversationChanged struct{ ConversationID string }
+type ConversationChanged struct{ ConversationID chat.ConversationID }
 
 // RosterChanged says that an event told of members, roles, the title or the end
 // of a group. Members has the roster.
-type RosterChanged struct{ ConversationID string }
+type RosterChanged struct{ ConversationID chat.ConversationID }
 
 // StateChanged says how the client stands to the server, and if it is not
 // connected why.
@@ -56,16 +62,18 @@ type Progress struct{ Done, Total int64 }
 // the message or the event; Clear makes none. ConversationID is "" of a group that could
 // not be made.
 type Settled struct {
-	ClientMsgID, ConversationID, Action string
-	Sent                                wire.Sent
-	Err                                 error
+	ClientMsgID    string
+	ConversationID chat.ConversationID
+	Action         string
+	Sent           wire.Sent
+	Err            error
 }
 
 // StartedOver says that the server does not have the messages above AfterSeq any more
 // which this device had: it was restored to an earlier time, or begun anew. Orphans has
 // them now, and what the server has instead comes under the same seqs.
 type StartedOver struct {
-	ConversationID string
+	ConversationID chat.ConversationID
 	AfterSeq       int64
 }
 

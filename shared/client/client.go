@@ -46,7 +46,7 @@ type Client struct {
 	session       *session // nil while not connected
 	closing       bool
 	news          signal // whenever state, session or rounds change
-	conversations map[string]*conversation
+	conversations map[chat.ConversationID]*conversation
 	buffered      int // messages in all reorder buffers
 	syncCursor    int64
 	headsCursor   string
@@ -86,7 +86,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	c := &Client{
 		cfg: cfg, url: url, http: cfg.HTTPClient,
 		done:          make(chan struct{}),
-		conversations: map[string]*conversation{},
+		conversations: map[chat.ConversationID]*conversation{},
 		outbox:        map[string]*entry{},
 		lanes:         map[string]*lane{},
 		refused:       map[string]OutboxEntry{},
@@ -397,7 +397,7 @@ func (c *Client) Stats() Stats {
 
 // conversation gives the state of a conversation, a new one if there is none.
 // The caller holds the mutex.
-func (c *Client) conversation(id string) *conversation {
+func (c *Client) conversation(id chat.ConversationID) *conversation {
 	cv := c.conversations[id]
 	if cv == nil {
 		cv = newConversation(id)
@@ -408,7 +408,7 @@ func (c *Client) conversation(id string) *conversation {
 
 // conversation is what a client holds of a conversation, guarded by its mutex.
 type conversation struct {
-	id      string
+	id      chat.ConversationID
 	known   Conversation // as stored
 	ledger  ledger
 	news    signal        // whenever the position moves, or the client ends
@@ -426,10 +426,10 @@ type conversation struct {
 	sooner signal        // whenever due comes nearer
 }
 
-func newConversation(id string) *conversation {
+func newConversation(id chat.ConversationID) *conversation {
 	cv := &conversation{id: id, pulling: make(chan struct{}, 1), readers: map[*reader]bool{}}
 	cv.known.ConversationID = id
-	cv.known.Kind, _ = chat.KindOf(id)
+	cv.known.Kind, _ = id.Kind()
 	return cv
 }
 

@@ -53,7 +53,7 @@ func TestConvergence(t *testing.T) {
 type world struct {
 	t       *testing.T
 	server  *clienttest.Server
-	groups  []string
+	groups  []chat.ConversationID
 	devices []*actor
 
 	mu    sync.Mutex
@@ -68,7 +68,7 @@ type actor struct {
 	client *client.Client
 	sent   []wire.Sent
 	reads  sync.WaitGroup
-	seen   map[string]int64 // the last seq that Messages gave, by conversation
+	seen   map[chat.ConversationID]int64 // the last seq that Messages gave, by conversation
 }
 
 func newWorld(t *testing.T, s *clienttest.Server, seed uint64) *world {
@@ -84,7 +84,7 @@ func newWorld(t *testing.T, s *clienttest.Server, seed uint64) *world {
 			cfg := config(s, user, device)
 			cfg.Store, cfg.MaxBuffered, cfg.PageSize = client.NewMemory(), 5, 10
 			cfg.BackoffCap, cfg.RequestTimeout = 2*time.Second, 3*time.Second
-			w.devices = append(w.devices, &actor{world: w, cfg: cfg, seen: map[string]int64{}})
+			w.devices = append(w.devices, &actor{world: w, cfg: cfg, seen: map[chat.ConversationID]int64{}})
 		}
 	}
 	return w
@@ -163,7 +163,7 @@ func (a *actor) start() {
 }
 
 // read checks that Messages never goes back.
-func (a *actor) read(group string, after int64) {
+func (a *actor) read(group chat.ConversationID, after int64) {
 	for m, err := range a.client.Messages(a.t.Context(), group, after) {
 		if err != nil {
 			return // the client or the test ends
@@ -215,7 +215,7 @@ func (a *actor) act() {
 	}
 }
 
-func (a *actor) send(group string) error {
+func (a *actor) send(group chat.ConversationID) error {
 	key := fmt.Sprintf("%s-%d", a.cfg.DeviceID, a.below(1_000_000_000))
 	draft := client.Draft{ConversationID: group, Text: key, ClientMsgID: key}
 	if a.one(4) {

@@ -14,7 +14,8 @@ func TestThePeerOfAPushedMessageIsKnown(t *testing.T) {
 	t.Parallel()
 	single := SingleID("alice", "bob")
 	for name, test := range map[string]struct {
-		conversation, sender, known, peer string
+		conversation        chat.ConversationID
+		sender, known, peer string
 	}{
 		"the other one":               {conversation: single, sender: "alice", peer: "alice"},
 		"the product":                 {conversation: single, sender: "system"},

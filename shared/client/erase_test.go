@@ -17,7 +17,7 @@ import (
 
 // secrets: alice writes more than a page of the store, edits, recalls and answers;
 // bob answers her.
-func secrets(t *testing.T, s *clienttest.Server, alice *client.Client, group string) {
+func secrets(t *testing.T, s *clienttest.Server, alice *client.Client, group chat.ConversationID) {
 	t.Helper()
 	revisions(t, s, alice, group, true)
 	for i := range 150 {
@@ -31,7 +31,7 @@ func secrets(t *testing.T, s *clienttest.Server, alice *client.Client, group str
 }
 
 // requireErased checks that a device holds what the server has, and nothing of hers.
-func requireErased(t *testing.T, s *clienttest.Server, c *client.Client, user, group, name string) {
+func requireErased(t *testing.T, s *clienttest.Server, c *client.Client, user string, group chat.ConversationID, name string) {
 	t.Helper()
 	messages := stored(t, c, group)
 	require.Equal(t, s.Ledger(user, group), messages, name)

@@ -19,10 +19,10 @@ type frame struct {
 
 	Updates []wire.Update `json:"updates"` // push; notify, without messages
 
-	ConversationID string `json:"conversationId"` // receipt
-	UserID         string `json:"userId"`
-	DeliveredSeq   int64  `json:"deliveredSeq"`
-	ReadSeq        int64  `json:"readSeq"`
+	ConversationID chat.ConversationID `json:"conversationId"` // receipt
+	UserID         string              `json:"userId"`
+	DeliveredSeq   int64               `json:"deliveredSeq"`
+	ReadSeq        int64               `json:"readSeq"`
 
 	Reason string `json:"reason"` // goodbye
 
@@ -42,7 +42,7 @@ func decode(data []byte) (frame, error) {
 	case wire.TypePush, wire.TypeNotify:
 		return f, f.checkUpdates()
 	case wire.TypeReceipt:
-		if _, ok := chat.KindOf(f.ConversationID); !ok || chat.ValidateKnownUserID("userId", f.UserID) != nil {
+		if _, ok := f.ConversationID.Kind(); !ok || chat.ValidateKnownUserID("userId", f.UserID) != nil {
 			return f, violated("a receipt of conversation %.100q and user %.100q", f.ConversationID, f.UserID)
 		}
 		if !possible(f.DeliveredSeq) || !possible(f.ReadSeq) {
@@ -62,7 +62,7 @@ func decode(data []byte) (frame, error) {
 
 func (f frame) checkUpdates() error {
 	for _, u := range f.Updates {
-		if _, ok := chat.KindOf(u.ConversationID); !ok || !possible(u.CommittedMaxSeq) {
+		if _, ok := u.ConversationID.Kind(); !ok || !possible(u.CommittedMaxSeq) {
 			return violated("a %s of conversation %.100q with committedMaxSeq %d", f.Type, u.ConversationID, u.CommittedMaxSeq)
 		}
 		for _, m := range u.Messages {

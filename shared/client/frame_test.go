@@ -83,7 +83,7 @@ func TestRequestsAreFrames(t *testing.T) {
 		`{"action":"ping","id":"7"}`:          nil,
 		`{"action":"conversations","id":"7"}`: wire.Conversations{},
 		`{"action":"sync","id":"7","conversationId":"<&>"}`: struct {
-			ConversationID string `json:"conversationId"`
+			ConversationID chat.ConversationID `json:"conversationId"`
 		}{"<&>"},
 	} {
 		var header wire.Header

@@ -70,12 +70,12 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func text(conversationID, text string) client.Draft {
+func text(conversationID chat.ConversationID, text string) client.Draft {
 	return client.Draft{ConversationID: conversationID, Text: text}
 }
 
 // take reads n messages of a conversation.
-func take(t *testing.T, c *client.Client, conversationID string, n int) []chat.Message {
+func take(t *testing.T, c *client.Client, conversationID chat.ConversationID, n int) []chat.Message {
 	t.Helper()
 	var found []chat.Message
 	for m, err := range c.Messages(within(t, 10*time.Minute), conversationID, 0) {
@@ -96,7 +96,7 @@ func texts(messages []chat.Message) []string {
 	return all
 }
 
-func stored(t *testing.T, c *client.Client, conversationID string) []chat.Message {
+func stored(t *testing.T, c *client.Client, conversationID chat.ConversationID) []chat.Message {
 	t.Helper()
 	messages, err := c.Stored(t.Context(), conversationID, 0, 1_000_000)
 	require.NoError(t, err)

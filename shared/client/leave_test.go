@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/client"
 	"github.com/inorder-im/inorder/shared/client/clienttest"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-func listedIDs(c *client.Client) []string {
-	ids := []string{}
+func listedIDs(c *client.Client) []chat.ConversationID {
+	ids := []chat.ConversationID{}
 	for _, line := range c.Conversations() {
 		ids = append(ids, line.ConversationID)
 	}
@@ -37,7 +38,7 @@ func TestWhatIsLeftAndClearedIsOffTheList(t *testing.T) {
 		left, err := phone.Leave(ctx, wire.ChangeGroup{ConversationID: group})
 		require.NoError(t, err, "of a dissolved group too")
 		require.NoError(t, phone.Refresh(ctx))
-		require.Equal(t, []string{group}, listedIDs(phone))
+		require.Equal(t, []chat.ConversationID{group}, listedIDs(phone))
 		_, err = phone.Clear(ctx, group, left.Seq)
 		require.NoError(t, err)
 		require.Empty(t, listedIDs(phone), "at once")
@@ -68,7 +69,7 @@ func TestWhoIsAddedAgainHasTheConversationBack(t *testing.T) {
 		_, err = alice.AddMembers(ctx, wire.ChangeMembers{ConversationID: group, Members: []string{"bob"}})
 		require.NoError(t, err)
 		require.Equal(t, []string{""}, texts(take(t, bob, group, 1)), "by the push alone")
-		require.Equal(t, []string{group}, listedIDs(bob))
+		require.Equal(t, []chat.ConversationID{group}, listedIDs(bob))
 	})
 }
 
@@ -79,7 +80,7 @@ func TestADeviceThatWasAwayHearsOfWhatIsHidden(t *testing.T) {
 		ctx := within(t, time.Hour)
 		const groups, stay = 30, 7
 		s.ListSize = 4
-		var ids []string
+		var ids []chat.ConversationID
 		for i := range groups {
 			ids = append(ids, s.MakeGroup(fmt.Sprintf("%02d", i), "alice", "bob"))
 			s.Post("alice", wire.Send{ConversationID: ids[i], Text: "hi"})
@@ -101,8 +102,8 @@ func TestADeviceThatWasAwayHearsOfWhatIsHidden(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, phone.Refresh(ctx))
-		require.Equal(t, []string{ids[stay]}, listedIDs(phone))
-		require.Equal(t, []string{ids[stay]}, listedIDs(online(t, away)))
-		require.Equal(t, []string{ids[stay]}, listedIDs(online(t, config(s, "bob", "tablet"))), "behind pages of nothing")
+		require.Equal(t, []chat.ConversationID{ids[stay]}, listedIDs(phone))
+		require.Equal(t, []chat.ConversationID{ids[stay]}, listedIDs(online(t, away)))
+		require.Equal(t, []chat.ConversationID{ids[stay]}, listedIDs(online(t, config(s, "bob", "tablet"))), "behind pages of nothing")
 	})
 }

@@ -185,7 +185,7 @@ func (l *ledger) drain(s *step) {
 
 // check refuses a sync answer that does not do what the protocol promises:
 // account for each seq after the asked one up to nextSeq.
-func check(conversationID string, after int64, p wire.Synced) error {
+func check(conversationID chat.ConversationID, after int64, p wire.Synced) error {
 	if p.NextSeq < after || p.NextSeq > chat.MaxSeq || p.CommittedMaxSeq < 0 || p.CommittedMaxSeq > chat.MaxSeq {
 		return violated("sync of %s after %d answered nextSeq %d and committedMaxSeq %d", conversationID, after, p.NextSeq, p.CommittedMaxSeq)
 	}
@@ -220,7 +220,7 @@ func check(conversationID string, after int64, p wire.Synced) error {
 }
 
 // plausible refuses a message that cannot be one of this conversation.
-func plausible(conversationID string, m chat.Message) error {
+func plausible(conversationID chat.ConversationID, m chat.Message) error {
 	if m.ConversationID != conversationID || m.Seq < 1 || m.Seq > chat.MaxSeq || m.MessageID == "" {
 		return violated("a message of conversation %q with seq %d and messageId %q came as one of %q", m.ConversationID, m.Seq, m.MessageID, conversationID)
 	}

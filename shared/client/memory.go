@@ -16,9 +16,9 @@ type Memory struct {
 	mu            sync.RWMutex
 	userID        string
 	syncCursor    int64
-	conversations map[string]Conversation
-	ledgers       map[string]*memoryLedger
-	orphans       map[string][]chat.Message // by seq and id
+	conversations map[chat.ConversationID]Conversation
+	ledgers       map[chat.ConversationID]*memoryLedger
+	orphans       map[chat.ConversationID][]chat.Message // by seq and id
 	outbox        map[string]OutboxEntry
 }
 
@@ -30,9 +30,9 @@ type memoryLedger struct {
 // NewMemory makes an empty store.
 func NewMemory() *Memory {
 	return &Memory{
-		conversations: map[string]Conversation{},
-		ledgers:       map[string]*memoryLedger{},
-		orphans:       map[string][]chat.Message{},
+		conversations: map[chat.ConversationID]Conversation{},
+		ledgers:       map[chat.ConversationID]*memoryLedger{},
+		orphans:       map[chat.ConversationID][]chat.Message{},
 		outbox:        map[string]OutboxEntry{},
 	}
 }
@@ -101,7 +101,7 @@ func (s *Memory) Commit(ctx context.Context, b Batch) error {
 }
 
 // Messages is Store.Messages.
-func (s *Memory) Messages(_ context.Context, conversationID string, afterSeq, throughSeq int64, limit int) ([]chat.Message, error) {
+func (s *Memory) Messages(_ context.Context, conversationID chat.ConversationID, afterSeq, throughSeq int64, limit int) ([]chat.Message, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	l := s.ledgers[conversationID]
@@ -138,14 +138,14 @@ func (s *Memory) orphan(span Span) {
 }
 
 // Orphans is Store.Orphans.
-func (s *Memory) Orphans(_ context.Context, conversationID string) ([]chat.Message, error) {
+func (s *Memory) Orphans(_ context.Context, conversationID chat.ConversationID) ([]chat.Message, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Clone(s.orphans[conversationID]), nil
 }
 
 // Revisions is Store.Revisions.
-func (s *Memory) Revisions(_ context.Context, conversationID string, targetSeq int64) ([]chat.Message, error) {
+func (s *Memory) Revisions(_ context.Context, conversationID chat.ConversationID, targetSeq int64) ([]chat.Message, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	l := s.ledgers[conversationID]

@@ -25,7 +25,7 @@ import (
 //
 // It reads from the store page by page, so it needs no memory for what has not
 // been asked for yet, and no connection.
-func (c *Client) Messages(ctx context.Context, conversationID string, afterSeq int64) iter.Seq2[chat.Message, error] {
+func (c *Client) Messages(ctx context.Context, conversationID chat.ConversationID, afterSeq int64) iter.Seq2[chat.Message, error] {
 	return func(yield func(chat.Message, error) bool) {
 		if err := chat.ValidateConversationID("conversationId", conversationID); err != nil {
 			yield(chat.Message{}, err)
@@ -54,7 +54,7 @@ type reader struct {
 	after int64 // what was given; guarded by the client's mutex
 }
 
-func (c *Client) newReader(conversationID string, after int64) *reader {
+func (c *Client) newReader(conversationID chat.ConversationID, after int64) *reader {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &reader{of: c.conversation(conversationID), after: after}
@@ -119,7 +119,7 @@ func (c *Client) stored(ctx context.Context, r *reader) (page []chat.Message, wo
 // Stored gives what the device has of a conversation now: at most limit messages
 // above afterSeq, ascending, each in its last state. It stops before the first
 // seq that is missing.
-func (c *Client) Stored(ctx context.Context, conversationID string, afterSeq int64, limit int) ([]chat.Message, error) {
+func (c *Client) Stored(ctx context.Context, conversationID chat.ConversationID, afterSeq int64, limit int) ([]chat.Message, error) {
 	c.mu.Lock()
 	through := int64(0)
 	if cv := c.conversations[conversationID]; cv != nil {
@@ -138,7 +138,7 @@ func (c *Client) Stored(ctx context.Context, conversationID string, afterSeq int
 
 // Latest gives the last n messages that the device has of a conversation, ascending, each
 // in its last state: what a program shows first. History has the ones before.
-func (c *Client) Latest(ctx context.Context, conversationID string, n int) ([]Message, error) {
+func (c *Client) Latest(ctx context.Context, conversationID chat.ConversationID, n int) ([]Message, error) {
 	c.mu.Lock()
 	through := int64(0)
 	if cv := c.conversations[conversationID]; cv != nil {
@@ -161,7 +161,7 @@ func (c *Client) Latest(ctx context.Context, conversationID string, n int) ([]Me
 }
 
 // stretch gives all stored messages with after < seq <= through.
-func (c *Client) stretch(ctx context.Context, conversationID string, after, through int64) ([]Message, error) {
+func (c *Client) stretch(ctx context.Context, conversationID chat.ConversationID, after, through int64) ([]Message, error) {
 	var all []Message
 	for after < through {
 		page, err := c.cfg.Store.Messages(ctx, conversationID, after, through, readPage)
@@ -198,7 +198,7 @@ func (c *Client) Conversations() []Conversation {
 
 // Conversation gives what the device knows of one conversation; ok is false if
 // that is nothing.
-func (c *Client) Conversation(conversationID string) (conversation Conversation, ok bool) {
+func (c *Client) Conversation(conversationID chat.ConversationID) (conversation Conversation, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cv := c.conversations[conversationID]

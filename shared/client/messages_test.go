@@ -187,6 +187,6 @@ func TestAReaderOfChangesThatIsTooSlowIsTold(t *testing.T) {
 		}
 		require.Equal(t, client.Missed{}, got[0])
 		require.Len(t, got, 4097)
-		require.Equal(t, client.MessagesChanged{ConversationID: fmt.Sprintf("group:%d", many-1), FromSeq: 1, ThroughSeq: 1}, got[len(got)-1])
+		require.Equal(t, client.MessagesChanged{ConversationID: chat.ConversationID(fmt.Sprintf("group:%d", many-1)), FromSeq: 1, ThroughSeq: 1}, got[len(got)-1])
 	})
 }

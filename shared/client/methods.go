@@ -24,7 +24,7 @@ import (
 // never go back, and never above what is committed. It gives the positions now in
 // force. Where only the user's own messages are between, nobody learns anything by it
 // and the server is not asked.
-func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, readSeq int64) (wire.Acked, error) {
+func (c *Client) Ack(ctx context.Context, conversationID chat.ConversationID, deliveredSeq, readSeq int64) (wire.Acked, error) {
 	request := wire.Ack{ConversationID: conversationID}
 	if deliveredSeq != 0 || readSeq != 0 {
 		var now Positions
@@ -50,7 +50,7 @@ func (c *Client) Ack(ctx context.Context, conversationID string, deliveredSeq, r
 
 // untold gives the positions that are to be raised so far, 0 for one that nobody need
 // hear of, and those that are known to be in force.
-func (c *Client) untold(conversationID string, deliveredSeq, readSeq int64) (delivered, read int64, now Positions) {
+func (c *Client) untold(conversationID chat.ConversationID, deliveredSeq, readSeq int64) (delivered, read int64, now Positions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cv := c.conversations[conversationID]
@@ -70,7 +70,7 @@ func (c *Client) untold(conversationID string, deliveredSeq, readSeq int64) (del
 // Clear hides a conversation up to throughSeq on all of the user's devices, and
 // deletes it from this one's store. It gives the position now in force. What the
 // user has left is hidden once it is cleared to its end: Conversations leaves it out.
-func (c *Client) Clear(ctx context.Context, conversationID string, throughSeq int64) (wire.Cleared, error) {
+func (c *Client) Clear(ctx context.Context, conversationID chat.ConversationID, throughSeq int64) (wire.Cleared, error) {
 	if err := cmp.Or(chat.ValidateConversationID("conversationId", conversationID), chat.ValidateNumber("throughSeq", throughSeq, 0)); err != nil {
 		return wire.Cleared{}, err
 	}
@@ -79,7 +79,7 @@ func (c *Client) Clear(ctx context.Context, conversationID string, throughSeq in
 	return wire.Cleared{ClearedSeq: a.cleared}, err
 }
 
-func (c *Client) raiseOwn(conversationID string, at Positions, clearedSeq int64) error {
+func (c *Client) raiseOwn(conversationID chat.ConversationID, at Positions, clearedSeq int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.raise(c.conversation(conversationID), at, clearedSeq)
@@ -189,7 +189,7 @@ func (c *Client) Dissolve(ctx context.Context, r wire.ChangeGroup) (wire.Sent, e
 func key(clientMsgID string) string { return cmp.Or(clientMsgID, rand.Text()) }
 
 // write is perform for what makes an event. wrong is what else is wrong with the request.
-func (c *Client) write(ctx context.Context, action, conversationID, clientMsgID string, request any, wrong error) (wire.Sent, error) {
+func (c *Client) write(ctx context.Context, action string, conversationID chat.ConversationID, clientMsgID string, request any, wrong error) (wire.Sent, error) {
 	err := cmp.Or(chat.ValidateConversationID("conversationId", conversationID), chat.ValidateClientMsgID("clientMsgId", clientMsgID), wrong)
 	if err != nil {
 		return wire.Sent{}, err
@@ -207,7 +207,7 @@ const maxRereads = 10
 
 // Members gives the roster of a conversation, as it was at one moment, and its
 // version.
-func (c *Client) Members(ctx context.Context, conversationID string) ([]wire.Member, int64, error) {
+func (c *Client) Members(ctx context.Context, conversationID chat.ConversationID) ([]wire.Member, int64, error) {
 	for range maxRereads {
 		members, version, err := c.membersOnce(ctx, conversationID)
 		if err != nil || version >= 0 {
@@ -218,7 +218,7 @@ func (c *Client) Members(ctx context.Context, conversationID string) ([]wire.Mem
 }
 
 // membersOnce reads the roster; the version is -1 if it changed on the way.
-func (c *Client) membersOnce(ctx context.Context, conversationID string) ([]wire.Member, int64, error) {
+func (c *Client) membersOnce(ctx context.Context, conversationID chat.ConversationID) ([]wire.Member, int64, error) {
 	var members []wire.Member
 	version, cursor := int64(0), ""
 	for n := range maxPages {
@@ -239,7 +239,7 @@ func (c *Client) membersOnce(ctx context.Context, conversationID string) ([]wire
 
 // Receipts gives the members who have received and who have read the message with
 // this seq.
-func (c *Client) Receipts(ctx context.Context, conversationID string, seq int64) (delivered, read []string, err error) {
+func (c *Client) Receipts(ctx context.Context, conversationID chat.ConversationID, seq int64) (delivered, read []string, err error) {
 	cursor := ""
 	for range maxPages {
 		var page wire.ReceiptsPage
@@ -259,7 +259,7 @@ func (c *Client) Receipts(ctx context.Context, conversationID string, seq int64)
 // that is 0; limit is up to wire.MaxHistoryLimit, 0 for the server's own. It
 // waits for a connection. The messages are not stored. What the device knows of
 // their recalls and edits is applied.
-func (c *Client) History(ctx context.Context, conversationID string, beforeSeq int64, limit int) (wire.HistoryPage, error) {
+func (c *Client) History(ctx context.Context, conversationID chat.ConversationID, beforeSeq int64, limit int) (wire.HistoryPage, error) {
 	request := wire.History{ConversationID: conversationID}
 	if beforeSeq != 0 {
 		request.BeforeSeq = &beforeSeq

@@ -11,6 +11,8 @@ import (
 type (
 	// Message is chat.Message.
 	Message = chat.Message
+	// ConversationID is chat.ConversationID.
+	ConversationID = chat.ConversationID
 	// MessageType is chat.MessageType.
 	MessageType = chat.MessageType
 	// Status is chat.Status.
@@ -112,7 +114,7 @@ const (
 )
 
 // SingleID is the id of the conversation of two users.
-func SingleID(a, b string) string { return chat.SingleID(a, b) }
+func SingleID(a, b string) ConversationID { return chat.SingleID(a, b) }
 
 // CodeOf gives the code of a refusal, or Internal for any other error.
 func CodeOf(err error) Code { return chat.CodeOf(err) }

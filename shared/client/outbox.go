@@ -18,7 +18,7 @@ import (
 type Draft struct {
 	// ConversationID or To says where: To is a user, for the single conversation
 	// with that user, which need not exist yet.
-	ConversationID string
+	ConversationID chat.ConversationID
 	To             string
 
 	Type    chat.MessageType // text if empty
@@ -122,7 +122,7 @@ func messageOf(s wire.Send, userID, deviceID string) chat.Message {
 
 // laneOf is the conversation that a request is for. The id of a single
 // conversation is known before it exists.
-func laneOf(s wire.Send, userID string) string {
+func laneOf(s wire.Send, userID string) chat.ConversationID {
 	if s.To != "" {
 		return chat.SingleID(userID, s.To)
 	}
@@ -130,7 +130,7 @@ func laneOf(s wire.Send, userID string) string {
 }
 
 // perform puts a write, which passed the checks, into the outbox and waits for its answer.
-func (c *Client) perform(ctx context.Context, action, conversationID, clientMsgID string, request any) (answer, error) {
+func (c *Client) perform(ctx context.Context, action string, conversationID chat.ConversationID, clientMsgID string, request any) (answer, error) {
 	encoded, err := encodeWrite(action, request)
 	if err != nil {
 		return answer{}, err
@@ -201,7 +201,7 @@ func (e *entry) lane() string {
 	if e.ConversationID == "" {
 		return "new:" + e.ClientMsgID
 	}
-	return e.ConversationID
+	return string(e.ConversationID)
 }
 
 // enqueue adds a stored entry to its lane.
@@ -410,7 +410,7 @@ type arrival struct {
 // answersAmong finds own messages that arrived before the answers to them: they
 // are committed and need not be sent again. The caller holds the mutex.
 func (c *Client) answersAmong(cv *conversation, arrived []chat.Message) []arrival {
-	if c.lanes[cv.id] == nil {
+	if c.lanes[string(cv.id)] == nil {
 		return nil
 	}
 	var answers []arrival

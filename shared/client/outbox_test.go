@@ -66,16 +66,16 @@ func TestASendIsCommittedOnceWhateverHappens(t *testing.T) {
 
 func TestAClientComesAgainWhenTheServerSays(t *testing.T) {
 	t.Parallel()
-	for action, ask := range map[string]func(context.Context, *client.Client, string) error{
-		wire.ActionSend: func(ctx context.Context, c *client.Client, group string) error {
+	for action, ask := range map[string]func(context.Context, *client.Client, chat.ConversationID) error{
+		wire.ActionSend: func(ctx context.Context, c *client.Client, group chat.ConversationID) error {
 			_, err := c.Send(ctx, text(group, "hi"))
 			return err
 		},
-		wire.ActionSetTitle: func(ctx context.Context, c *client.Client, group string) error {
+		wire.ActionSetTitle: func(ctx context.Context, c *client.Client, group chat.ConversationID) error {
 			_, err := c.SetTitle(ctx, wire.SetTitle{ConversationID: group, Title: "title"})
 			return err
 		},
-		wire.ActionChanges: func(ctx context.Context, c *client.Client, _ string) error { return c.Refresh(ctx) },
+		wire.ActionChanges: func(ctx context.Context, c *client.Client, _ chat.ConversationID) error { return c.Refresh(ctx) },
 	} {
 		t.Run(action, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *clienttest.Server) {
@@ -164,7 +164,7 @@ func TestTheUsersOwnOrderIsKept(t *testing.T) {
 		alice := online(t, config(s, "alice", "phone"))
 		var n, under, most atomic.Int64
 		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
-			if r.Action != wire.ActionSend || !strings.Contains(string(r.Body), group) {
+			if r.Action != wire.ActionSend || !strings.Contains(string(r.Body), string(group)) {
 				return clienttest.Handle
 			}
 			most.Store(max(most.Load(), under.Add(1)))

@@ -14,13 +14,13 @@ import (
 // the step writes, over those that are stored.
 type revised struct {
 	store          Store
-	conversationID string
+	conversationID chat.ConversationID
 	written        map[int64]chat.Message
 }
 
 // revise gives the messages that a step writes, ascending: what it admits and
 // holds, and the targets of admitted events, as these leave them.
-func revise(ctx context.Context, store Store, conversationID string, s step) ([]chat.Message, error) {
+func revise(ctx context.Context, store Store, conversationID chat.ConversationID, s step) ([]chat.Message, error) {
 	r := revised{store: store, conversationID: conversationID, written: map[int64]chat.Message{}}
 	for _, m := range s.admitted {
 		r.written[m.Seq] = m

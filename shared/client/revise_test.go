@@ -15,7 +15,7 @@ import (
 
 // revisions: alice writes "one", edits it twice, and recalls it; "two" stays
 // edited.
-func revisions(t *testing.T, s *clienttest.Server, alice *client.Client, group string, recall bool) {
+func revisions(t *testing.T, s *clienttest.Server, alice *client.Client, group chat.ConversationID, recall bool) {
 	t.Helper()
 	ctx := within(t, time.Hour)
 	for _, word := range []string{"one", "two"} {

@@ -23,7 +23,7 @@ var errStartedOver = errors.New("the server has lost messages that this device h
 // this device still has, by seq, as they were; a conversation may have some if its
 // HasOrphans says so. Other messages may have their seqs now. To send one again is the
 // program's decision.
-func (c *Client) Orphans(ctx context.Context, conversationID string) ([]chat.Message, error) {
+func (c *Client) Orphans(ctx context.Context, conversationID chat.ConversationID) ([]chat.Message, error) {
 	messages, err := c.cfg.Store.Orphans(ctx, conversationID)
 	if err != nil {
 		return nil, fmt.Errorf("reading from the store: %w", err)
@@ -33,7 +33,7 @@ func (c *Client) Orphans(ctx context.Context, conversationID string) ([]chat.Mes
 
 // DiscardOrphans deletes the Orphans of a conversation. Clear deletes those up to its
 // seq, and an erasure those of its user.
-func (c *Client) DiscardOrphans(conversationID string) error {
+func (c *Client) DiscardOrphans(conversationID chat.ConversationID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := *c.conversation(conversationID)
@@ -256,7 +256,7 @@ func (k Conversation) anew(fork int64) Conversation {
 // made anew for what is sent to it. What was to be cleared is so up to the fork: what comes
 // above it the user has not seen.
 func (c *Client) adapted(cv *conversation, fork int64) ([]entry, error) {
-	l := c.lanes[cv.id]
+	l := c.lanes[string(cv.id)]
 	if l == nil {
 		return nil, nil
 	}

@@ -21,7 +21,7 @@ import (
 type restored struct {
 	*client.Client
 	server *clienttest.Server
-	group  string
+	group  chat.ConversationID
 	want   []string // what was held
 }
 
@@ -171,7 +171,7 @@ func TestG5_AServerBegunAnewLosesNoMessages(t *testing.T) {
 		orphans, err := alice.Orphans(ctx, id)
 		require.NoError(t, err)
 		require.Equal(t, []string{"one", "two"}, texts(orphans))
-		require.Equal(t, []string{id}, listedIDs(alice))
+		require.Equal(t, []chat.ConversationID{id}, listedIDs(alice))
 	})
 }
 
@@ -182,7 +182,7 @@ func TestOrphansOfAConversationThatIsGone(t *testing.T) {
 		changes := r.Changes(within(t, time.Hour))
 		s.BeginAnew()
 		require.NoError(t, r.Refresh(within(t, time.Minute)))
-		require.Equal(t, []string{r.group}, listedIDs(r.Client))
+		require.Equal(t, []chat.ConversationID{r.group}, listedIDs(r.Client))
 		require.Empty(t, stored(t, r.Client, r.group))
 		orphans, err := r.Orphans(t.Context(), r.group)
 		require.NoError(t, err)

@@ -25,15 +25,15 @@ type Store interface {
 
 	// Messages gives at most limit messages with afterSeq < seq <= throughSeq,
 	// ascending.
-	Messages(ctx context.Context, conversationID string, afterSeq, throughSeq int64, limit int) ([]chat.Message, error)
+	Messages(ctx context.Context, conversationID chat.ConversationID, afterSeq, throughSeq int64, limit int) ([]chat.Message, error)
 
 	// Orphans gives what Batch.Orphan set aside of a conversation, by seq.
-	Orphans(ctx context.Context, conversationID string) ([]chat.Message, error)
+	Orphans(ctx context.Context, conversationID chat.ConversationID) ([]chat.Message, error)
 
 	// Revisions gives the events whose target is the message with this seq,
 	// ascending; for 0 those of erasures, whose target is all that a user has sent
 	// before.
-	Revisions(ctx context.Context, conversationID string, targetSeq int64) ([]chat.Message, error)
+	Revisions(ctx context.Context, conversationID chat.ConversationID, targetSeq int64) ([]chat.Message, error)
 }
 
 // State is what a client starts from.
@@ -59,7 +59,7 @@ type Batch struct {
 
 // Span is a stretch of a conversation's seqs.
 type Span struct {
-	ConversationID string
+	ConversationID chat.ConversationID
 	chat.Range
 }
 
@@ -101,8 +101,8 @@ type OutboxEntry struct {
 	Order       int64  `json:"order"` // those of one conversation are sent by ascending Order
 	ClientMsgID string `json:"clientMsgId"`
 	// ConversationID is "" for a group that is to be made.
-	ConversationID string          `json:"conversationId,omitempty"`
-	Action         string          `json:"action"`  // of the protocol: send, edit, recall, createGroup, …
-	Request        json.RawMessage `json:"request"` // as the protocol has it for the action, without action and id
-	Refused        *wire.Error     `json:"refused,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId,omitempty"`
+	Action         string              `json:"action"`  // of the protocol: send, edit, recall, createGroup, …
+	Request        json.RawMessage     `json:"request"` // as the protocol has it for the action, without action and id
+	Refused        *wire.Error         `json:"refused,omitempty"`
 }

@@ -102,7 +102,7 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 
 // tell publishes what a step changed, without what still waits for an earlier
 // message.
-func (c *Client) tell(id string, messages []chat.Message, contiguous int64, roster bool) {
+func (c *Client) tell(id chat.ConversationID, messages []chat.Message, contiguous int64, roster bool) {
 	first, last := int64(0), int64(0)
 	for _, m := range messages {
 		if m.Seq <= contiguous {

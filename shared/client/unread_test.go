@@ -16,7 +16,7 @@ import (
 
 // requireUnread checks what devices of a user show as unread, and that a new device,
 // which starts from the server's number, shows the same.
-func requireUnread(t *testing.T, s *clienttest.Server, want int64, id, user string, devices ...*client.Client) {
+func requireUnread(t *testing.T, s *clienttest.Server, want int64, id chat.ConversationID, user string, devices ...*client.Client) {
 	t.Helper()
 	synctest.Wait()
 	for i, device := range devices {

@@ -75,7 +75,7 @@ func (e *entry) read(result json.RawMessage) (a answer, err error) {
 	}
 	switch e.Action {
 	case wire.ActionCreateGroup:
-		if kind, _ := chat.KindOf(a.created.ConversationID); kind != chat.KindGroup {
+		if kind, _ := a.created.ConversationID.Kind(); kind != chat.KindGroup {
 			return answer{}, violated("createGroup was answered with conversation %.100q", a.created.ConversationID)
 		}
 		a.Sent = wire.Sent{ConversationID: a.created.ConversationID, Seq: 1, Duplicate: a.created.Duplicate} // a group begins with its making

@@ -23,7 +23,7 @@ import (
 // scene is a group of alice's in which she wrote, and what is written in it.
 type scene struct {
 	server *clienttest.Server
-	group  string
+	group  chat.ConversationID
 	first  chat.Message // alice's
 }
 
@@ -262,7 +262,7 @@ func TestWritesOfAllKindsKeepTheUsersOrder(t *testing.T) {
 		alice := online(t, config(s, "alice", "phone"))
 		var n atomic.Int64
 		s.Interfere(clienttest.Hooks{OnPush: noPushes, OnRequest: func(r clienttest.Request) clienttest.Fate {
-			if writes[r.Action].do == nil || !strings.Contains(string(r.Body), in.group) {
+			if writes[r.Action].do == nil || !strings.Contains(string(r.Body), string(in.group)) {
 				return clienttest.Handle
 			}
 			time.Sleep(time.Duration(n.Add(1)%7) * 20 * time.Millisecond)

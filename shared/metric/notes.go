@@ -116,11 +116,11 @@ const (
 )
 
 // Conversation is the field that says which conversation a line is about.
-func Conversation(id string) slog.Attr {
+func Conversation(id chat.ConversationID) slog.Attr {
 	if id == "" {
 		return slog.Attr{}
 	}
-	return slog.String(conversationField, id)
+	return slog.String(conversationField, string(id))
 }
 
 // Seq is the field that says up to which seq.

@@ -18,7 +18,7 @@ type Encoder struct {
 }
 
 type messageKey struct {
-	conversationID string
+	conversationID chat.ConversationID
 	seq            int64
 	withheld       bool
 }

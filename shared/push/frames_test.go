@@ -15,7 +15,7 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-func message(conversationID string, seq int64, text string) chat.Message {
+func message(conversationID chat.ConversationID, seq int64, text string) chat.Message {
 	return chat.Message{
 		ConversationID: conversationID, Seq: seq, MessageID: fmt.Sprintf("01K%d", seq), ClientMsgID: "c",
 		SenderID: "alice", MessageType: chat.TypeText, Text: text, Version: 1, Status: chat.StatusNormal, ServerTime: 1,
@@ -117,7 +117,7 @@ func TestFramesAnySizes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var updates []wire.Update
 		for c := range rapid.IntRange(0, 6).Draw(t, "conversations") {
-			id := fmt.Sprintf("group:%d", c)
+			id := chat.ConversationID(fmt.Sprintf("group:%d", c))
 			n := rapid.IntRange(1, 8).Draw(t, "messages")
 			u := wire.Update{ConversationID: id, CommittedMaxSeq: int64(n)}
 			for seq := range n {
@@ -157,7 +157,7 @@ func TestNotifyFrames(t *testing.T) {
 	t.Parallel()
 	heads := make([]wire.Head, 1000)
 	for i := range heads {
-		heads[i] = wire.Head{ConversationID: fmt.Sprintf("group:%d", i), CommittedMaxSeq: int64(i)}
+		heads[i] = wire.Head{ConversationID: chat.ConversationID(fmt.Sprintf("group:%d", i)), CommittedMaxSeq: int64(i)}
 	}
 	frames, err := push.NotifyFrames(heads)
 	require.NoError(t, err)

@@ -319,7 +319,7 @@ func TestServeLogsWhatActionsNote(t *testing.T) {
 	t.Parallel()
 	noting := func(err error) route.Action {
 		return route.To(func(ctx context.Context, _ route.Caller, r probe) (probe, error) {
-			metric.Note(ctx, metric.Conversation(r.Text), metric.Count(metric.Sends, 1))
+			metric.Note(ctx, metric.Conversation(chat.ConversationID(r.Text)), metric.Count(metric.Sends, 1))
 			return r, err
 		})
 	}

@@ -64,7 +64,7 @@ func (s *Store) replyTo(m chat.Message) changeFunc {
 	}
 }
 
-func singleOf(conversationID, userID, to string) *creation {
+func singleOf(conversationID chat.ConversationID, userID, to string) *creation {
 	c := &creation{
 		head:    chat.Conversation{ConversationID: conversationID, Kind: chat.KindSingle},
 		members: []newMember{{userID: userID, role: chat.RolePlain, peer: to}},

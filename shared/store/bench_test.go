@@ -74,7 +74,7 @@ func BenchmarkMessage(b *testing.B) {
 				return err
 			}
 			for _, user := range []string{from, to} {
-				if _, err := s.Raise(b.Context(), user, []string{r.ConversationID}); err != nil {
+				if _, err := s.Raise(b.Context(), user, []chat.ConversationID{r.ConversationID}); err != nil {
 					return err
 				}
 			}

@@ -32,7 +32,7 @@ import (
 //     The sender, who was a member at h, is one at the commit.
 type headCache struct {
 	mu      sync.Mutex
-	known   map[string]*knownHead
+	known   map[chat.ConversationID]*knownHead
 	members int // known, of all heads
 }
 
@@ -54,11 +54,11 @@ const (
 	maxKnownMembers = 16_384
 )
 
-func newHeadCache() *headCache { return &headCache{known: map[string]*knownHead{}} }
+func newHeadCache() *headCache { return &headCache{known: map[chat.ConversationID]*knownHead{}} }
 
 // trusted gives the head to write on without reading, if the sender is known to
 // be a member.
-func (c *headCache) trusted(conversationID, senderID string) (chat.Conversation, bool) {
+func (c *headCache) trusted(conversationID chat.ConversationID, senderID string) (chat.Conversation, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[conversationID]
@@ -69,7 +69,7 @@ func (c *headCache) trusted(conversationID, senderID string) (chat.Conversation,
 }
 
 // reaching gives the head as remembered, if its ledger is known to reach seq.
-func (c *headCache) reaching(conversationID string, seq int64) (chat.Conversation, bool) {
+func (c *headCache) reaching(conversationID chat.ConversationID, seq int64) (chat.Conversation, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[conversationID]
@@ -88,7 +88,7 @@ func (c *headCache) member(head chat.Conversation, userID string) bool {
 }
 
 // knows reports whether the user is known to be a member at the head as remembered.
-func (c *headCache) knows(conversationID, userID string) bool {
+func (c *headCache) knows(conversationID chat.ConversationID, userID string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[conversationID]
@@ -97,7 +97,7 @@ func (c *headCache) knows(conversationID, userID string) bool {
 
 // fullUntil gives until when a conversation is known to take nothing from the user, who
 // is known to be a member.
-func (c *headCache) fullUntil(conversationID, userID string) time.Time {
+func (c *headCache) fullUntil(conversationID chat.ConversationID, userID string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[conversationID]
@@ -108,7 +108,7 @@ func (c *headCache) fullUntil(conversationID, userID string) time.Time {
 }
 
 // full notes until when a conversation takes nothing.
-func (c *headCache) full(conversationID string, until time.Time) {
+func (c *headCache) full(conversationID chat.ConversationID, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.known[conversationID]; k != nil {
@@ -186,7 +186,7 @@ const (
 // that point pays at most twice what would have been the cheapest, however many
 // senders are still to come. It is at the third sender of a group of up to 188, and
 // at the eleventh of one of 1,000.
-func (c *headCache) paysForRoster(conversationID string) bool {
+func (c *headCache) paysForRoster(conversationID chat.ConversationID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[conversationID]

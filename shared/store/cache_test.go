@@ -79,12 +79,12 @@ func TestKnownMembersAreBounded(t *testing.T) {
 		s := d.store()
 		learn := func(group int) {
 			for sender := range 11 { // the last of them reads the roster
-				sendIn(t, s, fmt.Sprint(sender), fmt.Sprint("group:", group), "1")
+				sendIn(t, s, fmt.Sprint(sender), chat.ConversationID(fmt.Sprint("group:", group)), "1")
 			}
 		}
 		known := func(group int, key string) bool {
 			n := len(d.calls)
-			sendIn(t, s, "999", fmt.Sprint("group:", group), key)
+			sendIn(t, s, "999", chat.ConversationID(fmt.Sprint("group:", group)), key)
 			return !strings.Contains(strings.Join(d.reads(n), " "), "TransactGetItems")
 		}
 		for group := 1; group <= most/members; group++ {

@@ -45,7 +45,7 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 	}
 	changed, floor := maps.Clone(head.At), head.Base
 	if changed == nil {
-		changed = map[string]int64{}
+		changed = map[chat.ConversationID]int64{}
 	}
 	maps.Copy(changed, head.Long)
 	if cursor < head.Floor {
@@ -62,7 +62,7 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 	if cursor <= 0 || cursor < floor || cursor > head.V || large.Over {
 		return s.everything(ctx, userID, head.V, changed, pageSize)
 	}
-	maps.DeleteFunc(changed, func(_ string, v int64) bool { return v <= cursor })
+	maps.DeleteFunc(changed, func(_ chat.ConversationID, v int64) bool { return v <= cursor })
 	out, err := s.changedLines(ctx, userID, head.V, changed, pageSize)
 	if err != nil {
 		return Changed{}, err
@@ -102,7 +102,7 @@ func (s *Store) readSyncHead(ctx context.Context, userID string) (head table.Syn
 
 // changedLines reads the lines of the conversations that changed first, about
 // pageSize of them: what changed together is told together.
-func (s *Store) changedLines(ctx context.Context, userID string, v int64, changed map[string]int64, pageSize int) (Changed, error) {
+func (s *Store) changedLines(ctx context.Context, userID string, v int64, changed map[chat.ConversationID]int64, pageSize int) (Changed, error) {
 	ids := byChange(changed)
 	out := Changed{Cursor: v}
 	if len(ids) > pageSize {
@@ -122,9 +122,9 @@ func (s *Store) changedLines(ctx context.Context, userID string, v int64, change
 }
 
 // linesOf reads the user's lines of these conversations, in this order.
-func (s *Store) linesOf(ctx context.Context, userID string, ids []string, changed map[string]int64) ([]Line, error) {
+func (s *Store) linesOf(ctx context.Context, userID string, ids []chat.ConversationID, changed map[chat.ConversationID]int64) ([]Line, error) {
 	keys := make([]table.Item, len(ids))
-	at := make(map[string]int, len(ids))
+	at := make(map[chat.ConversationID]int, len(ids))
 	for i, id := range ids {
 		keys[i], at[id] = table.LineKey(userID, id), i
 	}
@@ -147,7 +147,7 @@ func (s *Store) linesOf(ctx context.Context, userID string, ids []string, change
 
 // everything begins the whole list: with the conversations that changed last, if
 // any are known, and then from the start, where those come again.
-func (s *Store) everything(ctx context.Context, userID string, v int64, recent map[string]int64, pageSize int) (Changed, error) {
+func (s *Store) everything(ctx context.Context, userID string, v int64, recent map[chat.ConversationID]int64, pageSize int) (Changed, error) {
 	out := Changed{Cursor: v, Full: true}
 	items, next, err := s.db.LinePage(ctx, userID, "", pageSize)
 	if err != nil {

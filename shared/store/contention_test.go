@@ -32,7 +32,7 @@ type hot struct {
 	t       *testing.T
 	region  *regiontest.Region
 	options []store.Option
-	group   string
+	group   chat.ConversationID
 
 	mu     sync.Mutex
 	idle   []*store.Store

@@ -38,7 +38,7 @@ func (s *Store) joinsQuietly(head chat.Conversation, userIDs []string) bool {
 // Their devices hear of the conversation by their sync heads, which are raised once they
 // are members; where that got lost, by the list of large conversations, which is written
 // in the same transaction as the membership.
-func (s *Store) admitQuietly(ctx context.Context, conversationID string, userIDs []string, field string) (Committed, error) {
+func (s *Store) admitQuietly(ctx context.Context, conversationID chat.ConversationID, userIDs []string, field string) (Committed, error) {
 	ctx, cancel := table.WithReserve(ctx)
 	defer cancel()
 	committed := Committed{Sent: chat.Sent{ConversationID: conversationID, Duplicate: true}}
@@ -59,7 +59,7 @@ func (s *Store) admitQuietly(ctx context.Context, conversationID string, userIDs
 
 // joinQuietly tries one transaction for those who are no members yet, if there are
 // some. Where another change came before, done is false, after a while to wait.
-func (s *Store) joinQuietly(ctx context.Context, conversationID string, userIDs []string, field string, attempt int) (some, done bool, err error) {
+func (s *Store) joinQuietly(ctx context.Context, conversationID chat.ConversationID, userIDs []string, field string, attempt int) (some, done bool, err error) {
 	head, found, err := s.head(ctx, conversationID)
 	switch {
 	case err != nil:
@@ -102,7 +102,7 @@ func (s *Store) joinQuietly(ctx context.Context, conversationID string, userIDs 
 	return false, false, nil
 }
 
-func (s *Store) absentAmong(ctx context.Context, conversationID string, userIDs []string) ([]string, error) {
+func (s *Store) absentAmong(ctx context.Context, conversationID chat.ConversationID, userIDs []string) ([]string, error) {
 	present, err := s.membersAmong(ctx, conversationID, userIDs)
 	return slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
 		_, is := present[id]
@@ -215,12 +215,12 @@ const raising = 16
 
 // raiseAll notes in the sync heads of users that they have a conversation. One that can
 // never be raised is passed over: its user's devices read the whole list.
-func (s *Store) raiseAll(ctx context.Context, userIDs []string, conversationID string) error {
+func (s *Store) raiseAll(ctx context.Context, userIDs []string, conversationID chat.ConversationID) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(raising)
 	for _, id := range userIDs {
 		g.Go(func() error {
-			if _, err := s.Raise(ctx, id, []string{conversationID}); err != nil && !Permanent(err) {
+			if _, err := s.Raise(ctx, id, []chat.ConversationID{conversationID}); err != nil && !Permanent(err) {
 				return busy(conversationID, 1, err)
 			}
 			return nil
@@ -232,12 +232,12 @@ func (s *Store) raiseAll(ctx context.Context, userIDs []string, conversationID s
 // Crowd reads a head that is followed by its roster, in pages: who is on one that is read
 // after the head is a member at the head's LastSeq, but for those whom a message up to
 // there removes at this moment.
-func (s *Store) Crowd(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error) {
+func (s *Store) Crowd(ctx context.Context, conversationID chat.ConversationID) (head chat.Conversation, found bool, err error) {
 	return s.head(ctx, conversationID)
 }
 
 // CrowdPage reads at most limit members after the cursor, ordered by userId, strongly
 // consistent, and gives the cursor of the next page, "" after the last.
-func (s *Store) CrowdPage(ctx context.Context, conversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
+func (s *Store) CrowdPage(ctx context.Context, conversationID chat.ConversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
 	return s.db.RosterPage(ctx, conversationID, cursor, limit)
 }

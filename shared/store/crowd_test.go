@@ -16,7 +16,7 @@ import (
 
 // fullGroup is a group of as many members as users may make it: ann, who owns it, and
 // users. Each is on the list of large conversations, which the fan-out keeps.
-func fullGroup(t *testing.T, s *store.Store, v chat.Visibility) string {
+func fullGroup(t *testing.T, s *store.Store, v chat.Visibility) chat.ConversationID {
 	t.Helper()
 	id := newGroup(t, s, v, "ann")
 	all := users(chat.MaxGroupMembers - 1)
@@ -38,7 +38,7 @@ func others(from, n int) []string {
 }
 
 // requireCrowd checks a crowd's head against its roster, and all of it by an audit.
-func requireCrowd(t *testing.T, c *cloud, s *store.Store, id string) {
+func requireCrowd(t *testing.T, c *cloud, s *store.Store, id chat.ConversationID) {
 	t.Helper()
 	head := c.Head(id)
 	roster, err := s.Roster(t.Context(), id)
@@ -272,7 +272,7 @@ func TestCrowdsHaveBounds(t *testing.T) {
 	must(t)(s.AdmitMembers(t.Context(), id, others(0, 19), "b"))
 
 	for i := range 250 {
-		require.NoError(t, s.Enlist(t.Context(), "busy", fmt.Sprint("group:", i)))
+		require.NoError(t, s.Enlist(t.Context(), "busy", chat.ConversationID(fmt.Sprint("group:", i))))
 	}
 	_, err = s.AdmitMembers(t.Context(), id, []string{"busy"}, "c")
 	require.Equal(t, []string{"busy"}, refused(t, chat.CodeLimit, err).Details["members"])

@@ -48,15 +48,29 @@ func requireTold(t *testing.T, told []map[string]any, fields values) {
 func TestG10_ADamagedLineIsLeftOutOfTheList(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 40_000)
-	for name, damage := range map[string]func(c *cloud, id string){
-		"a text for the head's memberCount": func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"memberCount": "two"}) },
-		"a text for the head's lastSeq":     func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": "1"}) },
-		"a lastSeq beyond all":              func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": 1 << 60}) },
-		"a title that no frame takes":       func(c *cloud, id string) { c.Set(c.Tables.Conversations, convKey(id), values{"title": long}) },
-		"a text for the line's readSeq":     func(c *cloud, id string) { c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"readSeq": "1"}) },
-		"a peer that no frame takes":        func(c *cloud, id string) { c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"peer": long}) },
-		"a head of a former member's line":  func(c *cloud, id string) { c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"leftHead": "gone"}) },
-		"a list for what one may read again": func(c *cloud, id string) {
+	for name, damage := range map[string]func(c *cloud, id chat.ConversationID){
+		"a text for the head's memberCount": func(c *cloud, id chat.ConversationID) {
+			c.Set(c.Tables.Conversations, convKey(id), values{"memberCount": "two"})
+		},
+		"a text for the head's lastSeq": func(c *cloud, id chat.ConversationID) {
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": "1"})
+		},
+		"a lastSeq beyond all": func(c *cloud, id chat.ConversationID) {
+			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": 1 << 60})
+		},
+		"a title that no frame takes": func(c *cloud, id chat.ConversationID) {
+			c.Set(c.Tables.Conversations, convKey(id), values{"title": long})
+		},
+		"a text for the line's readSeq": func(c *cloud, id chat.ConversationID) {
+			c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"readSeq": "1"})
+		},
+		"a peer that no frame takes": func(c *cloud, id chat.ConversationID) {
+			c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"peer": long})
+		},
+		"a head of a former member's line": func(c *cloud, id chat.ConversationID) {
+			c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"leftHead": "gone"})
+		},
+		"a list for what one may read again": func(c *cloud, id chat.ConversationID) {
 			c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"past": []string{"all"}})
 		},
 	} {
@@ -64,7 +78,7 @@ func TestG10_ADamagedLineIsLeftOutOfTheList(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			s, told := telling(c, nil)
-			var ids []string
+			var ids []chat.ConversationID
 			for _, sender := range []string{"alice", "carol", "dave"} {
 				ids = append(ids, send(t, s, sender, "bob", "hi").ConversationID)
 			}
@@ -76,13 +90,13 @@ func TestG10_ADamagedLineIsLeftOutOfTheList(t *testing.T) {
 			check := func(lines []store.Line, err error) {
 				t.Helper()
 				require.NoError(t, err)
-				var got []string
+				var got []chat.ConversationID
 				for _, line := range lines {
 					got = append(got, line.Head.ConversationID)
 					require.NotNil(t, line.Last)
 				}
-				require.ElementsMatch(t, []string{ids[0], ids[2]}, got)
-				requireTold(t, told(), values{"conversationId": ids[1]})
+				require.ElementsMatch(t, []chat.ConversationID{ids[0], ids[2]}, got)
+				requireTold(t, told(), values{"conversationId": string(ids[1])})
 			}
 			lines, _, err := s.List(t.Context(), "bob", "", 50)
 			check(lines, err)
@@ -117,7 +131,7 @@ func TestG10_ADamagedLastMessageIsNoPreview(t *testing.T) {
 				require.Equal(t, line.Head.ConversationID == healthy, line.Last != nil)
 				require.Equal(t, int64(1), line.LastSeq())
 			}
-			requireTold(t, told(), values{"table": c.Tables.Messages, "conversationId": damaged, "seq": "1"})
+			requireTold(t, told(), values{"table": c.Tables.Messages, "conversationId": string(damaged), "seq": "1"})
 		})
 	}
 }
@@ -146,7 +160,7 @@ func TestG6_SyncPassesADamagedEntry(t *testing.T) {
 						rest = append(rest, other)
 					}
 				}
-				item := values{"table": c.Tables.Messages, "conversationId": id, "seq": fmt.Sprint(seq)}
+				item := values{"table": c.Tables.Messages, "conversationId": string(id), "seq": fmt.Sprint(seq)}
 
 				page, err := s.Sync(t.Context(), "bob", id, 0, 100, frame)
 				require.NoError(t, err)
@@ -244,7 +258,7 @@ func TestG10_ADamagedMemberDoesNotStopTheRoster(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"ann", "cy"}, readers)
-	requireTold(t, told(), values{"table": c.Tables.Members, "conversationId": id, "userId": "bob"})
+	requireTold(t, told(), values{"table": c.Tables.Members, "conversationId": string(id), "userId": "bob"})
 
 	page, err := s.MembersOf(t.Context(), "ann", id, "", 80)
 	require.NoError(t, err)

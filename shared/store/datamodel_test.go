@@ -51,7 +51,7 @@ func (k kindOfItem) is(in map[string]types.AttributeValue) bool {
 	case k.sortKey == "":
 		return true
 	case k.sortKey == "$": // of a conversation
-		_, ok := chat.KindOf(id.Value)
+		_, ok := chat.ConversationID(id.Value).Kind()
 		return ok
 	case strings.HasSuffix(k.sortKey, ":"):
 		return strings.HasPrefix(id.Value, k.sortKey)
@@ -201,21 +201,21 @@ func writeEverything(t *testing.T, c *cloud) {
 	c.Set(c.Tables.Conversations, convKey(crowd), values{"memberCount": chat.MaxGroupMembers + 1})
 	sendIn(t, c.Store(nil), "eve", crowd, "m6")
 
-	var ids []string
+	var ids []chat.ConversationID
 	for i := range 40 { // until some are evicted
-		ids = append(ids, fmt.Sprintf("group:%d", i))
+		ids = append(ids, chat.ConversationID(fmt.Sprintf("group:%d", i)))
 	}
-	raise(t, s, "ann", append(ids, "system:"+strings.Repeat("k", 60)))
+	raise(t, s, "ann", append(ids, chat.SystemID(strings.Repeat("k", 60))))
 	// An overgrown sync head, of an earlier version, is cleared: so it has a base.
-	overgrown := map[string]any{}
+	overgrown := map[chat.ConversationID]any{}
 	for _, id := range ids {
 		overgrown[id] = 1
 	}
 	c.Put(c.Tables.Inboxes, map[string]any{"userId": "dan", "conversationId": "#", "v": 40, "floor": 0, "at": overgrown, "long": map[string]any{}})
-	raise(t, s, "dan", []string{"group:new"})
+	raise(t, s, "dan", []chat.ConversationID{"group:new"})
 
 	for i := range 250 {
-		require.NoError(t, s.Enlist(ctx, "ann", fmt.Sprintf("group:%d", i)))
+		require.NoError(t, s.Enlist(ctx, "ann", chat.ConversationID(fmt.Sprintf("group:%d", i))))
 	}
 	require.ErrorIs(t, s.Enlist(ctx, "ann", "group:one-too-many"), store.ErrLargeFull)
 

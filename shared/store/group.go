@@ -23,7 +23,7 @@ type Request struct {
 }
 
 // event makes the message that tells of a change.
-func (s *Store) event(r Request, conversationID string, e chat.Event) chat.Message {
+func (s *Store) event(r Request, conversationID chat.ConversationID, e chat.Event) chat.Message {
 	return s.stamp(chat.Message{
 		ConversationID: conversationID,
 		ClientMsgID:    r.ClientMsgID,
@@ -100,7 +100,7 @@ func validateGroup(r Request, title string, userIDs []string, v chat.Visibility)
 }
 
 // Line gives the user's line of one conversation.
-func (s *Store) Line(ctx context.Context, userID, conversationID string) (Line, error) {
+func (s *Store) Line(ctx context.Context, userID string, conversationID chat.ConversationID) (Line, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
 		return Line{}, err
@@ -114,7 +114,7 @@ func (s *Store) Line(ctx context.Context, userID, conversationID string) (Line, 
 
 // groupChange commits an event of a group. may is the right it takes, and change
 // what it does.
-func (s *Store) groupChange(ctx context.Context, r Request, conversationID string, e chat.Event, may chat.Action, change changeFunc) (Committed, error) {
+func (s *Store) groupChange(ctx context.Context, r Request, conversationID chat.ConversationID, e chat.Event, may chat.Action, change changeFunc) (Committed, error) {
 	return s.commit(ctx, write{
 		message: s.event(r, conversationID, e),
 		// Whoever wants to leave is never refused for what became of the group.
@@ -145,7 +145,7 @@ func errNoGroup() error {
 // the group lately without being removed (see WithRejoin), or where the Store is
 // closed; BadRequest if one of them is a member already, Limit for too many in one
 // request or in the group, or where one is in too many large conversations.
-func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Committed, error) {
+func (s *Store) AddMembers(ctx context.Context, r Request, conversationID chat.ConversationID, userIDs []string) (Committed, error) {
 	if err := chat.ValidateMembers("members", userIDs); err != nil {
 		return Committed{}, err
 	}
@@ -168,7 +168,7 @@ func (s *Store) AddMembers(ctx context.Context, r Request, conversationID string
 // and what it became is without seq and messageId. Those who are members already are passed
 // over then, and it is a Duplicate if all are. So it may be repeated, but for one who has
 // left meanwhile.
-func (s *Store) AdmitMembers(ctx context.Context, conversationID string, userIDs []string, clientMsgID string) (Committed, error) {
+func (s *Store) AdmitMembers(ctx context.Context, conversationID chat.ConversationID, userIDs []string, clientMsgID string) (Committed, error) {
 	if err := chat.ValidateMembers("members", userIDs); err != nil {
 		return Committed{}, err
 	}
@@ -247,7 +247,7 @@ func (s *Store) errTooLarge() error {
 // head: reads that are not part of a transaction can show a head from after a
 // change of the roster with a roster or an inbox from before it. Whose inbox is
 // as read is no member.
-func (s *Store) joining(ctx context.Context, conversationID string, userIDs []string, within time.Duration) (changesFunc, error) {
+func (s *Store) joining(ctx context.Context, conversationID chat.ConversationID, userIDs []string, within time.Duration) (changesFunc, error) {
 	former, err := s.db.LinesOf(ctx, conversationID, userIDs)
 	if err != nil {
 		return nil, err
@@ -307,7 +307,7 @@ func (s *Store) joinInbox(was, line chat.Line) (types.TransactWriteItem, error) 
 //
 // Beside the errors of Append: Forbidden without the right over one of them,
 // BadRequest if one of them is no member or is the caller.
-func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID string, userIDs []string) (Committed, error) {
+func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID chat.ConversationID, userIDs []string) (Committed, error) {
 	if err := chat.ValidateKnownMembers("members", userIDs); err != nil {
 		return Committed{}, err
 	}
@@ -341,7 +341,7 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID str
 
 // Leave takes the caller out of a group, a dissolved one too. A group whose owner leaves passes on to
 // chat.Successor; one whose last member leaves is dissolved.
-func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Committed, error) {
+func (s *Store) Leave(ctx context.Context, r Request, conversationID chat.ConversationID) (Committed, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {
 		leave := s.leaving([]chat.Member{self})
@@ -375,7 +375,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID string) (Co
 
 // SetRole gives a member another role. To make someone owner is to pass the
 // group on: the caller becomes an admin.
-func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID string, role chat.Role) (Committed, error) {
+func (s *Store) SetRole(ctx context.Context, r Request, conversationID chat.ConversationID, userID string, role chat.Role) (Committed, error) {
 	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
 		return Committed{}, err
 	}
@@ -407,7 +407,7 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID, userID s
 }
 
 // SetTitle renames a group.
-func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title string) (Committed, error) {
+func (s *Store) SetTitle(ctx context.Context, r Request, conversationID chat.ConversationID, title string) (Committed, error) {
 	if err := chat.ValidateTitle("title", title); err != nil {
 		return Committed{}, err
 	}
@@ -419,7 +419,7 @@ func (s *Store) SetTitle(ctx context.Context, r Request, conversationID, title s
 
 // Dissolve ends a group: its members can read it and leave it, and nothing else
 // is written to it any more.
-func (s *Store) Dissolve(ctx context.Context, r Request, conversationID string) (Committed, error) {
+func (s *Store) Dissolve(ctx context.Context, r Request, conversationID chat.ConversationID) (Committed, error) {
 	e := chat.Event{Kind: chat.EventDissolve}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActDissolve, func(context.Context, chat.Conversation, chat.Member) (changesFunc, error) {
 		return nothingElse, nil
@@ -479,7 +479,7 @@ func (s *Store) setRole(member chat.Member, role chat.Role) types.TransactWriteI
 }
 
 // membersAmong gives those of the users who are members, by userId.
-func (s *Store) membersAmong(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Member, error) {
+func (s *Store) membersAmong(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Member, error) {
 	keys := make([]table.Item, len(userIDs))
 	for i, id := range userIDs {
 		keys[i] = table.MemberKey(conversationID, id)

@@ -106,7 +106,7 @@ func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 
 // requireWhole checks that ledger, head, roster and inboxes of a group say the
 // same, and gives what they say.
-func requireWhole(t require.TestingT, c *cloud, s *store.Store, id string) told {
+func requireWhole(t require.TestingT, c *cloud, s *store.Store, id chat.ConversationID) told {
 	head := c.Head(id)
 	entries, err := s.Entries(context.Background(), id, chat.Range{From: 1, To: head.LastSeq})
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestCreateGroup(t *testing.T) {
 	calls, _ := w.Since(0)
 	require.Equal(t, []string{"TransactWriteItems"}, calls)
 	id := line.Head.ConversationID
-	kind, ok := chat.KindOf(id)
+	kind, ok := id.Kind()
 	require.True(t, ok)
 	require.Equal(t, chat.KindGroup, kind)
 	require.Equal(t, store.Committed{Sent: chat.Sent{ConversationID: id, Seq: 1, MessageID: line.Last.MessageID, ServerTime: r.ServerTime}, Effort: metric.Effort{Attempts: 1}}, r)
@@ -380,63 +380,74 @@ func TestGroupRefusals(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	type call func(user, id, key string) (store.Committed, error)
+	type call func(user string, id chat.ConversationID, key string) (store.Committed, error)
 	add := func(ids ...string) call {
-		return func(user, id, key string) (store.Committed, error) { return s.AddMembers(ctx, by(user, key), id, ids) }
+		return func(user string, id chat.ConversationID, key string) (store.Committed, error) {
+			return s.AddMembers(ctx, by(user, key), id, ids)
+		}
 	}
 	remove := func(ids ...string) call {
-		return func(user, id, key string) (store.Committed, error) {
+		return func(user string, id chat.ConversationID, key string) (store.Committed, error) {
 			return s.RemoveMembers(ctx, by(user, key), id, ids)
 		}
 	}
 	role := func(whose string, r chat.Role) call {
-		return func(user, id, key string) (store.Committed, error) {
+		return func(user string, id chat.ConversationID, key string) (store.Committed, error) {
 			return s.SetRole(ctx, by(user, key), id, whose, r)
 		}
 	}
 	title := func(title string) call {
-		return func(user, id, key string) (store.Committed, error) { return s.SetTitle(ctx, by(user, key), id, title) }
+		return func(user string, id chat.ConversationID, key string) (store.Committed, error) {
+			return s.SetTitle(ctx, by(user, key), id, title)
+		}
 	}
-	leave := call(func(user, id, key string) (store.Committed, error) { return s.Leave(ctx, by(user, key), id) })
-	dissolve := call(func(user, id, key string) (store.Committed, error) { return s.Dissolve(ctx, by(user, key), id) })
+	leave := call(func(user string, id chat.ConversationID, key string) (store.Committed, error) {
+		return s.Leave(ctx, by(user, key), id)
+	})
+	dissolve := call(func(user string, id chat.ConversationID, key string) (store.Committed, error) {
+		return s.Dissolve(ctx, by(user, key), id)
+	})
 	every := map[string]call{
 		"add": add("new"), "remove": remove("member2"), "role": role("member2", chat.RoleAdmin),
 		"title": title("t"), "leave": leave, "dissolve": dissolve,
 	}
 	type refusal struct {
-		user, id string
-		do       call
-		code     chat.Code
-		details  map[string]any
+		user    string
+		id      chat.ConversationID
+		do      call
+		code    chat.Code
+		details map[string]any
 	}
 	cases := map[string]refusal{
-		"member adds":                 {"member", id, add("new"), chat.CodeForbidden, nil},
-		"member removes":              {"member", id, remove("member2"), chat.CodeForbidden, nil},
-		"admin removes an admin":      {"admin", id, remove("admin2"), chat.CodeForbidden, nil},
-		"admin removes the owner":     {"admin", id, remove("owner"), chat.CodeForbidden, nil},
-		"admin removes one too many":  {"admin", id, remove("member", "admin2"), chat.CodeForbidden, nil},
-		"admin changes a role":        {"admin", id, role("member", chat.RoleAdmin), chat.CodeForbidden, nil},
-		"member changes a role":       {"member", id, role("member2", chat.RoleAdmin), chat.CodeForbidden, nil},
-		"member renames":              {"member", id, title("t"), chat.CodeForbidden, nil},
-		"admin dissolves":             {"admin", id, dissolve, chat.CodeForbidden, nil},
-		"member dissolves":            {"member", id, dissolve, chat.CodeForbidden, nil},
-		"adding members again":        {"owner", id, add("new", "member", "member2"), chat.CodeBadRequest, map[string]any{"members": []string{"member", "member2"}}},
-		"adding oneself":              {"owner", id, add("owner"), chat.CodeBadRequest, map[string]any{"members": []string{"owner"}}},
-		"adding twice":                {"owner", id, add("new", "new"), chat.CodeBadRequest, nil},
-		"adding nobody":               {"owner", id, add(), chat.CodeBadRequest, nil},
-		"adding 101":                  {"owner", id, add(users(101)...), chat.CodeLimit, map[string]any{"max": 48}},
-		"adding an odd id":            {"owner", id, add("a\nb"), chat.CodeBadRequest, nil},
-		"removing strangers":          {"owner", id, remove("member", "x", "former"), chat.CodeBadRequest, map[string]any{"members": []string{"x", "former"}}},
-		"removing oneself":            {"owner", id, remove("owner"), chat.CodeBadRequest, nil},
-		"removing 49":                 {"owner", id, remove(users(49)...), chat.CodeLimit, map[string]any{"max": 48}},
-		"a role for oneself":          {"owner", id, role("owner", chat.RolePlain), chat.CodeBadRequest, nil},
-		"a role for a former member":  {"owner", id, role("former", chat.RoleAdmin), chat.CodeBadRequest, map[string]any{"members": []string{"former"}}},
-		"a role that is none":         {"owner", id, role("member", "king"), chat.CodeBadRequest, nil},
-		"an empty title":              {"owner", id, title(" "), chat.CodeBadRequest, nil},
-		"a title with a line break":   {"owner", id, title("a\nb"), chat.CodeBadRequest, nil},
-		"a title of 101 characters":   {"owner", id, title(strings.Repeat("é", 101)), chat.CodeTooLarge, nil},
-		"an id that is none":          {"owner", "room:1", title("t"), chat.CodeBadRequest, nil},
-		"no idempotency key is given": {"owner", id, func(user, id, _ string) (store.Committed, error) { return s.SetTitle(ctx, by(user, ""), id, "t") }, chat.CodeBadRequest, nil},
+		"member adds":                {"member", id, add("new"), chat.CodeForbidden, nil},
+		"member removes":             {"member", id, remove("member2"), chat.CodeForbidden, nil},
+		"admin removes an admin":     {"admin", id, remove("admin2"), chat.CodeForbidden, nil},
+		"admin removes the owner":    {"admin", id, remove("owner"), chat.CodeForbidden, nil},
+		"admin removes one too many": {"admin", id, remove("member", "admin2"), chat.CodeForbidden, nil},
+		"admin changes a role":       {"admin", id, role("member", chat.RoleAdmin), chat.CodeForbidden, nil},
+		"member changes a role":      {"member", id, role("member2", chat.RoleAdmin), chat.CodeForbidden, nil},
+		"member renames":             {"member", id, title("t"), chat.CodeForbidden, nil},
+		"admin dissolves":            {"admin", id, dissolve, chat.CodeForbidden, nil},
+		"member dissolves":           {"member", id, dissolve, chat.CodeForbidden, nil},
+		"adding members again":       {"owner", id, add("new", "member", "member2"), chat.CodeBadRequest, map[string]any{"members": []string{"member", "member2"}}},
+		"adding oneself":             {"owner", id, add("owner"), chat.CodeBadRequest, map[string]any{"members": []string{"owner"}}},
+		"adding twice":               {"owner", id, add("new", "new"), chat.CodeBadRequest, nil},
+		"adding nobody":              {"owner", id, add(), chat.CodeBadRequest, nil},
+		"adding 101":                 {"owner", id, add(users(101)...), chat.CodeLimit, map[string]any{"max": 48}},
+		"adding an odd id":           {"owner", id, add("a\nb"), chat.CodeBadRequest, nil},
+		"removing strangers":         {"owner", id, remove("member", "x", "former"), chat.CodeBadRequest, map[string]any{"members": []string{"x", "former"}}},
+		"removing oneself":           {"owner", id, remove("owner"), chat.CodeBadRequest, nil},
+		"removing 49":                {"owner", id, remove(users(49)...), chat.CodeLimit, map[string]any{"max": 48}},
+		"a role for oneself":         {"owner", id, role("owner", chat.RolePlain), chat.CodeBadRequest, nil},
+		"a role for a former member": {"owner", id, role("former", chat.RoleAdmin), chat.CodeBadRequest, map[string]any{"members": []string{"former"}}},
+		"a role that is none":        {"owner", id, role("member", "king"), chat.CodeBadRequest, nil},
+		"an empty title":             {"owner", id, title(" "), chat.CodeBadRequest, nil},
+		"a title with a line break":  {"owner", id, title("a\nb"), chat.CodeBadRequest, nil},
+		"a title of 101 characters":  {"owner", id, title(strings.Repeat("é", 101)), chat.CodeTooLarge, nil},
+		"an id that is none":         {"owner", "room:1", title("t"), chat.CodeBadRequest, nil},
+		"no idempotency key is given": {"owner", id, func(user string, id chat.ConversationID, _ string) (store.Committed, error) {
+			return s.SetTitle(ctx, by(user, ""), id, "t")
+		}, chat.CodeBadRequest, nil},
 	}
 	for name, do := range every {
 		cases["former: "+name] = refusal{"former", id, do, chat.CodeNotFound, nil}
@@ -605,7 +616,7 @@ func TestG9_EveryChangeOfARosterIsInItsHash(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	ctx := t.Context()
-	check := func(id string, changes, removals int64, members ...string) {
+	check := func(id chat.ConversationID, changes, removals int64, members ...string) {
 		t.Helper()
 		head := c.Head(id)
 		roster, err := s.Roster(ctx, id)
@@ -625,7 +636,7 @@ func TestG9_EveryChangeOfARosterIsInItsHash(t *testing.T) {
 	check(must(t)(s.OpenSingle(ctx, "cy", "dan")).ConversationID, 0, 0, "cy", "dan")
 	check(must(t)(s.OpenGroup(ctx, by("ann", "3"), "a group", []string{"bob"}, chat.VisibleAll)).ConversationID, 0, 0, "ann", "bob")
 
-	publish := func(key string, to ...string) string {
+	publish := func(key string, to ...string) chat.ConversationID {
 		return must(t)(s.Publish(ctx, store.Publication{
 			Key: "1", Title: "T", Recipients: to, ClientMsgID: key, Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"},
 		})).ConversationID
@@ -1039,7 +1050,7 @@ func TestG9_AStaleRosterItemLetsNobodySend(t *testing.T) {
 		}
 		return answer
 	}}
-	member = json.RawMessage(`{"Item":{"conversationId":{"S":"` + id + `"},"userId":{"S":"bob"},"role":{"S":"member"},"joinSeq":{"N":"1"},"joinedAt":{"N":"1"}}}`)
+	member = json.RawMessage(`{"Item":{"conversationId":{"S":"` + string(id) + `"},"userId":{"S":"bob"},"role":{"S":"member"},"joinSeq":{"N":"1"},"joinedAt":{"N":"1"}}}`)
 	bob := c.Store(w)
 	sendIn(t, bob, "bob", id, "while a member")
 	must(t)(s.RemoveMembers(t.Context(), by("ann", "r"), id, []string{"bob"}))
@@ -1090,7 +1101,7 @@ func TestStaleReadsOfTheRosterChangeNothing(t *testing.T) {
 				return answer
 			}
 			current["used"] = json.RawMessage(`true`)
-			return []byte(`{"Responses":{"` + c.Tables.Inboxes + `":[{"userId":{"S":"bob"},"conversationId":{"S":"` + id + `"},"joinSeq":{"N":"1"}}]},"UnprocessedKeys":{}}`)
+			return []byte(`{"Responses":{"` + c.Tables.Inboxes + `":[{"userId":{"S":"bob"},"conversationId":{"S":"` + string(id) + `"},"joinSeq":{"N":"1"}}]},"UnprocessedKeys":{}}`)
 		}}
 		must(t)(s.RemoveMembers(ctx, by("ann", "1"), id, []string{"bob"}))
 		must(t)(c.Store(w).AddMembers(ctx, by("ann", "2"), id, []string{"bob"}))

@@ -23,7 +23,7 @@ type Line struct {
 
 // readHeads reads heads by id, strongly consistent: a device takes a head's
 // lastSeq for all there is. They come in no order; damaged ones are left out.
-func (s *Store) readHeads(ctx context.Context, conversationIDs []string) ([]chat.Conversation, error) {
+func (s *Store) readHeads(ctx context.Context, conversationIDs []chat.ConversationID) ([]chat.Conversation, error) {
 	keys := make([]table.Item, len(conversationIDs))
 	for i, id := range conversationIDs {
 		keys[i] = table.HeadKey(id)
@@ -99,7 +99,7 @@ func (s *Store) lines(ctx context.Context, inboxes []table.Item) ([]Line, error)
 // ids alone are known before the heads are. So a group's line is read once more;
 // nobody leaves a conversation of another kind.
 func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]chat.View, error) {
-	byID := make(map[string]chat.Line, len(inboxes))
+	byID := make(map[chat.ConversationID]chat.Line, len(inboxes))
 	s.addInboxes(ctx, byID, inboxes)
 	heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(byID)))
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]chat.View, e
 // addInboxes takes in inbox items, those that were read later instead of earlier
 // ones. Damaged ones are left out, also where one was readable before: it may say
 // that the user has left.
-func (s *Store) addInboxes(ctx context.Context, byID map[string]chat.Line, items []table.Item) {
+func (s *Store) addInboxes(ctx context.Context, byID map[chat.ConversationID]chat.Line, items []table.Item) {
 	for _, in := range items {
 		var line chat.Line
 		err := table.Unmarshal(in, &line)
@@ -141,7 +141,7 @@ func (s *Store) addInboxes(ctx context.Context, byID map[string]chat.Line, items
 		if err != nil {
 			s.db.Damaged(ctx, s.db.Inboxes, in, err)
 			if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok {
-				delete(byID, id.Value)
+				delete(byID, chat.ConversationID(id.Value))
 			}
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *Store) addInboxes(ctx context.Context, byID map[string]chat.Line, items
 // the price of 20 such reads of a small message.
 func (s *Store) listed(ctx context.Context, views []chat.View) ([]Line, error) {
 	var keys []table.Item
-	windows, at := map[string]chat.Window{}, map[string]int{}
+	windows, at := map[chat.ConversationID]chat.Window{}, map[chat.ConversationID]int{}
 	lines := make([]Line, len(views))
 	for i, v := range views {
 		lines[i].View = v

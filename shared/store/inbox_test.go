@@ -12,8 +12,8 @@ import (
 	"github.com/inorder-im/inorder/shared/store"
 )
 
-func conversationIDs(lines []store.Line) map[string]bool {
-	ids := map[string]bool{}
+func conversationIDs(lines []store.Line) map[chat.ConversationID]bool {
+	ids := map[chat.ConversationID]bool{}
 	for _, l := range lines {
 		ids[l.Head.ConversationID] = true
 	}
@@ -42,7 +42,7 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 
 	first, err := s.Changes(t.Context(), "bob", cursor, "", 50)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{ids[0]: true, ids[1]: true, ids[2]: true}, conversationIDs(first.Lines))
+	require.Equal(t, map[chat.ConversationID]bool{ids[0]: true, ids[1]: true, ids[2]: true}, conversationIDs(first.Lines))
 	second, err := s.Changes(t.Context(), "bob", first.Cursor, "", 50)
 	require.NoError(t, err)
 	require.Empty(t, second.Lines)
@@ -53,14 +53,14 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 	raise(t, s, "bob", ids[:1])
 	third, err := s.Changes(t.Context(), "bob", first.Cursor, "", 50)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{ids[0]: true}, conversationIDs(third.Lines))
+	require.Equal(t, map[chat.ConversationID]bool{ids[0]: true}, conversationIDs(third.Lines))
 	other, err := s.Changes(t.Context(), "alice", 0, "", 50)
 	require.NoError(t, err)
 	require.Empty(t, other.Lines)
 }
 
 // raise raises a sync head, which has to work, and gives the cursor.
-func raise(t require.TestingT, s *store.Store, user string, ids []string) int64 {
+func raise(t require.TestingT, s *store.Store, user string, ids []chat.ConversationID) int64 {
 	cursor, err := s.Raise(context.Background(), user, ids)
 	require.NoError(t, err)
 	return cursor
@@ -72,7 +72,7 @@ func TestChangesFallBackToTheWholeList(t *testing.T) {
 	s := c.Store(nil)
 	ids := c.Lines("bob", 230)
 	for _, id := range ids {
-		raise(t, s, "bob", []string{id})
+		raise(t, s, "bob", []chat.ConversationID{id})
 	}
 	// Too long ago: the whole list, the latest changes first.
 	old, err := s.Changes(t.Context(), "bob", 3, "", 25)
@@ -81,7 +81,7 @@ func TestChangesFallBackToTheWholeList(t *testing.T) {
 	require.Len(t, old.Lines, 25)
 	require.Equal(t, ids[229], old.Lines[0].Head.ConversationID)
 	require.Equal(t, store.FromStart, old.Next)
-	got := map[string]bool{}
+	got := map[chat.ConversationID]bool{}
 	for next := old.Next; next != ""; {
 		var lines []store.Line
 		lines, next, err = s.List(t.Context(), "bob", next, 100)
@@ -92,7 +92,7 @@ func TestChangesFallBackToTheWholeList(t *testing.T) {
 	fresh, err := s.Changes(t.Context(), "bob", 227, "", 25)
 	require.NoError(t, err)
 	require.False(t, fresh.Full)
-	require.Equal(t, map[string]bool{ids[227]: true, ids[228]: true, ids[229]: true}, conversationIDs(fresh.Lines))
+	require.Equal(t, map[chat.ConversationID]bool{ids[227]: true, ids[228]: true, ids[229]: true}, conversationIDs(fresh.Lines))
 	beyond, err := s.Changes(t.Context(), "bob", 1000, "", 25)
 	require.NoError(t, err)
 	require.True(t, beyond.Full, "a cursor of another store")
@@ -130,7 +130,7 @@ func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
 	s := c.Store(nil)
 	ids := c.Lines("bob", 24)
 	rapid.Check(t, func(rt *rapid.T) {
-		cursor, unheard := int64(0), map[string]bool{} // a new device
+		cursor, unheard := int64(0), map[chat.ConversationID]bool{} // a new device
 		if rapid.Bool().Draw(rt, "known") {
 			now, err := s.Changes(t.Context(), "bob", 0, "", 100)
 			require.NoError(rt, err)
@@ -155,7 +155,7 @@ func TestG5_ADeviceHearsOfEveryRaise(t *testing.T) {
 			if !got.Full {
 				require.Len(rt, heard, len(unheard), "and of no other")
 			}
-			cursor, unheard = got.Cursor, map[string]bool{}
+			cursor, unheard = got.Cursor, map[chat.ConversationID]bool{}
 		}
 	})
 }

@@ -126,7 +126,7 @@ func (s *Store) verify(ctx context.Context, q *waiting, head chat.Conversation) 
 
 // readLane reads a head and the oldest intents, side by side. It leaves out intents
 // that this version cannot commit.
-func (s *Store) readLane(ctx context.Context, conversationID string) (head chat.Conversation, intents []table.Intent, err error) {
+func (s *Store) readLane(ctx context.Context, conversationID chat.ConversationID) (head chat.Conversation, intents []table.Intent, err error) {
 	var found bool
 	var items [table.Lanes][]table.Item
 	g, reads := errgroup.WithContext(ctx)

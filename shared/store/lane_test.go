@@ -21,7 +21,7 @@ import (
 const farFuture = int64(1) << 45
 
 // laneOf makes a group whose messages all go by the lane.
-func laneOf(t testing.TB, c *cloud, owner string, members ...string) string {
+func laneOf(t testing.TB, c *cloud, owner string, members ...string) chat.ConversationID {
 	t.Helper()
 	id := newGroup(t, c.Store(nil), chat.VisibleAll, owner, members...)
 	c.Set(c.Tables.Conversations, convKey(id), values{"laneUntil": farFuture})
@@ -253,7 +253,7 @@ func TestG4_WhatWasWithdrawnIsNotCommitted(t *testing.T) {
 	leaveIntent(t, c, chatIn(text("cy", "waits", "hi"), id), "")
 	w := &wire{Cancel: func(request []byte) string {
 		for _, lane := range []string{"#0", "#1"} {
-			c.Delete(c.Tables.Lane, values{"laneId": id + lane, "messageId": idOfSender(request, "bob")})
+			c.Delete(c.Tables.Lane, values{"laneId": string(id) + lane, "messageId": idOfSender(request, "bob")})
 		}
 		return ""
 	}}
@@ -341,7 +341,7 @@ func TestG9_RightsAreVerifiedAnew(t *testing.T) {
 	require.Equal(t, "cy", all[3].SenderID)
 }
 
-func sendInText(t testing.TB, s *store.Store, sender, id, clientMsgID, body string) store.Committed {
+func sendInText(t testing.TB, s *store.Store, sender string, id chat.ConversationID, clientMsgID, body string) store.Committed {
 	t.Helper()
 	r, err := s.Append(t.Context(), chatIn(text(sender, clientMsgID, body), id), "")
 	require.NoError(t, err)
@@ -457,7 +457,7 @@ func TestG10_PoisonDoesNotBlockTheLane(t *testing.T) {
 				"conversationId": id, "messageId": at, "clientMsgId": at, "senderId": "bob", "messageType": "text", "text": "poison",
 				"serverTime": 1, "version": 1, "status": "normal",
 			}
-			in := values{"laneId": id + lane, "messageId": at, "format": 1, "removals": 1, "fingerprint": "f", "message": message}
+			in := values{"laneId": string(id) + lane, "messageId": at, "format": 1, "removals": 1, "fingerprint": "f", "message": message}
 			kinds[i%len(kinds)](in, message)
 			c.Put(c.Tables.Lane, in)
 		}
@@ -521,13 +521,13 @@ func TestG10_ABatchIsBounded(t *testing.T) {
 				}
 				return nil
 			}))
-			waiting := strings.Count(strings.Join(c.Scan(c.Tables.Lane), "\n"), "laneId:"+id)
+			waiting := strings.Count(strings.Join(c.Scan(c.Tables.Lane), "\n"), "laneId:"+string(id))
 			require.Greater(t, waiting, tc.max)
 			r := sendInText(t, c.Store(nil), ann, id, "own", tc.body)
 			require.LessOrEqual(t, r.Batch, tc.max)
 			require.GreaterOrEqual(t, r.Batch, tc.batch)
 			n := 0
-			for ; strings.Contains(strings.Join(c.Scan(c.Tables.Lane), "\n"), id); n++ {
+			for ; strings.Contains(strings.Join(c.Scan(c.Tables.Lane), "\n"), string(id)); n++ {
 				sendInText(t, c.Store(nil), ann, id, fmt.Sprint("more", n), tc.body)
 				require.Less(t, n, 20)
 			}

@@ -25,7 +25,7 @@ var ErrLargeFull = errors.New("the user is in too many large conversations")
 
 // Enlist notes that a conversation of the user has become a large one. It returns
 // ErrLargeFull where there is no room.
-func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error {
+func (s *Store) Enlist(ctx context.Context, userID string, conversationID chat.ConversationID) error {
 	_, err := s.db.UpdateItem(ctx, s.enlisting(userID, conversationID))
 	if table.ConditionFailed(err) {
 		over := s.updateLarge(userID, "SET #over = :true", conversationID)
@@ -43,7 +43,7 @@ func (s *Store) Enlist(ctx context.Context, userID, conversationID string) error
 }
 
 // enlisting adds to a user's list, if there is room.
-func (s *Store) enlisting(userID, conversationID string) *dynamodb.UpdateItemInput {
+func (s *Store) enlisting(userID string, conversationID chat.ConversationID) *dynamodb.UpdateItemInput {
 	in := s.updateLarge(userID, "ADD ids :c", conversationID)
 	in.ConditionExpression = aws.String("attribute_not_exists(ids) OR size(ids) < :max OR contains(ids, :id)")
 	in.ExpressionAttributeValues[":max"], in.ExpressionAttributeValues[":id"] = table.Num(table.MaxLarge), table.Str(conversationID)
@@ -52,19 +52,19 @@ func (s *Store) enlisting(userID, conversationID string) *dynamodb.UpdateItemInp
 
 // Delist notes that a conversation of the user is no large one any more, or no
 // longer the user's.
-func (s *Store) Delist(ctx context.Context, userID, conversationID string) error {
+func (s *Store) Delist(ctx context.Context, userID string, conversationID chat.ConversationID) error {
 	if _, err := s.db.UpdateItem(ctx, s.updateLarge(userID, "DELETE ids :c", conversationID)); err != nil {
 		return fmt.Errorf("taking %s off the list of %s: %w", conversationID, userID, err)
 	}
 	return nil
 }
 
-func (s *Store) updateLarge(userID, update, conversationID string) *dynamodb.UpdateItemInput {
+func (s *Store) updateLarge(userID, update string, conversationID chat.ConversationID) *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
 		TableName:                 &s.db.Inboxes,
 		Key:                       table.LineKey(userID, table.LargeKey),
 		UpdateExpression:          &update,
-		ExpressionAttributeValues: table.Item{":c": table.Set(conversationID)},
+		ExpressionAttributeValues: table.Item{":c": table.Set(string(conversationID))},
 	}
 }
 
@@ -78,7 +78,7 @@ func unseenHeads(heads []chat.Conversation, cursor string) (unseen []chat.Conver
 	slices.SortFunc(heads, func(a, b chat.Conversation) int { return cmp.Compare(a.ConversationID, b.ConversationID) })
 	digest := sha256.New()
 	for _, h := range heads {
-		digest.Write([]byte(chat.LengthPrefixed(h.ConversationID)))
+		digest.Write([]byte(chat.LengthPrefixed(string(h.ConversationID))))
 	}
 	all := digest.Sum(nil)[:8]
 	seen := seqsOf(cursor, all)

@@ -13,8 +13,8 @@ import (
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
-func headsOf(conversations []chat.Conversation) map[string]int64 {
-	heads := map[string]int64{}
+func headsOf(conversations []chat.Conversation) map[chat.ConversationID]int64 {
+	heads := map[chat.ConversationID]int64{}
 	for _, c := range conversations {
 		heads[c.ConversationID] = c.LastSeq
 	}
@@ -30,7 +30,7 @@ func TestChangesGiveTheHeadsOfLargeConversations(t *testing.T) {
 	ctx := t.Context()
 	ids := c.Lines("bob", 4)
 	known := ""
-	changes := func(cursor int64) map[string]int64 {
+	changes := func(cursor int64) map[chat.ConversationID]int64 {
 		t.Helper()
 		changed, err := s.Changes(ctx, "bob", cursor, known, 50)
 		require.NoError(t, err)
@@ -51,18 +51,18 @@ func TestChangesGiveTheHeadsOfLargeConversations(t *testing.T) {
 	require.Empty(t, begin.Heads, "the list tells of them")
 
 	cursor := raise(t, s, "bob", ids[2:3])
-	require.Equal(t, map[string]int64{ids[0]: 1, ids[1]: 2}, changes(cursor))
+	require.Equal(t, map[chat.ConversationID]int64{ids[0]: 1, ids[1]: 2}, changes(cursor))
 	require.Empty(t, changes(cursor), "they are known")
 	setLastSeq(c, ids[0], 7)
-	require.Equal(t, map[string]int64{ids[0]: 7}, changes(cursor), "the head as it is now")
+	require.Equal(t, map[chat.ConversationID]int64{ids[0]: 7}, changes(cursor), "the head as it is now")
 	require.Empty(t, changes(cursor))
 	for _, other := range []string{"", "?", "AAAA", known[:len(known)-1], known + "AAAA"} {
 		known = other
-		require.Equal(t, map[string]int64{ids[0]: 7, ids[1]: 2}, changes(cursor), "for the cursor %q", other)
+		require.Equal(t, map[chat.ConversationID]int64{ids[0]: 7, ids[1]: 2}, changes(cursor), "for the cursor %q", other)
 	}
 
 	require.NoError(t, s.Delist(ctx, "bob", ids[0]))
-	require.Equal(t, map[string]int64{ids[1]: 2}, changes(cursor), "of other conversations than those known")
+	require.Equal(t, map[chat.ConversationID]int64{ids[1]: 2}, changes(cursor), "of other conversations than those known")
 	for range 2 {
 		require.NoError(t, s.Delist(ctx, "bob", ids[1]))
 	}
@@ -81,7 +81,7 @@ func TestG5_ALargeListThatIsFullLosesNothing(t *testing.T) {
 	s := c.Store(nil)
 	cursor := raise(t, s, "bob", c.Lines("bob", 1))
 	for i := range 250 {
-		require.NoError(t, s.Enlist(t.Context(), "bob", fmt.Sprint("group:large", i)))
+		require.NoError(t, s.Enlist(t.Context(), "bob", chat.ConversationID(fmt.Sprint("group:large", i))))
 	}
 	require.NoError(t, s.Enlist(t.Context(), "bob", "group:large7"), "it is listed")
 	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
@@ -96,7 +96,7 @@ func TestG5_ALargeListThatIsFullLosesNothing(t *testing.T) {
 }
 
 // setLastSeq sets a head's last seq.
-func setLastSeq(c *cloud, id string, lastSeq int64) {
+func setLastSeq(c *cloud, id chat.ConversationID, lastSeq int64) {
 	c.Put(c.Tables.Conversations, map[string]any{
 		"conversationId": id, "kind": "group", "lastSeq": lastSeq, "membersVersion": 1, "state": "active",
 	})
@@ -112,7 +112,7 @@ func TestChangesGiveManyHeads(t *testing.T) {
 	for _, id := range ids {
 		require.NoError(t, s.Enlist(t.Context(), "bob", id))
 	}
-	cursor := raise(t, s, "bob", []string{"group:any"})
+	cursor := raise(t, s, "bob", []chat.ConversationID{"group:any"})
 	_, n := w.Since(0)
 	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
 	require.NoError(t, err)
@@ -128,12 +128,12 @@ func TestChangesAfterAChangeOfTheRoster(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	ctx := t.Context()
-	cursor := raise(t, s, "bob", []string{"group:before"})
+	cursor := raise(t, s, "bob", []chat.ConversationID{"group:before"})
 	id := newGroup(t, s, chat.VisibleSinceJoin, "ann", "cy")
 	sendIn(t, s, "ann", id, "2")
 	ask := func() store.Line {
 		t.Helper()
-		raise(t, s, "bob", []string{id}) // as the fan-out does
+		raise(t, s, "bob", []chat.ConversationID{id}) // as the fan-out does
 		changed, err := s.Changes(ctx, "bob", cursor, "", 10)
 		require.NoError(t, err)
 		require.False(t, changed.Full)
@@ -222,12 +222,12 @@ func TestRostersAreAsNewAsTheirHead(t *testing.T) {
 func TestG9_ARosterIsNotBelievedByItsCount(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	for name, change := range map[string]func(t *testing.T, s *store.Store, id string){
-		"another in the place of one": func(t *testing.T, s *store.Store, id string) {
+	for name, change := range map[string]func(t *testing.T, s *store.Store, id chat.ConversationID){
+		"another in the place of one": func(t *testing.T, s *store.Store, id chat.ConversationID) {
 			must(t)(s.RemoveMembers(ctx, by("ann", "r"), id, []string{"bob"}))
 			must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"dan"}))
 		},
-		"one who came back, and may read less": func(t *testing.T, s *store.Store, id string) {
+		"one who came back, and may read less": func(t *testing.T, s *store.Store, id chat.ConversationID) {
 			must(t)(s.RemoveMembers(ctx, by("ann", "r"), id, []string{"bob"}))
 			must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"bob"}))
 		},
@@ -291,11 +291,11 @@ func TestG9_ARosterIsNotBelievedByItsCount(t *testing.T) {
 func TestRostersOfHeadsWithoutAHashAreCounted(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	for name, change := range map[string]func(c *cloud, id string){
-		"from before": func(c *cloud, id string) {
+	for name, change := range map[string]func(c *cloud, id chat.ConversationID){
+		"from before": func(c *cloud, id chat.ConversationID) {
 			c.Set(c.Tables.Conversations, convKey(id), values{"rosterHash": nil, "hashedVersion": nil, "kept": nil})
 		},
-		"changed by an older version": func(c *cloud, id string) {
+		"changed by an older version": func(c *cloud, id chat.ConversationID) {
 			c.Set(c.Tables.Conversations, convKey(id), values{"membersVersion": 2, "memberCount": 1})
 			c.Delete(c.Tables.Members, rosterKey(id, "bob"))
 			c.Set(c.Tables.Inboxes, lineKey("bob", id), values{"leftSeq": 1})

@@ -16,7 +16,7 @@ import (
 )
 
 // leftEarlier makes it longer ago that a user left a group.
-func leftEarlier(c *cloud, user, conversationID string, by time.Duration) {
+func leftEarlier(c *cloud, user string, conversationID chat.ConversationID, by time.Duration) {
 	c.T.Helper()
 	key, err := attributevalue.MarshalMap(map[string]any{"userId": user, "conversationId": conversationID})
 	require.NoError(c.T, err)
@@ -156,7 +156,7 @@ func TestAdmitMembersRefusals(t *testing.T) {
 	single := send(t, s, "ann", "bob", "1").ConversationID
 	must(t)(s.AdmitMembers(t.Context(), id, []string{"cy"}, "used"))
 	for name, tc := range map[string]struct {
-		id      string
+		id      chat.ConversationID
 		members []string
 		key     string
 		code    chat.Code
@@ -219,7 +219,7 @@ func TestG9_AClosedStoreLetsNoUserReachAStranger(t *testing.T) {
 
 // listed gives the user's list, read in pages of this size, and how many were
 // empty.
-func listed(t testing.TB, list func(ctx context.Context, userID, cursor string, limit int) ([]store.Line, string, error), user string, limit int) (ids []string, empty int) {
+func listed(t testing.TB, list func(ctx context.Context, userID, cursor string, limit int) ([]store.Line, string, error), user string, limit int) (ids []chat.ConversationID, empty int) {
 	t.Helper()
 	for cursor := ""; ; {
 		lines, next, err := list(t.Context(), user, cursor, limit)
@@ -250,9 +250,9 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	_, _, err := s.Clear(ctx, "bob", id, 2)
 	require.NoError(t, err)
 	left := must(t)(s.Leave(ctx, by("bob", "l"), id))
-	cursor := raise(t, s, "bob", []string{id})
+	cursor := raise(t, s, "bob", []chat.ConversationID{id})
 	ids, _ := listed(t, s.List, "bob", 10)
-	require.Equal(t, []string{id}, ids, "left, and not cleared to the end")
+	require.Equal(t, []chat.ConversationID{id}, ids, "left, and not cleared to the end")
 
 	cleared, rose, err := s.Clear(ctx, "bob", id, 100)
 	require.NoError(t, err)
@@ -261,12 +261,12 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	ids, _ = listed(t, s.List, "bob", 10)
 	require.Empty(t, ids)
 	ids, _ = listed(t, s.ListAll, "bob", 10)
-	require.Equal(t, []string{id}, ids, "for a device that may not know")
+	require.Equal(t, []chat.ConversationID{id}, ids, "for a device that may not know")
 	positions, _, err := operate.New(s).PositionsOf(ctx, "bob", "", 10)
 	require.NoError(t, err)
 	require.Len(t, positions, 1, "and for an operator")
 
-	raise(t, s, "bob", []string{id}) // as the route does
+	raise(t, s, "bob", []chat.ConversationID{id}) // as the route does
 	told, err := s.Changes(ctx, "bob", cursor, "", 50)
 	require.NoError(t, err)
 	require.Len(t, told.Lines, 1, "the user's other devices hear of it")
@@ -284,7 +284,7 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	sendIn(t, s, "ann", id, "without bob")
 	back := must(t)(s.AddMembers(ctx, by("ann", "a"), id, []string{"bob"}))
 	ids, _ = listed(t, s.List, "bob", 10)
-	require.Equal(t, []string{id}, ids, "added again, it is listed again")
+	require.Equal(t, []chat.ConversationID{id}, ids, "added again, it is listed again")
 	in := c.Inbox("bob", id)
 	require.Equal(t, left.Seq, in.ClearedSeq)
 	require.Equal(t, []chat.Range{{From: 1, To: left.Seq}}, in.Past)
@@ -302,7 +302,7 @@ func TestAMemberHidesNothingByClearing(t *testing.T) {
 	_, _, err := s.Clear(t.Context(), "bob", id, end.Seq)
 	require.NoError(t, err)
 	ids, _ := listed(t, s.List, "bob", 10)
-	require.Equal(t, []string{id}, ids)
+	require.Equal(t, []chat.ConversationID{id}, ids)
 	left := must(t)(s.Leave(t.Context(), by("bob", "l"), id))
 	_, _, err = s.Clear(t.Context(), "bob", id, left.Seq)
 	require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestAListGoesOnBehindHiddenLines(t *testing.T) {
 		}
 		c.Put(c.Tables.Inboxes, line)
 	}
-	want := append([]string{ids[3], ids[17]}, ids[25:]...)
+	want := append([]chat.ConversationID{ids[3], ids[17]}, ids[25:]...)
 	for _, limit := range []int{1, 4, 7, 100} {
 		got, empty := listed(t, s.List, "bob", limit)
 		require.Equal(t, want, got, limit)

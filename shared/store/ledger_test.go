@@ -317,8 +317,9 @@ func TestRefusals(t *testing.T) {
 	})
 	c.Put(c.Tables.Members, map[string]any{"conversationId": "group:1", "userId": "alice"})
 	for name, tc := range map[string]struct {
-		sender, conversation string
-		code                 chat.Code
+		sender       string
+		conversation chat.ConversationID
+		code         chat.Code
 	}{
 		"unknown conversation": {"alice", chat.SingleID("x", "y"), chat.CodeNotFound},
 		"stranger":             {"mallory", single, chat.CodeNotFound},
@@ -342,7 +343,7 @@ func TestG3_RetryAfterTheRightWasLost(t *testing.T) {
 	first := send(t, s, "alice", "bob", "1")
 	_, err := c.DB.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
 		TableName: &c.Tables.Members, Key: map[string]types.AttributeValue{
-			"conversationId": &types.AttributeValueMemberS{Value: first.ConversationID},
+			"conversationId": &types.AttributeValueMemberS{Value: string(first.ConversationID)},
 			"userId":         &types.AttributeValueMemberS{Value: "alice"},
 		},
 	})
@@ -364,7 +365,7 @@ func TestAHeadBehindItsLedgerIsAFault(t *testing.T) {
 	kept := send(t, s, "alice", "bob", "2")
 	_, err := c.DB.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
 		TableName:                 &c.Tables.Conversations,
-		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: id}},
+		Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: string(id)}},
 		UpdateExpression:          new("SET lastSeq = :one"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{":one": &types.AttributeValueMemberN{Value: "1"}},
 	})
@@ -392,11 +393,11 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 			}
 		}
 	}
-	for name, write := range map[string]func(s *store.Store, user, id string) (store.Committed, error){
-		"a message": func(s *store.Store, user, id string) (store.Committed, error) {
+	for name, write := range map[string]func(s *store.Store, user string, id chat.ConversationID) (store.Committed, error){
+		"a message": func(s *store.Store, user string, id chat.ConversationID) (store.Committed, error) {
 			return s.Append(t.Context(), chatIn(text(user, "1", "hi"), id), "")
 		},
-		"a change of the roster": func(s *store.Store, user, id string) (store.Committed, error) {
+		"a change of the roster": func(s *store.Store, user string, id chat.ConversationID) (store.Committed, error) {
 			return s.AddMembers(t.Context(), by(user, "1"), id, []string{"new"})
 		},
 	} {
@@ -416,7 +417,7 @@ func TestG4_MixedReasonsAreReadByWhatWasJudged(t *testing.T) {
 					reasons[0] = "TransactionConflict" // something was the matter
 				}
 				if reasons[0] == failed {
-					reasons[0] += ` {"conversationId":{"S":"` + id + `"},"kind":{"S":"group"},"lastSeq":{"N":"1"},"membersVersion":{"N":"1"},"memberCount":{"N":"1"},"state":{"S":"active"}}`
+					reasons[0] += ` {"conversationId":{"S":"` + string(id) + `"},"kind":{"S":"group"},"lastSeq":{"N":"1"},"membersVersion":{"N":"1"},"memberCount":{"N":"1"},"state":{"S":"active"}}`
 				}
 				if reasons[2] == failed {
 					reasons[2] += ` {"messageId":{"S":"first"},"fingerprint":{"S":"of other content"},"seq":{"N":"1"}}`
@@ -454,7 +455,7 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 		ann, bob := "ann "+name, "bob "+name
 		group := newGroup(t, s, chat.VisibleAll, ann, bob)
 		single := send(t, s, ann, bob, "1").ConversationID
-		system := "system:" + name
+		system := chat.SystemID(name)
 		publish := func(s *store.Store, key string) (store.Committed, error) {
 			return s.Publish(t.Context(), store.Publication{
 				Key: name, Title: "T", Recipients: []string{ann, bob}, ClientMsgID: name + key, Message: chat.Message{MessageType: chat.TypeSystem, Text: "x"},
@@ -465,7 +466,7 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 		warm := c.Store(w)
 		sendIn(t, warm, ann, group, "warm")
 		must(t)(warm.Append(t.Context(), text(ann, "warm single", "hi"), bob))
-		for _, id := range []string{group, single, system} {
+		for _, id := range []chat.ConversationID{group, single, system} {
 			c.Set(c.Tables.Conversations, convKey(id), values{"lastSeq": lastSeq})
 		}
 		cold := &wire{}
@@ -474,15 +475,15 @@ func TestG10_ADamagedHeadFailsAtOnce(t *testing.T) {
 			*store.Store
 		}{{w, warm}, {cold, c.Store(cold)}, {cold, c.Store(cold)}} {
 			for what, write := range map[string]func() (store.Committed, error){
-				group: func() (store.Committed, error) {
+				string(group): func() (store.Committed, error) {
 					return env.Append(t.Context(), chatIn(text(ann, "2", "hi"), group), "")
 				},
-				single: func() (store.Committed, error) { return env.Append(t.Context(), text(ann, "3", "hi"), bob) },
-				system: func() (store.Committed, error) { return publish(env.Store, "2") },
-				group + " ": func() (store.Committed, error) {
+				string(single): func() (store.Committed, error) { return env.Append(t.Context(), text(ann, "3", "hi"), bob) },
+				string(system): func() (store.Committed, error) { return publish(env.Store, "2") },
+				string(group) + " ": func() (store.Committed, error) {
 					return env.AddMembers(t.Context(), by(ann, "4"), group, []string{"cy"})
 				},
-				single + " ": func() (store.Committed, error) { return env.OpenSingle(t.Context(), ann, bob) },
+				string(single) + " ": func() (store.Committed, error) { return env.OpenSingle(t.Context(), ann, bob) },
 			} {
 				_, n := env.wire.Since(0)
 				_, err := write()

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/limit"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
@@ -51,7 +52,7 @@ func (s *Store) Charge(kind Requests) limit.Charge {
 		ctx, cancel := context.WithTimeout(ctx, chargeTimeout)
 		defer cancel()
 		burst := micros(rate, rate.Burst)
-		c := charge{key: table.LineKey(userID, limitKey+string(kind)), now: now.UnixMicro(), cost: micros(rate, n)}
+		c := charge{key: table.LineKey(userID, chat.ConversationID(limitKey+string(kind))), now: now.UnixMicro(), cost: micros(rate, n)}
 		c.latest = c.now + burst - c.cost
 		full := false // as long as nothing else is known
 		for range maxCharges {

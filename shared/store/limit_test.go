@@ -187,7 +187,7 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	c.Put(c.Tables.Inboxes, map[string]any{"userId": "alice", "conversationId": "#large", "ids": []string{"group:x"}})
 	line, _, err := s.CreateGroup(t.Context(), store.Request{UserID: "alice", ClientMsgID: "g"}, "All", nil, chat.VisibleAll)
 	require.NoError(t, err)
-	_, err = s.Raise(t.Context(), "alice", []string{line.Head.ConversationID})
+	_, err = s.Raise(t.Context(), "alice", []chat.ConversationID{line.Head.ConversationID})
 	require.NoError(t, err)
 	require.Equal(t, 1+3+1+1+1, c.Count(c.Tables.Inboxes))
 

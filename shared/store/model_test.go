@@ -18,7 +18,7 @@ import (
 // group is the model: a group in memory, without transactions, pages or
 // idempotency records, as one would explain it.
 type group struct {
-	id         string
+	id         chat.ConversationID
 	visibility chat.Visibility
 	title      string
 	dissolved  bool
@@ -562,8 +562,8 @@ func (r *run) compare(c *cloud) {
 }
 
 // lines gives the user's list: the groups of all runs.
-func (r *run) lines(s *store.Store, user string) map[string]bool {
-	all := map[string]bool{}
+func (r *run) lines(s *store.Store, user string) map[chat.ConversationID]bool {
+	all := map[chat.ConversationID]bool{}
 	for cursor := store.FromStart; cursor != ""; {
 		lines, next, err := s.List(r.ctx, user, cursor, 100)
 		require.NoError(r, err)

@@ -34,12 +34,12 @@ func (s *Store) OpenSingle(ctx context.Context, userID, otherID string) (Committ
 	for _, m := range c.members {
 		event.Added = append(event.Added, m.userID)
 	}
-	_, digest, _ := strings.Cut(id, ":")
+	_, digest, _ := strings.Cut(string(id), ":")
 	by := Request{UserID: chat.SystemSender, ClientMsgID: "open:" + digest}
 	return s.commit(ctx, write{
 		message: s.event(by, id, event),
 		// Named the other way round, the two are still the same.
-		fingerprint: id,
+		fingerprint: string(id),
 		create:      c,
 		trusted:     true,
 		change: func(_ context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
@@ -86,7 +86,7 @@ func (s *Store) newGroup(r Request, title string, userIDs []string, v chat.Visib
 	if err != nil {
 		return write{}, err
 	}
-	event.ConversationID = string(chat.KindGroup) + ":" + ulid.MustNewDefault(s.db.Now()).String()
+	event.ConversationID = chat.ConversationID(string(chat.KindGroup) + ":" + ulid.MustNewDefault(s.db.Now()).String())
 	w := write{
 		message:     event,
 		fingerprint: fingerprint + string(v),

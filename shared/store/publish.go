@@ -39,7 +39,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Committed, error) {
 		}
 	}
 	m := p.Message
-	m.ConversationID = string(chat.KindSystem) + ":" + p.Key
+	m.ConversationID = chat.SystemID(p.Key)
 	m.ClientMsgID = p.ClientMsgID
 	m.SenderID = chat.SystemSender
 	m = s.stamp(m)
@@ -95,7 +95,7 @@ func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userI
 // message upTo, has no content any more. It does so in a dissolved group too. Whoever
 // begins with the same message at the same time writes one. NotFound (*chat.Error) where
 // there is no head.
-func (s *Store) TellErased(ctx context.Context, conversationID, userID, upTo string) (Committed, error) {
+func (s *Store) TellErased(ctx context.Context, conversationID chat.ConversationID, userID, upTo string) (Committed, error) {
 	sum := sha256.Sum256([]byte(chat.LengthPrefixed(userID, upTo)))
 	return s.commit(ctx, write{
 		message: s.stamp(chat.Message{

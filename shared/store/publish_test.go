@@ -28,7 +28,7 @@ func TestPublish(t *testing.T) {
 	w := &wire{}
 	s := c.Store(w)
 	first := publish(t, s, publication("1", "ann", "bob"))
-	require.Equal(t, "system:order:1", first.ConversationID)
+	require.EqualValues(t, "system:order:1", first.ConversationID)
 	require.Equal(t, int64(1), first.Seq)
 	id := first.ConversationID
 	require.Equal(t, int64(2), publish(t, s, publication("2")).Seq, "without recipients it goes to those there are")
@@ -107,7 +107,7 @@ func TestConcurrentPublicationsMakeOneConversation(t *testing.T) {
 		return err
 	}))
 	s := c.Store(nil)
-	id := "system:order:1"
+	id := chat.ConversationID("system:order:1")
 	all, err := s.Entries(t.Context(), id, chat.Range{From: 1, To: n})
 	require.NoError(t, err)
 	requireDense(t, all, n)

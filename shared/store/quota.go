@@ -50,7 +50,7 @@ func (s *Store) countGroup(m chat.Message) types.TransactWriteItem {
 	at := time.UnixMilli(m.ServerTime).UTC()
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                &s.db.Inboxes,
-		Key:                      table.LineKey(m.SenderID, groupsKey+at.Format(time.DateOnly)),
+		Key:                      table.LineKey(m.SenderID, chat.ConversationID(groupsKey+at.Format(time.DateOnly))),
 		UpdateExpression:         aws.String("ADD #groups :one SET expiresAt = :end"),
 		ConditionExpression:      aws.String("attribute_not_exists(#groups) OR #groups < :max"),
 		ExpressionAttributeNames: map[string]string{"#groups": "groups"},

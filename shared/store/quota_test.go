@@ -163,10 +163,10 @@ func TestG10_LargeConversationsOfAUserAreLimited(t *testing.T) {
 	c := newCloud(t)
 	w := &wire{}
 	s := c.Store(w, store.WithQuotas(store.Quotas{LargeConversations: most}))
-	in := func(user string, ids ...string) {
+	in := func(user string, ids ...chat.ConversationID) {
 		c.Put(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": "#large"})
 		for _, id := range ids {
-			c.Update(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": "#large"}, "ADD ids :v", id)
+			c.Update(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": "#large"}, "ADD ids :v", string(id))
 		}
 	}
 	requireFull := func(err error, field string, users ...string) {
@@ -176,7 +176,7 @@ func TestG10_LargeConversationsOfAUserAreLimited(t *testing.T) {
 		require.Equal(t, most, e.Details["max"])
 		require.ElementsMatch(t, users, e.Details["members"])
 	}
-	add := func(clientMsgID, id string, users ...string) error {
+	add := func(clientMsgID string, id chat.ConversationID, users ...string) error {
 		_, err := s.AddMembers(t.Context(), store.Request{UserID: "ann", ClientMsgID: clientMsgID}, id, users)
 		return err
 	}

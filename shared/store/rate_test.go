@@ -193,7 +193,7 @@ func TestG10_AConversationIsNotShutByAClock(t *testing.T) {
 		h := newHot(t, 2, store.WithConversationRate(1))
 		_, err := h.region.Client().UpdateItem(context.Background(), &dynamodb.UpdateItemInput{
 			TableName: &regionTables.Conversations, UpdateExpression: aws.String("SET fullAt = :far"),
-			Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: h.group}},
+			Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: string(h.group)}},
 			ExpressionAttributeValues: map[string]types.AttributeValue{":far": &types.AttributeValueMemberN{Value: fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())}},
 		})
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ type Page struct {
 // as JSON. A seq that is committed, or is being committed at this moment, is
 // never passed over. It errs with NotFound (*chat.Error) for a user who is and
 // was no member.
-func (s *Store) Sync(ctx context.Context, userID, conversationID string, afterSeq int64, limit, maxBytes int) (Page, error) {
+func (s *Store) Sync(ctx context.Context, userID string, conversationID chat.ConversationID, afterSeq int64, limit, maxBytes int) (Page, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
 		return Page{}, err
@@ -91,7 +91,7 @@ type HistoryPage struct {
 
 // History reads the newest messages before beforeSeq; 0 stands for the end. The
 // limits and errors are those of Sync.
-func (s *Store) History(ctx context.Context, userID, conversationID string, beforeSeq int64, limit, maxBytes int) (HistoryPage, error) {
+func (s *Store) History(ctx context.Context, userID string, conversationID chat.ConversationID, beforeSeq int64, limit, maxBytes int) (HistoryPage, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
 		return HistoryPage{}, err
@@ -120,7 +120,7 @@ func (s *Store) History(ctx context.Context, userID, conversationID string, befo
 // r.To: who hears of r need not be there to hear of a later edit. Seqs in r that no
 // entry has any more, or a damaged one, are left out; one that is being committed is
 // waited for, or an error.
-func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range) ([]chat.Message, error) {
+func (s *Store) Entries(ctx context.Context, conversationID chat.ConversationID, r chat.Range) ([]chat.Message, error) {
 	var all []chat.Message
 	w := chat.Window{Range: r, During: chat.Range{From: 1, To: r.To}}
 	for w.From <= w.To {
@@ -141,7 +141,7 @@ func (s *Store) Entries(ctx context.Context, conversationID string, r chat.Range
 //
 // The line is read where there is no head, too: a stranger would tell by the time
 // whether there is one.
-func (s *Store) view(ctx context.Context, userID, conversationID string) (v chat.View, err error) {
+func (s *Store) view(ctx context.Context, userID string, conversationID chat.ConversationID) (v chat.View, err error) {
 	exists, err := s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &v.Head)
 	if err != nil {
 		return chat.View{}, err
@@ -221,7 +221,7 @@ func (q quota) next(s stretch, first bool) int {
 // read reads a window in one direction until it is through, or the quota is used up,
 // or a long run of seqs that are gone would have to be listed. It gives at least one
 // seq.
-func (s *Store) read(ctx context.Context, conversationID string, w chat.Window, d table.Direction, q quota) (stretch, error) {
+func (s *Store) read(ctx context.Context, conversationID chat.ConversationID, w chat.Window, d table.Direction, q quota) (stretch, error) {
 	r := w.Range
 	out := stretch{messages: []chat.Message{}, through: r.From - 1}
 	if d == table.Descending {
@@ -322,7 +322,7 @@ func rest(r chat.Range, seq int64, d table.Direction) chat.Range {
 // with transactions: while one is being applied, the head may be visible and the
 // message not yet (DynamoDB Developer Guide, "Isolation levels"). So what the
 // Query lacked is looked up by TransactGetItems, which is serialisable.
-func (s *Store) query(ctx context.Context, conversationID string, r chat.Range, d table.Direction, limit int) (map[int64]table.Message, chat.Range, error) {
+func (s *Store) query(ctx context.Context, conversationID chat.ConversationID, r chat.Range, d table.Direction, limit int) (map[int64]table.Message, chat.Range, error) {
 	out, err := s.db.QueryRange(ctx, conversationID, r, d, limit)
 	if err != nil {
 		return nil, chat.Range{}, err
@@ -407,7 +407,7 @@ func cut(r chat.Range, seq int64, d table.Direction) chat.Range {
 // that. So it was applied long before the Query, which is proof then. A device
 // that was away for longer than the retention would otherwise pay for every
 // number that was ever given out.
-func (s *Store) resolve(ctx context.Context, conversationID string, missing iter.Seq[int64], known map[int64]table.Message) error {
+func (s *Store) resolve(ctx context.Context, conversationID chat.ConversationID, missing iter.Seq[int64], known map[int64]table.Message) error {
 	batch := make([]int64, 0, table.MaxTransactGet)
 	size := probe
 	for seq := range missing {
@@ -425,7 +425,7 @@ func (s *Store) resolve(ctx context.Context, conversationID string, missing iter
 }
 
 // head reads a conversation's head.
-func (s *Store) head(ctx context.Context, conversationID string) (head chat.Conversation, found bool, err error) {
+func (s *Store) head(ctx context.Context, conversationID chat.ConversationID) (head chat.Conversation, found bool, err error) {
 	found, err = s.db.Get(ctx, s.db.Conversations, table.HeadKey(conversationID), &head)
 	if found {
 		s.heads.learn(head)

@@ -101,7 +101,7 @@ func TestG6_ExpiredMessagesAreSkippedBeforeDynamoDBDeletesThem(t *testing.T) {
 
 // walk syncs from the start in small pages, checks that they account for every
 // seq, and gives what was read.
-func walk(t *testing.T, s *store.Store, conversationID string, last int64) (got []chat.Message, skipped []int64, first int64, pages int) {
+func walk(t *testing.T, s *store.Store, conversationID chat.ConversationID, last int64) (got []chat.Message, skipped []int64, first int64, pages int) {
 	t.Helper()
 	for after := int64(0); after < last; pages++ {
 		page, err := s.Sync(t.Context(), "bob", conversationID, after, 500, 2000)
@@ -298,7 +298,7 @@ func TestDataComesBackAsItWasSent(t *testing.T) {
 }
 
 // plant puts a message where it was never sent.
-func plant(c *cloud, conversationID string, seq int64) {
+func plant(c *cloud, conversationID chat.ConversationID, seq int64) {
 	c.T.Helper()
 	c.Put(c.Tables.Messages, values{
 		"conversationId": conversationID, "seq": seq, "messageId": fmt.Sprint("m", seq), "clientMsgId": fmt.Sprint("c", seq),
@@ -409,7 +409,7 @@ func TestAPageReadsAboutWhatItHasRoomFor(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			writer := c.Store(nil)
-			id := ""
+			id := chat.ConversationID("")
 			for i := range most {
 				m := text("alice", fmt.Sprint(i), "")
 				m.MessageType = chat.TypeCustom

@@ -30,7 +30,7 @@ func errClosed(field, what string) error {
 
 // crowded is busy for who may come again once some of the crowd is served, from half of
 // crowdedPause to all of it later.
-func crowded(conversationID string, attempts int, cause error) error {
+func crowded(conversationID chat.ConversationID, attempts int, cause error) error {
 	wait := crowdedPause/2 + rand.N(crowdedPause/2) //nolint:gosec // jitter is no secret
 	return fmt.Errorf("%w (after %d transactions: %w)", chat.BusyFor(wait,
 		"conversation %s takes no more at this moment; send again in %d ms with the same clientMsgId", conversationID, wait.Milliseconds()), attempts, cause)
@@ -38,7 +38,7 @@ func crowded(conversationID string, attempts int, cause error) error {
 
 const crowdedPause = time.Second
 
-func busy(conversationID string, attempts int, cause error) error {
+func busy(conversationID chat.ConversationID, attempts int, cause error) error {
 	return fmt.Errorf("%w (after %d transactions: %w)", chat.Errorf(chat.CodeBusy,
 		"conversation %s is busy; send again with the same clientMsgId", conversationID), attempts, cause)
 }

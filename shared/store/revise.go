@@ -18,7 +18,7 @@ import (
 
 // Target names the message that is recalled or edited.
 type Target struct {
-	ConversationID string
+	ConversationID chat.ConversationID
 	Seq            int64
 	MessageID      string
 }

@@ -11,7 +11,7 @@ import (
 
 // Roster reads the members of a conversation, strongly consistent, ordered by
 // userId. A member whose item is damaged may read nothing.
-func (s *Store) Roster(ctx context.Context, conversationID string) ([]chat.Member, error) {
+func (s *Store) Roster(ctx context.Context, conversationID chat.ConversationID) ([]chat.Member, error) {
 	var members []chat.Member
 	for cursor := ""; ; {
 		page, next, err := s.db.RosterPage(ctx, conversationID, cursor, chat.MaxGroupMembers)
@@ -35,7 +35,7 @@ type MemberPage struct {
 // MembersOf gives the roster, ordered by userId, at most limit members after the
 // cursor. Only members of single conversations and groups may ask; a former one
 // is told Forbidden, a stranger NotFound.
-func (s *Store) MembersOf(ctx context.Context, userID, conversationID, cursor string, limit int) (MemberPage, error) {
+func (s *Store) MembersOf(ctx context.Context, userID string, conversationID chat.ConversationID, cursor string, limit int) (MemberPage, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
 		return MemberPage{}, err
@@ -68,7 +68,7 @@ type Rosters struct {
 	store   *Store
 	smaller bool // than crowds: no others
 	mu      sync.Mutex
-	known   map[string]knownRoster
+	known   map[chat.ConversationID]knownRoster
 }
 
 type knownRoster struct {
@@ -88,7 +88,7 @@ var ErrCrowd = errors.New("the conversation has become a crowd")
 
 // NewRosters makes an empty memory of rosters.
 func NewRosters(s *Store) *Rosters {
-	return &Rosters{store: s, known: map[string]knownRoster{}}
+	return &Rosters{store: s, known: map[chat.ConversationID]knownRoster{}}
 }
 
 // NewSmallRosters makes one of rosters that are no crowds'. Of a crowd's it gives ErrCrowd.
@@ -104,7 +104,7 @@ func NewSmallRosters(s *Store) *Rosters {
 // A Query can show a roster that is older than the head it was read after, while
 // the transaction that changed both is being applied. So it is read until it is
 // the one that the head says, and is not remembered otherwise.
-func (r *Rosters) At(ctx context.Context, conversationID string, version int64) ([]chat.Member, error) {
+func (r *Rosters) At(ctx context.Context, conversationID chat.ConversationID, version int64) ([]chat.Member, error) {
 	r.mu.Lock()
 	k, ok := r.known[conversationID]
 	r.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *Rosters) At(ctx context.Context, conversationID string, version int64) 
 	}
 }
 
-func (r *Rosters) remember(conversationID string, k knownRoster) {
+func (r *Rosters) remember(conversationID chat.ConversationID, k knownRoster) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) >= maxKnownRosters {

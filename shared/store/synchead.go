@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
@@ -48,7 +49,7 @@ func needsRoom(h table.SyncHead) bool { return len(h.At) == maxRecent-1 }
 
 // oldestOf returns the entries of a map to evict: so many of those that changed
 // longest ago that the next raise has room, and never more than one write takes.
-func oldestOf(h table.SyncHead, field string) map[string]int64 {
+func oldestOf(h table.SyncHead, field string) map[chat.ConversationID]int64 {
 	if field == table.LongField {
 		return firstOf(h.Long, maxRaise)
 	}
@@ -56,8 +57,8 @@ func oldestOf(h table.SyncHead, field string) map[string]int64 {
 }
 
 // firstOf returns the n entries with the smallest values.
-func firstOf(entries map[string]int64, n int) map[string]int64 {
-	first := map[string]int64{}
+func firstOf(entries map[chat.ConversationID]int64, n int) map[chat.ConversationID]int64 {
+	first := map[chat.ConversationID]int64{}
 	for _, id := range byChange(entries)[:max(0, min(n, len(entries)))] {
 		first[id] = entries[id]
 	}
@@ -65,8 +66,8 @@ func firstOf(entries map[string]int64, n int) map[string]int64 {
 }
 
 // byChange sorts conversations by when they changed, the earliest first.
-func byChange(entries map[string]int64) []string {
-	return slices.SortedFunc(maps.Keys(entries), func(a, b string) int {
+func byChange(entries map[chat.ConversationID]int64) []chat.ConversationID {
+	return slices.SortedFunc(maps.Keys(entries), func(a, b chat.ConversationID) int {
 		return cmp.Or(cmp.Compare(entries[a], entries[b]), cmp.Compare(a, b))
 	})
 }
@@ -75,8 +76,8 @@ func byChange(entries map[string]int64) []string {
 // returns the cursor that stands for it. It is one write; repeating it only makes
 // a device look twice. An error for which Permanent holds comes back with every
 // later raise of this user.
-func (s *Store) Raise(ctx context.Context, userID string, conversationIDs []string) (cursor int64, err error) {
-	var short, long []string
+func (s *Store) Raise(ctx context.Context, userID string, conversationIDs []chat.ConversationID) (cursor int64, err error) {
+	var short, long []chat.ConversationID
 	for _, id := range conversationIDs {
 		if len(id) > shortID {
 			long = append(long, id)
@@ -100,7 +101,7 @@ func (s *Store) Raise(ctx context.Context, userID string, conversationIDs []stri
 // raiseChunk raises as many conversations as the sync head has room for once it
 // was emptied. Where others fill it faster than it is emptied, it is cleared:
 // devices that ask then read the whole list once, and no raise waits longer.
-func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversationIDs []string) (int64, error) {
+func (s *Store) raiseChunk(ctx context.Context, userID, field string, conversationIDs []chat.ConversationID) (int64, error) {
 	for round := range maxRaiseRounds {
 		head, err := s.raise(ctx, userID, field, conversationIDs)
 		switch {
@@ -141,7 +142,7 @@ var (
 
 // raise writes the conversations to one of the two maps of the sync head. With
 // errNoRoom the head comes back as it is.
-func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs []string) (table.SyncHead, error) {
+func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs []chat.ConversationID) (table.SyncHead, error) {
 	room := maxRecent - len(conversationIDs)
 	if field == table.LongField {
 		room = maxLong - len(conversationIDs)
@@ -150,7 +151,7 @@ func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs
 	names := map[string]string{"#in": field}
 	for i, id := range conversationIDs {
 		entry := "#in.#c" + strconv.Itoa(i)
-		names["#c"+strconv.Itoa(i)] = id
+		names["#c"+strconv.Itoa(i)] = string(id)
 		sets = append(sets, entry+" = v + :one") // v is the old value on every right-hand side
 		listed = append(listed, "attribute_exists("+entry+")")
 	}
@@ -235,7 +236,7 @@ func (s *Store) evict(ctx context.Context, userID, field string, head table.Sync
 	conditions := []string{"#floor = :was"}
 	for i, id := range byChange(oldest) {
 		n := strconv.Itoa(i)
-		names["#c"+n], values[":v"+n] = id, table.Num(oldest[id])
+		names["#c"+n], values[":v"+n] = string(id), table.Num(oldest[id])
 		removes = append(removes, "#in.#c"+n)
 		conditions = append(conditions, "#in.#c"+n+" = :v"+n)
 	}
@@ -256,7 +257,7 @@ func (s *Store) evict(ctx context.Context, userID, field string, head table.Sync
 // addToSecond writes evicted entries to the second page. What that has no room
 // for, the longest ago first, raises its floor. done is false where
 // another has written the page meanwhile.
-func (s *Store) addToSecond(ctx context.Context, userID string, evicted map[string]int64) (done bool, err error) {
+func (s *Store) addToSecond(ctx context.Context, userID string, evicted map[chat.ConversationID]int64) (done bool, err error) {
 	page, err := s.readSecond(ctx, userID)
 	if err != nil {
 		return false, err
@@ -291,9 +292,9 @@ func (s *Store) readSecond(ctx context.Context, userID string) (page table.Secon
 }
 
 // addEntries adds entries and drops those that there is no room for.
-func addEntries(p *table.SecondPage, entries map[string]int64) {
+func addEntries(p *table.SecondPage, entries map[chat.ConversationID]int64) {
 	if p.At == nil {
-		p.At = map[string]int64{}
+		p.At = map[chat.ConversationID]int64{}
 	}
 	bytes := 0
 	for id, v := range entries {

@@ -36,12 +36,12 @@ func TestG10_ASyncHeadStaysBelowAKilobyte(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	user := strings.Repeat("u", chat.MaxUserIDBytes)
-	cursor := raise(t, s, user, []string{"group:first"})
-	var ids []string
+	cursor := raise(t, s, user, []chat.ConversationID{"group:first"})
+	var ids []chat.ConversationID
 	for i := range lanes * each {
 		id := chat.SingleID(user, fmt.Sprint("peer-", i))
 		if i%5 == 0 {
-			id = "system:" + strings.Repeat("s", chat.MaxConversationIDBytes-len("system:")-3) + fmt.Sprintf("%03d", i)
+			id = chat.SystemID(strings.Repeat("s", chat.MaxConversationIDBytes-len("system:")-3) + fmt.Sprintf("%03d", i))
 		}
 		ids = append(ids, id)
 	}
@@ -85,16 +85,16 @@ func TestG10_AnOvergrownSyncHeadStopsNoRaise(t *testing.T) {
 	s := c.Store(nil)
 	for _, n := range []int{15, 30, 100, 200, 1000} {
 		user := fmt.Sprint("bot", n)
-		at := map[string]any{}
+		at := map[chat.ConversationID]any{}
 		for k := range n {
 			at[chat.SingleID(user, fmt.Sprint("user-", k))] = k + 1
 		}
 		c.Put(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": "#", "v": n, "floor": 0, "at": at})
-		cursor := raise(t, s, user, []string{"single:x"})
+		cursor := raise(t, s, user, []chat.ConversationID{"single:x"})
 		require.Greater(t, cursor, int64(n))
-		raise(t, s, user, []string{"system:" + strings.Repeat("x", 100)})
+		raise(t, s, user, []chat.ConversationID{chat.SystemID(strings.Repeat("x", 100))})
 		for range 10 {
-			raise(t, s, user, []string{"single:y"})
+			raise(t, s, user, []chat.ConversationID{"single:y"})
 		}
 		_, size := ownItem(c, user, "#")
 		require.Less(t, size, 1024, "of %d", n)
@@ -119,7 +119,7 @@ func TestG5_TwoHundredChangesAreToldWithoutTheWholeList(t *testing.T) {
 		raise(t, s, "bob", ids[i:i+1])
 		raise(t, s, "bob", ids[:1+i%7]) // some change all the time
 	}
-	got, pages := map[string]bool{}, 0
+	got, pages := map[chat.ConversationID]bool{}, 0
 	for more := true; more; pages++ {
 		_, n := w.Since(0)
 		changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
@@ -159,7 +159,7 @@ func TestG5_AnEvictionThatFailsLosesNothing(t *testing.T) {
 			cursor := raise(t, broken, "bob", ids[:1])
 			w.Set(rule)
 			for i, id := range ids {
-				raise(t, broken, "bob", []string{id})
+				raise(t, broken, "bob", []chat.ConversationID{id})
 				if i%10 == 9 {
 					_, size := ownItem(c, "bob", "#")
 					require.Less(t, size, 1024)

@@ -12,7 +12,7 @@ import (
 
 // show makes of messages what one sees of them who reads them as of a time of
 // membership: the content of then, and none that is about another time.
-func (s *Store) show(ctx context.Context, conversationID string, known map[int64]table.Message, during chat.Range) error {
+func (s *Store) show(ctx context.Context, conversationID chat.ConversationID, known map[int64]table.Message, during chat.Range) error {
 	if err := s.asOf(ctx, conversationID, known, during.To); err != nil {
 		return err
 	}
@@ -37,8 +37,8 @@ func (s *Store) show(ctx context.Context, conversationID string, known map[int64
 // gone from the ledger the content is withheld. A recall is for everyone.
 //
 // Nobody leaves a conversation of another kind.
-func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64]table.Message, end int64) error {
-	if kind, _ := chat.KindOf(conversationID); kind != chat.KindGroup {
+func (s *Store) asOf(ctx context.Context, conversationID chat.ConversationID, known map[int64]table.Message, end int64) error {
+	if kind, _ := conversationID.Kind(); kind != chat.KindGroup {
 		return nil
 	}
 	var later []table.Message
@@ -74,7 +74,7 @@ func (s *Store) asOf(ctx context.Context, conversationID string, known map[int64
 
 // editsOf gives the events that the content of messages as of end comes from, by
 // seq; known are those at hand.
-func (s *Store) editsOf(ctx context.Context, conversationID string, messages []table.Message, known map[int64]table.Message, end int64) (map[int64]table.Message, error) {
+func (s *Store) editsOf(ctx context.Context, conversationID chat.ConversationID, messages []table.Message, known map[int64]table.Message, end int64) (map[int64]table.Message, error) {
 	if len(messages) == 0 {
 		return nil, nil
 	}

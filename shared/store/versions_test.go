@@ -22,7 +22,7 @@ func editIn(t testing.TB, s *store.Store, target store.Committed, version int64,
 }
 
 // read gives what a user reads at a seq, and that history says the same.
-func read(t testing.TB, s *store.Store, user, id string, seq int64) chat.Message {
+func read(t testing.TB, s *store.Store, user string, id chat.ConversationID, seq int64) chat.Message {
 	t.Helper()
 	page, err := s.Sync(t.Context(), user, id, seq-1, 1, frame)
 	require.NoError(t, err)
@@ -294,7 +294,7 @@ func TestEditCosts(t *testing.T) {
 		}
 	}
 	for _, raw := range c.Scan(c.Tables.Messages) {
-		if strings.Contains(raw, single.ConversationID) {
+		if strings.Contains(raw, string(single.ConversationID)) {
 			require.NotContains(t, raw, "original", "nobody leaves a single conversation")
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // synced reads a conversation by Sync in pages of limit and checks that each
 // page accounts for what it passes.
-func synced(t require.TestingT, s *store.Store, user, id string, limit int) []chat.Message {
+func synced(t require.TestingT, s *store.Store, user string, id chat.ConversationID, limit int) []chat.Message {
 	ctx, cancel := contextOf()
 	defer cancel()
 	got := []chat.Message{}
@@ -41,7 +41,7 @@ func synced(t require.TestingT, s *store.Store, user, id string, limit int) []ch
 }
 
 // paged reads a conversation by History in pages of limit.
-func paged(t require.TestingT, s *store.Store, user, id string, limit int) []chat.Message {
+func paged(t require.TestingT, s *store.Store, user string, id chat.ConversationID, limit int) []chat.Message {
 	ctx, cancel := contextOf()
 	defer cancel()
 	got := []chat.Message{}
@@ -58,7 +58,7 @@ func paged(t require.TestingT, s *store.Store, user, id string, limit int) []cha
 }
 
 // requireSees checks what a user reads by every way there is.
-func requireSees(t require.TestingT, s *store.Store, user, id string, want ...int64) {
+func requireSees(t require.TestingT, s *store.Store, user string, id chat.ConversationID, want ...int64) {
 	for _, limit := range []int{1, 2, 100} {
 		require.Equal(t, append([]int64{}, want...), seqs(synced(t, s, user, id, limit)), "%s, sync by %d", user, limit)
 		require.Equal(t, append([]int64{}, want...), seqs(paged(t, s, user, id, limit)), "%s, history by %d", user, limit)
@@ -257,8 +257,8 @@ func TestClearHidesForOneUserOnAllDevices(t *testing.T) {
 	require.NoError(t, err)
 	calls, _ := w.Since(n)
 	require.Equal(t, []string{"UpdateItem"}, calls)
-	for _, who := range [][2]string{{"mallory", id}, {"ann", "group:none"}} {
-		_, _, err = s.Clear(ctx, who[0], who[1], 1)
+	for who, id := range map[string]chat.ConversationID{"mallory": id, "ann": "group:none"} {
+		_, _, err = s.Clear(ctx, who, id, 1)
 		requireCode(t, chat.CodeNotFound, err)
 	}
 }

@@ -48,7 +48,7 @@ func (a Acked) Raised() (after, through int64) {
 // is read counts as delivered. Neither ever goes down, nor above the last seq
 // the user may read: a receipt beyond it counts up to it. It errs with NotFound
 // (*chat.Error) where the user is and was no member.
-func (s *Store) Ack(ctx context.Context, userID, conversationID string, want Watermarks) (Acked, error) {
+func (s *Store) Ack(ctx context.Context, userID string, conversationID chat.ConversationID, want Watermarks) (Acked, error) {
 	head, remembered, err := s.headWith(ctx, conversationID, max(want.DeliveredSeq, want.ReadSeq))
 	if err != nil {
 		return Acked{}, err
@@ -103,7 +103,7 @@ func (w Watermarks) max(other Watermarks) Watermarks {
 //
 // Through the last seq of a conversation that the user has left, it takes the
 // conversation off the user's list.
-func (s *Store) Clear(ctx context.Context, userID, conversationID string, throughSeq int64) (clearedSeq int64, rose bool, err error) {
+func (s *Store) Clear(ctx context.Context, userID string, conversationID chat.ConversationID, throughSeq int64) (clearedSeq int64, rose bool, err error) {
 	head, remembered, err := s.headWith(ctx, conversationID, throughSeq)
 	if err != nil {
 		return 0, false, err
@@ -127,7 +127,7 @@ func (s *Store) Clear(ctx context.Context, userID, conversationID string, throug
 
 // headWith gives a head whose lastSeq is at least seq, from memory if it can be,
 // or else as it is now. Where there is none, its lastSeq is 0.
-func (s *Store) headWith(ctx context.Context, conversationID string, seq int64) (head chat.Conversation, remembered bool, err error) {
+func (s *Store) headWith(ctx context.Context, conversationID chat.ConversationID, seq int64) (head chat.Conversation, remembered bool, err error) {
 	if head, ok := s.heads.reaching(conversationID, seq); ok {
 		return head, true, nil
 	}
@@ -197,7 +197,7 @@ type ReceiptPage struct {
 // watermarks have reached seq; of a single conversation that is not answered, the
 // caller alone. NotFound for a seq the caller may not read, and Forbidden for a
 // former member, who is not told who came after.
-func (s *Store) Receipts(ctx context.Context, userID, conversationID string, seq int64, cursor string, limit int) (ReceiptPage, error) {
+func (s *Store) Receipts(ctx context.Context, userID string, conversationID chat.ConversationID, seq int64, cursor string, limit int) (ReceiptPage, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
 		return ReceiptPage{}, err

@@ -194,7 +194,7 @@ func TestG7_Acks(t *testing.T) {
 	require.Equal(t, int64(0), mustLine(t, s, "alice", id).Unread(), "one's own is never unread")
 }
 
-func mustLine(t testing.TB, s *store.Store, user, id string) store.Line {
+func mustLine(t testing.TB, s *store.Store, user string, id chat.ConversationID) store.Line {
 	t.Helper()
 	line, err := s.Line(t.Context(), user, id)
 	require.NoError(t, err)
@@ -208,14 +208,17 @@ func TestWhoMayNotAck(t *testing.T) {
 	id := sendN(t, s, 3)
 	other := send(t, s, "carol", "dave", "1").ConversationID
 	lines := c.Count(c.Tables.Inboxes)
-	for name, who := range map[string][2]string{
+	for name, who := range map[string]struct {
+		user string
+		id   chat.ConversationID
+	}{
 		"a stranger":            {"mallory", id},
 		"another conversation":  {"bob", other},
 		"an unknown one":        {"bob", "group:none"},
 		"the user's sync head":  {"bob", "#"},
 		"one's notes, not made": {"bob", chat.SingleID("bob", "bob")},
 	} {
-		_, err := s.Ack(t.Context(), who[0], who[1], store.Watermarks{ReadSeq: 1})
+		_, err := s.Ack(t.Context(), who.user, who.id, store.Watermarks{ReadSeq: 1})
 		requireCode(t, chat.CodeNotFound, err, name)
 	}
 	require.Equal(t, lines, c.Count(c.Tables.Inboxes), "and no line is made")
@@ -336,7 +339,7 @@ func TestOwnEntriesAreNotUnread(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s, other := c.Store(nil), c.Store(nil)
-	unread := func(id string, alice, bob int64) {
+	unread := func(id chat.ConversationID, alice, bob int64) {
 		t.Helper()
 		require.Equal(t, [2]int64{alice, bob}, [2]int64{mustLine(t, s, "alice", id).Unread(), mustLine(t, other, "bob", id).Unread()})
 	}
@@ -385,13 +388,13 @@ func TestReceiptsOfStrangers(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.Store(nil)
-	ask := func(user, id string, seq int64) store.ReceiptPage {
+	ask := func(user string, id chat.ConversationID, seq int64) store.ReceiptPage {
 		t.Helper()
 		page, err := s.Receipts(t.Context(), user, id, seq, "", 10)
 		require.NoError(t, err)
 		return page
 	}
-	ack := func(user, id string, seq int64) chat.Conversation {
+	ack := func(user string, id chat.ConversationID, seq int64) chat.Conversation {
 		t.Helper()
 		acked, err := c.Store(nil).Ack(t.Context(), user, id, store.Watermarks{ReadSeq: seq})
 		require.NoError(t, err)

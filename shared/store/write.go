@@ -364,7 +364,7 @@ func (s *Store) headAndRoster(ctx context.Context, head chat.Conversation, userI
 // roster item still there (DynamoDB Developer Guide, "Isolation levels"). The
 // removal's membersVersion would then pass for one at which the user was seen to
 // be a member.
-func (s *Store) headAndSelf(ctx context.Context, conversationID, userID string) (base, error) {
+func (s *Store) headAndSelf(ctx context.Context, conversationID chat.ConversationID, userID string) (base, error) {
 	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{
 		{Get: &types.Get{TableName: &s.db.Conversations, Key: table.HeadKey(conversationID)}},
 		{Get: &types.Get{TableName: &s.db.Members, Key: table.MemberKey(conversationID, userID)}},

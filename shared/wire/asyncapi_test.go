@@ -184,21 +184,22 @@ var bounds = map[string]Bounds{
 	"Windows.recallMs":                {Minimum: new(int64)},
 }
 
-// values are the schemas of single values, each with the type of whose constants it
-// is the list, or nil.
+// values are the schemas of single values, each with its type if it has one of its
+// own. It is the list of the type's constants, unless the type is an id's.
 var values = map[string]reflect.Type{
-	"RequestID": nil, "ConversationID": nil, "UserID": nil, "DeviceID": nil, "ClientMsgID": nil, "MessageID": nil,
+	"RequestID": nil, "UserID": nil, "DeviceID": nil, "ClientMsgID": nil, "MessageID": nil,
 	"Cursor": nil, "Title": nil, "Text": nil, "Data": nil, "Seq": nil, "Position": nil, "Version": nil, "Time": nil,
-	"Code":          reflect.TypeFor[chat.Code](),
-	"Kind":          reflect.TypeFor[chat.Kind](),
-	"State":         reflect.TypeFor[chat.State](),
-	"Visibility":    reflect.TypeFor[chat.Visibility](),
-	"Role":          reflect.TypeFor[chat.Role](),
-	"SendableType":  reflect.TypeFor[chat.MessageType](),
-	"MessageType":   reflect.TypeFor[chat.MessageType](),
-	"Status":        reflect.TypeFor[chat.Status](),
-	"EventKind":     reflect.TypeFor[chat.EventKind](),
-	"GoodbyeReason": nil,
+	"ConversationID": reflect.TypeFor[chat.ConversationID](),
+	"Code":           reflect.TypeFor[chat.Code](),
+	"Kind":           reflect.TypeFor[chat.Kind](),
+	"State":          reflect.TypeFor[chat.State](),
+	"Visibility":     reflect.TypeFor[chat.Visibility](),
+	"Role":           reflect.TypeFor[chat.Role](),
+	"SendableType":   reflect.TypeFor[chat.MessageType](),
+	"MessageType":    reflect.TypeFor[chat.MessageType](),
+	"Status":         reflect.TypeFor[chat.Status](),
+	"EventKind":      reflect.TypeFor[chat.EventKind](),
+	"GoodbyeReason":  nil,
 }
 
 func readDocument(t *testing.T) document {
@@ -304,7 +305,7 @@ func TestAsyncAPIHasEachField(t *testing.T) {
 	for name, of := range values {
 		want = append(want, name)
 		require.Contains(t, w.schemas, name)
-		if of != nil {
+		if of != nil && name != "ConversationID" {
 			require.ElementsMatch(t, constantsOf(t, name, of), w.schemas[name].Enum, name)
 		}
 	}
@@ -407,7 +408,7 @@ func (w walk) value(at string, s *schema, of reflect.Type) {
 	case of.Kind() == reflect.Slice:
 		require.Equal(w.t, "array", s.Type, at)
 		w.value(at+"[]", s.Items, of.Elem())
-	case of.Kind() == reflect.String && of.Name() != "string": // with a list of values
+	case of.Kind() == reflect.String && of.Name() != "string": // with a type of its own
 		require.Contains(w.t, values, name, at)
 		require.Equal(w.t, of, values[name], at)
 		require.Equal(w.t, "string", s.Type, at)
@@ -477,7 +478,7 @@ func TestAsyncAPIPatternsAreTheDomains(t *testing.T) {
 	t.Parallel()
 	schemas := readDocument(t).Components.Schemas
 	for name, validate := range map[string]func(field, id string) error{
-		"DeviceID": chat.ValidateDeviceID, "ClientMsgID": chat.ValidateClientMsgID, "ConversationID": chat.ValidateConversationID,
+		"DeviceID": chat.ValidateDeviceID, "ClientMsgID": chat.ValidateClientMsgID, "ConversationID": func(field, id string) error { return chat.ValidateConversationID(field, chat.ConversationID(id)) },
 	} {
 		pattern := regexp.MustCompile(schemas[name].Pattern)
 		var candidates []string

@@ -103,7 +103,9 @@ func (r Changes) Validate() error { return required("syncCursor", r.SyncCursor, 
 // Validate refuses a bad request. What cursors there are is the server's affair.
 func (r Conversations) Validate() error { return limit(r.Limit, MaxListLimit) }
 
-func conversation(id string) error { return chat.ValidateConversationID("conversationId", id) }
+func conversation(id chat.ConversationID) error {
+	return chat.ValidateConversationID("conversationId", id)
+}
 
 // required checks a seq or a cursor that has to be there.
 func required(field string, n *int64, least int64) error {

@@ -103,14 +103,14 @@ type Error struct {
 
 // Send asks for a new message, in a conversation or to a user.
 type Send struct {
-	ConversationID string           `json:"conversationId,omitempty"`
-	To             string           `json:"to,omitempty"`
-	ClientMsgID    string           `json:"clientMsgId"`
-	MessageType    chat.MessageType `json:"messageType"`
-	Text           string           `json:"text,omitempty"`
-	Data           json.RawMessage  `json:"data,omitempty"`
-	ReplyTo        *chat.ReplyTo    `json:"replyTo,omitempty"`
-	ClientTime     int64            `json:"clientTime,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId,omitempty"`
+	To             string              `json:"to,omitempty"`
+	ClientMsgID    string              `json:"clientMsgId"`
+	MessageType    chat.MessageType    `json:"messageType"`
+	Text           string              `json:"text,omitempty"`
+	Data           json.RawMessage     `json:"data,omitempty"`
+	ReplyTo        *chat.ReplyTo       `json:"replyTo,omitempty"`
+	ClientTime     int64               `json:"clientTime,omitempty"`
 }
 
 // Sent is the result of Send.
@@ -118,9 +118,9 @@ type Sent = chat.Sent
 
 // Sync asks for the messages after a seq, oldest first.
 type Sync struct {
-	ConversationID string `json:"conversationId"`
-	AfterSeq       *int64 `json:"afterSeq"`
-	Limit          *int   `json:"limit,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	AfterSeq       *int64              `json:"afterSeq"`
+	Limit          *int                `json:"limit,omitempty"`
 }
 
 // Synced is the result of Sync. Every seq in (afterSeq, NextSeq] is accounted
@@ -139,9 +139,9 @@ type Synced struct {
 
 // History asks for the messages before a seq, or for the newest.
 type History struct {
-	ConversationID string `json:"conversationId"`
-	BeforeSeq      *int64 `json:"beforeSeq,omitempty"`
-	Limit          *int   `json:"limit,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	BeforeSeq      *int64              `json:"beforeSeq,omitempty"`
+	Limit          *int                `json:"limit,omitempty"`
 }
 
 // HistoryPage is the result of History; Messages ascend. NextBeforeSeq is the
@@ -155,9 +155,9 @@ type HistoryPage struct {
 
 // Ack raises the user's watermarks in a conversation. At least one is there.
 type Ack struct {
-	ConversationID string `json:"conversationId"`
-	DeliveredSeq   *int64 `json:"deliveredSeq,omitempty"`
-	ReadSeq        *int64 `json:"readSeq,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	DeliveredSeq   *int64              `json:"deliveredSeq,omitempty"`
+	ReadSeq        *int64              `json:"readSeq,omitempty"`
 }
 
 // Acked is the result of Ack: the watermarks now in force.
@@ -168,21 +168,21 @@ type Acked struct {
 
 // Recall takes a message back.
 type Recall struct {
-	ConversationID string `json:"conversationId"`
-	Seq            int64  `json:"seq"`
-	MessageID      string `json:"messageId"`
-	ClientMsgID    string `json:"clientMsgId"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Seq            int64               `json:"seq"`
+	MessageID      string              `json:"messageId"`
+	ClientMsgID    string              `json:"clientMsgId"`
 }
 
 // Edit replaces a message's content. Version is the one the author has seen.
 type Edit struct {
-	ConversationID string          `json:"conversationId"`
-	Seq            int64           `json:"seq"`
-	MessageID      string          `json:"messageId"`
-	Version        int64           `json:"version"`
-	Text           string          `json:"text,omitempty"`
-	Data           json.RawMessage `json:"data,omitempty"`
-	ClientMsgID    string          `json:"clientMsgId"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Seq            int64               `json:"seq"`
+	MessageID      string              `json:"messageId"`
+	Version        int64               `json:"version"`
+	Text           string              `json:"text,omitempty"`
+	Data           json.RawMessage     `json:"data,omitempty"`
+	ClientMsgID    string              `json:"clientMsgId"`
 }
 
 // Edited is the result of Edit; Seq and MessageID are the event's, Version is
@@ -194,8 +194,8 @@ type Edited struct {
 
 // Clear hides a conversation up to ThroughSeq on all of the user's devices.
 type Clear struct {
-	ConversationID string `json:"conversationId"`
-	ThroughSeq     *int64 `json:"throughSeq"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	ThroughSeq     *int64              `json:"throughSeq"`
 }
 
 // Cleared is the result of Clear: the position now in force.
@@ -219,37 +219,37 @@ type Created struct {
 
 // ChangeMembers is the request of addMembers and removeMembers.
 type ChangeMembers struct {
-	ConversationID string   `json:"conversationId"`
-	Members        []string `json:"members"`
-	ClientMsgID    string   `json:"clientMsgId"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Members        []string            `json:"members"`
+	ClientMsgID    string              `json:"clientMsgId"`
 }
 
 // ChangeGroup is the request of leave and dissolve.
 type ChangeGroup struct {
-	ConversationID string `json:"conversationId"`
-	ClientMsgID    string `json:"clientMsgId"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	ClientMsgID    string              `json:"clientMsgId"`
 }
 
 // SetRole gives a member another role. The caller who makes another the owner
 // becomes an admin.
 type SetRole struct {
-	ConversationID string    `json:"conversationId"`
-	UserID         string    `json:"userId"`
-	Role           chat.Role `json:"role"`
-	ClientMsgID    string    `json:"clientMsgId"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	UserID         string              `json:"userId"`
+	Role           chat.Role           `json:"role"`
+	ClientMsgID    string              `json:"clientMsgId"`
 }
 
 // SetTitle renames a group.
 type SetTitle struct {
-	ConversationID string `json:"conversationId"`
-	Title          string `json:"title"`
-	ClientMsgID    string `json:"clientMsgId"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Title          string              `json:"title"`
+	ClientMsgID    string              `json:"clientMsgId"`
 }
 
 // Members asks for the roster, page by page.
 type Members struct {
-	ConversationID string `json:"conversationId"`
-	Cursor         string `json:"cursor,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Cursor         string              `json:"cursor,omitempty"`
 }
 
 // MembersPage is the result of Members. Cursor is there when more follow.
@@ -269,9 +269,9 @@ type Member struct {
 
 // Receipts asks who has received and read the message with this seq.
 type Receipts struct {
-	ConversationID string `json:"conversationId"`
-	Seq            int64  `json:"seq"`
-	Cursor         string `json:"cursor,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Seq            int64               `json:"seq"`
+	Cursor         string              `json:"cursor,omitempty"`
 }
 
 // ReceiptsPage is the result of Receipts: of the members looked at, those who
@@ -335,22 +335,22 @@ type ConversationsPage struct {
 
 // Conversation is one line of a user's list.
 type Conversation struct {
-	ConversationID string          `json:"conversationId"`
-	Kind           chat.Kind       `json:"kind"`
-	Title          string          `json:"title,omitempty"`
-	Peer           string          `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
-	State          chat.State      `json:"state"`
-	Owner          string          `json:"owner,omitempty"`
-	Visibility     chat.Visibility `json:"visibility,omitempty"`
-	MemberCount    int             `json:"memberCount"`
-	LastSeq        int64           `json:"lastSeq"`
-	ReadSeq        int64           `json:"readSeq"`
-	DeliveredSeq   int64           `json:"deliveredSeq"`
-	ClearedSeq     int64           `json:"clearedSeq"`
-	LeftSeq        int64           `json:"leftSeq,omitempty"` // the last seq a former member may read
-	Unread         int64           `json:"unread"`            // the seqs above ReadSeq and ClearedSeq that the user did not write
-	UpdatedAt      int64           `json:"updatedAt"`
-	LastMessage    *MessagePreview `json:"lastMessage,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Kind           chat.Kind           `json:"kind"`
+	Title          string              `json:"title,omitempty"`
+	Peer           string              `json:"peer,omitempty"` // of a single conversation: the other user, or oneself
+	State          chat.State          `json:"state"`
+	Owner          string              `json:"owner,omitempty"`
+	Visibility     chat.Visibility     `json:"visibility,omitempty"`
+	MemberCount    int                 `json:"memberCount"`
+	LastSeq        int64               `json:"lastSeq"`
+	ReadSeq        int64               `json:"readSeq"`
+	DeliveredSeq   int64               `json:"deliveredSeq"`
+	ClearedSeq     int64               `json:"clearedSeq"`
+	LeftSeq        int64               `json:"leftSeq,omitempty"` // the last seq a former member may read
+	Unread         int64               `json:"unread"`            // the seqs above ReadSeq and ClearedSeq that the user did not write
+	UpdatedAt      int64               `json:"updatedAt"`
+	LastMessage    *MessagePreview     `json:"lastMessage,omitempty"`
 }
 
 // Hidden is chat.Line.Hidden.
@@ -386,8 +386,8 @@ func Listed(v chat.View, last *chat.Message) Conversation {
 
 // Head tells how far a conversation has come.
 type Head struct {
-	ConversationID  string `json:"conversationId"`
-	CommittedMaxSeq int64  `json:"committedMaxSeq"`
+	ConversationID  chat.ConversationID `json:"conversationId"`
+	CommittedMaxSeq int64               `json:"committedMaxSeq"`
 }
 
 // Pong is the result of ping.
@@ -404,9 +404,9 @@ type Push struct {
 
 // Update is what a Push carries of one conversation, in seq order.
 type Update struct {
-	ConversationID  string         `json:"conversationId"`
-	Messages        []chat.Message `json:"messages"`
-	CommittedMaxSeq int64          `json:"committedMaxSeq"`
+	ConversationID  chat.ConversationID `json:"conversationId"`
+	Messages        []chat.Message      `json:"messages"`
+	CommittedMaxSeq int64               `json:"committedMaxSeq"`
 }
 
 // Notify tells of new messages in conversations too large to push them whole.
@@ -420,11 +420,11 @@ type Notify struct {
 // now. The other one of a single conversation hears of it once two have written
 // there, or the product (see chat.Conversation.Answered).
 type Receipt struct {
-	Type           string `json:"type"`
-	ConversationID string `json:"conversationId"`
-	UserID         string `json:"userId"`
-	DeliveredSeq   int64  `json:"deliveredSeq,omitempty"`
-	ReadSeq        int64  `json:"readSeq,omitempty"`
+	Type           string              `json:"type"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	UserID         string              `json:"userId"`
+	DeliveredSeq   int64               `json:"deliveredSeq,omitempty"`
+	ReadSeq        int64               `json:"readSeq,omitempty"`
 }
 
 // ChangedHint tells a device that something of its user's changed that no other

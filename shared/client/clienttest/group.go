@@ -19,7 +19,7 @@ func (a *act) createGroup(r wire.CreateGroup) (wire.Created, error) {
 	m := chat.Message{ConversationID: "group:new", ClientMsgID: r.ClientMsgID, MessageType: chat.TypeEvent, Event: e}
 	sent, err := a.once(m, string(visibility), func() (wire.Sent, error) {
 		a.s.lastID++
-		c := a.s.open(fmt.Sprintf("group:%026d", a.s.lastID), chat.KindGroup, a.userID)
+		c := a.s.open(chat.ConversationID(fmt.Sprintf("group:%026d", a.s.lastID)), chat.KindGroup, a.userID)
 		c.head.Visibility = visibility
 		for _, id := range e.Added {
 			c.members[id] = atFirst(id)
@@ -53,7 +53,7 @@ func (a *act) mayCreate(r wire.CreateGroup, v chat.Visibility) error {
 }
 
 // change commits an event of a group. effect does what else it does, or refuses.
-func (a *act) change(conversationID, clientMsgID string, e *chat.Event, may chat.Action, effect func(c *conversation, self *member) error) (wire.Sent, error) {
+func (a *act) change(conversationID chat.ConversationID, clientMsgID string, e *chat.Event, may chat.Action, effect func(c *conversation, self *member) error) (wire.Sent, error) {
 	m := chat.Message{ConversationID: conversationID, ClientMsgID: clientMsgID, MessageType: chat.TypeEvent, Event: e}
 	return a.once(m, "", func() (wire.Sent, error) {
 		c, self, err := a.writable(conversationID)
@@ -203,7 +203,7 @@ func (a *act) dissolve(r wire.ChangeGroup) (wire.Sent, error) {
 }
 
 // current is a conversation for a present member, who alone is told of the others.
-func (a *act) current(id string) (*conversation, error) {
+func (a *act) current(id chat.ConversationID) (*conversation, error) {
 	c, m, err := a.conversation(id)
 	if err == nil && m.LeftSeq != 0 {
 		err = chat.Errorf(chat.CodeForbidden, "you are no member any more")

@@ -34,7 +34,7 @@ func atFirst(userID string) *member {
 
 type user struct {
 	v, floor int64
-	at       map[string]int64
+	at       map[chat.ConversationID]int64
 }
 
 type result struct {
@@ -68,10 +68,10 @@ func (s *Server) Post(senderID string, r wire.Send) wire.Sent {
 }
 
 // MakeGroup makes a group without an entry of its own; the first is the owner.
-func (s *Server) MakeGroup(name string, userIDs ...string) string {
+func (s *Server) MakeGroup(name string, userIDs ...string) chat.ConversationID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.open("group:"+name, chat.KindGroup, userIDs[0])
+	c := s.open(chat.ConversationID("group:"+name), chat.KindGroup, userIDs[0])
 	for _, id := range userIDs {
 		c.members[id] = atFirst(id)
 	}
@@ -81,7 +81,7 @@ func (s *Server) MakeGroup(name string, userIDs ...string) string {
 }
 
 // Join makes a user a member of a group, without an entry.
-func (s *Server) Join(conversationID, userID string) {
+func (s *Server) Join(conversationID chat.ConversationID, userID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.conversations[conversationID]
@@ -113,7 +113,7 @@ func (s *Server) Erase(userID string) {
 }
 
 // Punch makes holes: the entries with these seqs are gone.
-func (s *Server) Punch(conversationID string, seqs ...int64) {
+func (s *Server) Punch(conversationID chat.ConversationID, seqs ...int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, seq := range seqs {
@@ -123,7 +123,7 @@ func (s *Server) Punch(conversationID string, seqs ...int64) {
 
 // GoBack makes the server what it was when the ledger of a conversation ended with
 // lastSeq, as a restore of its tables does; the users' sync heads go back to v.
-func (s *Server) GoBack(conversationID string, lastSeq, v int64) {
+func (s *Server) GoBack(conversationID chat.ConversationID, lastSeq, v int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.conversations[conversationID]
@@ -139,7 +139,7 @@ func (s *Server) GoBack(conversationID string, lastSeq, v int64) {
 		m.DeliveredSeq, m.ReadSeq, m.ClearedSeq = min(m.DeliveredSeq, lastSeq), min(m.ReadSeq, lastSeq), min(m.ClearedSeq, lastSeq)
 		u := s.user(id)
 		u.v, u.floor = v, min(u.floor, v)
-		maps.DeleteFunc(u.at, func(_ string, at int64) bool { return at > v })
+		maps.DeleteFunc(u.at, func(_ chat.ConversationID, at int64) bool { return at > v })
 	}
 }
 
@@ -147,14 +147,14 @@ func (s *Server) GoBack(conversationID string, lastSeq, v int64) {
 func (s *Server) BeginAnew() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conversations, s.users, s.results = map[string]*conversation{}, map[string]*user{}, map[string]result{}
+	s.conversations, s.users, s.results = map[chat.ConversationID]*conversation{}, map[string]*user{}, map[string]result{}
 }
 
 // Conversations lists the ids of a user's conversations.
-func (s *Server) Conversations(userID string) []string {
+func (s *Server) Conversations(userID string) []chat.ConversationID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ids []string
+	var ids []chat.ConversationID
 	for id, c := range s.conversations {
 		if c.members[userID] != nil {
 			ids = append(ids, id)
@@ -165,7 +165,7 @@ func (s *Server) Conversations(userID string) []string {
 }
 
 // Ledger returns what a user may read of a conversation.
-func (s *Server) Ledger(userID, conversationID string) []chat.Message {
+func (s *Server) Ledger(userID string, conversationID chat.ConversationID) []chat.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.conversations[conversationID]
@@ -181,14 +181,14 @@ func (s *Server) Ledger(userID, conversationID string) []chat.Message {
 }
 
 // Positions returns a user's positions in a conversation.
-func (s *Server) Positions(userID, conversationID string) (delivered, read, cleared int64) {
+func (s *Server) Positions(userID string, conversationID chat.ConversationID) (delivered, read, cleared int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.conversations[conversationID].members[userID]
 	return m.DeliveredSeq, m.ReadSeq, m.ClearedSeq
 }
 
-func (s *Server) open(id string, kind chat.Kind, owner string) *conversation {
+func (s *Server) open(id chat.ConversationID, kind chat.Kind, owner string) *conversation {
 	now := time.Now().UnixMilli()
 	c := &conversation{
 		head:    chat.Conversation{ConversationID: id, Kind: kind, State: chat.StateActive, Owner: owner, CreatedAt: now, UpdatedAt: now},
@@ -254,17 +254,17 @@ func (c *conversation) shown(userID string, seq int64) chat.Message {
 
 func (s *Server) user(id string) *user {
 	if s.users[id] == nil {
-		s.users[id] = &user{at: map[string]int64{}}
+		s.users[id] = &user{at: map[chat.ConversationID]int64{}}
 	}
 	return s.users[id]
 }
 
-func (s *Server) raise(userID, conversationID string) int64 {
+func (s *Server) raise(userID string, conversationID chat.ConversationID) int64 {
 	u := s.user(userID)
 	u.v++
 	u.at[conversationID] = u.v
 	for len(u.at) > maxRecent {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(u.at)), func(a, b string) int { return cmp.Compare(u.at[a], u.at[b]) })
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(u.at)), func(a, b chat.ConversationID) int { return cmp.Compare(u.at[a], u.at[b]) })
 		u.floor = max(u.floor, u.at[oldest])
 		delete(u.at, oldest)
 	}
@@ -366,7 +366,7 @@ func errNoConversation() error {
 }
 
 // conversation is one that the user is or was a member of.
-func (a *act) conversation(id string) (*conversation, *member, error) {
+func (a *act) conversation(id chat.ConversationID) (*conversation, *member, error) {
 	c := a.s.conversations[id]
 	if c == nil || c.members[a.userID] == nil {
 		return nil, nil, errNoConversation()
@@ -375,7 +375,7 @@ func (a *act) conversation(id string) (*conversation, *member, error) {
 }
 
 // writable is conversation for a present member of one that is active.
-func (a *act) writable(id string) (*conversation, *member, error) {
+func (a *act) writable(id chat.ConversationID) (*conversation, *member, error) {
 	c, m, err := a.conversation(id)
 	switch {
 	case err != nil:
@@ -686,7 +686,7 @@ func (a *act) changed(r wire.Changes) wire.Changed {
 		answer.Conversations, answer.Cursor = a.page("", a.s.ListSize, r.Hidden)
 		return answer
 	}
-	changed := slices.SortedFunc(maps.Keys(u.at), func(a, b string) int { return cmp.Compare(u.at[a], u.at[b]) })
+	changed := slices.SortedFunc(maps.Keys(u.at), func(a, b chat.ConversationID) int { return cmp.Compare(u.at[a], u.at[b]) })
 	for _, id := range changed {
 		if u.at[id] <= cursor {
 			continue
@@ -706,7 +706,7 @@ func (a *act) changed(r wire.Changes) wire.Changed {
 }
 
 func (a *act) list(r wire.Conversations) (wire.ConversationsPage, error) {
-	if _, ok := chat.KindOf(r.Cursor); r.Cursor != "" && !ok {
+	if _, ok := chat.ConversationID(r.Cursor).Kind(); r.Cursor != "" && !ok {
 		return wire.ConversationsPage{}, chat.FieldErrorf(chat.CodeBadRequest, "cursor", "no cursor of an earlier answer")
 	}
 	size := a.s.ListSize
@@ -721,13 +721,13 @@ func (a *act) list(r wire.Conversations) (wire.ConversationsPage, error) {
 func (a *act) page(after string, size int, hidden bool) ([]wire.Conversation, string) {
 	list, looked, last := []wire.Conversation{}, 0, ""
 	for _, id := range slices.Sorted(maps.Keys(a.s.conversations)) {
-		if a.s.conversations[id].members[a.userID] == nil || id <= after {
+		if a.s.conversations[id].members[a.userID] == nil || id <= chat.ConversationID(after) {
 			continue
 		}
 		if looked == size {
 			return list, last
 		}
-		looked, last = looked+1, id
+		looked, last = looked+1, string(id)
 		if line := a.line(id); hidden || !line.Hidden() {
 			list = append(list, line)
 		}
@@ -735,7 +735,7 @@ func (a *act) page(after string, size int, hidden bool) ([]wire.Conversation, st
 	return list, ""
 }
 
-func (a *act) line(id string) wire.Conversation {
+func (a *act) line(id chat.ConversationID) wire.Conversation {
 	c := a.s.conversations[id]
 	v := c.view(a.userID)
 	var last *chat.Message
@@ -806,7 +806,7 @@ func (a *act) clear(r wire.Clear) (wire.Cleared, error) {
 }
 
 // Entries returns all that is committed in a conversation.
-func (s *Server) Entries(conversationID string) []chat.Message {
+func (s *Server) Entries(conversationID chat.ConversationID) []chat.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.conversations[conversationID].entries)

@@ -90,7 +90,7 @@ type Server struct {
 
 	mu            sync.Mutex
 	closed        bool
-	conversations map[string]*conversation
+	conversations map[chat.ConversationID]*conversation
 	users         map[string]*user
 	results       map[string]result
 	conns         map[device]*Conn
@@ -133,7 +133,7 @@ func Listen(ctx context.Context) (*Server, error) {
 func newServer() *Server {
 	s := &Server{
 		PageSize: wire.DefaultSyncLimit, ListSize: wire.DefaultListLimit, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.SmallGroupMax,
-		conversations: map[string]*conversation{},
+		conversations: map[chat.ConversationID]*conversation{},
 		users:         map[string]*user{},
 		results:       map[string]result{},
 		conns:         map[device]*Conn{},

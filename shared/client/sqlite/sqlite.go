@@ -248,18 +248,18 @@ func (s *Store) write(ctx context.Context, b client.Batch) error {
 }
 
 // Messages is client.Store.Messages.
-func (s *Store) Messages(ctx context.Context, conversationID string, afterSeq, throughSeq int64, limit int) ([]chat.Message, error) {
+func (s *Store) Messages(ctx context.Context, conversationID chat.ConversationID, afterSeq, throughSeq int64, limit int) ([]chat.Message, error) {
 	return rows[chat.Message](ctx, s.db, `SELECT message FROM messages
 		WHERE conversation_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`, conversationID, afterSeq, throughSeq, limit)
 }
 
 // Orphans is client.Store.Orphans.
-func (s *Store) Orphans(ctx context.Context, conversationID string) ([]chat.Message, error) {
+func (s *Store) Orphans(ctx context.Context, conversationID chat.ConversationID) ([]chat.Message, error) {
 	return rows[chat.Message](ctx, s.db, "SELECT message FROM orphans WHERE conversation_id = ? ORDER BY seq, message_id", conversationID)
 }
 
 // Revisions is client.Store.Revisions.
-func (s *Store) Revisions(ctx context.Context, conversationID string, targetSeq int64) ([]chat.Message, error) {
+func (s *Store) Revisions(ctx context.Context, conversationID chat.ConversationID, targetSeq int64) ([]chat.Message, error) {
 	return rows[chat.Message](ctx, s.db, `SELECT message FROM messages
 		WHERE conversation_id = ? AND target_seq = ? ORDER BY seq`, conversationID, targetSeq)
 }

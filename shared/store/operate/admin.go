@@ -15,7 +15,7 @@ import (
 )
 
 // Head reads the head of a conversation. NotFound (*chat.Error) if there is none.
-func (o *Operator) Head(ctx context.Context, conversationID string) (chat.Conversation, error) {
+func (o *Operator) Head(ctx context.Context, conversationID chat.ConversationID) (chat.Conversation, error) {
 	var head chat.Conversation
 	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err == nil && !found {
@@ -29,7 +29,7 @@ func (o *Operator) Head(ctx context.Context, conversationID string) (chat.Conver
 func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
 	in := &dynamodb.ScanInput{TableName: &o.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
 	if cursor != "" {
-		in.ExclusiveStartKey = table.HeadKey(cursor)
+		in.ExclusiveStartKey = table.HeadKey(chat.ConversationID(cursor))
 	}
 	out, err := o.db.Scan(ctx, in)
 	if err != nil {
@@ -43,14 +43,14 @@ func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads [
 	}
 	var last chat.Conversation
 	err = table.Unmarshal(out.LastEvaluatedKey, &last)
-	return heads, last.ConversationID, err
+	return heads, string(last.ConversationID), err
 }
 
 // LedgerPage reads at most limit messages of a range as they are, ascending, and
 // gives the range that is left, which is empty at the end. Expired messages are
 // left out. Unlike Entries it takes what is being written at this moment for
 // missing.
-func (o *Operator) LedgerPage(ctx context.Context, conversationID string, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
+func (o *Operator) LedgerPage(ctx context.Context, conversationID chat.ConversationID, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
 	out, err := o.db.QueryRange(ctx, conversationID, r, table.Ascending, limit)
 	if err != nil {
 		return nil, chat.Range{}, err
@@ -72,7 +72,7 @@ func (o *Operator) LedgerPage(ctx context.Context, conversationID string, r chat
 
 // Positions returns the lines that users have of a conversation. Users without one are
 // absent from the map.
-func (o *Operator) Positions(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Line, error) {
+func (o *Operator) Positions(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
 	return o.db.LinesOf(ctx, conversationID, userIDs)
 }
 

@@ -22,11 +22,11 @@ func TestAdmin_Heads(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.Store(nil)
-	want := map[string]bool{}
+	want := map[chat.ConversationID]bool{}
 	for i := range 7 {
 		want[send(t, s, "alice", fmt.Sprintf("user%d", i), fmt.Sprint(i)).ConversationID] = true
 	}
-	got := map[string]bool{}
+	got := map[chat.ConversationID]bool{}
 	pages := 0
 	for cursor := ""; ; pages++ {
 		heads, next, err := operate.New(s).Heads(t.Context(), cursor, 3)
@@ -77,7 +77,7 @@ func TestAdmin_Positions(t *testing.T) {
 	require.Equal(t, chat.Line{
 		UserID: "bob", ConversationID: single, Peer: "alice", ReadSeq: 12, DeliveredSeq: 12, ClearedSeq: 3, JoinSeq: 1,
 	}, positions["bob"])
-	var ids []string
+	var ids []chat.ConversationID
 	for cursor := ""; ; {
 		page, next, err := operate.New(s).PositionsOf(t.Context(), "bob", cursor, 1)
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestAdmin_Positions(t *testing.T) {
 			break
 		}
 	}
-	require.Equal(t, []string{group, single, "system:order:1"}, ids)
+	require.Equal(t, []chat.ConversationID{group, single, "system:order:1"}, ids)
 }
 
 func TestAdmin_FindMessage(t *testing.T) {
@@ -143,13 +143,13 @@ func TestAdmin_ChangedBetween(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.Store(nil)
-	var ids []string
+	var ids []chat.ConversationID
 	for i := range 4 {
 		id := send(t, s, "alice", fmt.Sprintf("u%d", i), fmt.Sprint(i)).ConversationID
 		c.Set(c.Tables.Conversations, convKey(id), values{"updatedAt": 1000 + 10*i})
 		ids = append(ids, id)
 	}
-	var got []string
+	var got []chat.ConversationID
 	require.NoError(t, operate.New(s).ChangedBetween(t.Context(), 1010, 1020, func(h chat.Conversation) error {
 		got = append(got, h.ConversationID)
 		return nil
@@ -160,7 +160,7 @@ func TestAdmin_ChangedBetween(t *testing.T) {
 }
 
 // erasable fills a store and gives the ledgers as cy sees them.
-func erasable(t *testing.T, s *store.Store) (single, group string) {
+func erasable(t *testing.T, s *store.Store) (single, group chat.ConversationID) {
 	t.Helper()
 	single, group = lively(t, s)
 	m := text("alice", "file", "")
@@ -187,7 +187,7 @@ func TestEraseUser(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	single, group := erasable(t, s)
-	before := map[string][]chat.Message{single: ledger(t, s, "alice", single), group: ledger(t, s, "alice", group)}
+	before := map[chat.ConversationID][]chat.Message{single: ledger(t, s, "alice", single), group: ledger(t, s, "alice", group)}
 
 	dry, err := operate.New(s).EraseUser(t.Context(), "alice", "", false, nothing)
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func TestEraseUser_GoesOn(t *testing.T) {
 	erasable(t, plain)
 	w := &wire{}
 	s := c.Store(w)
-	after, broken := "", 0
+	after, broken := chat.ConversationID(""), 0
 	for {
 		w.Set(func(op string, n int) fault {
 			if op == "UpdateItem" && n == 8 {

@@ -68,14 +68,14 @@ var remedies = map[ViolationKind]string{
 
 // Violation is one thing that is wrong, confirmed by a serialisable reading.
 type Violation struct {
-	ConversationID string        `json:"conversationId"`
-	Kind           ViolationKind `json:"kind"`
-	Seq            int64         `json:"seq,omitempty"`
-	ToSeq          int64         `json:"toSeq,omitempty"` // of a range that begins with Seq
-	UserID         string        `json:"userId,omitempty"`
-	Expected       string        `json:"expected"`
-	Found          string        `json:"found"`
-	Remedy         string        `json:"remedy"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Kind           ViolationKind       `json:"kind"`
+	Seq            int64               `json:"seq,omitempty"`
+	ToSeq          int64               `json:"toSeq,omitempty"` // of a range that begins with Seq
+	UserID         string              `json:"userId,omitempty"`
+	Expected       string              `json:"expected"`
+	Found          string              `json:"found"`
+	Remedy         string              `json:"remedy"`
 }
 
 // AuditReport is what an audit looked at and what it found.
@@ -89,15 +89,15 @@ type AuditReport struct {
 
 	// Unfinished are conversations whose ledger was not read to its end, because
 	// the time was up. Next is where AuditAll goes on; nil if it is through.
-	Unfinished []string     `json:"unfinished,omitempty"`
-	Next       *AuditCursor `json:"next,omitempty"`
+	Unfinished []chat.ConversationID `json:"unfinished,omitempty"`
+	Next       *AuditCursor          `json:"next,omitempty"`
 }
 
 // AuditCursor is a place in the tables: after a conversation or, with a userId,
 // after an inbox line.
 type AuditCursor struct {
-	ConversationID string `json:"conversationId,omitempty"`
-	UserID         string `json:"userId,omitempty"`
+	ConversationID chat.ConversationID `json:"conversationId,omitempty"`
+	UserID         string              `json:"userId,omitempty"`
 }
 
 const (
@@ -155,7 +155,7 @@ func (o *Operator) newAudit() *audit {
 // AuditConversation checks a whole conversation: head, ledger, idempotency
 // records, roster and inbox lines. It errs with NotFound (*chat.Error) if there
 // is none. A ledger that the context's deadline cuts off is in Unfinished.
-func (o *Operator) AuditConversation(ctx context.Context, conversationID string) (AuditReport, error) {
+func (o *Operator) AuditConversation(ctx context.Context, conversationID chat.ConversationID) (AuditReport, error) {
 	a := o.newAudit()
 	found, err := a.conversation(ctx, conversationID, everything)
 	if err == nil && !found {
@@ -184,7 +184,7 @@ func (o *Operator) AuditAll(ctx context.Context, after AuditCursor) (AuditReport
 }
 
 // eachConversation gives the conversation after which the time was up, or "".
-func (a *audit) eachConversation(ctx context.Context, after string) (next string, err error) {
+func (a *audit) eachConversation(ctx context.Context, after chat.ConversationID) (next chat.ConversationID, err error) {
 	in := &dynamodb.ScanInput{
 		TableName:            &a.db.Conversations,
 		ProjectionExpression: aws.String("conversationId"),
@@ -245,7 +245,7 @@ func (a *audit) eachLine(ctx context.Context, after AuditCursor) (*AuditCursor, 
 func (o *Operator) AuditSample(ctx context.Context, messages int) (AuditReport, error) {
 	a := o.newAudit()
 	each := max(int64(messages)/5, auditPage)
-	done := map[string]bool{} // at most one for each message
+	done := map[chat.ConversationID]bool{} // at most one for each message
 	heads := sampler{db: o.db, table: o.db.Conversations, segments: firstSegments}
 	for idle := 0; idle < idlePicks && len(done) < messages && a.report.Messages < int64(messages) && !timeIsUp(ctx); idle++ {
 		items, err := heads.pick(ctx)
@@ -323,11 +323,11 @@ func (p *sampler) pick(ctx context.Context) ([]table.Item, error) {
 	}
 }
 
-func idsOf(heads []table.Item) []string {
-	ids := make([]string, 0, len(heads))
+func idsOf(heads []table.Item) []chat.ConversationID {
+	ids := make([]chat.ConversationID, 0, len(heads))
 	for _, in := range heads {
 		if id, ok := in["conversationId"].(*types.AttributeValueMemberS); ok {
-			ids = append(ids, id.Value)
+			ids = append(ids, chat.ConversationID(id.Value))
 		}
 	}
 	return ids
@@ -358,7 +358,7 @@ const everything = chat.MaxSeq
 
 // conversation checks one conversation, at most limit messages of its ledger from
 // a random one on. found is false if there is no trace of it.
-func (a *audit) conversation(ctx context.Context, id string, limit int64) (found bool, err error) {
+func (a *audit) conversation(ctx context.Context, id chat.ConversationID, limit int64) (found bool, err error) {
 	var head chat.Conversation
 	found, err = a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head)
 	if err != nil {
@@ -394,7 +394,7 @@ func (a *audit) conversation(ctx context.Context, id string, limit int64) (found
 }
 
 // headless reports messages without a head, if it is still so.
-func (a *audit) headless(ctx context.Context, id string, last *table.Message) (found bool, err error) {
+func (a *audit) headless(ctx context.Context, id chat.ConversationID, last *table.Message) (found bool, err error) {
 	if last == nil {
 		return false, nil
 	}
@@ -443,13 +443,13 @@ func (a *audit) end(ctx context.Context, head chat.Conversation, last *table.Mes
 }
 
 // lastEntry reads the message with the highest seq; nil if there is none.
-func (o *Operator) lastEntry(ctx context.Context, conversationID string) (*table.Message, error) {
+func (o *Operator) lastEntry(ctx context.Context, conversationID chat.ConversationID) (*table.Message, error) {
 	return o.entryNext(ctx, conversationID, chat.Range{From: 0, To: chat.MaxSeq}, table.Descending)
 }
 
 // entryNext reads the first message of a range, in reading order; nil if there
 // is none.
-func (o *Operator) entryNext(ctx context.Context, conversationID string, r chat.Range, d table.Direction) (*table.Message, error) {
+func (o *Operator) entryNext(ctx context.Context, conversationID chat.ConversationID, r chat.Range, d table.Direction) (*table.Message, error) {
 	out, err := o.db.QueryRange(ctx, conversationID, r, d, 1)
 	if err != nil || len(out.Items) == 0 {
 		return nil, err
@@ -477,11 +477,11 @@ func getOf(table string, key table.Item) types.TransactGetItem {
 	return types.TransactGetItem{Get: &types.Get{TableName: &table, Key: key}}
 }
 
-func (a *audit) getHead(id string) types.TransactGetItem {
+func (a *audit) getHead(id chat.ConversationID) types.TransactGetItem {
 	return getOf(a.db.Conversations, table.HeadKey(id))
 }
 
-func (a *audit) getMessage(id string, seq int64) types.TransactGetItem {
+func (a *audit) getMessage(id chat.ConversationID, seq int64) types.TransactGetItem {
 	return getOf(a.db.Messages, table.MessageKey(id, seq))
 }
 
@@ -633,7 +633,7 @@ func without(r chat.Range, others []chat.Range) []chat.Range {
 }
 
 // absent gives the parts of r that no message has for certain.
-func (a *audit) absent(ctx context.Context, id string, r chat.Range) ([]chat.Range, error) {
+func (a *audit) absent(ctx context.Context, id chat.ConversationID, r chat.Range) ([]chat.Range, error) {
 	there := map[int64]bool{}
 	first := max(r.From, r.To-maxHole+1) // what is being written is at the end
 	for from := first; from <= r.To; from += table.MaxTransactGet {

@@ -90,7 +90,7 @@ func (a *audit) tally(ctx context.Context, head chat.Conversation, check bool, t
 }
 
 // members checks the inbox lines of a page of a roster.
-func (a *audit) members(ctx context.Context, id string, members []chat.Member, top int64) error {
+func (a *audit) members(ctx context.Context, id chat.ConversationID, members []chat.Member, top int64) error {
 	userIDs := make([]string, len(members))
 	for i, m := range members {
 		userIDs[i] = m.UserID
@@ -111,7 +111,7 @@ func (a *audit) members(ctx context.Context, id string, members []chat.Member, t
 	return nil
 }
 
-func (a *audit) linesOf(ctx context.Context, id string, userIDs []string) (map[string]chat.Line, error) {
+func (a *audit) linesOf(ctx context.Context, id chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
 	keys := make([]table.Item, len(userIDs))
 	for i, userID := range userIDs {
 		keys[i] = table.LineKey(userID, id)
@@ -141,7 +141,7 @@ func ahead(line chat.Line, top int64) string {
 
 // line looks again at a user's line, with head and roster item, and tells what is
 // wrong with it.
-func (a *audit) line(ctx context.Context, id, userID string, top int64) error {
+func (a *audit) line(ctx context.Context, id chat.ConversationID, userID string, top int64) error {
 	out, err := a.again(ctx, a.getHead(id), getOf(a.db.Members, table.MemberKey(id, userID)), getOf(a.db.Inboxes, table.LineKey(userID, id)))
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ const maxSpeakers = 4096
 
 // speakers checks the inbox lines of those who have written, or were added, and
 // are in no roster any more: they have to say so.
-func (a *audit) speakers(ctx context.Context, id string, entries []table.Message, checked map[string]bool, top int64) error {
+func (a *audit) speakers(ctx context.Context, id chat.ConversationID, entries []table.Message, checked map[string]bool, top int64) error {
 	var userIDs []string
 	note := func(userID string) {
 		if userID == "" || userID == chat.SystemSender || checked[userID] {
@@ -216,7 +216,7 @@ func (a *audit) speakers(ctx context.Context, id string, entries []table.Message
 }
 
 // unrostered checks that lines which say of no leaving have a roster item.
-func (a *audit) unrostered(ctx context.Context, id string, lines map[string]chat.Line, top int64) error {
+func (a *audit) unrostered(ctx context.Context, id chat.ConversationID, lines map[string]chat.Line, top int64) error {
 	var keys []table.Item
 	for userID, line := range lines {
 		if line.LeftSeq == 0 {
@@ -250,7 +250,7 @@ func (a *audit) unrostered(ctx context.Context, id string, lines map[string]chat
 // lines checks inbox lines of any users and conversations against heads and
 // rosters.
 func (a *audit) lines(ctx context.Context, items []table.Item) error {
-	byConversation := map[string]map[string]chat.Line{}
+	byConversation := map[chat.ConversationID]map[string]chat.Line{}
 	for _, in := range items {
 		var line chat.Line
 		if err := table.Unmarshal(in, &line); err != nil {
@@ -273,7 +273,7 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 	if err != nil {
 		return err
 	}
-	tops := map[string]int64{}
+	tops := map[chat.ConversationID]int64{}
 	for _, in := range heads {
 		var head chat.Conversation
 		if err := table.Unmarshal(in, &head); err != nil {
@@ -298,7 +298,7 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 
 // topOf gives the highest seq of a ledger, 0 if there is no head: then no line is
 // right.
-func (a *audit) topOf(ctx context.Context, id string) (int64, error) {
+func (a *audit) topOf(ctx context.Context, id chat.ConversationID) (int64, error) {
 	var head chat.Conversation
 	found, err := a.db.Get(ctx, a.db.Conversations, table.HeadKey(id), &head)
 	if err != nil || !found {

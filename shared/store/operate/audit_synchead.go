@@ -52,7 +52,7 @@ func (a *audit) own(line chat.Line, in table.Item) {
 	}
 	if wrong != "" {
 		a.add(Violation{
-			UserID: line.UserID, Kind: SyncHeadWrong, Expected: "a " + line.ConversationID + " within its bounds", Found: wrong,
+			UserID: line.UserID, Kind: SyncHeadWrong, Expected: "a " + string(line.ConversationID) + " within its bounds", Found: wrong,
 		})
 	}
 }
@@ -101,7 +101,7 @@ func wrongLarge(in table.Item) string {
 // Relist lists a conversation as large for those of its members for whom it is not
 // yet, and raises their sync heads, as the fan-out does when someone joins. It
 // returns for how many. A conversation that is not large is left as it is.
-func (o *Operator) Relist(ctx context.Context, conversationID string) (users int, err error) {
+func (o *Operator) Relist(ctx context.Context, conversationID chat.ConversationID) (users int, err error) {
 	var head chat.Conversation
 	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err != nil || !found || head.MemberCount <= chat.InboxGroupMax {
@@ -122,7 +122,7 @@ func (o *Operator) Relist(ctx context.Context, conversationID string) (users int
 		if err := o.store.Enlist(ctx, m.UserID, conversationID); err != nil && !store.Permanent(err) {
 			return users, err
 		}
-		if _, err := o.store.Raise(ctx, m.UserID, []string{conversationID}); err != nil && !store.Permanent(err) {
+		if _, err := o.store.Raise(ctx, m.UserID, []chat.ConversationID{conversationID}); err != nil && !store.Permanent(err) {
 			return users, err
 		}
 		users++

@@ -27,7 +27,7 @@ import (
 // finding is what a test expects of a violation.
 type finding struct {
 	kind operate.ViolationKind
-	id   string
+	id   chat.ConversationID
 	seq  int64
 	user string
 }
@@ -49,7 +49,7 @@ func sorted(all ...finding) []finding {
 
 // lively fills a store with all that the product does, and gives the ids of a
 // single conversation of 12 messages and of a group.
-func lively(t *testing.T, s *store.Store) (single, group string) {
+func lively(t *testing.T, s *store.Store) (single, group chat.ConversationID) {
 	t.Helper()
 	ctx := t.Context()
 	for i := range 6 {
@@ -96,7 +96,7 @@ func lively(t *testing.T, s *store.Store) (single, group string) {
 		Message: chat.Message{MessageType: chat.TypeSystem, Text: "shipped"},
 	})
 	require.NoError(t, err)
-	_, err = s.Raise(ctx, "alice", []string{single, group})
+	_, err = s.Raise(ctx, "alice", []chat.ConversationID{single, group})
 	require.NoError(t, err)
 	return single, group
 }
@@ -122,7 +122,7 @@ func TestAudit_AHealthyStore(t *testing.T) {
 		require.GreaterOrEqual(t, r.Lines, lines, name)
 		require.Nil(t, r.Next)
 	}
-	for _, id := range []string{single, group, "system:order:1"} {
+	for _, id := range []chat.ConversationID{single, group, "system:order:1"} {
 		r, err := operate.New(s).AuditConversation(t.Context(), id)
 		require.NoError(t, err)
 		require.Empty(t, r.Violations)
@@ -137,146 +137,168 @@ func TestAudit_AHealthyStore(t *testing.T) {
 func TestAudit_FindsCorruption(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		plant func(c *cloud, single, group string)
-		want  func(single, group string) []finding
+		plant func(c *cloud, single, group chat.ConversationID)
+		want  func(single, group chat.ConversationID) []finding
 	}{
 		"a head behind": {
-			func(c *cloud, single, _ string) { c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 9}) },
-			func(single, _ string) []finding { return []finding{{operate.HeadBehind, single, 12, ""}} },
+			func(c *cloud, single, _ chat.ConversationID) {
+				c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 9})
+			},
+			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadBehind, single, 12, ""}} },
 		},
 		"a head ahead": {
-			func(c *cloud, single, _ string) {
+			func(c *cloud, single, _ chat.ConversationID) {
 				c.Delete(c.Tables.Messages, entryKey(single, 12))
 				c.Delete(c.Tables.Messages, entryKey(single, 11))
 			},
-			func(single, _ string) []finding { return []finding{{operate.HeadAhead, single, 11, ""}} },
+			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadAhead, single, 11, ""}} },
 		},
 		"a ledger lost": {
-			func(c *cloud, single, _ string) {
+			func(c *cloud, single, _ chat.ConversationID) {
 				for seq := range int64(12) {
 					c.Delete(c.Tables.Messages, entryKey(single, seq+1))
 				}
 			},
-			func(single, _ string) []finding { return []finding{{operate.HeadAhead, single, 1, ""}} },
+			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadAhead, single, 1, ""}} },
 		},
 		"two holes": {
-			func(c *cloud, single, _ string) {
+			func(c *cloud, single, _ chat.ConversationID) {
 				for _, seq := range []int64{4, 7, 8} {
 					c.Delete(c.Tables.Messages, entryKey(single, seq))
 				}
 			},
-			func(single, _ string) []finding {
+			func(single, _ chat.ConversationID) []finding {
 				return []finding{{operate.Hole, single, 4, ""}, {operate.Hole, single, 7, ""}}
 			},
 		},
 		"a message twice": {
-			func(c *cloud, single, _ string) { c.CopyMessage(single, 3, 6) },
-			func(single, _ string) []finding { return []finding{{operate.DuplicateMessage, single, 6, "alice"}} },
+			func(c *cloud, single, _ chat.ConversationID) { c.CopyMessage(single, 3, 6) },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.DuplicateMessage, single, 6, "alice"}}
+			},
 		},
 		"a messageId twice, each with a record": {
-			func(c *cloud, single, _ string) {
+			func(c *cloud, single, _ chat.ConversationID) {
 				id := c.Raw(c.Tables.Messages, entryKey(single, 3))["messageId"].(*types.AttributeValueMemberS).Value
 				c.Set(c.Tables.Messages, entryKey(single, 6), values{"messageId": id})
 				c.Set(c.Tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
 			},
-			func(single, _ string) []finding { return []finding{{operate.DuplicateMessage, single, 6, "bob"}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.DuplicateMessage, single, 6, "bob"}}
+			},
 		},
 		"two messages of one key": {
-			func(c *cloud, single, _ string) {
+			func(c *cloud, single, _ chat.ConversationID) {
 				c.Set(c.Tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
 			},
-			func(single, _ string) []finding { return []finding{{operate.DuplicateKey, single, 5, "alice"}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.DuplicateKey, single, 5, "alice"}}
+			},
 		},
 		"no record": {
-			func(c *cloud, _, _ string) { c.Delete(c.Tables.Idempotency, recordKey("alice", "a1")) },
-			func(single, _ string) []finding { return []finding{{operate.RecordMissing, single, 3, "alice"}} },
+			func(c *cloud, _, _ chat.ConversationID) { c.Delete(c.Tables.Idempotency, recordKey("alice", "a1")) },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.RecordMissing, single, 3, "alice"}}
+			},
 		},
 		"a record of another conversation": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
 			},
-			func(single, _ string) []finding { return []finding{{operate.RecordMismatch, single, 3, "alice"}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.RecordMismatch, single, 3, "alice"}}
+			},
 		},
 		"a record of another messageId": {
-			func(c *cloud, _, _ string) {
+			func(c *cloud, _, _ chat.ConversationID) {
 				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
 			},
-			func(single, _ string) []finding { return []finding{{operate.RecordMismatch, single, 3, "alice"}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.RecordMismatch, single, 3, "alice"}}
+			},
 		},
 		"read too far": {
-			func(c *cloud, single, _ string) {
+			func(c *cloud, single, _ chat.ConversationID) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
 			},
-			func(single, _ string) []finding { return []finding{{operate.PositionAhead, single, 0, "bob"}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.PositionAhead, single, 0, "bob"}}
+			},
 		},
 		"left too far": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
 			},
-			func(_, group string) []finding { return []finding{{operate.PositionAhead, group, 0, "bob"}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.PositionAhead, group, 0, "bob"}}
+			},
 		},
 		"a wrong count": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Conversations, convKey(group), values{"memberCount": 7})
 			},
-			func(_, group string) []finding { return []finding{{operate.MemberCountWrong, group, 0, ""}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.MemberCountWrong, group, 0, ""}}
+			},
 		},
 		"a hash of other members": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Conversations, convKey(group), values{"rosterHash": 7})
 			},
-			func(_, group string) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
+			func(_, group chat.ConversationID) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
 		},
 		"one member in the place of another": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Delete(c.Tables.Members, rosterKey(group, "dan"))
 				c.Set(c.Tables.Members, rosterKey(group, "eve"), values{"role": "member", "joinSeq": 1, "joinedSeq": 1})
 				c.Set(c.Tables.Inboxes, lineKey("eve", group), values{"joinSeq": 1})
 				c.Delete(c.Tables.Inboxes, lineKey("dan", group))
 			},
-			func(_, group string) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
+			func(_, group chat.ConversationID) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
 		},
 		"a member without a line": {
-			func(c *cloud, _, group string) { c.Delete(c.Tables.Inboxes, lineKey("dan", group)) },
-			func(_, group string) []finding { return []finding{{operate.LineMissing, group, 0, "dan"}} },
+			func(c *cloud, _, group chat.ConversationID) { c.Delete(c.Tables.Inboxes, lineKey("dan", group)) },
+			func(_, group chat.ConversationID) []finding { return []finding{{operate.LineMissing, group, 0, "dan"}} },
 		},
 		"a member who has left": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
 			},
-			func(_, group string) []finding { return []finding{{operate.LineFormer, group, 0, "dan"}} },
+			func(_, group chat.ConversationID) []finding { return []finding{{operate.LineFormer, group, 0, "dan"}} },
 		},
 		"a line without a roster item": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
 			},
-			func(_, group string) []finding { return []finding{{operate.LineOrphaned, group, 0, "bob"}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.LineOrphaned, group, 0, "bob"}}
+			},
 		},
 		"no head": {
-			func(c *cloud, single, _ string) { c.Delete(c.Tables.Conversations, convKey(single)) },
-			func(single, _ string) []finding { return []finding{{operate.HeadMissing, single, 12, ""}} },
+			func(c *cloud, single, _ chat.ConversationID) { c.Delete(c.Tables.Conversations, convKey(single)) },
+			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadMissing, single, 12, ""}} },
 		},
 		"a recall undone": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
 			},
-			func(_, group string) []finding {
+			func(_, group chat.ConversationID) []finding {
 				return []finding{{operate.EventTarget, group, 7, "alice"}}
 			},
 		},
 		"a recalled message with content": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Messages, entryKey(group, 6), values{"text": "back"})
 			},
-			func(_, group string) []finding {
+			func(_, group chat.ConversationID) []finding {
 				return sorted(finding{operate.NotBlank, group, 6, "cy"}, finding{operate.EventTarget, group, 6, "cy"})
 			},
 		},
 		"an edit undone": {
-			func(c *cloud, _, group string) {
+			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Messages, entryKey(group, 2), values{"version": 2})
 			},
-			func(_, group string) []finding { return []finding{{operate.EventTarget, group, 5, "bob"}} },
+			func(_, group chat.ConversationID) []finding { return []finding{{operate.EventTarget, group, 5, "bob"}} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -348,7 +370,7 @@ func TestAudit_Retention(t *testing.T) {
 			t.Parallel()
 			c := newCloud(t)
 			s := c.Store(nil)
-			var id string
+			var id chat.ConversationID
 			for i := range 6 {
 				id = send(t, s, "alice", "bob", fmt.Sprint(i)).ConversationID
 			}
@@ -436,7 +458,7 @@ func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 			return answer
 		}}
 		s := c.Store(w)
-		for _, id := range []string{single, group} {
+		for _, id := range []chat.ConversationID{single, group} {
 			r, err := operate.New(s).AuditConversation(t.Context(), id)
 			require.NoError(t, err, name)
 			got := found(r)
@@ -486,7 +508,7 @@ func TestAudit_WhileWriting(t *testing.T) {
 	require.Greater(t, c.Head(group).LastSeq+c.Head(single).LastSeq, int64(26), "it was written to")
 }
 
-func churn(ctx context.Context, s *store.Store, group string, w, i int) error {
+func churn(ctx context.Context, s *store.Store, group chat.ConversationID, w, i int) error {
 	id := fmt.Sprintf("w%d-%d", w, i)
 	r := func(suffix string) store.Request {
 		return store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: id + suffix}
@@ -541,7 +563,7 @@ func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	b := newBulk(c)
-	want := map[string]bool{}
+	want := map[chat.ConversationID]bool{}
 	for range 50 {
 		want[b.conversation(1)] = true
 	}
@@ -549,7 +571,7 @@ func TestAudit_SamplesAreFromEverywhere(t *testing.T) {
 	for i := range len(want) {
 		c.Delete(c.Tables.Idempotency, recordKey(fmt.Sprintf("v%d", i+1), "c1"))
 	}
-	got := map[string]bool{}
+	got := map[chat.ConversationID]bool{}
 	s := c.Store(nil)
 	for tries := 0; len(got) < len(want); tries++ {
 		require.Less(t, tries, 200)
@@ -677,7 +699,7 @@ func (b *bulk) flush() {
 }
 
 // conversation writes one of two users with n messages.
-func (b *bulk) conversation(n int64) (id string) {
+func (b *bulk) conversation(n int64) (id chat.ConversationID) {
 	b.ids++
 	users := []string{fmt.Sprintf("u%d", b.ids), fmt.Sprintf("v%d", b.ids)}
 	id = chat.SingleID(users[0], users[1])
@@ -716,7 +738,7 @@ func TestAudit_ALargeStore(t *testing.T) {
 	c := newCloud(t)
 	b := newBulk(c)
 	large := b.conversation(*auditMessages - 10_000)
-	var small []string
+	var small []chat.ConversationID
 	for range 100 {
 		small = append(small, b.conversation(100))
 	}
@@ -741,7 +763,9 @@ func TestAudit_ALargeStore(t *testing.T) {
 	require.Less(t, watch.peak, before+3<<20, "their texts alone take 4 MB")
 
 	behind, tail, hole, twin, key, lost, position, count, orphan := small[1], small[15], large, small[29], small[50], small[60], small[70], small[80], small[90]
-	user := func(prefix, id string) string { return fmt.Sprintf("%s%d", prefix, slices.Index(small, id)+2) }
+	user := func(prefix string, id chat.ConversationID) string {
+		return fmt.Sprintf("%s%d", prefix, slices.Index(small, id)+2)
+	}
 	c.Set(c.Tables.Conversations, convKey(behind), values{"lastSeq": 40})
 	c.Delete(c.Tables.Messages, entryKey(tail, 100))
 	c.Delete(c.Tables.Messages, entryKey(hole, 3_141))
@@ -865,7 +889,7 @@ func TestRepairHead_NeverBackwards(t *testing.T) {
 		require.Equal(t, head, c.Head(single))
 	}
 	for name, tc := range map[string]struct {
-		id     string
+		id     chat.ConversationID
 		margin int64
 		code   chat.Code
 	}{
@@ -902,7 +926,7 @@ func TestRepairHead_LostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		lastSeq int64 // of the head, of a ledger of 12
-		repair  func(*operate.Operator, context.Context, string, int64) (operate.Repair, error)
+		repair  func(*operate.Operator, context.Context, chat.ConversationID, int64) (operate.Repair, error)
 		margin  int64
 	}{
 		"of what is behind":              {7, (*operate.Operator).RepairHead, 0},
@@ -1002,7 +1026,7 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	for _, user := range append(others[1:], "ann") { // the fan-out listed all but one
 		require.NoError(t, s.Enlist(t.Context(), user, id))
 	}
-	cursor, err := s.Raise(t.Context(), others[0], []string{"group:before"})
+	cursor, err := s.Raise(t.Context(), others[0], []chat.ConversationID{"group:before"})
 	require.NoError(t, err)
 	report, err := operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
@@ -1043,7 +1067,7 @@ func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 	s := c.Store(nil)
 	ids := c.Lines("bob", 40)
 	for _, id := range ids {
-		_, err := s.Raise(t.Context(), "bob", []string{id})
+		_, err := s.Raise(t.Context(), "bob", []chat.ConversationID{id})
 		require.NoError(t, err)
 		require.NoError(t, s.Enlist(t.Context(), "bob", id))
 	}

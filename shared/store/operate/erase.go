@@ -27,7 +27,7 @@ type Erasure struct {
 
 	// After is the last conversation that was looked through. An erasure that broke
 	// off goes on after it.
-	After string `json:"after,omitempty"`
+	After chat.ConversationID `json:"after,omitempty"`
 }
 
 // erased stands where the fingerprint of a message stood: from the fingerprint, a
@@ -62,11 +62,11 @@ const erased = "erased"
 // edit: it reads again and takes the edit's content too, and that of its event.
 // What is blank already is passed over, so it may be repeated at will, and has to
 // be if the user goes on writing meanwhile. progress is called after each page.
-func (o *Operator) EraseUser(ctx context.Context, userID, after string, act bool, progress func(Erasure)) (Erasure, error) {
+func (o *Operator) EraseUser(ctx context.Context, userID string, after chat.ConversationID, act bool, progress func(Erasure)) (Erasure, error) {
 	e := eraser{Operator: o, userID: userID, act: act, progress: progress}
 	e.done.After = after
 	for {
-		positions, next, err := o.PositionsOf(ctx, userID, after, auditPage)
+		positions, next, err := o.PositionsOf(ctx, userID, string(after), auditPage)
 		if err != nil {
 			return e.done, err
 		}
@@ -78,7 +78,7 @@ func (o *Operator) EraseUser(ctx context.Context, userID, after string, act bool
 			e.done.After = p.ConversationID
 			progress(e.done)
 		}
-		if after = next; next == "" {
+		if after = chat.ConversationID(next); next == "" {
 			break
 		}
 	}
@@ -97,7 +97,7 @@ type eraser struct {
 
 // conversation goes through a ledger from its end: the event of an edit is blanked
 // before the message it is about, as a recall leaves no content in an event.
-func (e *eraser) conversation(ctx context.Context, id string) error {
+func (e *eraser) conversation(ctx context.Context, id chat.ConversationID) error {
 	e.edits, e.told = map[int64]bool{}, 0
 	in := &dynamodb.QueryInput{
 		TableName:              &e.db.Messages,

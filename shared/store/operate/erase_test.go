@@ -14,7 +14,7 @@ import (
 )
 
 // erasuresIn gives the events of erasures in a ledger, with all that is in it.
-func erasuresIn(t *testing.T, s *store.Store, id string) (events, all []chat.Message) {
+func erasuresIn(t *testing.T, s *store.Store, id chat.ConversationID) (events, all []chat.Message) {
 	t.Helper()
 	head, err := operate.New(s).Head(t.Context(), id)
 	require.NoError(t, err)
@@ -37,13 +37,13 @@ func erase(t *testing.T, s *store.Store, userID string) operate.Erasure {
 
 // places gives conversations in each state that one may be in where a user has
 // written, by what it is, and one where the user cannot write.
-func places(t *testing.T, s *store.Store) (written map[string]string, system string) {
+func places(t *testing.T, s *store.Store) (written map[string]chat.ConversationID, system chat.ConversationID) {
 	t.Helper()
 	ctx := t.Context()
 	by := func(id string) store.Request {
 		return store.Request{UserID: "alice", DeviceID: "phone", ClientMsgID: id}
 	}
-	written = map[string]string{
+	written = map[string]chat.ConversationID{
 		"single": send(t, s, "alice", "bob", "s").ConversationID,
 		"notes":  send(t, s, "alice", "alice", "n").ConversationID,
 	}
@@ -77,7 +77,7 @@ func TestG5_AnErasureIsAnEventOfEachLedger(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	written, system := places(t, s)
-	before := map[string]chat.Conversation{}
+	before := map[chat.ConversationID]chat.Conversation{}
 	for _, id := range written {
 		before[id] = c.Head(id)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/dynamo"
+	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 	"github.com/inorder-im/inorder/shared/store/operate"
@@ -86,7 +87,7 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 	from := restored(c)
 	old := store.New(c.DB, from)
 	single, group := lively(t, old)
-	restored, err := old.Raise(t.Context(), "bob", []string{single})
+	restored, err := old.Raise(t.Context(), "bob", []chat.ConversationID{single})
 	require.NoError(t, err)
 	require.NoError(t, old.Enlist(t.Context(), "cy", group)) // a sync head that has told of nothing
 	heard := restored + 2                                    // what came between is lost
@@ -94,20 +95,20 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 	s := c.Store(nil)
 	_, err = operate.New(s).Fill(t.Context(), from, true, false, func(operate.Filled) {})
 	require.NoError(t, err)
-	for _, id := range []string{single, group, group, group} {
-		_, err = s.Raise(t.Context(), "bob", []string{id})
+	for _, id := range []chat.ConversationID{single, group, group, group} {
+		_, err = s.Raise(t.Context(), "bob", []chat.ConversationID{id})
 		require.NoError(t, err)
 	}
-	_, err = s.Raise(t.Context(), "cy", []string{group})
+	_, err = s.Raise(t.Context(), "cy", []chat.ConversationID{group})
 	require.NoError(t, err)
 	told, err := s.Changes(t.Context(), "bob", heard, "", 50)
 	require.NoError(t, err)
 	require.True(t, told.Full)
-	var ids []string
+	var ids []chat.ConversationID
 	for _, line := range told.Lines {
 		ids = append(ids, line.Head.ConversationID)
 	}
-	require.Subset(t, ids, []string{single, group})
+	require.Subset(t, ids, []chat.ConversationID{single, group})
 	again, err := s.Changes(t.Context(), "bob", told.Cursor, "", 50)
 	require.NoError(t, err)
 	require.False(t, again.Full, "once")

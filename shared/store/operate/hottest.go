@@ -27,14 +27,14 @@ const (
 
 // Hot is a conversation that grew between two looks.
 type Hot struct {
-	ConversationID string    `json:"conversationId"`
-	Kind           chat.Kind `json:"kind"`
-	Title          string    `json:"title,omitempty"`
-	MemberCount    int       `json:"memberCount"`
-	LastSeq        int64     `json:"lastSeq"`
-	Grown          int64     `json:"grown"` // entries since the first look
-	PerSecond      float64   `json:"perSecond"`
-	Full           int       `json:"full"` // percent of what its bucket holds that is taken; see store.WithConversationRate
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Kind           chat.Kind           `json:"kind"`
+	Title          string              `json:"title,omitempty"`
+	MemberCount    int                 `json:"memberCount"`
+	LastSeq        int64               `json:"lastSeq"`
+	Grown          int64               `json:"grown"` // entries since the first look
+	PerSecond      float64             `json:"perSecond"`
+	Full           int                 `json:"full"` // percent of what its bucket holds that is taken; see store.WithConversationRate
 }
 
 // Hottest gives at most limit conversations that grew between two looks, the fastest
@@ -42,7 +42,7 @@ type Hot struct {
 // the last minute before, at most 10,000 of them.
 func (o *Operator) Hottest(ctx context.Context, limit int, wait func(context.Context) error) ([]Hot, error) {
 	first := o.db.Now()
-	before := map[string]chat.Conversation{}
+	before := map[chat.ConversationID]chat.Conversation{}
 	err := o.ChangedBetween(ctx, first.Add(-lately).UnixMilli(), chat.MaxSeq, func(head chat.Conversation) error {
 		before[head.ConversationID] = head
 		if len(before) > 2*maxCandidates {
@@ -92,7 +92,7 @@ func hotOf(head chat.Conversation, grown int64, span time.Duration, now time.Tim
 }
 
 // forgetOldest keeps the heads that were written to last.
-func forgetOldest(heads map[string]chat.Conversation) {
+func forgetOldest(heads map[chat.ConversationID]chat.Conversation) {
 	if len(heads) <= maxCandidates {
 		return
 	}

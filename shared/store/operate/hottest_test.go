@@ -32,7 +32,7 @@ func TestHottest(t *testing.T) {
 	}
 	hot := look(10)
 	require.Len(t, hot, 2, "%s did not grow", quiet)
-	require.Equal(t, []string{quick, slow}, []string{hot[0].ConversationID, hot[1].ConversationID})
+	require.Equal(t, []chat.ConversationID{quick, slow}, []chat.ConversationID{hot[0].ConversationID, hot[1].ConversationID})
 	require.Equal(t, []int64{3, 1}, []int64{hot[0].Grown, hot[1].Grown})
 	require.Equal(t, []int64{4, 2}, []int64{hot[0].LastSeq, hot[1].LastSeq})
 	require.Greater(t, hot[0].PerSecond, hot[1].PerSecond)

@@ -18,11 +18,11 @@ const MaxRepairMargin = 1_000_000
 
 // Repair is what RepairHead or RaiseHead did.
 type Repair struct {
-	ConversationID string `json:"conversationId"`
-	Changed        bool   `json:"changed"` // false: the head was not behind, or the margin is 0
-	Before         int64  `json:"before"`  // the head's lastSeq
-	MaxSeq         int64  `json:"maxSeq"`  // the highest seq of the ledger
-	After          int64  `json:"after"`   // the head's lastSeq now
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Changed        bool                `json:"changed"` // false: the head was not behind, or the margin is 0
+	Before         int64               `json:"before"`  // the head's lastSeq
+	MaxSeq         int64               `json:"maxSeq"`  // the highest seq of the ledger
+	After          int64               `json:"after"`   // the head's lastSeq now
 }
 
 // RepairHead raises the lastSeq of a head that fell behind its ledger, as one
@@ -38,7 +38,7 @@ type Repair struct {
 //
 // The write is conditional on the head as read before the ledger. So no message
 // was committed between the two, and a send at this moment wins or tries again.
-func (o *Operator) RepairHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
+func (o *Operator) RepairHead(ctx context.Context, conversationID chat.ConversationID, margin int64) (Repair, error) {
 	return o.raiseHead(ctx, conversationID, margin, true)
 }
 
@@ -46,11 +46,11 @@ func (o *Operator) RepairHead(ctx context.Context, conversationID string, margin
 // lastSeq by the margin, from the head's or the ledger's highest seq. That is for
 // tables that were restored to an earlier time, head and ledger alike, while
 // devices have seen what came after.
-func (o *Operator) RaiseHead(ctx context.Context, conversationID string, margin int64) (Repair, error) {
+func (o *Operator) RaiseHead(ctx context.Context, conversationID chat.ConversationID, margin int64) (Repair, error) {
 	return o.raiseHead(ctx, conversationID, margin, false)
 }
 
-func (o *Operator) raiseHead(ctx context.Context, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
+func (o *Operator) raiseHead(ctx context.Context, conversationID chat.ConversationID, margin int64, onlyBehind bool) (Repair, error) {
 	if margin < 0 || margin > MaxRepairMargin {
 		return Repair{}, chat.FieldErrorf(chat.CodeBadRequest, "margin", "a margin is from 0 to %d", MaxRepairMargin)
 	}
@@ -74,7 +74,7 @@ func (o *Operator) raiseHead(ctx context.Context, conversationID string, margin 
 
 // tryRaise gives, beside the error of its write, what it tried; the next try finds
 // by that whether it was carried out and only the answer got lost.
-func (o *Operator) tryRaise(ctx context.Context, tried Repair, conversationID string, margin int64, onlyBehind bool) (Repair, error) {
+func (o *Operator) tryRaise(ctx context.Context, tried Repair, conversationID chat.ConversationID, margin int64, onlyBehind bool) (Repair, error) {
 	var head chat.Conversation
 	found, err := o.db.Get(ctx, o.db.Conversations, table.HeadKey(conversationID), &head)
 	if err != nil {
@@ -169,7 +169,7 @@ func (r Repair) wasMade(head chat.Conversation) bool {
 // awaitApplied waits until the newest seqs through last are applied as a whole.
 // Readers take a run of seqs that are gone for the proof that what is before it
 // was applied long ago (see resolve), and a margin makes such a run.
-func (o *Operator) awaitApplied(ctx context.Context, conversationID string, last int64) error {
+func (o *Operator) awaitApplied(ctx context.Context, conversationID chat.ConversationID, last int64) error {
 	var newest []int64
 	for seq := last; seq > max(0, last-table.MaxTransactGet); seq-- {
 		newest = append(newest, seq)

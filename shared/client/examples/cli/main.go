@@ -62,10 +62,11 @@ func report(err error) {
 // terminal shows the conversation id, up to the message with the seq shown.
 type terminal struct {
 	*client.Client
-	mu       sync.Mutex
-	user, id string
-	to       client.Draft // what is sent there, without the words
-	shown    int64
+	mu    sync.Mutex
+	user  string
+	id    client.ConversationID
+	to    client.Draft // what is sent there, without the words
+	shown int64
 }
 
 // do does what a line says.
@@ -78,13 +79,14 @@ func (t *terminal) do(ctx context.Context, line string) error {
 	case line == "/list":
 		err := t.Online(ctx) // or what is known without
 		for _, c := range t.Conversations() {
-			fmt.Printf("-- %s: %d unread\n", cmp.Or(c.Peer, c.ConversationID), c.Unread)
+			fmt.Printf("-- %s: %d unread\n", cmp.Or(c.Peer, string(c.ConversationID)), c.Unread)
 		}
 		return err
 	case words[0] == "/to" && len(words) == 2:
 		t.id, t.to, t.shown = client.SingleID(t.user, words[1]), client.Draft{To: words[1]}, 0
-		if _, ok := t.Conversation(words[1]); ok { // a group, say
-			t.id, t.to = words[1], client.Draft{ConversationID: words[1]}
+		id := client.ConversationID(words[1])
+		if _, ok := t.Conversation(id); ok { // a group, say
+			t.id, t.to = id, client.Draft{ConversationID: id}
 		}
 		latest, err := t.Latest(ctx, t.id, 20)
 		t.print(latest)
@@ -122,7 +124,7 @@ func (t *terminal) show(ctx context.Context, change client.Change) error {
 			return err
 		}
 		c, _ := t.Conversation(change.ConversationID)
-		fmt.Printf("-- %s: %d unread\n", cmp.Or(c.Peer, c.ConversationID), c.Unread)
+		fmt.Printf("-- %s: %d unread\n", cmp.Or(c.Peer, string(c.ConversationID)), c.Unread)
 	case client.Settled: // for which Send did not wait
 		return change.Err
 	case client.StateChanged:

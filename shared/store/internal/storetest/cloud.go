@@ -282,7 +282,7 @@ func Send(t testing.TB, s *store.Store, sender, to, clientMsgID string) store.Co
 }
 
 // Ledger reads the whole conversation as userID sees it, in pages.
-func Ledger(t testing.TB, s *store.Store, userID, conversationID string) []chat.Message {
+func Ledger(t testing.TB, s *store.Store, userID string, conversationID chat.ConversationID) []chat.Message {
 	t.Helper()
 	var all []chat.Message
 	for after := int64(0); ; {

@@ -25,7 +25,7 @@ func ContextFor(t testing.TB, ms int) (context.Context, context.CancelFunc) {
 }
 
 // ChatIn gives a message a conversation.
-func ChatIn(m chat.Message, conversationID string) chat.Message {
+func ChatIn(m chat.Message, conversationID chat.ConversationID) chat.Message {
 	m.ConversationID = conversationID
 	return m
 }
@@ -52,7 +52,7 @@ func (c *Cloud) Update(table string, key map[string]any, expression, element str
 }
 
 // DeleteMessage takes a message out of its ledger.
-func (c *Cloud) DeleteMessage(conversationID string, seq int64) {
+func (c *Cloud) DeleteMessage(conversationID chat.ConversationID, seq int64) {
 	c.T.Helper()
 	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": conversationID, "seq": seq})
 	require.NoError(c.T, err)
@@ -91,7 +91,7 @@ func (c *Cloud) Get(table string, key map[string]any, into any) bool {
 }
 
 // Head reads a head, which has to be there.
-func (c *Cloud) Head(conversationID string) chat.Conversation {
+func (c *Cloud) Head(conversationID chat.ConversationID) chat.Conversation {
 	c.T.Helper()
 	var head chat.Conversation
 	require.True(c.T, c.Get(c.Tables.Conversations, map[string]any{"conversationId": conversationID}, &head))
@@ -109,7 +109,7 @@ type Inbox struct {
 }
 
 // Inbox reads a user's line of a conversation, which has to be there.
-func (c *Cloud) Inbox(user, conversationID string) Inbox {
+func (c *Cloud) Inbox(user string, conversationID chat.ConversationID) Inbox {
 	c.T.Helper()
 	var in Inbox
 	require.True(c.T, c.Get(c.Tables.Inboxes, map[string]any{"userId": user, "conversationId": conversationID}, &in), user)
@@ -117,7 +117,7 @@ func (c *Cloud) Inbox(user, conversationID string) Inbox {
 }
 
 // Age makes a message older.
-func (c *Cloud) Age(conversationID string, seq int64, by time.Duration) {
+func (c *Cloud) Age(conversationID chat.ConversationID, seq int64, by time.Duration) {
 	c.T.Helper()
 	key, err := attributevalue.MarshalMap(map[string]any{"conversationId": conversationID, "seq": seq})
 	require.NoError(c.T, err)
@@ -219,7 +219,7 @@ func (c *Cloud) Raw(table string, key Values) map[string]types.AttributeValue {
 }
 
 // CopyMessage puts a message under another seq too.
-func (c *Cloud) CopyMessage(conversationID string, from, to int64) {
+func (c *Cloud) CopyMessage(conversationID chat.ConversationID, from, to int64) {
 	c.T.Helper()
 	in := c.Raw(c.Tables.Messages, EntryKey(conversationID, from))
 	in["seq"] = &types.AttributeValueMemberN{Value: fmt.Sprint(to)}
@@ -228,16 +228,22 @@ func (c *Cloud) CopyMessage(conversationID string, from, to int64) {
 }
 
 // ConvKey is the key of a head.
-func ConvKey(id string) Values { return Values{"conversationId": id} }
+func ConvKey(id chat.ConversationID) Values { return Values{"conversationId": id} }
 
 // EntryKey is the key of a message.
-func EntryKey(id string, seq int64) Values { return Values{"conversationId": id, "seq": seq} }
+func EntryKey(id chat.ConversationID, seq int64) Values {
+	return Values{"conversationId": id, "seq": seq}
+}
 
 // LineKey is the key of an inbox line.
-func LineKey(user, id string) Values { return Values{"userId": user, "conversationId": id} }
+func LineKey(user string, id chat.ConversationID) Values {
+	return Values{"userId": user, "conversationId": id}
+}
 
 // RosterKey is the key of a roster item.
-func RosterKey(id, user string) Values { return Values{"conversationId": id, "userId": user} }
+func RosterKey(id chat.ConversationID, user string) Values {
+	return Values{"conversationId": id, "userId": user}
+}
 
 // RecordKey is the key of an idempotency record.
 func RecordKey(sender, clientID string) Values {
@@ -245,11 +251,11 @@ func RecordKey(sender, clientID string) Values {
 }
 
 // Lines makes conversations in which the user has an inbox line.
-func (c *Cloud) Lines(user string, n int) []string {
+func (c *Cloud) Lines(user string, n int) []chat.ConversationID {
 	c.T.Helper()
-	ids := make([]string, n)
+	ids := make([]chat.ConversationID, n)
 	for i := range n {
-		ids[i] = fmt.Sprintf("group:%03d", i)
+		ids[i] = chat.ConversationID(fmt.Sprintf("group:%03d", i))
 		c.Put(c.Tables.Conversations, map[string]any{
 			"conversationId": ids[i], "kind": "group", "lastSeq": i + 1, "membersVersion": 1, "state": "active",
 		})
@@ -282,7 +288,7 @@ func By(user, clientMsgID string) store.Request {
 }
 
 // NewGroup makes a group and gives its id. Its first message is the event.
-func NewGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, members ...string) string {
+func NewGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, members ...string) chat.ConversationID {
 	t.Helper()
 	line, _, err := s.CreateGroup(t.Context(), By(owner, "create"), "a group", members, v)
 	require.NoError(t, err)
@@ -290,7 +296,7 @@ func NewGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, mem
 }
 
 // SendIn sends a text to a conversation.
-func SendIn(t testing.TB, s *store.Store, sender, conversationID, clientMsgID string) store.Committed {
+func SendIn(t testing.TB, s *store.Store, sender string, conversationID chat.ConversationID, clientMsgID string) store.Committed {
 	t.Helper()
 	r, err := s.Append(t.Context(), ChatIn(Text(sender, clientMsgID, "text of "+clientMsgID), conversationID), "")
 	require.NoError(t, err)
@@ -322,7 +328,7 @@ func SizeOf(value types.AttributeValue) int {
 }
 
 // SendN sends so many texts from alice to bob.
-func SendN(t testing.TB, s *store.Store, n int) string {
+func SendN(t testing.TB, s *store.Store, n int) chat.ConversationID {
 	t.Helper()
 	for i := range n {
 		Send(t, s, "alice", "bob", fmt.Sprint(i+1))

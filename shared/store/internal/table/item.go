@@ -84,17 +84,19 @@ func UnmarshalMessage(in Item) (Message, error) {
 
 // Record says what a sender's clientMsgId became.
 type Record struct {
-	DedupeKey      string `json:"dedupeKey"`
-	ConversationID string `json:"conversationId"`
-	Seq            int64  `json:"seq"`
-	MessageID      string `json:"messageId"`
-	Fingerprint    string `json:"fingerprint"`
-	ServerTime     int64  `json:"serverTime"`
-	ExpiresAt      int64  `json:"expiresAt,omitempty"` // seconds; never before the message's
+	DedupeKey      string              `json:"dedupeKey"`
+	ConversationID chat.ConversationID `json:"conversationId"`
+	Seq            int64               `json:"seq"`
+	MessageID      string              `json:"messageId"`
+	Fingerprint    string              `json:"fingerprint"`
+	ServerTime     int64               `json:"serverTime"`
+	ExpiresAt      int64               `json:"expiresAt,omitempty"` // seconds; never before the message's
 }
 
 // Str is the value of a string.
-func Str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func Str[S ~string](s S) types.AttributeValue {
+	return &types.AttributeValueMemberS{Value: string(s)}
+}
 
 // Num is the value of a whole number.
 func Num(n int64) types.AttributeValue {
@@ -110,19 +112,21 @@ func Unum(n uint64) types.AttributeValue {
 func Set(s ...string) types.AttributeValue { return &types.AttributeValueMemberSS{Value: s} }
 
 // HeadKey is the key of a head in the Conversations table.
-func HeadKey(conversationID string) Item { return Item{"conversationId": Str(conversationID)} }
+func HeadKey(conversationID chat.ConversationID) Item {
+	return Item{"conversationId": Str(conversationID)}
+}
 
 // MessageKey is the key of an entry in the Messages table.
-func MessageKey(conversationID string, seq int64) Item {
+func MessageKey(conversationID chat.ConversationID, seq int64) Item {
 	return Item{"conversationId": Str(conversationID), "seq": Num(seq)}
 }
 
 // MemberKey is the key of a roster item in the Members table.
-func MemberKey(conversationID, userID string) Item {
+func MemberKey(conversationID chat.ConversationID, userID string) Item {
 	return Item{"conversationId": Str(conversationID), "userId": Str(userID)}
 }
 
 // LineKey is the key of a line in the Inboxes table.
-func LineKey(userID, conversationID string) Item {
+func LineKey(userID string, conversationID chat.ConversationID) Item {
 	return Item{"userId": Str(userID), "conversationId": Str(conversationID)}
 }

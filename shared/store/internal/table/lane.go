@@ -59,14 +59,16 @@ func laneOf(m chat.Message) string {
 }
 
 // LaneID is the partition key of one of a conversation's Lanes.
-func LaneID(conversationID string, n int) string { return conversationID + "#" + strconv.Itoa(n) }
+func LaneID(conversationID chat.ConversationID, n int) string {
+	return string(conversationID) + "#" + strconv.Itoa(n)
+}
 
 // Key is the key of the intent.
 func (i Intent) Key() Item { return Item{"laneId": Str(i.LaneID), "messageId": Str(i.MessageID)} }
 
 // UnmarshalIntent reads an intent that is to be committed. The error says what is
 // wrong with it: it is of another version of the product, or damaged.
-func UnmarshalIntent(in Item, conversationID string) (Intent, error) {
+func UnmarshalIntent(in Item, conversationID chat.ConversationID) (Intent, error) {
 	var i Intent
 	if err := Unmarshal(in, &i); err != nil {
 		return Intent{}, err

@@ -41,11 +41,11 @@ func (db *DB) ListPage(ctx context.Context, userID, cursor string, limit int, al
 	}
 	var last chat.Line
 	err = Unmarshal(out.LastEvaluatedKey, &last)
-	return out.Items, last.ConversationID, err
+	return out.Items, string(last.ConversationID), err
 }
 
 // LinesOf gives the lines that users have of a conversation, by userId.
-func (db *DB) LinesOf(ctx context.Context, conversationID string, userIDs []string) (map[string]chat.Line, error) {
+func (db *DB) LinesOf(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
 	keys := make([]Item, len(userIDs))
 	for i, id := range userIDs {
 		keys[i] = LineKey(id, conversationID)
@@ -73,7 +73,7 @@ func LinesByUser(items []Item) (map[string]chat.Line, error) {
 // RosterPage reads a page of a roster, strongly consistent. Who has a damaged item
 // stands in it too, as a plain member who may read nothing: without that, a roster
 // would never have as many members as its head counts.
-func (db *DB) RosterPage(ctx context.Context, conversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
+func (db *DB) RosterPage(ctx context.Context, conversationID chat.ConversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
 	in := &dynamodb.QueryInput{
 		TableName:                 &db.Members,
 		KeyConditionExpression:    aws.String("conversationId = :c"),
@@ -133,21 +133,21 @@ const (
 // changed at Floor or before and is on the second page, unless it changed at Base
 // or before.
 type SyncHead struct {
-	V     int64            `json:"v"`
-	Floor int64            `json:"floor"`
-	Base  int64            `json:"base"`
-	At    map[string]int64 `json:"at"`
-	Long  map[string]int64 `json:"long"`
+	V     int64                         `json:"v"`
+	Floor int64                         `json:"floor"`
+	Base  int64                         `json:"base"`
+	At    map[chat.ConversationID]int64 `json:"at"`
+	Long  map[chat.ConversationID]int64 `json:"long"`
 }
 
 // SecondPage takes what is evicted from a sync head. What it does not list either
 // changed at Floor or before.
 type SecondPage struct {
-	UserID         string           `json:"userId"`
-	ConversationID string           `json:"conversationId"`
-	Version        int64            `json:"version"` // one more with each write
-	Floor          int64            `json:"floor"`
-	At             map[string]int64 `json:"at"`
+	UserID         string                        `json:"userId"`
+	ConversationID chat.ConversationID           `json:"conversationId"`
+	Version        int64                         `json:"version"` // one more with each write
+	Floor          int64                         `json:"floor"`
+	At             map[chat.ConversationID]int64 `json:"at"`
 }
 
 // The names of the two maps.
@@ -165,9 +165,9 @@ const MaxLarge = 250
 // members. Their messages raise nothing; their heads are read whenever a device
 // asks.
 type LargeList struct {
-	UserID string   `json:"userId"`
-	IDs    []string `json:"ids"`
-	Over   bool     `json:"over,omitempty"` // there were more than fit
+	UserID string                `json:"userId"`
+	IDs    []chat.ConversationID `json:"ids"`
+	Over   bool                  `json:"over,omitempty"` // there were more than fit
 }
 
 // LargeLists reads the lists of large conversations of users, by userId.

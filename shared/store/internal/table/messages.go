@@ -51,7 +51,7 @@ func (mi *Message) Measure() error {
 
 // QueryRange reads at most limit messages of a range, expired ones too, as one page
 // of a Query has them: strongly consistent, and no proof of what it lacks.
-func (db *DB) QueryRange(ctx context.Context, conversationID string, r chat.Range, d Direction, limit int) (*dynamodb.QueryOutput, error) {
+func (db *DB) QueryRange(ctx context.Context, conversationID chat.ConversationID, r chat.Range, d Direction, limit int) (*dynamodb.QueryOutput, error) {
 	out, err := db.Query(ctx, &dynamodb.QueryInput{
 		TableName:              &db.Messages,
 		KeyConditionExpression: aws.String("conversationId = :c AND seq BETWEEN :from AND :to"),
@@ -70,7 +70,7 @@ func (db *DB) QueryRange(ctx context.Context, conversationID string, r chat.Rang
 
 // LookUp adds those of the messages that exist, at most MaxTransactGet of them,
 // and reports whether any does, expired or not.
-func (db *DB) LookUp(ctx context.Context, conversationID string, seqs []int64, known map[int64]Message) (found bool, err error) {
+func (db *DB) LookUp(ctx context.Context, conversationID chat.ConversationID, seqs []int64, known map[int64]Message) (found bool, err error) {
 	if len(seqs) == 0 {
 		return false, nil
 	}
