@@ -370,6 +370,7 @@ func crowded(t *testing.T, s stack, seen *watchman) {
 	require.NoError(t, err)
 	leaveBehind(t, seen.client, ann.user, time.Hour, "TWegAcC4EowCHnA=|tablet")
 	say(t, bob.device, id, "ho")
+	awaitConnections(t, seen.client, ann.user, 1)
 	// A round of entries that are not there.
 	change(t, seen.client, "Conversations", map[string]any{"conversationId": id}, "SET pushAt = :some ADD lastSeq :some", map[string]any{":some": 5})
 	for _, p := range []permission{{"DeliverFunction", "GetItem", "Messages"}, {"DeliverFunction", "UpdateItem", "Connections"}} {
