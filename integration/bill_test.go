@@ -324,6 +324,7 @@ func TestCost_OfTheShippedClients(t *testing.T) {
 	for range 5 { // what an idle user has
 		mustSend(t, other, wire.Send{To: idle, Text: costText})
 	}
+	m.rest() // what is raised later is a change, which the first heartbeat would hear of
 	c := dial()
 	require.NoError(t, c.Refresh(t.Context()))
 	m.measure(bill.Heartbeat, 4, func() { require.NoError(t, c.Refresh(t.Context())) })
