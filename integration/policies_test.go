@@ -457,15 +457,15 @@ func lostInTheLane(t *testing.T, d *device, to string, seen *watchman) bool {
 	seen.forget(asks)
 	seen.fail("SendFunction/PutItem/Messages", "TransactionConflictException")
 	defer seen.fail("", "")
-	sent := make(chan error, 1)
+	committed := make(chan bool, 1)
 	go func() {
 		// Once: who sends again would not need to ask.
-		sent <- d.do(ctx, wire.ActionSend, wire.Send{To: to, MessageType: chat.TypeText, Text: "lost", ClientMsgID: newID()}, nil)
+		committed <- d.do(ctx, wire.ActionSend, wire.Send{To: to, MessageType: chat.TypeText, Text: "lost", ClientMsgID: newID()}, nil) == nil
 	}()
 	lane := tableName(t, seen.client, "Lane")
 	for !seen.saw(asks) {
 		select {
-		case <-sent:
+		case <-committed:
 			return false // it was refused before it asked
 		default:
 		}
@@ -479,7 +479,7 @@ func lostInTheLane(t *testing.T, d *device, to string, seen *watchman) bool {
 		}
 	}
 	seen.fail("", "")
-	return <-sent == nil
+	return <-committed
 }
 
 // nearTheLimits lets each function see a user who comes near the limit: a new one each, so
