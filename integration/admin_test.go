@@ -209,6 +209,7 @@ func TestAdmin_Refuses(t *testing.T) {
 		"an unknown user":         {[]string{"list", "-user", "no one", "-addr", shared.Page}, 1, "no one has no conversations"},
 		"a user without a name":   {[]string{"erase-user", "", "-addr", shared.Page}, 1, "userId"},
 		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-addr", shared.Page}, 1, "-o /nowhere/x"},
+		"less than none":          {[]string{"list", "-limit", "-1", "-addr", shared.Page}, 1, "-limit -1: want at least 1, or 0 for all"},
 		"hottest in no time":      {[]string{"hottest", "-for", "0s", "-addr", shared.Page}, 1, "want some time"},
 		"help":                    {[]string{"erase-user", "-h"}, 0, "What remains"},
 	} {

@@ -104,6 +104,9 @@ func TestExamples_CommandLine(t *testing.T) {
 		p.await("4 " + bobName + ": (edit of 3) very well\n")
 	}
 	bob.await("-- recall: FORBIDDEN")
+	alice.say("/recall one", "/recall 0", "/recall 99") // none of them is another one
+	alice.await("-- /list")
+	alice.await("-- message 0 is not here\n-- message 99 is not here\n")
 	alice.say("/recall 1")
 	bob.await("5 " + aliceName + ": (recall of 1) \n")
 

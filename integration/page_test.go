@@ -190,7 +190,7 @@ func TestPage_TabsShareOneConnection(t *testing.T) {
 		tab.do(chromedp.Reload())
 		tab.awaitTexts(before...)
 		require.NotEqual(t, "online", tab.text("#state"))
-		tab.await("word of it", `document.getElementById("notice").textContent === "Not connected: the server does not answer."`)
+		tab.await("word of it", `document.getElementById("notice").textContent === "Not connected: the server does not answer. Is the local cloud running? Its terminal says more."`)
 	}
 	tabs[1].say("without a connection")
 	expected++

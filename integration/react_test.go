@@ -91,6 +91,12 @@ func TestExamples_React(t *testing.T) {
 		require.Zero(t, evaluate[int](w.window, `document.querySelectorAll("[role=status], [role=alert], li[data-state=failed]").length`))
 		require.Empty(t, w.complaints(), "what %s's console says", w.user)
 	}
+
+	t.Log("a device that was opened somewhere else can be taken back")
+	mustConnect(t, cloud.Stack, aliceName, evaluate[string](alice.window, "localStorage.device"))
+	alice.await("word of it", `document.querySelector("[role=status]")?.textContent.startsWith("Offline: replaced")`)
+	alice.click("[role=status] button")
+	alice.await("being back", `document.querySelector("[role=status]") === null`)
 }
 
 // reactApp is the React example, built: the folder that it is in.

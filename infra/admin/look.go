@@ -25,6 +25,9 @@ func listCommand() command {
 			user := flags.String("user", "", "`userId` whose conversations to list, those that were left too")
 			limit := flags.Int("limit", pageSize, "how many at most; 0 for all")
 			return func(ctx context.Context, s *session, _ []string) error {
+				if *limit < 0 {
+					return fmt.Errorf("-limit %d: want at least 1, or 0 for all", *limit)
+				}
 				if *user != "" {
 					return s.listOf(ctx, *user, *limit)
 				}

@@ -119,7 +119,8 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	cfg := config{params: map[string]string{}}
 	flags := flag.NewFlagSet("local", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() {
+	flags.Usage = func() {} // after a mistake, it would take the words about that off the screen
+	usage := func() {
 		_, _ = fmt.Fprint(stderr, "Runs a SAM WebSocket application on this machine, straight from its template.\n\n"+
 			"usage: go run ./infra/local [flags]\n"+
 			"       go run ./infra/local invoke <function> <event.json>   (see invoke -h)\n\n"+
@@ -172,13 +173,17 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		cfg.debug = append(cfg.debug, s)
 		return nil
 	})
-	if err := flags.Parse(args); err != nil {
-		return config{}, err
-	}
-	if flags.NArg() > 0 {
-		err := fmt.Errorf("unexpected argument %q; flags begin with a dash", flags.Arg(0))
+	err := flags.Parse(args)
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q; flags begin with a dash", flags.Arg(0))
 		_, _ = fmt.Fprintln(stderr, err)
-		flags.Usage()
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage()
+		return config{}, err
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, "-h lists the flags")
 		return config{}, err
 	}
 	return cfg, nil

@@ -150,7 +150,7 @@ func engine(t *testing.T) string {
 
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	const usage = "usage: go run ./infra/local [flags]"
+	const usage, hint = "usage: go run ./infra/local [flags]", "-h lists the flags"
 	tests := []struct {
 		name string
 		args []string
@@ -158,22 +158,22 @@ func TestFlags(t *testing.T) {
 		want []string
 	}{
 		{"help", []string{"-h"}, 0, []string{usage, "-addr", "-data", "-template", "-param", "-dynamodb-endpoint", "-connections-endpoint", "-queues-endpoint", "-allow-origin", "-allow-host", "-web", "-watch", "-debug", "-serial", "An address is written 127.0.0.1:3000 or http://127.0.0.1:3000."}},
-		{"unknown flag", []string{"-port", "3000"}, 2, []string{"flag provided but not defined: -port", usage}},
-		{"no value", []string{"-addr"}, 2, []string{"flag needs an argument: -addr", usage}},
-		{"no port", []string{"-addr", "3000"}, 2, []string{`invalid value "3000" for flag -addr: want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000: there is only a number`, usage}},
-		{"no port number", []string{"-addr", "127.0.0.1:http3"}, 2, []string{"-addr", "the port is no number", usage}},
-		{"a socket", []string{"-addr", "ws://127.0.0.1:3000/v1"}, 2, []string{"-addr", "it begins with ws://", usage}},
-		{"https", []string{"-addr", "https://127.0.0.1:3000"}, 2, []string{"-addr", "it is served by http; put a proxy that speaks https before it", usage}},
+		{"unknown flag", []string{"-port", "3000"}, 2, []string{"flag provided but not defined: -port", hint}},
+		{"no value", []string{"-addr"}, 2, []string{"flag needs an argument: -addr", hint}},
+		{"no port", []string{"-addr", "3000"}, 2, []string{`invalid value "3000" for flag -addr: want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000: there is only a number`, hint}},
+		{"no port number", []string{"-addr", "127.0.0.1:http3"}, 2, []string{"-addr", "the port is no number", hint}},
+		{"a socket", []string{"-addr", "ws://127.0.0.1:3000/v1"}, 2, []string{"-addr", "it begins with ws://", hint}},
+		{"https", []string{"-addr", "https://127.0.0.1:3000"}, 2, []string{"-addr", "it is served by http; put a proxy that speaks https before it", hint}},
 		{"a queues endpoint that is none", []string{"-queues-endpoint", "8001"}, 2, []string{"-queues-endpoint", "want an address such as 127.0.0.1:3000"}},
 		{"a connections endpoint that is none", []string{"-connections-endpoint", "http://127.0.0.1:8001/v1"}, 2, []string{"-connections-endpoint", "it has a path"}},
 		{"a database that is none", []string{"-dynamodb-endpoint", "localhost"}, 2, []string{"-dynamodb-endpoint", "the port is missing"}},
-		{"a host that is none", []string{"-allow-host", "http://box.local:3000"}, 2, []string{"-allow-host", "want the name of a host, without scheme and port", usage}},
-		{"all hosts", []string{"-allow-host", "*"}, 2, []string{"-allow-host", "want the name of a host", usage}},
+		{"a host that is none", []string{"-allow-host", "http://box.local:3000"}, 2, []string{"-allow-host", "want the name of a host, without scheme and port", hint}},
+		{"all hosts", []string{"-allow-host", "*"}, 2, []string{"-allow-host", "want the name of a host", hint}},
 		{"invoke in no address", []string{"invoke", "-addr", "3000", "echo", "-"}, 2, []string{"-addr", "want an address such as 127.0.0.1:3000"}},
-		{"an origin that is none", []string{"-allow-origin", "localhost:5173"}, 2, []string{"-allow-origin", "want the origin of a page, such as http://localhost:5173", usage}},
-		{"all origins", []string{"-allow-origin", "*"}, 2, []string{"-allow-origin", "want the origin of a page", usage}},
-		{"a word", []string{"start"}, 2, []string{`unexpected argument "start"`, usage}},
-		{"parameter without a value", []string{"-param", "JwtIssuer"}, 2, []string{"use -param name=value", usage}},
+		{"an origin that is none", []string{"-allow-origin", "localhost:5173"}, 2, []string{"-allow-origin", "want the origin of a page, such as http://localhost:5173", hint}},
+		{"all origins", []string{"-allow-origin", "*"}, 2, []string{"-allow-origin", "want the origin of a page", hint}},
+		{"a word", []string{"start"}, 2, []string{`unexpected argument "start"`, hint}},
+		{"parameter without a value", []string{"-param", "JwtIssuer"}, 2, []string{"use -param name=value", hint}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -183,6 +183,9 @@ func TestFlags(t *testing.T) {
 			require.Empty(t, got.stdout)
 			for _, part := range test.want {
 				require.Contains(t, got.stderr, part)
+			}
+			if slices.Contains(test.want, hint) {
+				require.NotContains(t, got.stderr, usage, "what is wrong would be off the screen")
 			}
 		})
 	}

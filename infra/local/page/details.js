@@ -3,7 +3,7 @@
 
 import { MAX_TITLE_RUNES, countRunes } from "./client/index.js";
 import { $, KeyedList, askFirst, button, element, setAvatar, setParts, setText, worded } from "./dom.js";
-import { membersWords, namesIn, plain } from "./words.js";
+import { membersWords, namesIn, plain, titleOf } from "./words.js";
 
 const ROLE_WORDS = { owner: "owner", admin: "admin", member: "" };
 
@@ -40,9 +40,10 @@ export class Details {
 
   draw() {
     if (!$("details").open) return;
-    const { kind, title, closed } = this.#client.conversation(this.#key);
+    const conversation = this.#client.conversation(this.#key);
+    const { kind, closed } = conversation;
     const may = (action) => kind === "group" && this.#client.may(this.#key, action);
-    setParts($("details-title"), [{ name: title }]);
+    setParts($("details-title"), [{ name: titleOf(conversation) }]);
     $("title-form").hidden = !may("setTitle");
     $("add-form").hidden = !may("add");
     $("leave-group").hidden = !may("leave");

@@ -7,7 +7,7 @@ import { deviceOf } from "./device.js";
 import { $, KeyedList, button, element, isTouch, setAvatar, setParts, setText, setTime, worded } from "./dom.js";
 import { closeMenu, openMenu, redrawMenu } from "./menu.js";
 import { MessageList } from "./messages.js";
-import { lineOf, listOf, membersWords, namesIn, nextDay, previewOf, problemWords, said, whenWords, whyWords } from "./words.js";
+import { lineOf, listOf, membersWords, namesIn, nextDay, previewOf, problemWords, said, titleOf, whenWords, whyWords } from "./words.js";
 
 const SENT_AWAY = { replaced: "This device was connected again somewhere else", devices: "You connected too many other devices" };
 const SPOKEN_CHARACTERS = 300; // of a new message, by a screen reader
@@ -97,8 +97,22 @@ function openKeyName() {
 }
 
 function keyFromBefore() {
-  const key = sessionStorage.getItem(openKeyName());
+  let key = null;
+  try {
+    key = sessionStorage.getItem(openKeyName());
+  } catch {
+    // the browser has no storage
+  }
   return isGone(key) ? null : key;
+}
+
+function keepForLater(key) {
+  try {
+    if (key === null) sessionStorage.removeItem(openKeyName());
+    else sessionStorage.setItem(openKeyName(), key);
+  } catch {
+    // likewise: a reload shows the list
+  }
 }
 
 // For example a group that could not be made, once the user has removed it, or the key under which a group was made
@@ -131,8 +145,7 @@ function sent(isEdit) {
 // The key changes when the server names the conversation.
 function followKey() {
   if (openKey !== null) openKey = client.currentKey(openKey);
-  if (openKey === null) sessionStorage.removeItem(openKeyName());
-  else sessionStorage.setItem(openKeyName(), openKey);
+  keepForLater(openKey);
 }
 
 async function jumpTo(seq) {
@@ -246,7 +259,7 @@ function drawConnection() {
   if (client.detail === "outdated") say("A newer version of this page is open in another tab. Reload this one.");
   else if (client.storeError) say("This browser does not let the page keep anything. After a reload messages are fetched again, and what is not sent is gone.", client.storeError.message);
   else if (SENT_AWAY[client.detail]) say(`${SENT_AWAY[client.detail]}, so this page went offline. Switch Offline off to take over.`);
-  else if (client.state !== "online" && client.detail) say(`Not connected: ${client.detail}.`);
+  else if (client.state !== "online" && client.detail) say(`Not connected: ${client.detail}.${client.state === "connecting" ? " Is the local cloud running? Its terminal says more." : ""}`);
   else say(passingNote || (client.state === "offline" ? "You are offline. What you write is kept, and sent once you are back." : ""));
 }
 
@@ -292,7 +305,9 @@ function newConversationNode() {
   return element("li", "", [node]);
 }
 
-function fillConversation(node, { key, kind, closed, title, unread, last, time: when }, now) {
+function fillConversation(node, conversation, now) {
+  const { key, kind, closed, unread, last, time: when } = conversation;
+  const title = titleOf(conversation);
   const [avatar, name, time, preview, badge, spoken] = node.children;
   Object.assign(node.dataset, { conversation: key, unread, kind, closed: closed ?? "" });
   node.setAttribute("aria-current", key === openKey);
@@ -311,7 +326,9 @@ function drawOpen() {
   $("empty").hidden = openKey !== null;
   $("open").hidden = openKey === null;
   if (openKey === null) return;
-  const { title, kind, memberCount, closed } = client.conversation(openKey);
+  const conversation = client.conversation(openKey);
+  const { kind, memberCount, closed } = conversation;
+  const title = titleOf(conversation);
   setAvatar($("open-avatar"), title);
   setParts($("title"), [{ name: title }]);
   setText($("subtitle"), kind === "group" && closed !== "left" && memberCount > 0 ? membersWords(memberCount) : "");

@@ -76,6 +76,20 @@ func TestPageOnAPhoneInChromium(t *testing.T) {
 	requireInPage(tab, t, "checkPhone")
 }
 
+func TestPageShowsWhatWasOpenBeforeInChromium(t *testing.T) {
+	t.Parallel()
+	tab := browsertest.Open(t, "about:blank")
+	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(servePage(t, "fakeserver.js", "reopened.js")+"/#user=alice")))
+	requireInPage(tab, t, "checkReopened")
+}
+
+func TestPageWithoutStorageInChromium(t *testing.T) {
+	t.Parallel()
+	tab := browsertest.Open(t, "about:blank")
+	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(servePage(t, "fakeserver.js", "nostorage.js")+"/#user=alice")))
+	requireInPage(tab, t, "checkNoStorage")
+}
+
 // pictures are taken of every scene of scenes.js.
 var (
 	sizes = map[string][]chromedp.Action[chromedp.Void]{

@@ -26,6 +26,11 @@ export function shownPart(part) {
   return typeof part === "string" ? part : (part.text ?? nameOf(part.name));
 }
 
+/** What a conversation is called. Until a device knows that, it has the conversation's key only. */
+export function titleOf({ key, kind, title }) {
+  return title === key && kind !== "system" ? "…" : title;
+}
+
 const CLOSED = {
   system: "You can read these messages, not answer them.",
   left: "You are not a member of this group any more.",
@@ -158,7 +163,7 @@ const WHY = {
 const WHY_DOING = {
   send: { NOT_FOUND: "you are not in this conversation, or what you answered is gone", LIMIT: "no more messages can be sent here", BAD_REQUEST: "the server does not take it, perhaps because nobody can have that name" },
   edit: { FORBIDDEN: "it cannot be changed, because you were away from the group since" },
-  group: { NOT_FOUND: "you are not in this group, or it could not be made", LIMIT: "there would be too many members", BAD_REQUEST: "a name is one that nobody can have, or somebody is a member already" },
+  group: { NOT_FOUND: "you are not in this group, or it could not be made", LIMIT: "there are too many members, or too many new groups for one day", BAD_REQUEST: "a name is one that nobody can have, or somebody is a member already" },
 };
 
 /** Why something was refused; doing is "send", "edit", "recall", "group" or "look". */

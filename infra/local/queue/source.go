@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -129,31 +130,34 @@ func (f *feeder) deliver(ctx context.Context, messages []message) {
 
 // settle deletes the messages that the function does not name as failed.
 func (f *feeder) settle(messages []message, result []byte, functionError string) {
-	done := f.done(messages, result, functionError)
-	if len(done) < len(messages) {
-		f.Log.Warn("the function failed", "error", functionError, "messages", len(messages), "failed", len(messages)-len(done))
+	done, err := f.done(messages, result, functionError)
+	switch {
+	case err != nil:
+		f.Log.Warn("the function failed", "error", err, "messages", len(messages))
+	case len(done) < len(messages):
+		f.Log.Warn("the function could not do all messages", "messages", len(messages), "failed", len(messages)-len(done))
 	}
 	if err := f.remove(done...); err != nil {
 		f.Log.Error("cannot delete messages", "error", err)
 	}
 }
 
-// done returns the receipts of the messages that need no more work: none if the answer
-// cannot be read or names a message that is not in the batch.
-func (f *feeder) done(messages []message, result []byte, functionError string) (receipts []string) {
+// done returns the receipts of the messages that need no more work: none, and an error, if
+// the function failed, or its answer cannot be read or names a message that is not in the
+// batch.
+func (f *feeder) done(messages []message, result []byte, functionError string) (receipts []string, err error) {
 	if functionError != "" {
-		return nil
+		return nil, errors.New(functionError)
 	}
 	var failed []string
 	if f.ReportBatchItemFailures {
-		var err error
 		if failed, err = batch.Failed(result); err != nil {
-			return nil
+			return nil, fmt.Errorf("its answer cannot be used: %w", err)
 		}
 	}
 	for _, id := range failed {
 		if !slices.ContainsFunc(messages, func(m message) bool { return m.id == id }) {
-			return nil
+			return nil, fmt.Errorf("its answer names %q as failed, which is no message of the batch", id)
 		}
 	}
 	for _, m := range messages {
@@ -161,7 +165,7 @@ func (f *feeder) done(messages []message, result []byte, functionError string) (
 			receipts = append(receipts, m.handle())
 		}
 	}
-	return receipts
+	return receipts, nil
 }
 
 // delivered is a message as Lambda gives it to a function ("Example standard queue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
 
+	"github.com/inorder-im/inorder/infra/local/logtest"
 	"github.com/inorder-im/inorder/infra/local/queue"
 	"github.com/inorder-im/inorder/infra/local/template"
 )
@@ -160,18 +162,19 @@ func TestFeed(t *testing.T) {
 		plain  bool // without ReportBatchItemFailures
 		calls  []string
 		dead   []string
+		log    string
 	}{
 		"success":                         {calls: []string{first}},
 		"no failures":                     {handle: reports(""), calls: []string{first}},
 		"an empty answer":                 {handle: says("", ""), calls: []string{first}},
-		"one fails":                       {handle: reports("b"), calls: []string{first, "b/2", "b/3"}, dead: []string{"b"}},
+		"one fails":                       {handle: reports("b"), calls: []string{first, "b/2", "b/3"}, dead: []string{"b"}, log: `could not do all messages`},
 		"all fail":                        {handle: reports("a b c"), calls: thrice, dead: all},
-		"an error":                        {handle: says(`{}`, "Unhandled"), calls: thrice, dead: all},
+		"an error":                        {handle: says(`{}`, "Unhandled"), calls: thrice, dead: all, log: `error=Unhandled`},
 		"an error without reports":        {handle: says(`{}`, "Unhandled"), plain: true, calls: thrice, dead: all},
-		"an unknown identifier":           {handle: reports("b", "nobody"), calls: thrice, dead: all},
-		"an empty identifier":             {handle: reports("b", ""), calls: thrice, dead: all},
+		"an unknown identifier":           {handle: reports("b", "nobody"), calls: thrice, dead: all, log: `names \"nobody\" as failed`},
+		"an empty identifier":             {handle: reports("b", ""), calls: thrice, dead: all, log: `an itemIdentifier is empty`},
 		"an answer that is no object":     {handle: says(`"done"`, ""), calls: thrice, dead: all},
-		"an answer that is no JSON":       {handle: says(`oops`, ""), calls: thrice, dead: all},
+		"an answer that is no JSON":       {handle: says(`oops`, ""), calls: thrice, dead: all, log: `its answer cannot be used: invalid character`},
 		"a report that was not asked for": {handle: reports("b"), plain: true, calls: []string{first}},
 	}
 	for name, test := range tests {
@@ -180,6 +183,8 @@ func TestFeed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t)
 				s.function.handle, s.source.ReportBatchItemFailures = test.handle, !test.plain
+				var log logtest.Log
+				s.source.Log = slog.New(slog.NewTextHandler(&log, nil))
 				s.send(t, "a", "b", "c")
 				stop := s.start(t)
 				elapse(29 * time.Second)
@@ -192,6 +197,7 @@ func TestFeed(t *testing.T) {
 				}
 				require.Equal(t, test.dead, left(t, s.dead))
 				require.Empty(t, left(t, s.q))
+				require.Contains(t, log.String(), test.log)
 			})
 		})
 	}

@@ -8,6 +8,8 @@ import { anew, recordOf } from "./outbox.js";
  * @import { Message, OutboxEntry, Refusal } from "./types.js"
  */
 
+const ANSWER_MS = 5_000; // by so much two answers may differ that take their time
+
 export class Answers {
   #parts;
 
@@ -84,6 +86,7 @@ export class Answers {
     } else if (entry.action === "send" && !result.duplicate) {
       const ledger = model.ledger(conversationId);
       const message = this.#messageOf(entry, result);
+      this.#compareClocks(message);
       if (entry.address.to !== undefined) model.setPeer(conversationId, entry.address.to);
       entries.take(ledger, [message], () => ledger.push([message], seq));
       changes.getToKnow(conversationId);
@@ -128,6 +131,14 @@ export class Answers {
     for (const other of waiting) Object.assign(other, { state: "failed", error: { code: "NOT_FOUND", message: "the group could not be made", retryable: false } });
     void writer.commit({ outboxPut: [entry, ...waiting].map(recordOf) });
     changed();
+  }
+
+  // The time to change a message ends by the server's clock, and the device's may be wrong.
+  /** @param {Message} message the server's, of just now */
+  #compareClocks({ serverTime }) {
+    const { clock, model } = this.#parts;
+    const ahead = clock.now() - serverTime;
+    if (Math.abs(ahead - model.status.ahead) > ANSWER_MS) model.status = { ...model.status, ahead };
   }
 
   // The first answer to a send tells all of the message: it is not pushed to this connection.

@@ -471,7 +471,7 @@ export class InorderClient extends EventTarget {
   /** @param {string} conversationId @param {number[]} seqs */
   #tell(conversationId, seqs) {
     for (const seq of seqs) {
-      const row = rowIn(this.#role.model, conversationId, seq, this.#clock.now());
+      const row = rowIn(this.#role.model, conversationId, seq, this.#readings.now());
       if (row) this.dispatchEvent(new CustomEvent("message", { detail: frozen({ key: conversationId, row }) }));
     }
   }

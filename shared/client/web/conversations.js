@@ -99,7 +99,8 @@ function viewOf(model, anyKey, now) {
   /** @type {Map<string, Role>} */
   const roles = new Map(role === null || role === "member" ? [] : roster?.map((member) => [member.userId, member.role]));
   if (facts.owner !== null) roles.set(facts.owner, "owner");
-  const isUnknown = ledger === null && !status.inDoubt && !making && !key.startsWith(TO_KEY);
+  const mayBeThere = key.startsWith(NEW_KEY) ? making !== undefined : status.inDoubt || key.startsWith(TO_KEY);
+  const isUnknown = ledger === null && !mayBeThere;
   const closed = closedFor(kind, facts, making, isUnknown);
   return { key, ledger, facts, outbox, lost, roster, making, peer, kind, closed, role, roles, title, userId, windows: status.windows, now };
 }

@@ -36,12 +36,14 @@ export class Model {
   /** @type {readonly Lost[]} What it may have lost: what was held before all began anew. */
   doubtful = [];
   /** @type {Status} */
-  status = { state: "connecting", detail: "", windows: {}, inDoubt: false, storeError: null };
+  status = { state: "connecting", detail: "", windows: {}, ahead: 0, inDoubt: true, storeError: null };
 
   /** Lost messages by where they may be shown. @type {{all: readonly Lost[], byPlace: Map<string, Lost[]>}} */
   #grouped = { all: [], byPlace: new Map() };
   /** @type {Map<string, string>} The conversationId of the single conversation with a user. */
   #peers = new Map();
+  /** @type {Map<string, string>} The user by the conversationId of a single conversation that was forgotten. */
+  #former = new Map();
 
   /** @param {string} userId */
   constructor(userId) {
@@ -63,6 +65,7 @@ export class Model {
       this.notePeer(conversationId);
     }
     if (conversations.some(({ peer }) => peer === SYSTEM)) this.syncCursor = null; // the server tells who it is
+    this.status = { ...this.status, inDoubt: this.syncCursor === null };
     for (const record of [...outbox].sort((a, b) => a.order - b.order)) {
       const entry = { ...record, error: refusalOf(record.error), ...IDLE };
       if (this.holds(entry)) this.answered.push(entry.clientMsgId);
@@ -86,6 +89,7 @@ export class Model {
 
   /** Forgets all but the outbox and what is lost. */
   forget() {
+    for (const [peer, conversationId] of this.#peers) this.#former.set(conversationId, peer);
     for (const known of [this.ledgers, this.facts, this.#peers]) known.clear();
     this.syncCursor = null;
   }
@@ -145,6 +149,7 @@ export class Model {
    * @param {Model} earlier
    */
   inherit(earlier) {
+    for (const [conversationId, peer] of earlier.#former) this.#former.set(conversationId, peer);
     for (const [clientMsgId, conversationId] of earlier.created) this.created.set(clientMsgId, conversationId);
     for (const [conversationId, members] of earlier.rosters) this.rosters.set(conversationId, members);
     for (const entry of earlier.outbox.values()) {
@@ -165,7 +170,8 @@ export class Model {
   currentKey(key) {
     if (key.startsWith(TO_KEY)) return this.keyFor(key.slice(TO_KEY.length));
     if (key.startsWith(NEW_KEY)) return this.created.get(key.slice(NEW_KEY.length)) ?? key;
-    return key;
+    const peer = this.ledgers.has(key) ? undefined : this.#former.get(key);
+    return peer === undefined ? key : this.keyFor(peer);
   }
 
   /**

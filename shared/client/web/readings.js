@@ -32,6 +32,11 @@ export class Readings {
     this.#onChange = onChange;
   }
 
+  /** What the server's clock says, as far as is known, in ms since 1970. */
+  now() {
+    return this.#clock.now() - this.#role.model.status.ahead;
+  }
+
   /** Something may have changed: all is read anew. */
   changed() {
     if (this.#role.hasEnded) this.#clock.clearTimeout(this.#windowEnd.timer);
@@ -51,7 +56,7 @@ export class Readings {
     const { model } = this.#role;
     const seen = model.ledgers.get(key)?.maxSeenSeq ?? 0;
     return this.#summaries.get(key, `${this.#version} ${seen}`, () => {
-      const summary = summaryOf(model, key, this.#clock.now());
+      const summary = summaryOf(model, key, this.now());
       if (summary.last) this.#awaitWindowEnd([summary.last]);
       return summary;
     });
@@ -60,7 +65,7 @@ export class Readings {
   /** @param {ConversationKey} key a current one @param {number} limit @returns {readonly Row[]} */
   messages(key, limit) {
     return this.#rows.get(`${limit} ${key}`, `${this.#version}`, () => {
-      const rows = rowsIn(this.#role.model, key, limit, this.#clock.now());
+      const rows = rowsIn(this.#role.model, key, limit, this.now());
       this.#awaitWindowEnd(rows);
       return rows;
     });
@@ -73,7 +78,7 @@ export class Readings {
 
   /** @param {readonly Row[]} rows */
   #awaitWindowEnd(rows) {
-    const now = this.#clock.now();
+    const now = this.now();
     const at = nextEnd(rows, this.#role.model.status.windows, now);
     if (at >= this.#windowEnd.at || this.#role.hasEnded) return;
     this.#clock.clearTimeout(this.#windowEnd.timer);

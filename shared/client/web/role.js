@@ -262,13 +262,13 @@ export class Role {
     const { term, saved } = await this.#claim();
     if (turn !== this.#turn) return;
     const earlier = this.model;
-    const { state, windows, storeError } = earlier.status;
+    const { state, windows, ahead, storeError } = earlier.status;
     const away = state === "offline" && this.#tabs !== null;
     this.#term = term;
     const model = new Model(this.#userId);
     model.load(saved);
     model.inherit(earlier);
-    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, inDoubt: model.doubtful.length > 0, storeError: this.store.shared ? null : storeError };
+    model.status = { state: away ? "offline" : "connecting", detail: away ? earlier.status.detail : "", windows, ahead, inDoubt: model.status.inDoubt, storeError: this.store.shared ? null : storeError };
     this.model = model;
     this.#filled = true;
     /** @type {Engine} */

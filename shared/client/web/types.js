@@ -105,7 +105,8 @@
  * @property {string} title
  * @property {number} memberCount
  * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written: "failed"
- *   is a group that could not be made, "unknown" that there is no such conversation
+ *   is a group that could not be made, "unknown" that there is no such conversation, which a new device says once it
+ *   has asked the server
  * @property {Role | null} role ours in a group
  * @property {boolean} earlier whether loadEarlier would bring more
  * @property {number} readSeq up to which seq the user has read, on any device: what others wrote above it is new
@@ -131,6 +132,7 @@
  * @property {ConnectionState} state
  * @property {string} detail
  * @property {Windows} windows as the server last told them
+ * @property {number} ahead by how many ms the clock of this device is ahead of the server's, 0 until that is known
  * @property {boolean} inDoubt whether it is still unknown which of the conversations the server has
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs
  *   exchange

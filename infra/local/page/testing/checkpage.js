@@ -63,6 +63,40 @@ export async function checkPhone() {
   await until("the list", () => isShown("#list") && !isShown("#chat"));
 }
 
+/** Checks that a new device shows what was open before, see reopened.js. */
+export async function checkReopened() {
+  await until("being about to connect", () => $("#app").dataset.connection === "connecting");
+  await until("what was open", () => isShown("#open") && isShown("#composer"));
+  equal($("#title").textContent, "…", "its name is not known yet");
+  server.admit = () => true;
+  dispatchEvent(new Event("online"));
+  await until("the message", () => lines().join() === "hello" && $("#title").textContent === "Trip");
+  server.wipe();
+  server.cutAll();
+  await until("word of what the server lost", () => isShown("#lost"));
+  equal([isShown("#open"), lines()], [true, ["hello"]], "what only this device has stays open");
+  server.post("bob", { to: "alice" }, "to you");
+  await until("bob", () => conversation("bob"));
+  conversation("bob").click();
+  await until("the message", () => rowOf("to you")?.dataset.seq === "1");
+  server.wipe();
+  server.cutAll();
+  await until("word of what the server lost", () => isShown("#lost"));
+  equal([$("#title").textContent, lines()], ["bob", ["to you"]], "a conversation of two stays open, too");
+  await send("anew");
+  await until("the conversation made anew", () => rowOf("anew")?.dataset.seq === "1");
+}
+
+/** Checks that the page works in a browser that lets it keep nothing, see nostorage.js. */
+export async function checkNoStorage() {
+  await until("being online", () => $("#app").dataset.connection === "online");
+  equal($("#notice").textContent.startsWith("This browser does not let the page keep anything."), true, "it says so");
+  type("#to", "bob");
+  click("#start");
+  await send("hello");
+  await until("the message", () => rowOf("hello")?.dataset.seq === "1");
+}
+
 async function checkSingle() {
   type("#to", "bob");
   click("#start");
@@ -194,7 +228,7 @@ async function checkClosed() {
   $("#new-group").open = true;
   type("#group-title", "Crowd");
   click("#group-create");
-  await until("the refusal", () => $("#messages > [data-state='failed'] .failure")?.textContent.startsWith("Not done: there would be too many members."));
+  await until("the refusal", () => $("#messages > [data-state='failed'] .failure")?.textContent.startsWith("Not done: there are too many members, or too many new groups for one day."));
   click("#messages .remove");
   await until("nothing left of it", () => $("#app").dataset.view === "list" && !conversation("Crowd"));
   server.refuse = () => undefined;

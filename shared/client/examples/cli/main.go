@@ -92,10 +92,16 @@ func (t *terminal) do(ctx context.Context, line string) error {
 		t.print(latest)
 		return err
 	case words[0] == "/edit" && len(words) == 3, words[0] == "/recall" && len(words) == 2:
-		seq, _ := strconv.ParseInt(words[1], 10, 64)
+		seq, err := strconv.ParseInt(words[1], 10, 64)
+		if err != nil {
+			return errUsage
+		}
 		found, err := t.Stored(ctx, t.id, seq-1, 1)
-		if err != nil || len(found) == 0 {
-			return cmp.Or(err, errUsage)
+		switch {
+		case err != nil:
+			return err
+		case len(found) == 0 || found[0].Seq != seq: // the next one, if there is none with this seq
+			return fmt.Errorf("message %d is not here", seq)
 		}
 		if words[0] == "/recall" {
 			_, err = t.Recall(ctx, found[0])

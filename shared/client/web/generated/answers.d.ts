@@ -1,11 +1,6 @@
 import type { Parts } from "./engine.js";
 import type { Ledger } from "./ledger.js";
 import type { OutboxEntry, Refusal } from "./types.js";
-/**
- * @import { Parts } from "./engine.js"
- * @import { Ledger } from "./ledger.js"
- * @import { Message, OutboxEntry, Refusal } from "./types.js"
- */
 export declare class Answers {
     #private;
     /** @param {Parts} parts */

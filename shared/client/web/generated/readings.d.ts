@@ -6,6 +6,8 @@ export declare class Readings {
     #private;
     /** @param {Role} role @param {Clock} clock @param {() => void} onChange called when such a time is over */
     constructor(role: Role, clock: Clock, onChange: () => void);
+    /** What the server's clock says, as far as is known, in ms since 1970. */
+    now(): number;
     /** Something may have changed: all is read anew. */
     changed(): void;
     /** @returns {readonly Conversation[]} most recent first */

@@ -133,7 +133,8 @@ export type Conversation = {
     memberCount: number;
     /**
      * why nothing can be written: "failed"
-     * is a group that could not be made, "unknown" that there is no such conversation
+     * is a group that could not be made, "unknown" that there is no such conversation, which a new device says once it
+     * has asked the server
      */
     closed: "system" | "left" | "dissolved" | "failed" | "unknown" | null;
     /**
@@ -176,6 +177,10 @@ export type Status = {
      * as the server last told them
      */
     windows: Windows;
+    /**
+     * by how many ms the clock of this device is ahead of the server's, 0 until that is known
+     */
+    ahead: number;
     /**
      * whether it is still unknown which of the conversations the server has
      */
@@ -420,7 +425,8 @@ export type Clock = {
  * @property {string} title
  * @property {number} memberCount
  * @property {"system" | "left" | "dissolved" | "failed" | "unknown" | null} closed why nothing can be written: "failed"
- *   is a group that could not be made, "unknown" that there is no such conversation
+ *   is a group that could not be made, "unknown" that there is no such conversation, which a new device says once it
+ *   has asked the server
  * @property {Role | null} role ours in a group
  * @property {boolean} earlier whether loadEarlier would bring more
  * @property {number} readSeq up to which seq the user has read, on any device: what others wrote above it is new
@@ -442,6 +448,7 @@ export type Clock = {
  * @property {ConnectionState} state
  * @property {string} detail
  * @property {Windows} windows as the server last told them
+ * @property {number} ahead by how many ms the clock of this device is ahead of the server's, 0 until that is known
  * @property {boolean} inDoubt whether it is still unknown which of the conversations the server has
  * @property {{name: string, message: string} | null} storeError not an Error, which not every browser lets tabs
  *   exchange

@@ -303,6 +303,23 @@ test("a push of an unknown conversation makes the device ask who it is with", as
   await clock.until(() => other.conversations()[0]?.title === "bob");
 });
 
+test("a device does not say that a conversation is gone before it has asked the server once", async (t) => {
+  const { clock, server, device } = setUp(t);
+  const there = server.group("there", ["alice", "bob"]);
+  server.post("bob", { conversationId: there }, "hello");
+  const alice = device("alice");
+  await alice.start();
+  const closed = () => [there, "group:gone", "new:gone"].map((key) => alice.conversation(key).closed);
+  assert.deepEqual(closed(), [null, null, "unknown"], "what this device would have to make itself is known without the server");
+  const said = new Set();
+  alice.subscribe(() => said.add(closed()[0]));
+  await clock.until(() => closed()[1] === "unknown");
+  await clock.until(() => alice.messages(there).length === 1);
+  assert.deepEqual([closed(), [...said]], [[null, "unknown", "unknown"], [null]]);
+  alice.setOffline(true);
+  assert.deepEqual(closed(), [null, "unknown", "unknown"], "what was told stays known");
+});
+
 test("a refused sync does not keep the cursor from moving", async (t) => {
   const { clock, server, online } = setUp(t);
   server.post("alice", { to: "bob" }, "one");

@@ -367,8 +367,8 @@ test("a server that began anew is noticed by what its whole list lacks", async (
   assert.deepEqual([lost.text, lost.state, others], ["old", "failed", []]);
   alice.discard(lost.clientMsgId);
   assert.deepEqual(alice.conversations(), []);
-  assert.equal(alice.conversation(id).closed, "unknown");
-  await alice.send("to:bob", "new");
+  assert.deepEqual([alice.currentKey(id), alice.conversation(id).closed], ["to:bob", null], "a conversation of two is made anew with its first message");
+  await alice.send(id, "new");
   await clock.until(() => alice.messages("to:bob")[0]?.seq === 1);
   assert.deepEqual(texts(alice, "to:bob"), ["new"]);
 });
@@ -623,6 +623,19 @@ test("of what others wrote and the server lost the last is kept", async (t) => {
   await clock.advance(1_000);
   assert.deepEqual(lostTexts(alice, "to:bob"), ["9", "10"]);
   assert.equal((await store.load()).lost.length, 2);
+});
+
+test("who has a conversation of two open goes on in it, in any tab, when the server has begun anew", async (t) => {
+  const { clock, server, tabs } = setUpTabs(t);
+  const opened = await tabs(2);
+  const id = server.post("bob", { to: "alice" }, "old").conversationId;
+  await clock.until(() => opened.every((tab) => texts(tab, id).join() === "old"));
+  server.wipe();
+  server.cutAll();
+  await clock.until(() => opened.every((tab) => lostTexts(tab, id).join() === "old"));
+  for (const tab of opened) assert.deepEqual([tab.currentKey(id), tab.conversation(id).closed], ["to:bob", null]);
+  await opened[1].send(id, "new");
+  await clock.until(() => opened.every((tab) => tab.currentKey(id) === id && heldTexts(tab, id).join() === "new"));
 });
 
 test("all tabs show what a restored server lost, also one that opens later", async (t) => {

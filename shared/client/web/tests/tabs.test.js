@@ -366,6 +366,18 @@ test("two devices, two users and two servers do not mix", async (t) => {
   assert.equal(server.sockets.length, 4);
 });
 
+test("no tab of a new device says that a conversation is gone before the server was asked", async (t) => {
+  const { clock, server, open } = setUpTabs(t);
+  server.admit = () => false;
+  const tabs = [await open(), await open()];
+  const closed = () => tabs.map((tab) => tab.conversation("group:gone").closed);
+  assert.deepEqual(closed(), [null, null]);
+  server.admit = () => true;
+  tabs[0].retryNow();
+  await clock.until(() => tabs.every(({ state }) => state === "online"));
+  await clock.until(() => closed().every((why) => why === "unknown"));
+});
+
 test("without shared storage the tabs share all the same, and the next leader knows what the last one did", async (t) => {
   const { clock, server, open } = setUpTabs(t);
   const first = await open({ store: new MemoryStore() });

@@ -28,7 +28,7 @@ export function Chat({ client, onLogout }: { client: InorderClient; onLogout: ()
         {state !== "online" && (
           <p role="status">
             {state === "connecting" ? "Connecting… What you write is sent later." : `Offline: ${detail}`}{" "}
-            <button onClick={() => client.retryNow()}>Try now</button>
+            <button onClick={() => (state === "connecting" ? client.retryNow() : client.setOffline(false))}>Try now</button>
           </p>
         )}
         {storeError && <p role="alert">Nothing is stored any more: {storeError.message}</p>}
