@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -429,5 +430,23 @@ func TestStepsOfCIAreDocumented(t *testing.T) {
 	for _, name := range documented {
 		require.True(t, slices.ContainsFunc(taken, func(step string) bool { return step == name || strings.HasPrefix(step, name+" ") }),
 			"CONTRIBUTING.md has the step %s, which .ci/run does not take", name)
+	}
+}
+
+// maxComment is the column that a line of comment ends at, with tabs of 4: 98 of 100 did
+// so before it was a rule. A linter of line lengths does not tell comments from code.
+const maxComment = 92
+
+func TestCommentsHaveOneWidth(t *testing.T) {
+	t.Parallel()
+	for _, path := range repositoryFiles(t, ".go") {
+		for i, line := range strings.Split(read(t, path), "\n") {
+			// Programs, tables and what has no gap, such as an address, stay as they are.
+			text, isComment := strings.CutPrefix(strings.TrimSpace(line), "// ")
+			wraps := isComment && !strings.HasPrefix(text, " ") && strings.Contains(text, " ")
+			if wraps && utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")) > maxComment {
+				t.Errorf("%s:%d: a comment goes beyond column %d", path, i+1, maxComment)
+			}
+		}
 	}
 }

@@ -31,7 +31,8 @@ const (
 
 	// coarse is what the p99 may be: the functions, the database and the attacker itself
 	// share this machine's few processors, which on AWS they do not. On a machine that has
-	// other work the times say nothing; that is one whose p99 is no better than idle before.
+	// other work the times say nothing; that is one whose p99 is no better than idle
+	// before.
 	coarse = 3 * time.Second
 	idle   = 500 * time.Millisecond
 )

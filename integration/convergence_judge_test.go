@@ -441,7 +441,11 @@ func (a *actor) difference(of account, ledgers map[chat.ConversationID][]chat.Me
 		if err != nil {
 			return err.Error()
 		}
-		if found := unlike(stored, of.messages[id], ledgers[id]); found != "" {
+		var untold []chat.Message
+		if line.LeftSeq > 0 {
+			untold = ledgers[id]
+		}
+		if found := unlike(stored, of.messages[id], untold); found != "" {
 			return string(id) + ": " + found
 		}
 		if given := a.givenAbove(id, line.ClearedSeq); len(given) != len(stored) {
@@ -465,10 +469,10 @@ func (a *actor) givenAbove(place chat.ConversationID, seq int64) []chat.Message 
 	return slices.DeleteFunc(slices.Clone(a.given[place]), func(m chat.Message) bool { return m.Seq <= seq })
 }
 
-// unlike compares what a device has with what the store has for its user. Where
-// a recall came while the user was no member, nobody tells the device of it, and
-// it has the message as it was before.
-func unlike(have, want, all []chat.Message) string {
+// unlike compares what a device has with what the store has for its user. A device of
+// who is gone, which is given the ledger, may have a message as it was before a recall
+// that is not for it: nobody tells of that before the user is back.
+func unlike(have, want, ledger []chat.Message) string {
 	for i := range max(len(have), len(want)) {
 		if i >= len(have) || i >= len(want) || have[i].Seq != want[i].Seq || have[i].MessageID != want[i].MessageID {
 			return fmt.Sprintf("it has the seqs %v, the store %v", seqsOf(have), seqsOf(want))
@@ -476,15 +480,15 @@ func unlike(have, want, all []chat.Message) string {
 		if reflect.DeepEqual(plain(have[i]), plain(want[i])) {
 			continue
 		}
-		if !changedUnseen(want[i], want, all) {
+		if !changedUnseen(want[i], want, ledger) {
 			return fmt.Sprintf("it has %+v, the store %+v", have[i], want[i])
 		}
 	}
 	return ""
 }
 
-func changedUnseen(m chat.Message, visible, all []chat.Message) bool {
-	return slices.ContainsFunc(all, func(e chat.Message) bool {
+func changedUnseen(m chat.Message, visible, ledger []chat.Message) bool {
+	return slices.ContainsFunc(ledger, func(e chat.Message) bool {
 		target := e.Event != nil && e.Event.Kind == chat.EventRecall && (e.Event.TargetSeq == m.Seq || m.Event != nil && m.Event.TargetSeq == e.Event.TargetSeq && m.Event.TargetSeq != 0)
 		_, seen := slices.BinarySearchFunc(visible, e.Seq, func(v chat.Message, seq int64) int { return cmp.Compare(v.Seq, seq) })
 		return target && !seen

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,7 +62,8 @@ func (k keeper) holds(t *testing.T, text string) bool {
 
 // What an operator erases goes from the file of a device that is online, and from
 // that of one that was away, in conversations that live, that the user has left and
-// that are dissolved. A former member's device is not told, and keeps it.
+// that are dissolved. A former member's device is not told, and keeps it until the user
+// is a member again.
 func TestErasure_ReachesDevices(t *testing.T) {
 	t.Parallel()
 	needLocal(t)
@@ -116,6 +118,15 @@ func TestErasure_ReachesDevices(t *testing.T) {
 	left, err := gone.Stored(ctx, ids[1], 0, 100)
 	require.NoError(t, err)
 	require.Equal(t, secret+"0", left[1].Text, "infra/admin/README.md says so")
+
+	must[wire.Sent](t, alice, wire.ActionAddMembers, wire.ChangeMembers{ConversationID: ids[1], Members: []string{former}, ClientMsgID: newID()})
+	require.Eventually(t, func() bool {
+		left, err = gone.Stored(ctx, ids[1], 1, 3)
+		require.NoError(t, err)
+		return !slices.ContainsFunc(left, func(m chat.Message) bool { return m.Text != "" })
+	}, patience, 20*time.Millisecond)
+	require.NoError(t, gone.stop())
+	require.False(t, gone.holds(t, secret), "once its log is folded in")
 }
 
 // A browser that holds the text does not, neither on the page nor in its database.

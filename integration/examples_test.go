@@ -136,8 +136,9 @@ func TestExamples_CommandLine(t *testing.T) {
 	require.Equal(t, 1, strings.Count(bob.out.String(), "and good night"))
 }
 
-// buildExample builds an example as the program of somebody else: a module of its own, outside
-// of this one. It needs nothing from the network that this module does not have.
+// buildExample builds an example as the program of somebody else: a module of its own,
+// outside of this one. It needs nothing from the network that this module does not
+// have.
 func buildExample(t *testing.T, name string) (program string) {
 	t.Helper()
 	needLocal(t)
@@ -186,7 +187,8 @@ type example struct {
 	err   error // of the process, once ended is closed
 }
 
-// startExample starts a program in a folder, which is killed with the test if it still runs.
+// startExample starts a program in a folder, which is killed with the test if it still
+// runs.
 func startExample(t *testing.T, dir, name string, args ...string) *example {
 	t.Helper()
 	p := &example{t: t, cmd: exec.Command(name, args...), out: &logtest.Log{}, ended: make(chan struct{})}

@@ -211,7 +211,8 @@ func TestReceiptsOfAFormerMember(t *testing.T) {
 	require.Equal(t, int64(3), removeMembers(t, a.device, id, bob).Seq)
 	say(t, a.device, id, "without bob")
 
-	// Alice acks what bob wrote before the removal: the function may remember that time's roster.
+	// Alice acks what bob wrote before the removal: the function may remember that
+	// time's roster.
 	require.Equal(t, wire.Acked{DeliveredSeq: 2, ReadSeq: 2}, ackRead(t, a.device, id, 2))
 	require.NoError(t, tablet.awaitReceipt(t.Context(), id, alice, 2, 2))
 

@@ -95,8 +95,9 @@ func (h handler) tell(ctx context.Context, c route.Caller, acked store.Acked) {
 
 // audience is who hears of the user's receipts in a conversation: not a stranger
 // whom the user has not answered, and in a group those who wrote what was acked: what a
-// receipt tells the others of, they do not show. The roster is read, not remembered: the head may
-// be an old one, at which someone was a member who must not hear of anything now.
+// receipt tells the others of, they do not show. The roster is read, not remembered:
+// the head may be an old one, at which someone was a member who must not hear of
+// anything now.
 //
 // An old head may also lack the answer. It reaches the seqs that were acked, so what
 // is acked after the answer is told.

@@ -4,11 +4,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"math"
 	"os"
-	"strconv"
 
+	"github.com/inorder-im/inorder/shared/env"
 	"github.com/inorder-im/inorder/shared/start"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/operate"
@@ -16,10 +16,10 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
-		h := handler{log: log}
-		var err error
-		if h.messages, err = strconv.Atoi(os.Getenv("AUDIT_MESSAGES")); err != nil || h.messages < 1 {
-			return nil, fmt.Errorf("AUDIT_MESSAGES is %q; it has to be how many messages a sample has, at least 1", os.Getenv("AUDIT_MESSAGES"))
+		e := env.From(os.Getenv)
+		h := handler{log: log, messages: e.Int("AUDIT_MESSAGES", 1, math.MaxInt32)}
+		if err := e.Err(); err != nil {
+			return nil, err
 		}
 		s, err := store.Open(ctx, log)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/env"
 	"github.com/inorder-im/inorder/shared/route"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -46,17 +47,17 @@ type config struct {
 }
 
 func configFromEnv(getenv func(string) string) (config, error) {
-	var c config
-	for _, v := range []struct {
-		name string
-		into *string
-	}{{"JWKS_URL", &c.jwksURL}, {"JWT_ISSUER", &c.issuer}, {"JWT_AUDIENCE", &c.audience}} {
-		if *v.into = getenv(v.name); *v.into == "" {
-			return config{}, fmt.Errorf("the environment variable %s is not set; template.yaml sets it from a parameter", v.name)
-		}
+	e := env.From(getenv)
+	c := config{
+		jwksURL:  getenv("JWKS_URL"),
+		issuer:   e.Text("JWT_ISSUER", "the iss claim of good tokens"),
+		audience: e.Text("JWT_AUDIENCE", "the aud claim of good tokens"),
 	}
 	if !trustworthy(c.jwksURL) {
-		return config{}, fmt.Errorf("JWKS_URL is %q; it has to be an https URL, or an http one of a loopback address", c.jwksURL)
+		e.Wrong("JWKS_URL", "an https URL, or an http one of a loopback address")
+	}
+	if err := e.Err(); err != nil {
+		return config{}, err
 	}
 	return c, nil
 }

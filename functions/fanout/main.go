@@ -4,19 +4,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
+	"math"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/inorder-im/inorder/shared/env"
 	"github.com/inorder-im/inorder/shared/push"
 	"github.com/inorder-im/inorder/shared/start"
 	"github.com/inorder-im/inorder/shared/store"
@@ -24,13 +22,11 @@ import (
 
 func main() {
 	start.Function(func(ctx context.Context, log *slog.Logger) (any, error) {
-		retries, deadLetters := os.Getenv("RETRIES_URL"), os.Getenv("DEAD_LETTERS_URL")
-		if retries == "" || deadLetters == "" {
-			return nil, errors.New("the environment variables RETRIES_URL and DEAD_LETTERS_URL are not both set; template.yaml sets them to queues")
-		}
-		posts, err := strconv.Atoi(cmp.Or(os.Getenv("POSTS_PER_SECOND"), "0"))
-		if err != nil || posts < 0 {
-			return nil, fmt.Errorf("the environment variable POSTS_PER_SECOND is %q; it is a number, and 0 for no budget", os.Getenv("POSTS_PER_SECOND"))
+		e := env.From(os.Getenv)
+		retries, deadLetters := e.Text("RETRIES_URL", "a queue's URL"), e.Text("DEAD_LETTERS_URL", "a queue's URL")
+		posts := e.IntOr(0, "POSTS_PER_SECOND", 0, math.MaxInt32) // 0 is no budget
+		if err := e.Err(); err != nil {
+			return nil, err
 		}
 		cfg, err := config.LoadDefaultConfig(ctx)
 		if err != nil {

@@ -48,7 +48,10 @@ func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Ed
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID},
 		store.Edited{Version: r.Version, Text: r.Text, Data: r.Data}, h.windows.Edit)
 	note(ctx, committed)
-	return wire.Edited{Sent: committed.Sent, Version: r.Version + 1}, err
+	if err != nil {
+		return wire.Edited{}, err
+	}
+	return wire.Edited{Sent: committed.Sent, Version: r.Version + 1}, nil
 }
 
 func note(ctx context.Context, r store.Committed) {

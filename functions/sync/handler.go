@@ -118,7 +118,10 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 		return wire.ConversationsPage{}, err
 	}
 	list, next, err = cut(list, next, room)
-	return wire.ConversationsPage{Conversations: list, Cursor: next}, err
+	if err != nil {
+		return wire.ConversationsPage{}, err
+	}
+	return wire.ConversationsPage{Conversations: list, Cursor: next}, nil
 }
 
 // changes answers with what changed, as much of it as fits a frame, or where that
@@ -154,11 +157,13 @@ func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (w
 	if err != nil {
 		return wire.Changed{}, err
 	}
-	answer.Conversations, answer.Cursor, err = cut(list, changed.Next, room)
+	if answer.Conversations, answer.Cursor, err = cut(list, changed.Next, room); err != nil {
+		return wire.Changed{}, err
+	}
 	if changed.Next == store.FromStart { // these are in no order that could go on
 		answer.Cursor = store.FromStart
 	}
-	return answer, err
+	return answer, nil
 }
 
 // partial answers with what changed, the earliest change first. What does not fit

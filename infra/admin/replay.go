@@ -213,8 +213,10 @@ func (r *replay) deal(ctx context.Context, l letter.Letter) (is, detail string, 
 	records, err := l.Records(ctx, r.streams)
 	switch {
 	case errors.Is(err, letter.ErrTooOld) && r.raise && r.yes:
-		detail, err = r.raiseHeads(ctx, l)
-		return "raised", detail, err
+		if detail, err = r.raiseHeads(ctx, l); err != nil {
+			return "", "", err
+		}
+		return "raised", detail, nil
 	case errors.Is(err, letter.ErrTooOld):
 		return "tooOld", "devices learn of it when they sync; -raise tells them to", nil
 	case err != nil:

@@ -93,7 +93,8 @@ func TestAPageOfOnesOwn(t *testing.T) {
 			require.Empty(t, header.Get("Content-Security-Policy"), "the page says what it uses")
 		}
 	}
-	// What is edited is there at once; and a name that was made to point here reads nothing.
+	// What is edited is there at once; and a name that was made to point here reads
+	// nothing.
 	require.NoError(t, os.WriteFile(filepath.Join(site, "app.js"), []byte("edited()"), 0o600))
 	_, body, _ := c.get("app.js", "")
 	require.Equal(t, "edited()", body)

@@ -233,7 +233,7 @@ func TestErrors_Template(t *testing.T) {
 	)
 	tests := []struct{ name, template, want string }{
 		{"no YAML", "Resources:\n\tA: x\n", "template.yaml:2: not valid YAML"},
-		{"unknown intrinsic function", function + "      CodeUri: !Upper code\n", "template.yaml:7: Resources.F.Properties.CodeUri: unknown function Fn::Upper"},
+		{"unknown intrinsic function", function + "      CodeUri: !Upper code\n", "template.yaml:7: Resources.F.Properties.CodeUri: the local cloud does not know the function Fn::Upper"},
 		{"no CodeUri", function, "template.yaml:5: Resources.F.Properties.CodeUri: is required and missing"},
 		{"no such folder", function + "      CodeUri: code\n", "template.yaml:7: Resources.F.Properties.CodeUri: there is no folder code"},
 		{"no code in the folder", function + "      CodeUri: .\n    Metadata: {BuildMethod: go1.x}\n" + api +

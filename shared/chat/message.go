@@ -298,5 +298,8 @@ func canonicalJSON(raw json.RawMessage) (string, error) {
 		return "", err
 	}
 	out, err := json.Marshal(v)
-	return string(out), err
+	if err != nil {
+		return "", err
+	}
+	return string(out), nil
 }

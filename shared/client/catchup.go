@@ -312,11 +312,9 @@ func (c *Client) rest(s *session, d time.Duration, sooner <-chan struct{}) {
 	}
 }
 
-// pull syncs a conversation until the server says that there is no more. There
-// is one pull of a conversation at a time; who comes second finds the work done.
-//
-// A refusal is final, such as that of a group the user was removed from: it must
-// not keep the cursor from moving.
+// pull syncs a conversation until the server says that there is no more, and reads
+// again what the user's absence left in doubt. There is one pull of a conversation at a
+// time; who comes second finds the work done.
 func (c *Client) pull(s *session, cv *conversation) error {
 	for _, place := range []chan struct{}{cv.pulling, s.pulls} {
 		select {
@@ -329,6 +327,21 @@ func (c *Client) pull(s *session, cv *conversation) error {
 	if err := c.startLate(s, cv); err != nil {
 		return err
 	}
+	for more := true; more; {
+		err := c.sync(s, cv)
+		if err == nil {
+			more, err = c.recheck(s, cv)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync pulls what follows the position. A refusal is final, such as that of a group the
+// user was removed from: it must not keep the cursor from moving.
+func (c *Client) sync(s *session, cv *conversation) error {
 	for {
 		c.mu.Lock()
 		id, held, seen := cv.id, cv.ledger.contiguous, cv.ledger.seen

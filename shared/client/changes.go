@@ -58,9 +58,9 @@ type StateChanged struct {
 type Progress struct{ Done, Total int64 }
 
 // Settled tells the end of a write in the outbox that no call waited for any more: it is
-// committed, or Err says why not, and Refused keeps it. Action is that of the protocol, such as send. Sent is of
-// the message or the event; Clear makes none. ConversationID is "" of a group that could
-// not be made.
+// committed, or Err says why not, and Refused keeps it. Action is that of the protocol,
+// such as send. Sent is of the message or the event; Clear makes none. ConversationID
+// is "" of a group that could not be made.
 type Settled struct {
 	ClientMsgID    string
 	ConversationID chat.ConversationID

@@ -439,7 +439,15 @@ func (cv *conversation) exists() bool {
 }
 
 // behind reports whether there is anything to pull.
-func (cv *conversation) behind() bool { return cv.ledger.gap() || cv.doubted }
+func (cv *conversation) behind() bool { return cv.ledger.gap() || cv.doubted || cv.unchecked() > 0 }
+
+// unchecked is the last seq that is to be read again, 0 if there is none.
+func (cv *conversation) unchecked() int64 {
+	if cv.known.RecheckSeq <= max(cv.known.BaseSeq, cv.ledger.cleared) {
+		return 0 // nothing is held there
+	}
+	return cv.known.RecheckSeq
+}
 
 // record is the conversation as it is to be stored.
 func (cv *conversation) record() Conversation {

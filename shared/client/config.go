@@ -66,8 +66,8 @@ type Config struct {
 	// 15 s for each.
 	DialTimeout, RequestTimeout time.Duration
 	// HeartbeatEvery is for how long the client is content before it asks what changed,
-	// which also tells whether anyone is there; 0 is 9 and a half minutes. API Gateway closes a
-	// connection that was idle for 10.
+	// which also tells whether anyone is there; 0 is 9 and a half minutes. API Gateway
+	// closes a connection that was idle for 10.
 	HeartbeatEvery time.Duration
 	// MaxLife is the longest that a connection lives; 0 is 115 minutes. Up to a
 	// tenth is taken off at random, so that devices that came together do not

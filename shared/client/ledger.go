@@ -26,6 +26,7 @@ type step struct {
 	dropped  []int64        // not in the reorder buffer any more, and not admitted
 	repeats  int            // messages that were there already
 	overflow int            // messages that the reorder buffer had no room for
+	hidden   bool           // what follows the position it started from is not ours to see
 }
 
 // moved reports whether there is anything to store besides what was seen.
@@ -116,7 +117,7 @@ func (l ledger) push(messages []chat.Message, committedMaxSeq int64, room int) s
 // a value it had before. It is the authority on its range: a seq up to nextSeq
 // that it lacks is not ours to see, whatever a push said.
 func (l ledger) page(p wire.Synced) step {
-	s := step{next: l}
+	s := step{next: l, hidden: p.FirstSeq > l.contiguous+1}
 	n := &s.next
 	n.early = slices.Clone(l.early)
 	for _, m := range p.Messages {

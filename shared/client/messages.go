@@ -11,14 +11,16 @@ import (
 )
 
 // Messages gives a conversation's messages above afterSeq, or above the conversation's
-// BaseSeq if that is higher, strictly by seq, each once and in its last state, and waits for new ones. It ends with an error: that
-// of ctx, what ended the client (ErrClosed, ErrReplaced, …) once all that is stored was
-// given, or one of the store. A loop that breaks needs no error.
+// BaseSeq if that is higher, strictly by seq, each once and in its last state, and
+// waits for new ones. It ends with an error: that of ctx, what ended the client
+// (ErrClosed, ErrReplaced, …) once all that is stored was given, or one of the store. A
+// loop that breaks needs no error.
 //
 // A message that is recalled, edited or erased after it was given is not given again;
 // its event is, with the target's seq and an edit's new content or, of an erasure,
-// with the user whose earlier messages have no content any more. Stored has them as
-// they are then. Messages that the user cleared are left out.
+// with the user whose earlier messages have no content any more. Of a time in which the
+// user was away there is no event, but MessagesChanged once the user is back. Stored has
+// them as they are then. Messages that the user cleared are left out.
 //
 // Where the server has lost messages and went on without them (StartedOver), their seqs
 // come again, with other messages.

@@ -76,7 +76,10 @@ func (c *Client) Clear(ctx context.Context, conversationID chat.ConversationID, 
 	}
 	request := wire.Clear{ConversationID: conversationID, ThroughSeq: &throughSeq}
 	a, err := c.perform(ctx, wire.ActionClear, conversationID, key(""), request)
-	return wire.Cleared{ClearedSeq: a.cleared}, err
+	if err != nil {
+		return wire.Cleared{}, err
+	}
+	return wire.Cleared{ClearedSeq: a.cleared}, nil
 }
 
 func (c *Client) raiseOwn(conversationID chat.ConversationID, at Positions, clearedSeq int64) error {

@@ -326,7 +326,8 @@ func (c *Client) answered(e *entry, a answer, err error) error {
 	return nil
 }
 
-// keepRefused sets a write aside of whose refusal no call hears. The caller holds the mutex.
+// keepRefused sets a write aside of whose refusal no call hears. The caller holds the
+// mutex.
 func (c *Client) keepRefused(e *entry, err error) error {
 	refused := e.OutboxEntry
 	refused.Refused = wireError(err)

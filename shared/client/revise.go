@@ -137,13 +137,14 @@ func asTold(ctx context.Context, store Store, messages []chat.Message) error {
 	if err != nil {
 		return err
 	}
-	for i, m := range messages {
+	for i := range messages {
+		m := &messages[i]
 		events, err := store.Revisions(ctx, m.ConversationID, m.Seq)
 		if err != nil {
 			return err
 		}
 		for _, e := range slices.Concat(events, erasures) {
-			messages[i], _ = messages[i].After(e)
+			*m, _ = m.After(e)
 		}
 	}
 	return nil

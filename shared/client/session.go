@@ -83,8 +83,8 @@ func (c *Client) connect() (*session, error) {
 	return s, nil
 }
 
-// subjectOf reads the sub of a JWT; "" if it cannot be read, and the server has to say whose
-// it is. Who signed it is for the server to check.
+// subjectOf reads the sub of a JWT; "" if it cannot be read, and the server has to say
+// whose it is. Who signed it is for the server to check.
 func subjectOf(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

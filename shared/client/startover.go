@@ -62,13 +62,16 @@ func (c *Client) erasedOrphans(cv *conversation, admitted []chat.Message) ([]Spa
 		return nil, nil
 	}
 	orphans, err := c.Orphans(c.ctx, cv.id)
+	if err != nil {
+		return nil, err
+	}
 	var spans []Span
 	for _, m := range orphans {
 		if erased[m.SenderID] {
 			spans = append(spans, Span{cv.id, chat.Range{From: m.Seq, To: m.Seq}})
 		}
 	}
-	return spans, err
+	return spans, nil
 }
 
 // differs reports whether a preview of the server's is of another message than the one
@@ -245,7 +248,7 @@ func (k Conversation) anew(fork int64) Conversation {
 	k = cloned(k)
 	k.LastSeq, k.LeftSeq, k.ReadSeq, k.DeliveredSeq, k.Unread = fork, 0, 0, 0, 0
 	k.ClearedSeq, k.BaseSeq = min(k.ClearedSeq, fork), min(k.BaseSeq, fork)
-	k.DoneSeq = min(k.DoneSeq, fork)
+	k.DoneSeq, k.RecheckSeq = min(k.DoneSeq, fork), min(k.RecheckSeq, fork)
 	k.LastMessage, k.Receipts, k.Runs, k.DescribedSeq = nil, nil, "", 0
 	k.HasOrphans = true
 	return k

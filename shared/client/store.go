@@ -75,12 +75,15 @@ type Conversation struct {
 	// BaseSeq is where the device began: what is before it has not been asked for, see
 	// Config.StartWith.
 	BaseSeq int64 `json:"baseSeq,omitempty"`
+	// RecheckSeq says that what is stored up to it is to be read again: the user was away
+	// since, and nobody told what was recalled meanwhile.
+	RecheckSeq int64 `json:"recheckSeq,omitempty"`
 	// MaxSeenSeq is the highest seq that anyone said was committed.
 	MaxSeenSeq int64 `json:"maxSeenSeq"`
 	// DoneSeq is how far a program that uses Incoming is.
 	DoneSeq int64 `json:"doneSeq,omitempty"`
-	// HasOrphans says that the server has lost messages which this device had. Client.Orphans
-	// has them, until Client.DiscardOrphans.
+	// HasOrphans says that the server has lost messages which this device had.
+	// Client.Orphans has them, until Client.DiscardOrphans.
 	HasOrphans bool `json:"hasOrphans,omitempty"`
 	// Receipts are the other members' positions, as far as the server told them.
 	Receipts map[string]Positions `json:"receipts,omitempty"`

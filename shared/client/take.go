@@ -68,6 +68,9 @@ func (c *Client) take(cv *conversation, s step, arrived []chat.Message) error {
 	}
 	next := *cv
 	next.ledger = s.next
+	if s.hidden && cv.known.Kind == chat.KindGroup {
+		next.known.RecheckSeq = cv.ledger.contiguous
+	}
 	events := next.digest(c.cfg.UserID, s.admitted, messages)
 	batch := Batch{Messages: messages, Conversations: []Conversation{next.record()}}
 	if batch.OrphanDelete, err = c.erasedOrphans(cv, s.admitted); err != nil {
@@ -155,12 +158,18 @@ func (cv *conversation) digest(self string, admitted, written []chat.Message) (r
 		}
 		roster = roster || m.Is(chat.EventMembers) || m.Is(chat.EventTitle) || m.Is(chat.EventDissolve)
 	}
-	if k.LastMessage != nil {
-		if i, ok := seqIndex(written, k.LastMessage.Seq); ok {
-			k.LastMessage = written[i].Preview()
-		}
-	}
+	k.preview(written)
 	return roster
+}
+
+// preview shows the last message as it is now, if it is among those written.
+func (k *Conversation) preview(written []chat.Message) {
+	if k.LastMessage == nil {
+		return
+	}
+	if i, ok := seqIndex(written, k.LastMessage.Seq); ok {
+		k.LastMessage = written[i].Preview()
+	}
 }
 
 // receipt takes in that a user's positions rose: the user's own, told by another

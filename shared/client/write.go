@@ -124,7 +124,10 @@ func sameContent(one, other chat.Message) (bool, error) {
 		return false, err
 	}
 	b, err := other.Fingerprint()
-	return a == b, err
+	if err != nil {
+		return false, err
+	}
+	return a == b, nil
 }
 
 // isAskedFor reports whether a message that arrived under an entry's clientMsgId is what

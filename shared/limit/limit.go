@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/inorder-im/inorder/shared/env"
 )
 
 // Rate is a token bucket: PerSecond tokens come in each second, up to Burst, and
@@ -39,13 +41,10 @@ func Millis(wait time.Duration) int64 {
 // RateFromEnv reads a rate from two variables: tokens a second, and how many at
 // once.
 func RateFromEnv(getenv func(string) string, perSecond, burst string) (Rate, error) {
-	var r Rate
-	var err error
-	if r.PerSecond, err = strconv.ParseFloat(getenv(perSecond), 64); err != nil || !(r.PerSecond >= 0) || math.IsInf(r.PerSecond, 0) {
-		return Rate{}, fmt.Errorf("the environment variable %s is %q; it is how many a second, 0 for no limit", perSecond, getenv(perSecond))
-	}
-	if r.Burst, err = strconv.Atoi(getenv(burst)); err != nil || r.Burst < 1 {
-		return Rate{}, fmt.Errorf("the environment variable %s is %q; it is how many at once, at least 1", burst, getenv(burst))
+	e := env.From(getenv)
+	r := Rate{PerSecond: e.Float(perSecond), Burst: e.Int(burst, 1, math.MaxInt32)}
+	if err := e.Err(); err != nil {
+		return Rate{}, err
 	}
 	return r, nil
 }

@@ -2,9 +2,10 @@ package metric
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
+
+	"github.com/inorder-im/inorder/shared/env"
 )
 
 // Options say what is written.
@@ -16,20 +17,17 @@ type Options struct {
 // OptionsFromEnv reads LOG_LEVEL (debug, info, warn or error), METRICS (on or
 // off) and STACK_NAME, which template.yaml sets. Without them the level is info
 // and metrics are off.
-func OptionsFromEnv(getenv func(string) string) (o Options, err error) {
-	if level := getenv("LOG_LEVEL"); level != "" {
-		if err := o.Level.UnmarshalText([]byte(level)); err != nil {
-			return Options{}, fmt.Errorf("the environment variable LOG_LEVEL is %q; use debug, info, warn or error", level)
-		}
+func OptionsFromEnv(getenv func(string) string) (Options, error) {
+	e := env.From(getenv)
+	var o Options
+	if level := getenv("LOG_LEVEL"); level != "" && o.Level.UnmarshalText([]byte(level)) != nil {
+		e.Wrong("LOG_LEVEL", "debug, info, warn or error")
 	}
-	switch metrics := getenv("METRICS"); metrics {
-	case "on":
-		if o.Stack = getenv("STACK_NAME"); o.Stack == "" {
-			return Options{}, fmt.Errorf("METRICS is on and the environment variable STACK_NAME is not set; template.yaml sets both")
-		}
-	case "off", "":
-	default:
-		return Options{}, fmt.Errorf("the environment variable METRICS is %q; use on or off", metrics)
+	if e.OneOf("METRICS", "off", "on") == "on" {
+		o.Stack = e.Text("STACK_NAME", "the stack's name where METRICS is on")
+	}
+	if err := e.Err(); err != nil {
+		return Options{}, err
 	}
 	return o, nil
 }

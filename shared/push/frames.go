@@ -10,8 +10,9 @@ import (
 )
 
 // Encoder makes frames, for one batch of messages. It encodes each message once, or
-// twice if it is withheld from some, and each set of updates once, however many devices get it; the frames are
-// shared and must not be changed. It is not safe for concurrent use.
+// twice if it is withheld from some, and each set of updates once, however many devices
+// get it; the frames are shared and must not be changed. It is not safe for concurrent
+// use.
 type Encoder struct {
 	messages map[messageKey][]byte
 	frames   map[string][][]byte

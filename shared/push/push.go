@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/apigatewaymanagementapi"
 	smithytime "github.com/aws/smithy-go/time"
 
+	"github.com/inorder-im/inorder/shared/env"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -60,9 +61,10 @@ func New(api *apigatewaymanagementapi.Client) *Pusher {
 // Open makes a Pusher from the environment: WEBSOCKET_ENDPOINT is the URL of the
 // @connections API with its stage, and the SDK's own variables say the rest.
 func Open(ctx context.Context) (*Pusher, error) {
-	endpoint := os.Getenv("WEBSOCKET_ENDPOINT")
-	if endpoint == "" {
-		return nil, errors.New("the environment variable WEBSOCKET_ENDPOINT is not set; template.yaml sets it to https://<api>.execute-api.<region>.amazonaws.com/<stage>")
+	e := env.From(os.Getenv)
+	endpoint := e.Text("WEBSOCKET_ENDPOINT", "https://<api>.execute-api.<region>.amazonaws.com/<stage>")
+	if err := e.Err(); err != nil {
+		return nil, err
 	}
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {

@@ -70,10 +70,6 @@ func To[Req, Res any](handle func(ctx context.Context, c Caller, r Req) (Res, er
 // Handler is what a Lambda function runs for a route with a reply.
 type Handler = func(context.Context, events.APIGatewayWebsocketProxyRequest) (events.APIGatewayProxyResponse, error)
 
-// answerReserve is kept of a function's time to tell the client that the rest
-// did not suffice; a function that is killed at its deadline tells nothing.
-const answerReserve = 250 * time.Millisecond
-
 // Sockets ends connections; a *push.Pusher does.
 type Sockets interface {
 	// Dismiss says goodbye, with this reason, and closes.
@@ -87,10 +83,10 @@ type Sockets interface {
 // asks, and is closed: the authorizer looks at a token once, for up to two hours.
 //
 // Every frame gets an answer: the action's result, or an error frame. A
-// *chat.Error in an action's error is shown to the client; a deadline becomes
-// BUSY; anything else is INTERNAL, and only the log says more. A request is
-// one log line, see record, with what the action took down by metric.Note; it has none of the
-// request's content.
+// *chat.Error in an action's error is shown to the client; the end of the context, which
+// is before that of the function's time (shared/start), becomes BUSY; anything else is
+// INTERNAL, and only the log says more. A request is one log line, see record, with what
+// the action took down by metric.Note; it has none of the request's content.
 //
 // Every frame counts for the limits, those too that are no requests; nil is none.
 func Serve(log *slog.Logger, sockets Sockets, limits *Limits, actions map[string]Action) Handler {
@@ -147,11 +143,6 @@ func run(ctx context.Context, actions map[string]Action, c Caller, r wire.Reques
 		return nil, err
 	}
 	c.Room = wire.MaxFrameBytes - len(envelope) + len("{}")
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-answerReserve))
-		defer cancel()
-	}
 	return action(ctx, c, r.Fields)
 }
 

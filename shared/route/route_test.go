@@ -280,23 +280,6 @@ func TestServeGivesTheCaller(t *testing.T) {
 	})
 }
 
-func TestServeKeepsTimeForTheAnswer(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	end, _ := ctx.Deadline()
-	handler := route.Serve(slog.New(slog.DiscardHandler), nil, nil, map[string]route.Action{
-		"echo": route.To(func(ctx context.Context, _ route.Caller, _ probe) (struct{}, error) {
-			deadline, ok := ctx.Deadline()
-			require.True(t, ok)
-			require.Equal(t, 250*time.Millisecond, end.Sub(deadline))
-			return struct{}{}, nil
-		}),
-	})
-	_, err := handler(ctx, event(`{"action":"echo","id":"r-1"}`))
-	require.NoError(t, err)
-}
-
 // FuzzDecode feeds frames to a real action: whatever comes, the answer is one
 // frame of the protocol.
 func FuzzDecode(f *testing.F) {

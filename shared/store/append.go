@@ -31,7 +31,8 @@ type Committed struct {
 // create one where the Store is closed, Dissolved, IdempotencyConflict, Limit in a
 // conversation that has reached chat.MaxSeq, and Busy when contention outlasted the
 // context's deadline, or where the conversation takes no more (WithConversationRate).
-// The message may then be committed or not, and the same clientMsgId finds out. Any other error is a fault.
+// The message may then be committed or not, and the same clientMsgId finds out. Any
+// other error is a fault.
 func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Committed, error) {
 	if to != "" {
 		if err := chat.ValidateUserID("to", to); err != nil {
@@ -60,7 +61,10 @@ func (s *Store) stamp(m chat.Message) chat.Message {
 func (s *Store) replyTo(m chat.Message) changeFunc {
 	return func(ctx context.Context, head chat.Conversation, _ chat.Member) (changesFunc, error) {
 		_, err := s.target(ctx, m.SenderID, head, m.ReplyTo.Seq, m.ReplyTo.MessageID, "replyTo")
-		return nothingElse, err
+		if err != nil {
+			return nil, err
+		}
+		return nothingElse, nil
 	}
 }
 

@@ -59,7 +59,8 @@ func BenchmarkAppend(b *testing.B) {
 
 // BenchmarkMessage is what a message of two users takes of the database, by one process
 // with nothing else in between: the transaction, the two sync heads, and the entry as the
-// fan-out reads it. Without functions, sockets and polls it is what the database alone allows.
+// fan-out reads it. Without functions, sockets and polls it is what the database alone
+// allows.
 func BenchmarkMessage(b *testing.B) {
 	const pairs = 32
 	c := newCloud(b)

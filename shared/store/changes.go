@@ -117,8 +117,10 @@ func (s *Store) changedLines(ctx context.Context, userID string, v int64, change
 		}
 	}
 	var err error
-	out.Lines, err = s.linesOf(ctx, userID, ids, changed)
-	return out, err
+	if out.Lines, err = s.linesOf(ctx, userID, ids, changed); err != nil {
+		return Changed{}, err
+	}
+	return out, nil
 }
 
 // linesOf reads the user's lines of these conversations, in this order.
@@ -155,12 +157,16 @@ func (s *Store) everything(ctx context.Context, userID string, v int64, recent m
 	}
 	if next == "" || len(recent) == 0 {
 		out.Next = next
-		out.Lines, err = s.lines(ctx, items)
-		return out, err
+		if out.Lines, err = s.lines(ctx, items); err != nil {
+			return Changed{}, err
+		}
+		return out, nil
 	}
 	ids := byChange(recent)
 	slices.Reverse(ids)
 	out.Next = FromStart
-	out.Lines, err = s.linesOf(ctx, userID, ids[:min(len(ids), pageSize)], nil)
-	return out, err
+	if out.Lines, err = s.linesOf(ctx, userID, ids[:min(len(ids), pageSize)], nil); err != nil {
+		return Changed{}, err
+	}
+	return out, nil
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
 
@@ -39,7 +38,7 @@ func (s *Store) joinsQuietly(head chat.Conversation, userIDs []string) bool {
 // are members; where that got lost, by the list of large conversations, which is written
 // in the same transaction as the membership.
 func (s *Store) admitQuietly(ctx context.Context, conversationID chat.ConversationID, userIDs []string, field string) (Committed, error) {
-	ctx, cancel := table.WithReserve(ctx)
+	ctx, cancel := table.WithBudget(ctx)
 	defer cancel()
 	committed := Committed{Sent: chat.Sent{ConversationID: conversationID, Duplicate: true}}
 	for users := range slices.Chunk(userIDs, maxQuiet) {
@@ -104,10 +103,13 @@ func (s *Store) joinQuietly(ctx context.Context, conversationID chat.Conversatio
 
 func (s *Store) absentAmong(ctx context.Context, conversationID chat.ConversationID, userIDs []string) ([]string, error) {
 	present, err := s.membersAmong(ctx, conversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
 	return slices.DeleteFunc(slices.Clone(userIDs), func(id string) bool {
 		_, is := present[id]
 		return is
-	}), err
+	}), nil
 }
 
 // quietly gives the writes by which users join: the head, and three items of each.
@@ -177,21 +179,18 @@ func (s *Store) quietHead(head, after chat.Conversation) types.TransactWriteItem
 // tryQuietly runs the transaction. The error is errUnsettled where it may do better
 // later, a refusal where a user's list of large conversations is full.
 func (s *Store) tryQuietly(ctx context.Context, items []types.TransactWriteItem, userIDs []string, field string) (throttled bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
-	defer cancel()
-	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	canceled, err := s.db.Transact(ctx, items)
 	if err == nil {
 		return false, nil
 	}
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
+	if canceled == nil {
 		if !table.MayRetry(err) {
 			return false, fmt.Errorf("adding %d users: %w", len(userIDs), err)
 		}
 		return table.IsThrottle(err), fmt.Errorf("%w: %w", errUnsettled, err)
 	}
 	reasons := canceled.CancellationReasons
-	throttled, ok = table.MayPass(reasons)
+	throttled, ok := table.MayPass(reasons)
 	if !ok || len(reasons) != len(items) {
 		return false, fmt.Errorf("adding %d users: %w", len(userIDs), canceled)
 	}

@@ -284,22 +284,28 @@ func (s *Store) joining(ctx context.Context, conversationID chat.ConversationID,
 func (s *Store) joinInbox(was, line chat.Line) (types.TransactWriteItem, error) {
 	if was.LeftSeq == 0 {
 		fresh, err := table.Marshal(line)
+		if err != nil {
+			return types.TransactWriteItem{}, err
+		}
 		return types.TransactWriteItem{Put: &types.Put{
 			TableName: &s.db.Inboxes, Item: fresh, ConditionExpression: aws.String("attribute_not_exists(userId)"),
-		}}, err
+		}}, nil
 	}
 	values, err := table.Marshal(struct {
 		Past []chat.Range `json:":past"`
 		Join int64        `json:":join"`
 		Left int64        `json:":left"`
 	}{line.Past, line.JoinSeq, was.LeftSeq})
+	if err != nil {
+		return types.TransactWriteItem{}, err
+	}
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName:                 &s.db.Inboxes,
 		Key:                       table.LineKey(line.UserID, line.ConversationID),
 		UpdateExpression:          aws.String("SET joinSeq = :join, past = :past REMOVE leftSeq, leftHead, leftAt"),
 		ConditionExpression:       aws.String("leftSeq = :left"),
 		ExpressionAttributeValues: values,
-	}}, err
+	}}, nil
 }
 
 // RemoveMembers removes users from a group. They read up to the event that says
@@ -339,8 +345,8 @@ func (s *Store) RemoveMembers(ctx context.Context, r Request, conversationID cha
 	})
 }
 
-// Leave takes the caller out of a group, a dissolved one too. A group whose owner leaves passes on to
-// chat.Successor; one whose last member leaves is dissolved.
+// Leave takes the caller out of a group, a dissolved one too. A group whose owner
+// leaves passes on to chat.Successor; one whose last member leaves is dissolved.
 func (s *Store) Leave(ctx context.Context, r Request, conversationID chat.ConversationID) (Committed, error) {
 	e := chat.Event{Kind: chat.EventMembers, Removed: []string{r.UserID}}
 	return s.groupChange(ctx, r, conversationID, e, chat.ActLeave, func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error) {

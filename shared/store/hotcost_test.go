@@ -12,7 +12,8 @@ import (
 )
 
 // What a message into a hot conversation takes, in the model of a region, is what
-// infra/COSTS.md says, give or take two fifths: the loads are random, and one that collides more takes more.
+// infra/COSTS.md says, give or take two fifths: the loads are random, and one that
+// collides more takes more.
 func TestAHotConversationCostsWhatIsSaid(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../infra/COSTS.md")

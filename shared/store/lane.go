@@ -55,8 +55,8 @@ const (
 	watchGrowth = 1.25
 	watchMost   = 2.5
 
-	// seenOfLane is how many of each lane's oldest are watched. Where they are small, that is
-	// half a read unit, as for one.
+	// seenOfLane is how many of each lane's oldest are watched. Where they are small,
+	// that is half a read unit, as for one.
 	seenOfLane = 2
 
 	// fullAfter is after how many looks a sender looks whether the conversation takes any

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 	"golang.org/x/sync/errgroup"
@@ -275,19 +274,14 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 	}
 	q.tries++
 	q.so.Attempts++
-	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
-	defer cancel()
-	start := time.Now()
-	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	canceled, err := s.db.Transact(ctx, items)
 	if err == nil {
-		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(b.after, q.w.message.SenderID, false)
 		own := b.intents[b.own(q)]
 		q.so.Batch = len(b.intents)
 		return batchOutcome{committed: &Committed{Sent: own.Message.Sent()}}
 	}
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
+	if canceled == nil {
 		if table.IsThrottle(err) {
 			q.so.Throttles++
 			q.putOff(b)

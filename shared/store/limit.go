@@ -108,5 +108,8 @@ func (s *Store) charge(ctx context.Context, c charge, full bool) (fullAt int64, 
 		FullAt int64 `json:"fullAt"`
 	}
 	err = table.Unmarshal(failed.Item, &old)
-	return max(old.FullAt, 1), err
+	if err != nil {
+		return 0, err
+	}
+	return max(old.FullAt, 1), nil
 }

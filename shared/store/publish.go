@@ -25,8 +25,8 @@ type Publication struct {
 // order, are part of the content.
 //
 // Errors of type *chat.Error: what Message.Validate refuses, Limit for more than
-// chat.MaxRosterChange recipients or what a quota does not allow, NotFound if there is no such conversation and
-// no recipient to make one for, IdempotencyConflict, Busy.
+// chat.MaxRosterChange recipients or what a quota does not allow, NotFound if there is
+// no such conversation and no recipient to make one for, IdempotencyConflict, Busy.
 func (s *Store) Publish(ctx context.Context, p Publication) (Committed, error) {
 	if len(p.Recipients) > 0 {
 		if err := chat.ValidateMembers("recipients", p.Recipients); err != nil {
@@ -70,7 +70,10 @@ func (s *Store) Publish(ctx context.Context, p Publication) (Committed, error) {
 func (s *Store) newRecipients(ctx context.Context, head chat.Conversation, userIDs []string) (changesFunc, error) {
 	if s.joinsQuietly(head, userIDs) {
 		_, err := s.admitQuietly(ctx, head.ConversationID, userIDs, "recipients")
-		return nothingElse, err
+		if err != nil {
+			return nil, err
+		}
+		return nothingElse, nil
 	}
 	present, err := s.membersAmong(ctx, head.ConversationID, userIDs)
 	if err != nil {

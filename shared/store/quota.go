@@ -23,23 +23,6 @@ type Quotas struct {
 // maxQuota is more than any product needs; beyond it a number is a slip.
 const maxQuota = 1_000_000
 
-func quotasFrom(getenv func(string) string) (q Quotas, err error) {
-	for _, v := range []struct {
-		name  string
-		quota *int
-		most  int
-	}{
-		{"GROUPS_PER_DAY", &q.GroupsPerDay, maxQuota},
-		{"MAX_SYSTEM_MEMBERS", &q.SystemMembers, maxQuota},
-		{"MAX_LARGE_CONVERSATIONS", &q.LargeConversations, table.MaxLarge - largeSlack},
-	} {
-		if *v.quota, err = numberFrom(getenv, v.name, 0, 0, v.most); err != nil {
-			return Quotas{}, err
-		}
-	}
-	return q, nil
-}
-
 // groupsKey begins the sort key of the count of groups that a user created in a
 // day, among the user's inbox lines. The table's TTL deletes it.
 const groupsKey = "#quota:groups:"

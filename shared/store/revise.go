@@ -136,8 +136,9 @@ type Edited struct {
 // leave, or left, before it: they read on what there was then, see asOf.
 //
 // Beside the errors of Append: NotFound as for Recall, Forbidden for another's
-// message and for one from before the caller was away, TooLate, VersionConflict if it was edited or recalled meanwhile, Limit
-// after chat.MaxEdits edits, and what chat.Message.Validate says of the new content.
+// message and for one from before the caller was away, TooLate, VersionConflict if it
+// was edited or recalled meanwhile, Limit after chat.MaxEdits edits, and what
+// chat.Message.Validate says of the new content.
 func (s *Store) Edit(ctx context.Context, r Request, t Target, edited Edited, window time.Duration) (Committed, error) {
 	event := s.event(r, t.ConversationID, chat.Event{
 		Kind: chat.EventEdit, TargetSeq: t.Seq, TargetMessageID: t.MessageID, Version: edited.Version + 1,

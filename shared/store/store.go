@@ -22,7 +22,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -30,6 +29,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/env"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
@@ -37,21 +37,21 @@ import (
 type Tables = table.Names
 
 // TablesFromEnv reads the table names from the variables that template.yaml
-// gives every function. The error names the first one missing.
+// gives every function. The error names those that are missing.
 func TablesFromEnv(getenv func(string) string) (Tables, error) {
-	var t Tables
-	for name, field := range map[string]*string{
-		"CONVERSATIONS_TABLE": &t.Conversations,
-		"MESSAGES_TABLE":      &t.Messages,
-		"IDEMPOTENCY_TABLE":   &t.Idempotency,
-		"MEMBERS_TABLE":       &t.Members,
-		"INBOXES_TABLE":       &t.Inboxes,
-		"CONNECTIONS_TABLE":   &t.Connections,
-		"LANE_TABLE":          &t.Lane,
-	} {
-		if *field = getenv(name); *field == "" {
-			return Tables{}, fmt.Errorf("the environment variable %s is not set; template.yaml sets it to a table's name", name)
-		}
+	e := env.From(getenv)
+	name := func(variable string) string { return e.Text(variable, "a table's name") }
+	t := Tables{
+		Conversations: name("CONVERSATIONS_TABLE"),
+		Messages:      name("MESSAGES_TABLE"),
+		Idempotency:   name("IDEMPOTENCY_TABLE"),
+		Members:       name("MEMBERS_TABLE"),
+		Inboxes:       name("INBOXES_TABLE"),
+		Connections:   name("CONNECTIONS_TABLE"),
+		Lane:          name("LANE_TABLE"),
+	}
+	if err := e.Err(); err != nil {
+		return Tables{}, err
 	}
 	return t, nil
 }
@@ -174,63 +174,24 @@ const maxRejoinDays = 3650
 // CONVERSATION_WRITES_PER_SECOND, for WithConversationRate, up to 500, where nothing means
 // 0. The error names the variable that is wrong.
 func OptionsFromEnv(getenv func(string) string) ([]Option, error) {
-	days, err := numberFrom(getenv, "RETENTION_DAYS", 0, 0, maxRetentionDays)
-	if err != nil {
+	e := env.From(getenv)
+	options := []Option{
+		WithRetention(time.Duration(e.IntOr(0, "RETENTION_DAYS", 0, maxRetentionDays)) * day),
+		WithMaxGroupMembers(e.IntOr(chat.MaxGroupMembers, "MAX_GROUP_MEMBERS", 2, chat.MaxGroupMembers)),
+		WithMaxCrowdMembers(e.IntOr(0, "MAX_CROWD_MEMBERS", 0, chat.MaxCrowdMembers)),
+		WithRejoin(time.Duration(e.IntOr(0, "REJOIN_DAYS", 0, maxRejoinDays)) * day),
+		WithConversationRate(e.IntOr(0, "CONVERSATION_WRITES_PER_SECOND", 0, maxConversationRate)),
+		WithClosed(e.OneOf("DIRECT_MESSAGES", "open", "closed") == "closed"),
+		WithQuotas(Quotas{
+			GroupsPerDay:       e.IntOr(0, "GROUPS_PER_DAY", 0, maxQuota),
+			SystemMembers:      e.IntOr(0, "MAX_SYSTEM_MEMBERS", 0, maxQuota),
+			LargeConversations: e.IntOr(0, "MAX_LARGE_CONVERSATIONS", 0, table.MaxLarge-largeSlack),
+		}),
+	}
+	if err := e.Err(); err != nil {
 		return nil, err
 	}
-	members, err := numberFrom(getenv, "MAX_GROUP_MEMBERS", chat.MaxGroupMembers, 2, chat.MaxGroupMembers)
-	if err != nil {
-		return nil, err
-	}
-	crowd, err := numberFrom(getenv, "MAX_CROWD_MEMBERS", 0, 0, chat.MaxCrowdMembers)
-	if err != nil {
-		return nil, err
-	}
-	rejoin, err := numberFrom(getenv, "REJOIN_DAYS", 0, 0, maxRejoinDays)
-	if err != nil {
-		return nil, err
-	}
-	perSecond, err := numberFrom(getenv, "CONVERSATION_WRITES_PER_SECOND", 0, 0, maxConversationRate)
-	if err != nil {
-		return nil, err
-	}
-	closed, err := closedFrom(getenv)
-	if err != nil {
-		return nil, err
-	}
-	quotas, err := quotasFrom(getenv)
-	if err != nil {
-		return nil, err
-	}
-	return []Option{
-		WithRetention(time.Duration(days) * day), WithMaxGroupMembers(members), WithClosed(closed), WithQuotas(quotas),
-		WithRejoin(time.Duration(rejoin) * day), WithMaxCrowdMembers(crowd), WithConversationRate(perSecond),
-	}, nil
-}
-
-func numberFrom(getenv func(string) string, name string, otherwise, least, most int) (int, error) {
-	v := getenv(name)
-	if v == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.Atoi(v)
-	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("the environment variable %s is %q; it is a number from %d to %d", name, v, least, most)
-	}
-	return n, nil
-}
-
-// closedFrom reads DIRECT_MESSAGES. It has no default beside not being set at all:
-// what is misspelled must not open what was to be closed.
-func closedFrom(getenv func(string) string) (bool, error) {
-	switch mode := getenv("DIRECT_MESSAGES"); mode {
-	case "", "open":
-		return false, nil
-	case "closed":
-		return true, nil
-	default:
-		return false, fmt.Errorf("the environment variable DIRECT_MESSAGES is %q; it is open or closed", mode)
-	}
+	return options, nil
 }
 
 // WithLog makes the Store tell, with a line for each, of items that it cannot read

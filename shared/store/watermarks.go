@@ -158,7 +158,7 @@ type lineUpdate struct {
 // false if the condition failed; old is the line as it was, in both cases. Without
 // a head or a line it errs with NotFound.
 func (s *Store) updateLine(ctx context.Context, userID string, head chat.Conversation, remembered bool, update lineUpdate) (old chat.Line, done bool, err error) {
-	ctx, cancel := table.WithReserve(ctx)
+	ctx, cancel := table.WithBudget(ctx)
 	defer cancel()
 	in := &dynamodb.UpdateItemInput{
 		TableName:                           &s.db.Inboxes,

@@ -1,10 +1,10 @@
 package store
 
 import (
-	"fmt"
 	"math"
-	"strconv"
 	"time"
+
+	"github.com/inorder-im/inorder/shared/env"
 )
 
 // NoWindow is a window without an end. A window of 0 is never open.
@@ -17,27 +17,26 @@ type Windows struct {
 }
 
 // WindowsFromEnv reads RECALL_WINDOW_SECONDS and EDIT_WINDOW_SECONDS, which
-// template.yaml sets. The error names the one that is wrong.
-func WindowsFromEnv(getenv func(string) string) (w Windows, err error) {
-	if w.Recall, err = windowFromEnv(getenv, "RECALL_WINDOW_SECONDS"); err != nil {
-		return Windows{}, err
+// template.yaml sets. The error names what is wrong.
+func WindowsFromEnv(getenv func(string) string) (Windows, error) {
+	e := env.From(getenv)
+	w := Windows{
+		Recall: window(e.Int("RECALL_WINDOW_SECONDS", -1, maxWindowSeconds)),
+		Edit:   window(e.Int("EDIT_WINDOW_SECONDS", -1, maxWindowSeconds)),
 	}
-	if w.Edit, err = windowFromEnv(getenv, "EDIT_WINDOW_SECONDS"); err != nil {
+	if err := e.Err(); err != nil {
 		return Windows{}, err
 	}
 	return w, nil
 }
 
 // maxWindowSeconds is the longest that a time.Duration holds, 292 years.
-const maxWindowSeconds = int64(math.MaxInt64 / time.Second)
+const maxWindowSeconds = math.MaxInt64 / int(time.Second)
 
-func windowFromEnv(getenv func(string) string, name string) (time.Duration, error) {
-	n, err := strconv.ParseInt(getenv(name), 10, 64)
-	switch {
-	case err != nil || n < -1 || n > maxWindowSeconds:
-		return 0, fmt.Errorf("the environment variable %s is %q; use seconds, 0 for never or -1 for always", name, getenv(name))
-	case n == -1:
-		return NoWindow, nil
+// window is one of so many seconds, where -1 is always.
+func window(seconds int) time.Duration {
+	if seconds == -1 {
+		return NoWindow
 	}
-	return time.Duration(n) * time.Second, nil
+	return time.Duration(seconds) * time.Second
 }

@@ -20,12 +20,12 @@ func TestWindowsFromEnv(t *testing.T) {
 		"never and always":         {"0", "-1", store.Windows{Recall: 0, Edit: store.NoWindow}, ""},
 		"always and never":         {"-1", "0", store.Windows{Recall: store.NoWindow, Edit: 0}, ""},
 		"the longest":              {"9223372036", "1", store.Windows{Recall: 9223372036 * time.Second, Edit: time.Second}, ""},
-		"absent":                   {"", "900", store.Windows{}, `RECALL_WINDOW_SECONDS is ""`},
+		"absent":                   {"", "900", store.Windows{}, "RECALL_WINDOW_SECONDS is not set"},
 		"below -1":                 {"120", "-2", store.Windows{}, `EDIT_WINDOW_SECONDS is "-2"`},
 		"a fraction":               {"1.5", "900", store.Windows{}, `RECALL_WINDOW_SECONDS is "1.5"`},
 		"a duration":               {"120", "15m", store.Windows{}, `EDIT_WINDOW_SECONDS is "15m"`},
 		"longer than time":         {"9223372037", "900", store.Windows{}, `RECALL_WINDOW_SECONDS is "9223372037"`},
-		"two that are wrong":       {"x", "y", store.Windows{}, `RECALL_WINDOW_SECONDS is "x"`},
+		"two that are wrong":       {"x", "y", store.Windows{}, `EDIT_WINDOW_SECONDS is "y"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

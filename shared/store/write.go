@@ -18,10 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -104,7 +102,7 @@ func (c *creation) roster(first chat.Message) []chat.Member {
 // idempotency record, not this process's memory, decides whether an attempt
 // whose answer got lost was committed.
 func (s *Store) commit(ctx context.Context, w write) (committed Committed, err error) {
-	ctx, cancel := table.WithReserve(ctx)
+	ctx, cancel := table.WithBudget(ctx)
 	defer cancel()
 	var so metric.Effort
 	defer func() { committed.Effort = so }()
@@ -403,17 +401,20 @@ func (s *Store) refuse(ctx context.Context, w write, attempts int, refusal error
 		done.committed.Duplicate = done.committed.MessageID != w.message.MessageID
 		return done.committed, nil
 	}
-	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
-		if ctx.Err() != nil || errors.Is(refusal, context.DeadlineExceeded) || table.IsThrottle(refusal) {
-			return Committed{}, busy(w.message.ConversationID, attempts, refusal)
+	failed := func(err error) error {
+		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || table.IsThrottle(err) {
+			return busy(w.message.ConversationID, attempts, err)
 		}
-		return Committed{}, refusal
+		return err
+	}
+	if _, isRefusal := errors.AsType[*chat.Error](refusal); !isRefusal {
+		return Committed{}, failed(refusal)
 	}
 	out, err := s.db.TransactGet(ctx, []types.TransactGetItem{{Get: &types.Get{
 		TableName: &s.db.Idempotency, Key: w.recordKey(),
 	}}})
 	if err != nil {
-		return Committed{}, fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err)
+		return Committed{}, failed(fmt.Errorf("reading the idempotency record of %s: %w", w.message.ClientMsgID, err))
 	}
 	if out.Responses[0].Item == nil {
 		return Committed{}, refusal
@@ -470,23 +471,17 @@ func (s *Store) try(ctx context.Context, w write, head chat.Conversation, e chan
 	if err != nil {
 		return outcome{err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, table.RequestTimeout)
-	defer cancel()
-	start := time.Now()
-	_, err = s.db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	canceled, err := s.db.Transact(ctx, items)
 	if err == nil {
-		s.db.Pace.Observe(time.Since(start))
 		s.heads.wrote(w.headAfter(head, e), w.message.SenderID, len(e.left) > 0)
 		return outcome{committed: &Committed{Sent: w.message.Sent()}}
 	}
-	canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
-	if !ok {
+	if canceled == nil {
 		if !table.MayRetry(err) {
 			return outcome{err: fmt.Errorf("writing message %s to %s: %w", w.message.MessageID, w.message.ConversationID, err)}
 		}
 		return outcome{throttled: table.IsThrottle(err), conflict: table.IsConflict(err), cause: err}
 	}
-	s.db.Pace.Observe(time.Since(start))
 	return s.readReasons(w, canceled)
 }
 

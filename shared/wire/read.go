@@ -42,10 +42,10 @@ func ReadRequest(body []byte) (Request, error) {
 }
 
 // Decode fills the struct that into points to, such as a Send. It differs from
-// encoding/json in three ways: names match exactly, not in any case; null stands for an absent
-// field; and a wrong field is named by its whole path. As there, unknown fields
-// are ignored and of two fields of one name the last counts. The errors are *chat.Errors,
-// BadRequest with the field.
+// encoding/json in three ways: names match exactly, not in any case; null stands for an
+// absent field; and a wrong field is named by its whole path. As there, unknown fields
+// are ignored and of two fields of one name the last counts. The errors are
+// *chat.Errors, BadRequest with the field.
 func Decode(fields map[string]json.RawMessage, into any) error {
 	return decodeStruct(fields, reflect.ValueOf(into).Elem(), "")
 }

@@ -82,11 +82,6 @@ func createInput(t *template.Table) *dynamodb.CreateTableInput {
 	}
 	for _, index := range t.Indexes {
 		projection := &types.Projection{ProjectionType: types.ProjectionType(index.Projection), NonKeyAttributes: index.NonKey}
-		if index.Local {
-			in.LocalSecondaryIndexes = append(in.LocalSecondaryIndexes,
-				types.LocalSecondaryIndex{IndexName: &index.Name, KeySchema: keySchema(index.Key), Projection: projection})
-			continue
-		}
 		in.GlobalSecondaryIndexes = append(in.GlobalSecondaryIndexes,
 			types.GlobalSecondaryIndex{IndexName: &index.Name, KeySchema: keySchema(index.Key), Projection: projection})
 	}
@@ -117,16 +112,10 @@ func differences(want *dynamodb.CreateTableInput, got *types.TableDescription) [
 
 	wanted, present := map[string]string{}, map[string]string{}
 	for _, i := range want.GlobalSecondaryIndexes {
-		wanted[*i.IndexName] = "global, " + indexText(i.KeySchema, want.AttributeDefinitions, i.Projection)
-	}
-	for _, i := range want.LocalSecondaryIndexes {
-		wanted[*i.IndexName] = "local, " + indexText(i.KeySchema, want.AttributeDefinitions, i.Projection)
+		wanted[*i.IndexName] = indexText(i.KeySchema, want.AttributeDefinitions, i.Projection)
 	}
 	for _, i := range got.GlobalSecondaryIndexes {
-		present[*i.IndexName] = "global, " + indexText(i.KeySchema, got.AttributeDefinitions, i.Projection)
-	}
-	for _, i := range got.LocalSecondaryIndexes {
-		present[*i.IndexName] = "local, " + indexText(i.KeySchema, got.AttributeDefinitions, i.Projection)
+		present[*i.IndexName] = indexText(i.KeySchema, got.AttributeDefinitions, i.Projection)
 	}
 	var names []string
 	for name := range wanted {

@@ -27,7 +27,7 @@ func messages() *template.Table {
 		Indexes: []template.Index{
 			{Name: "byMessageId", Key: []template.KeyElement{{Name: "messageId", Role: "HASH"}}, Projection: "KEYS_ONLY"},
 			{Name: "byId", Key: []template.KeyElement{{Name: "conversationId", Role: "HASH"}, {Name: "messageId", Role: "RANGE"}},
-				Projection: "INCLUDE", NonKey: []string{"text", "status"}, Local: true},
+				Projection: "INCLUDE", NonKey: []string{"text", "status"}},
 		},
 		StreamView: "NEW_AND_OLD_IMAGES", TTLAttribute: "expiresAt",
 	}
@@ -46,10 +46,13 @@ func TestCreateTables(t *testing.T) {
 	require.Equal(t, types.TableStatusActive, out.Table.TableStatus)
 	require.Equal(t, types.BillingModePayPerRequest, out.Table.BillingModeSummary.BillingMode)
 	require.Equal(t, types.StreamViewTypeNewAndOldImages, out.Table.StreamSpecification.StreamViewType)
-	require.Len(t, out.Table.GlobalSecondaryIndexes, 1)
-	require.Equal(t, types.ProjectionTypeKeysOnly, out.Table.GlobalSecondaryIndexes[0].Projection.ProjectionType)
-	require.Len(t, out.Table.LocalSecondaryIndexes, 1)
-	require.ElementsMatch(t, []string{"text", "status"}, out.Table.LocalSecondaryIndexes[0].Projection.NonKeyAttributes)
+	projections := map[string]*types.Projection{}
+	for _, index := range out.Table.GlobalSecondaryIndexes {
+		projections[*index.IndexName] = index.Projection
+	}
+	require.Len(t, projections, 2)
+	require.Equal(t, types.ProjectionTypeKeysOnly, projections["byMessageId"].ProjectionType)
+	require.ElementsMatch(t, []string{"text", "status"}, projections["byId"].NonKeyAttributes)
 	require.Len(t, out.Table.KeySchema, 2)
 
 	ttl, err := client.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{TableName: aws.String("stack-Messages")})
@@ -91,10 +94,10 @@ func TestCreateTablesRefusesAnotherSchema(t *testing.T) {
 			func(m *template.Table) {
 				m.Indexes = append(m.Indexes, template.Index{Name: "new", Key: m.Indexes[0].Key, Projection: "ALL"})
 			},
-			"index new: the table has none, the template global, HASH messageId (S), ALL"},
+			"index new: the table has none, the template HASH messageId (S), ALL"},
 		"another projection": {
 			func(m *template.Table) { m.Indexes[1].NonKey = []string{"text"} },
-			"index byId: the table has local, HASH conversationId (S) and RANGE messageId (S), INCLUDE status text, the template"},
+			"index byId: the table has HASH conversationId (S) and RANGE messageId (S), INCLUDE status text, the template"},
 		"time to live elsewhere": {
 			func(m *template.Table) { m.TTLAttribute = "until" },
 			`its time to live on attribute "expiresAt", the template on "until"`},

@@ -9,39 +9,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/inorder-im/inorder/infra/local/selection"
 	"github.com/inorder-im/inorder/infra/local/template"
 )
 
-// maxAuthorizerResult is the size of what an authorizer may return, in bytes (API Gateway, "Quotas
-// for configuring and running a WebSocket API").
+// maxAuthorizerResult is the size of what an authorizer may return, in bytes (API
+// Gateway, "Quotas for configuring and running a WebSocket API").
 const maxAuthorizerResult = 8 << 10
 
 // value finds an identity source in a $connect event. It is "" when missing.
 func value(s template.IdentitySource, connect event) string {
-	switch s.From {
-	case template.FromHeader:
-		for name, value := range connect.Headers {
-			if strings.EqualFold(name, s.Name) {
-				return value
-			}
-		}
-		return ""
-	case template.FromQuery:
+	if s.From == template.FromQuery {
 		return connect.QueryStringParameters[s.Name]
-	case template.FromStage:
-		return connect.StageVariables[s.Name]
-	default:
-		context, err := json.Marshal(connect.RequestContext)
-		if err != nil {
-			return ""
-		}
-		return selection.At(context, strings.Split(s.Name, "."))
 	}
+	for name, value := range connect.Headers {
+		if strings.EqualFold(name, s.Name) {
+			return value
+		}
+	}
+	return ""
 }
 
-// refusal is why a handshake does not become a connection: what the client gets, and the reason for
-// the log.
+// refusal is why a handshake does not become a connection: what the client gets, and
+// the reason for the log.
 type refusal struct {
 	status  int
 	message string
@@ -52,8 +41,9 @@ func (g *Gateway) connectARN() string {
 	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s", g.cfg.Region, g.cfg.AccountID, g.cfg.API.ID, g.cfg.API.Stage, routeConnect)
 }
 
-// authorize runs the authorizer for a handshake and returns what every event of the connection will
-// carry as requestContext.authorizer. Nothing is cached: API Gateway does not cache for WebSocket APIs.
+// authorize runs the authorizer for a handshake and returns what every event of the
+// connection will carry as requestContext.authorizer. Nothing is cached: API Gateway
+// does not cache for WebSocket APIs.
 func (g *Gateway) authorize(connect event) (map[string]any, *refusal) {
 	for _, source := range g.cfg.API.Authorizer.IdentitySources {
 		if value(source, connect) == "" {

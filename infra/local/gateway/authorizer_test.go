@@ -20,7 +20,6 @@ func startAuthorized(t *testing.T, limits gateway.Limits, fn function, sources .
 	t.Helper()
 	api := app(template.Route{Key: "$connect", FunctionID: "connect", Authorize: true})
 	api.Authorizer = &template.Authorizer{FunctionID: "authorizer", IdentitySources: sources}
-	api.StageVariables = map[string]string{"tenant": "acme", "blank": ""}
 	return start(t, gateway.Config{API: api, Limits: limits}, lifecycleFunctions(map[string]function{"authorizer": fn}))
 }
 
@@ -41,14 +40,8 @@ func TestIdentitySourcesMustBePresent(t *testing.T) {
 		"header missing":             {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Auth"}}, missing: "route.request.header.Auth"},
 		"header empty":               {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Auth"}}, header: http.Header{"Auth": {""}}, missing: "route.request.header.Auth"},
 		"host header":                {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Host"}}},
-		"stage variable":             {sources: []template.IdentitySource{{From: template.FromStage, Name: "tenant"}}},
-		"stage variable missing":     {sources: []template.IdentitySource{{From: template.FromStage, Name: "other"}}, missing: "stageVariables.other"},
-		"stage variable empty":       {sources: []template.IdentitySource{{From: template.FromStage, Name: "blank"}}, missing: "stageVariables.blank"},
-		"context":                    {sources: []template.IdentitySource{{From: template.FromContext, Name: "stage"}}},
-		"nested context":             {sources: []template.IdentitySource{{From: template.FromContext, Name: "identity.sourceIp"}}},
-		"context missing":            {sources: []template.IdentitySource{{From: template.FromContext, Name: "nothing"}}, missing: "context.nothing"},
 		"no source at all":           {},
-		"one of two missing":         {sources: []template.IdentitySource{{From: template.FromContext, Name: "stage"}, {From: template.FromHeader, Name: "Auth"}}, missing: "route.request.header.Auth"},
+		"one of two missing":         {sources: []template.IdentitySource{{From: template.FromHeader, Name: "Host"}, {From: template.FromHeader, Name: "Auth"}}, missing: "route.request.header.Auth"},
 		"both of two present":        {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}, {From: template.FromHeader, Name: "Auth"}}, query: "?device=a", header: http.Header{"Auth": {"x"}}},
 		"missing among many queries": {sources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}, query: "?a=1&b=2", missing: "route.request.querystring.device"},
 	}
@@ -125,7 +118,6 @@ func TestAuthorizerVerdict(t *testing.T) {
 		"effect is no effect":        {policy(`[{"Effect":"allow","Action":"*","Resource":"*"}]`), 500},
 		"condition is not evaluated": {policy(`[{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"Bool":{"x":"true"}}}]`), 500},
 		"NotAction is not evaluated": {policy(`[{"Effect":"Allow","NotAction":"x","Resource":"*"}]`), 500},
-		"nested context":             {returns(allowing(`{"user":{"id":1}}`)), 500},
 		"list in the context":        {returns(allowing(`{"roles":["a"]}`)), 500},
 		"null in the context":        {returns(allowing(`{"user":null}`)), 500},
 		"result just within 8 KB":    {returns(allowingBytes(8 << 10)), 101},

@@ -25,8 +25,8 @@ type ending struct {
 	ours bool
 }
 
-// "Going away", "Connection Closed Normally" and the text for 1005 are in real $disconnect events.
-// No source was found for the reasons of the others.
+// "Going away", "Connection Closed Normally" and the text for 1005 are in real
+// $disconnect events. No source was found for the reasons of the others.
 var (
 	goingAway     = ending{websocket.StatusGoingAway, "Going away", true}
 	deleted       = ending{websocket.StatusNormalClosure, "Connection Closed Normally", true}
@@ -42,8 +42,8 @@ const noStatusReason = "Client-side close frame status not set"
 
 var errGone = errors.New("the connection is gone")
 
-// connection is one client, from its handshake on. Until it is accepted only the fields of the first
-// group are set.
+// connection is one client, from its handshake on. Until it is accepted only the fields
+// of the first group are set.
 type connection struct {
 	gateway     *Gateway
 	id          string
@@ -61,14 +61,15 @@ type connection struct {
 	conn *frameConn
 }
 
-// touch notes a message in either direction. Control frames do not count: the documentation speaks
-// of messages, and a client that relied on pings could be wrong in the cloud.
+// touch notes a message in either direction. Control frames do not count: the
+// documentation speaks of messages, and a client that relied on pings could be wrong in
+// the cloud.
 func (c *connection) touch() {
 	c.lastActive.Store(time.Now().UnixNano())
 }
 
-// end makes the connection unreachable and records why. Only the first call counts. The writer then
-// closes the socket and serve runs $disconnect.
+// end makes the connection unreachable and records why. Only the first call counts. The
+// writer then closes the socket and serve runs $disconnect.
 func (c *connection) end(why ending) {
 	c.endOnce.Do(func() {
 		c.gateway.unregister(c.id)
@@ -77,8 +78,9 @@ func (c *connection) end(why ending) {
 	})
 }
 
-// serve runs an accepted connection to its end. The reader and the writer may outlive it by the
-// time a close handshake takes: $disconnect does not wait for a client that does not answer.
+// serve runs an accepted connection to its end. The reader and the writer may outlive
+// it by the time a close handshake takes: $disconnect does not wait for a client that
+// does not answer.
 func (g *Gateway) serve(c *connection) {
 	if !g.register(c) {
 		c.end(goingAway)
@@ -112,8 +114,8 @@ func (g *Gateway) logFailure(function string, request requestContext, err error)
 		"connectionId", request.ConnectionID, "requestId", request.RequestID, "error", err)
 }
 
-// read dispatches the client's messages until the connection ends. When all slots are taken it does
-// not read on, so a client that floods waits.
+// read dispatches the client's messages until the connection ends. When all slots are
+// taken it does not read on, so a client that floods waits.
 func (c *connection) read() {
 	for {
 		message, end := c.next()
@@ -197,7 +199,8 @@ func (c *connection) dispatch(message []byte) {
 		g.logFailure(route.FunctionID, event.RequestContext, err)
 		c.sendError("Internal server error", event.RequestContext)
 	case route.Reply && len(body) > 0:
-		// Whatever the statusCode: in real APIs a body with status 500 reaches the client too.
+		// Whatever the statusCode: in real APIs a body with status 500 reaches the
+		// client too.
 		_ = c.send(g.ctx, body) // if it is gone, so is the need for a reply
 	}
 }
@@ -223,10 +226,10 @@ func (c *connection) sendError(message string, request requestContext) {
 	_ = c.send(c.gateway.ctx, []byte(frame)) // as above
 }
 
-// send puts a message into the client's queue. It goes in a text frame, so bytes that are no UTF-8
-// become U+FFFD: a client has to end a connection that brings them (RFC 6455, section 8.1). A client
-// that leaves no place in its queue for the write timeout is cut off. The error is errGone or that of
-// ctx.
+// send puts a message into the client's queue. It goes in a text frame, so bytes that
+// are no UTF-8 become U+FFFD: a client has to end a connection that brings them (RFC
+// 6455, section 8.1). A client that leaves no place in its queue for the write timeout
+// is cut off. The error is errGone or that of ctx.
 func (c *connection) send(ctx context.Context, message []byte) error {
 	message = bytes.ToValidUTF8(message, []byte("\uFFFD"))
 	select {
@@ -250,8 +253,8 @@ func (c *connection) send(ctx context.Context, message []byte) error {
 	}
 }
 
-// write sends the queue to the client, watches the connection's age and, when it has ended, closes
-// the socket.
+// write sends the queue to the client, watches the connection's age and, when it has
+// ended, closes the socket.
 func (c *connection) write() {
 	limits := c.gateway.limits
 	idle := time.NewTimer(limits.IdleTimeout)

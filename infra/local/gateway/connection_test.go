@@ -108,8 +108,8 @@ func TestClientReadsTheCloseFrameBehindAFrameTooLarge(t *testing.T) {
 	t.Parallel()
 	a := startLifecycle(t, gateway.Limits{})
 	raw := a.dialRaw(t)
-	// The server has to read this to the end: a socket closed with unread bytes is reset, and the
-	// close frame can be lost with it.
+	// The server has to read this to the end: a socket closed with unread bytes is
+	// reset, and the close frame can be lost with it.
 	raw.write(frame(fin|opText, make([]byte, 4<<20)))
 	require.Equal(t, 1009, raw.closing())
 	raw.write(frame(fin|opClose, []byte{0x03, 0xf1}))

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The event structs are our own, because those of aws-lambda-go omit an empty body and never omit
-// an empty user agent; the real events do the opposite.
+// The event structs are our own, because those of aws-lambda-go omit an empty body and
+// never omit an empty user agent; the real events do the opposite.
 
 type eventType string
 
@@ -53,13 +53,13 @@ type event struct {
 	MultiValueHeaders               map[string][]string `json:"multiValueHeaders,omitempty"`
 	QueryStringParameters           map[string]string   `json:"queryStringParameters,omitempty"`
 	MultiValueQueryStringParameters map[string][]string `json:"multiValueQueryStringParameters,omitempty"`
-	StageVariables                  map[string]string   `json:"stageVariables,omitempty"`
 	RequestContext                  requestContext      `json:"requestContext"`
 	Body                            *string             `json:"body,omitempty"`
 	IsBase64Encoded                 bool                `json:"isBase64Encoded"`
 }
 
-// authorizerEvent is what the authorizer's function gets. Its maps are there even when empty.
+// authorizerEvent is what the authorizer's function gets. Its maps are there even when
+// empty.
 type authorizerEvent struct {
 	Type                            string              `json:"type"`
 	MethodARN                       string              `json:"methodArn"`
@@ -100,7 +100,6 @@ func (g *Gateway) connectEvent(c *connection, r *http.Request) event {
 		MultiValueHeaders:               headers,
 		QueryStringParameters:           last(query),
 		MultiValueQueryStringParameters: query,
-		StageVariables:                  g.cfg.API.StageVariables,
 		RequestContext:                  g.requestContext(c, eventConnect, routeConnect),
 	}
 }
@@ -108,7 +107,7 @@ func (g *Gateway) connectEvent(c *connection, r *http.Request) event {
 func (g *Gateway) messageEvent(c *connection, routeKey, body string) event {
 	context := g.requestContext(c, eventMessage, routeKey)
 	context.MessageID = newID()
-	return event{StageVariables: g.cfg.API.StageVariables, RequestContext: context, Body: &body}
+	return event{RequestContext: context, Body: &body}
 }
 
 func (g *Gateway) disconnectEvent(c *connection) event {
@@ -120,7 +119,6 @@ func (g *Gateway) disconnectEvent(c *connection) event {
 	return event{
 		Headers:           last(headers),
 		MultiValueHeaders: headers,
-		StageVariables:    g.cfg.API.StageVariables,
 		RequestContext:    context,
 	}
 }
@@ -133,7 +131,7 @@ func newAuthorizerEvent(methodARN string, connect event) authorizerEvent {
 		MultiValueHeaders:               notNil(connect.MultiValueHeaders),
 		QueryStringParameters:           notNil(connect.QueryStringParameters),
 		MultiValueQueryStringParameters: notNil(connect.MultiValueQueryStringParameters),
-		StageVariables:                  notNil(connect.StageVariables),
+		StageVariables:                  map[string]string{},
 		RequestContext:                  connect.RequestContext,
 	}
 }
@@ -145,8 +143,8 @@ func notNil[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// eventHeaders returns the headers of a handshake as the functions see them in the cloud: without
-// the hop-by-hop ones, with those the service adds.
+// eventHeaders returns the headers of a handshake as the functions see them in the
+// cloud: without the hop-by-hop ones, with those the service adds.
 func eventHeaders(r *http.Request) map[string][]string {
 	proto, port := "http", "80"
 	if r.TLS != nil {
@@ -161,8 +159,8 @@ func eventHeaders(r *http.Request) map[string][]string {
 	}
 	headers := map[string][]string{}
 	for name, values := range r.Header {
-		// net/http spells every name in its own way; this prefix is the one whose usual spelling,
-		// which functions look for, is another.
+		// net/http spells every name in its own way; this prefix is the one whose usual
+		// spelling, which functions look for, is another.
 		if rest, ok := strings.CutPrefix(name, "Sec-Websocket-"); ok {
 			name = "Sec-WebSocket-" + rest
 		}
@@ -202,8 +200,8 @@ func sourceIP(r *http.Request) string {
 // idBytes is the length of what is behind a connection, request or message id.
 const idBytes = 11
 
-// newID makes an id like the service's: 11 random bytes in base64 with the URL-safe alphabet and
-// padding, as in "HEJGadx-IAMCJPQ=".
+// newID makes an id like the service's: 11 random bytes in base64 with the URL-safe
+// alphabet and padding, as in "HEJGadx-IAMCJPQ=".
 func newID() string {
 	return base64.URLEncoding.EncodeToString(random(idBytes))
 }

@@ -21,7 +21,6 @@ func authorized(t *testing.T) *api {
 	t.Helper()
 	api := app(template.Route{Key: "$connect", FunctionID: "connect", Authorize: true})
 	api.Authorizer = &template.Authorizer{FunctionID: "authorizer", IdentitySources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}}
-	api.StageVariables = map[string]string{"color": "blue"}
 	return start(t, gateway.Config{API: api}, lifecycleFunctions(map[string]function{"authorizer": returns(allowing(`{"name":"Ann"}`))}))
 }
 
@@ -29,7 +28,8 @@ func allowing(context string) string {
 	return `{"principalId":"ann","policyDocument":{"Version":"2012-10-17","Statement":[{"Action":"execute-api:Invoke","Effect":"Allow","Resource":"*"}]},"context":` + context + `}`
 }
 
-// variable replaces what differs from one event to the next by a word, after checking its form.
+// variable replaces what differs from one event to the next by a word, after checking
+// its form.
 func variable(t *testing.T, context map[string]any) {
 	t.Helper()
 	for _, key := range []string{"connectionId", "requestId", "messageId"} {
@@ -128,20 +128,19 @@ func TestEventsHaveTheRealShape(t *testing.T) {
 	principal := map[string]any{"principalId": "ann", "name": "Ann", "integrationLatency": "ms"}
 	query := map[string]any{"device": "phone"}
 	multiQuery := map[string]any{"device": []any{"a b", "phone"}}
-	stage := map[string]any{"color": "blue"}
 
 	require.Equal(t, map[string]any{
 		"type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:000000000000:api123/dev/$connect",
 		"headers": headers, "multiValueHeaders": multi, "queryStringParameters": query, "multiValueQueryStringParameters": multiQuery,
-		"stageVariables": stage, "requestContext": base(map[string]any{"routeKey": "$connect", "eventType": "CONNECT"}),
+		"stageVariables": map[string]any{}, "requestContext": base(map[string]any{"routeKey": "$connect", "eventType": "CONNECT"}),
 	}, authorizer)
 	require.Equal(t, map[string]any{
 		"headers": headers, "multiValueHeaders": multi, "queryStringParameters": query, "multiValueQueryStringParameters": multiQuery,
-		"stageVariables": stage, "isBase64Encoded": false,
-		"requestContext": base(map[string]any{"routeKey": "$connect", "eventType": "CONNECT", "authorizer": principal}),
+		"isBase64Encoded": false,
+		"requestContext":  base(map[string]any{"routeKey": "$connect", "eventType": "CONNECT", "authorizer": principal}),
 	}, connect)
 	require.Equal(t, map[string]any{
-		"body": `{"say":"<hello> & bye"}`, "stageVariables": stage, "isBase64Encoded": false,
+		"body": `{"say":"<hello> & bye"}`, "isBase64Encoded": false,
 		"requestContext": base(map[string]any{"routeKey": "$default", "eventType": "MESSAGE", "messageId": "an id", "authorizer": principal}),
 	}, message)
 	require.Equal(t, map[string]any{
@@ -149,7 +148,7 @@ func TestEventsHaveTheRealShape(t *testing.T) {
 		"multiValueHeaders": map[string]any{
 			"Host": []any{"api123.execute-api.us-east-1.amazonaws.com"}, "x-api-key": []any{""}, "X-Forwarded-For": []any{""}, "x-restapi": []any{""},
 		},
-		"stageVariables": stage, "isBase64Encoded": false,
+		"isBase64Encoded": false,
 		"requestContext": base(map[string]any{
 			"routeKey": "$disconnect", "eventType": "DISCONNECT", "authorizer": principal,
 			"disconnectStatusCode": 4001.0, "disconnectReason": "enough",

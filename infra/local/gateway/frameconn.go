@@ -13,14 +13,15 @@ import (
 
 var errFrameTooLarge = errors.New("a frame is larger than the limit")
 
-// maxFrameHeader is the longest frame header: two bytes, eight of length, four of mask (RFC 6455,
-// section 5.2).
+// maxFrameHeader is the longest frame header: two bytes, eight of length, four of mask
+// (RFC 6455, section 5.2).
 const maxFrameHeader = 14
 
-// frameConn is a connection whose incoming bytes are WebSocket frames. A frame over the limit is
-// answered with errFrameTooLarge, once; later reads skip its payload and go on with the frame after
-// it. So the WebSocket library above, which shows no frame sizes, can still read the client's answer
-// to the close frame, and the socket is not reset with unread bytes in it.
+// frameConn is a connection whose incoming bytes are WebSocket frames. A frame over the
+// limit is answered with errFrameTooLarge, once; later reads skip its payload and go on
+// with the frame after it. So the WebSocket library above, which shows no frame sizes,
+// can still read the client's answer to the close frame, and the socket is not reset
+// with unread bytes in it.
 type frameConn struct {
 	net.Conn
 	in     *bufio.Reader

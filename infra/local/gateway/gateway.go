@@ -1,9 +1,10 @@
 // Package gateway is an API Gateway WebSocket API on one loopback address: the client side
-// (handshake, authorizer, routes, replies, limits) and the @connections API with which functions
-// write to clients.
+// (handshake, authorizer, routes, replies, limits) and the @connections API with which
+// functions write to clients.
 //
-// It reproduces what API Gateway documents, and where the documentation is silent, what events and
-// frames of the real service show. Choices without any source say so where they are made.
+// It reproduces what API Gateway documents, and where the documentation is silent, what
+// events and frames of the real service show. Choices without any source say so where
+// they are made.
 package gateway
 
 import (
@@ -34,14 +35,15 @@ const maxURLLength = 4096
 
 // Invoker runs functions.
 type Invoker interface {
-	// Invoke runs function with payload and waits for its result. functionError is "" when it
-	// returned normally, else "Unhandled": it crashed, ran out of time or returned an error, and
-	// payloadOut is the Lambda error object {"errorMessage", "errorType"}. err is set only when
-	// the function could not be run at all: it is unknown, throttled or shutting down.
+	// Invoke runs function with payload and waits for its result. functionError is ""
+	// when it returned normally, else "Unhandled": it crashed, ran out of time or
+	// returned an error, and payloadOut is the Lambda error object {"errorMessage",
+	// "errorType"}. err is set only when the function could not be run at all: it is
+	// unknown, throttled or shutting down.
 	//
-	// ctx ends only when the gateway is being closed and has run out of patience. In particular it
-	// does not end with the integration timeout: the cloud stops waiting then, and the function
-	// runs on.
+	// ctx ends only when the gateway is being closed and has run out of patience. In
+	// particular it does not end with the integration timeout: the cloud stops waiting
+	// then, and the function runs on.
 	Invoke(ctx context.Context, function string, payload []byte) (payloadOut []byte, functionError string, err error)
 }
 
@@ -50,18 +52,20 @@ type Config struct {
 	API       *template.WebSocketAPI // required
 	Region    string                 // default "us-east-1"
 	AccountID string                 // default "000000000000"
-	// DomainName is what events carry as requestContext.domainName; the default is the service's own
-	// <API id>.execute-api.<Region>.amazonaws.com.
+	// DomainName is what events carry as requestContext.domainName; the default is the
+	// service's own <API id>.execute-api.<Region>.amazonaws.com.
 	DomainName string
 	Limits     Limits
-	// Serial hands the frames of one client to the functions one after the other, and $disconnect
-	// after all of them. API Gateway does not do that: it promises no order between two frames.
+	// Serial hands the frames of one client to the functions one after the other, and
+	// $disconnect after all of them. API Gateway does not do that: it promises no order
+	// between two frames.
 	Serial  bool
 	Invoker Invoker      // required
 	Log     *slog.Logger // default slog.Default()
 }
 
-// Limits are the quotas of the service. Zero means the service's own value; there is no "unlimited".
+// Limits are the quotas of the service. Zero means the service's own value; there is no
+// "unlimited".
 type Limits struct {
 	IdleTimeout       time.Duration // between two messages, in either direction; 10 minutes
 	MaxLifetime       time.Duration // of a connection; 2 hours
@@ -71,7 +75,8 @@ type Limits struct {
 	RequestsPerSecond int           // to the @connections API; 10,000, the account's request rate
 	AuthorizerTimeout time.Duration // how long the authorizer is waited for; 29 seconds
 
-	// The next three are not documented by the service; they bound what one client can cost.
+	// The next three are not documented by the service; they bound what one client can
+	// cost.
 	WriteTimeout time.Duration // for one message to a client, and for a place in its queue; 5 seconds
 	Queue        int           // messages waiting for one client to read; 64
 	InFlight     int           // frames of one client that are being worked on; 64. More are not read.
@@ -133,8 +138,9 @@ func New(cfg Config) *Gateway {
 	}
 	for _, r := range cfg.API.Routes {
 		g.routes[r.Key] = r
-		// "API Gateway throttles requests to your API using the token bucket algorithm" (API
-		// Gateway, "Protect your WebSocket APIs"). Each route has a bucket of its own.
+		// "API Gateway throttles requests to your API using the token bucket algorithm"
+		// (API Gateway, "Protect your WebSocket APIs"). Each route has a bucket of its
+		// own.
 		if t := r.Throttle; t != nil {
 			g.throttles[r.Key] = newLimiter(t.PerSecond, t.Burst)
 		}
@@ -153,9 +159,9 @@ func (g *Gateway) throttled(key string) bool {
 }
 
 // ServeHTTP serves GET /{stage} and /{stage}/ as a WebSocket handshake and
-// /{stage}/@connections/{id} as the @connections API. Everything else is 403 Forbidden, as from the
-// service. A signature is looked for and not checked, so who may reach @connections is for the caller
-// to see to.
+// /{stage}/@connections/{id} as the @connections API. Everything else is 403 Forbidden,
+// as from the service. A signature is looked for and not checked, so who may reach
+// @connections is for the caller to see to.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	segments, ok := pathSegments(r.URL)
 	switch {
@@ -168,7 +174,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pathSegments splits before it unescapes: a connection id can hold an escaped slash or equals sign.
+// pathSegments splits before it unescapes: a connection id can hold an escaped slash or
+// equals sign.
 func pathSegments(u *url.URL) ([]string, bool) {
 	segments := strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
 	for i, s := range segments {
@@ -181,9 +188,9 @@ func pathSegments(u *url.URL) ([]string, bool) {
 	return segments, true
 }
 
-// Close refuses new handshakes, closes every connection with 1001 and waits for the frames being
-// worked on and for the $disconnect invocations. When ctx ends first, it cuts the connections,
-// cancels the invocations and returns the error of ctx.
+// Close refuses new handshakes, closes every connection with 1001 and waits for the
+// frames being worked on and for the $disconnect invocations. When ctx ends first, it
+// cuts the connections, cancels the invocations and returns the error of ctx.
 func (g *Gateway) Close(ctx context.Context) error {
 	defer g.cancel()
 	for _, c := range g.stopAccepting() {
@@ -225,8 +232,8 @@ func (g *Gateway) begin() bool {
 	return true
 }
 
-// register makes c reachable by @connections. It reports false when the gateway began to close
-// while c was being opened: then c has to be ended.
+// register makes c reachable by @connections. It reports false when the gateway began
+// to close while c was being opened: then c has to be ended.
 func (g *Gateway) register(c *connection) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// handshake answers an upgrade request. It stays pending until the authorizer and the $connect
-// function have returned, and only then is there a connection.
+// handshake answers an upgrade request. It stays pending until the authorizer and the
+// $connect function have returned, and only then is there a connection.
 func (g *Gateway) handshake(w http.ResponseWriter, r *http.Request) {
 	c := g.newConnection(r)
 	if refused := checkUpgrade(r); refused != nil {
@@ -44,8 +44,8 @@ func (g *Gateway) handshake(w http.ResponseWriter, r *http.Request) {
 	g.serve(c) //nolint:contextcheck // a connection outlives the request that opened it
 }
 
-// checkUpgrade looks at what needs no function. A request that is no upgrade at all gets the 403
-// that every path gets that the API does not have.
+// checkUpgrade looks at what needs no function. A request that is no upgrade at all
+// gets the 403 that every path gets that the API does not have.
 func checkUpgrade(r *http.Request) *refusal {
 	// The scheme is not in the request; it counts as the cloud's "wss://".
 	if len("wss://")+len(r.Host)+len(r.URL.RequestURI()) > maxURLLength {
@@ -80,8 +80,8 @@ func tokens(h http.Header, name string) []string {
 	return all
 }
 
-// connect runs the authorizer and the $connect function, as far as the API has them, and returns
-// the subprotocol that the function selected.
+// connect runs the authorizer and the $connect function, as far as the API has them,
+// and returns the subprotocol that the function selected.
 func (g *Gateway) connect(c *connection, connect event) (subprotocol string, refused *refusal) {
 	route, ok := g.routes[routeConnect]
 	if !ok {
@@ -110,8 +110,8 @@ func (g *Gateway) connect(c *connection, connect event) (subprotocol string, ref
 		return "", &refusal{http.StatusBadGateway, "Internal server error", route.FunctionID + ": " + err.Error()}
 	}
 	if response.status >= 300 {
-		// Real handshakes show the function's status; whether its body reaches the client is
-		// documented nowhere, so no client should need it.
+		// Real handshakes show the function's status; whether its body reaches the
+		// client is documented nowhere, so no client should need it.
 		return "", &refusal{response.status, http.StatusText(response.status), route.FunctionID + " refused it"}
 	}
 	return response.headers["sec-websocket-protocol"], nil
@@ -140,8 +140,8 @@ func (g *Gateway) newConnection(r *http.Request) *connection {
 	return c
 }
 
-// accept sends the 101. A subprotocol that the client did not offer is left out: naming it would
-// make the client fail the connection.
+// accept sends the 101. A subprotocol that the client did not offer is left out: naming
+// it would make the client fail the connection.
 func (c *connection) accept(w http.ResponseWriter, r *http.Request, subprotocol string) error {
 	if subprotocol != "" && !hasToken(r.Header, "Sec-WebSocket-Protocol", subprotocol) {
 		c.gateway.log.Warn("$connect selected a subprotocol that the client did not offer", "connectionId", c.id)

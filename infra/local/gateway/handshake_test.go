@@ -80,7 +80,8 @@ func TestConnectResultIsTheStatusOfTheHandshake(t *testing.T) {
 			t.Parallel()
 			a := start(t, gateway.Config{API: app(template.Route{Key: "$connect", FunctionID: "connect", Timeout: timeoutFor(tt.want)})}, lifecycleFunctions(map[string]function{"connect": tt.function}))
 			if tt.want == 504 {
-				// That function runs on; let it see the gateway give up, before the clean-up waits for it.
+				// That function runs on; let it see the gateway give up, before the
+				// clean-up waits for it.
 				defer func() {
 					ctx, cancel := context.WithCancel(context.Background())
 					cancel()

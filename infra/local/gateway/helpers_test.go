@@ -133,7 +133,8 @@ type api struct {
 	log     *logtest.Log
 }
 
-// start runs a gateway with cfg, whose missing required fields it fills in, and these functions.
+// start runs a gateway with cfg, whose missing required fields it fills in, and these
+// functions.
 func start(t *testing.T, cfg gateway.Config, byName map[string]function) *api {
 	t.Helper()
 	a := &api{functions: &functions{byName: byName}, log: &logtest.Log{}}
@@ -178,7 +179,8 @@ func (a *api) tryDial(t *testing.T, query string, opts *websocket.DialOptions) (
 	return websocket.Dial(ctx, a.url(query), opts)
 }
 
-// refusal opens a connection that must be refused and returns the status and the answer's body.
+// refusal opens a connection that must be refused and returns the status and the
+// answer's body.
 func (a *api) refusal(t *testing.T, query string, opts *websocket.DialOptions) (int, map[string]string) {
 	t.Helper()
 	conn, response, err := a.tryDial(t, query, opts)
@@ -194,7 +196,8 @@ func (a *api) refusal(t *testing.T, query string, opts *websocket.DialOptions) (
 	return response.StatusCode, body
 }
 
-// connect opens a connection and returns its id, which the API's $connect function "connect" saw.
+// connect opens a connection and returns its id, which the API's $connect function
+// "connect" saw.
 func (a *api) connect(t *testing.T) (*client, string) {
 	t.Helper()
 	n := len(a.of("connect"))
@@ -205,7 +208,8 @@ func (a *api) connect(t *testing.T) (*client, string) {
 	return c, id
 }
 
-// awaitOpen waits until a connection can be posted to: that comes after the client's handshake.
+// awaitOpen waits until a connection can be posted to: that comes after the client's
+// handshake.
 func (a *api) awaitOpen(t *testing.T, id string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return a.get(id) == nil }, patience, time.Millisecond)
@@ -319,7 +323,8 @@ func (a *api) dialRaw(t *testing.T, headers ...string) *rawClient {
 	return &rawClient{conn, t, in}
 }
 
-// frame is a client's frame with the given first byte. Its mask is zero, so the payload is in plain.
+// frame is a client's frame with the given first byte. Its mask is zero, so the payload
+// is in plain.
 func frame(first byte, payload []byte) []byte {
 	const masked = 0x80
 	var f []byte
@@ -373,15 +378,15 @@ func (c *rawClient) closing() int {
 	}
 }
 
-func parsed(t *testing.T, expression string) selection.Expression {
+func parsed(t *testing.T, expression string) selection.Path {
 	t.Helper()
 	parsed, err := selection.Parse(expression)
 	require.NoError(t, err)
 	return parsed
 }
 
-// app is an API with the routes that most tests need, each function called like its route without
-// the $, and more, which take the place of those with the same key.
+// app is an API with the routes that most tests need, each function called like its
+// route without the $, and more, which take the place of those with the same key.
 func app(more ...template.Route) *template.WebSocketAPI {
 	return &template.WebSocketAPI{Routes: append([]template.Route{
 		{Key: "$connect", FunctionID: "connect"},
@@ -404,8 +409,8 @@ func startLifecycle(t *testing.T, limits gateway.Limits) *api {
 	return start(t, gateway.Config{API: app(), Limits: limits}, lifecycleFunctions(nil))
 }
 
-// disconnected waits for the $disconnect event and returns its code and reason, having made sure
-// that it came once.
+// disconnected waits for the $disconnect event and returns its code and reason, having
+// made sure that it came once.
 func (a *api) disconnected(t *testing.T) (code int, reason string) {
 	t.Helper()
 	context := a.await(t, "disconnect", 1).context(t)

@@ -14,8 +14,9 @@ import (
 
 var errTimedOut = errors.New("the function did not answer within the integration timeout")
 
-// functionError is what a function that crashed, ran out of time or returned an error left behind.
-// Its message is not part of Error: it can quote what a client sent, and that stays out of the log.
+// functionError is what a function that crashed, ran out of time or returned an error
+// left behind. Its message is not part of Error: it can quote what a client sent, and
+// that stays out of the log.
 type functionError struct {
 	Type    string `json:"errorType"`
 	Message string `json:"errorMessage"`
@@ -25,9 +26,10 @@ func (e *functionError) Error() string {
 	return fmt.Sprintf("the function failed with %q; its own log has the message", e.Type)
 }
 
-// call invokes a function with event as its payload. The error is errTimedOut, a *functionError, or
-// says that the function could not be run. After errTimedOut the function still runs, as it does in
-// the cloud. The caller must be running work, see begin.
+// call invokes a function with event as its payload. The error is errTimedOut, a
+// *functionError, or says that the function could not be run. After errTimedOut the
+// function still runs, as it does in the cloud. The caller must be running work, see
+// begin.
 func (g *Gateway) call(function string, event any, timeout time.Duration) ([]byte, error) {
 	payload, err := json.Marshal(event)
 	if err != nil {
@@ -74,9 +76,9 @@ type proxyResponse struct {
 	body    []byte
 }
 
-// parseProxyResponse reads a function's result. As in the cloud, a result that is no JSON object or
-// has a key that is none of the format's is a malformed one and counts as a failure of the function;
-// an absent statusCode means 200.
+// parseProxyResponse reads a function's result. As in the cloud, a result that is no
+// JSON object or has a key that is none of the format's is a malformed one and counts
+// as a failure of the function; an absent statusCode means 200.
 func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	var raw struct {
 		StatusCode        json.Number      `json:"statusCode"`
@@ -123,8 +125,9 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	return response, nil
 }
 
-// route finds the route of a message: the one whose key the expression yields, else $default. A
-// message cannot name $connect or $disconnect: those belong to the connection's life.
+// route finds the route of a message: the one whose key the expression yields, else
+// $default. A message cannot name $connect or $disconnect: those belong to the
+// connection's life.
 func (g *Gateway) route(message []byte) (key string, route template.Route, ok bool) {
 	if json.Valid(message) {
 		key = g.cfg.API.RouteSelection.Key(message)

@@ -12,8 +12,8 @@ import (
 // timeFormat is that of the times in a GetConnection answer.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-// manage serves the @connections API: POST writes to a client, GET describes its connection, DELETE
-// closes it.
+// manage serves the @connections API: POST writes to a client, GET describes its
+// connection, DELETE closes it.
 func (g *Gateway) manage(w http.ResponseWriter, r *http.Request, id string) {
 	w.Header().Set("X-Amzn-RequestId", newID())
 	if !isSigned(r) {
@@ -40,8 +40,8 @@ func (g *Gateway) manage(w http.ResponseWriter, r *http.Request, id string) {
 	}
 }
 
-// isSigned looks for a signature and does not check it: locally there are no keys to check it with.
-// That there is one finds a caller that the cloud would refuse.
+// isSigned looks for a signature and does not check it: locally there are no keys to
+// check it with. That there is one finds a caller that the cloud would refuse.
 func isSigned(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-") || r.URL.Query().Has("X-Amz-Signature")
 }

@@ -25,7 +25,8 @@ type statement struct {
 	Condition   json.RawMessage
 }
 
-// oneOrMany reads what IAM lets people write either as a list or, for one element, without it.
+// oneOrMany reads what IAM lets people write either as a list or, for one element,
+// without it.
 type oneOrMany[T any] []T
 
 func (l *oneOrMany[T]) UnmarshalJSON(data []byte) error {
@@ -40,8 +41,9 @@ func (l *oneOrMany[T]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// allows judges as IAM does: at least one statement must allow, and none may deny. It is an error
-// when the policy uses what is not evaluated here, since guessing could let someone in.
+// allows judges as IAM does: at least one statement must allow, and none may deny. It
+// is an error when the policy uses what is not evaluated here, since guessing could let
+// someone in.
 func (p policy) allows(action, resource string) (bool, error) {
 	allowed, denied := false, false
 	for i, s := range p.Statement {
@@ -86,9 +88,9 @@ func matchesAny(patterns []string, s string) bool {
 	return false
 }
 
-// matches reports whether s is what pattern describes, where * stands for any characters, slashes
-// and colons too, and ? for exactly one. On a mismatch it goes back to the last star only, so the
-// time is at most len(pattern) × len(s).
+// matches reports whether s is what pattern describes, where * stands for any
+// characters, slashes and colons too, and ? for exactly one. On a mismatch it goes back
+// to the last star only, so the time is at most len(pattern) × len(s).
 func matches(pattern, s string) bool {
 	p, i := 0, 0
 	star, from := -1, 0

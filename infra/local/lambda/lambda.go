@@ -5,11 +5,11 @@
 //
 // What follows the cloud: processes start on demand and are reused, the most
 // recently used first; one that has answered and asks for its next call is frozen
-// until there is one, with all that it does in the background; a crash, a timeout or a failed start is a function error
-// for one call only and the next call gets another process; an error returned by
-// the handler keeps the process; a caller that goes away does not stop its
-// invocation. What does not: calls over the limit of concurrency wait a few
-// seconds before they are refused, memory is not limited, and /tmp is shared.
+// until there is one, with all that it does in the background; a crash, a timeout or a
+// failed start is a function error for one call only and the next call gets another
+// process; an error returned by the handler keeps the process; a caller that goes away
+// does not stop its invocation. What does not: calls over the limit of concurrency wait
+// a few seconds before they are refused, memory is not limited, and /tmp is shared.
 package lambda
 
 import (

@@ -27,8 +27,8 @@ func get(method, path string) *httptest.ResponseRecorder {
 	return recorder
 }
 
-// pageFiles are the files that belong to the page, by their paths in it, so that one that was not embedded
-// or not given a type is noticed.
+// pageFiles are the files that belong to the page, by their paths in it, so that one
+// that was not embedded or not given a type is noticed.
 func pageFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -1,5 +1,6 @@
-// Package page is the demo page of the local cloud, plain ES modules that are embedded and served without a
-// build step. It is built on the browser client, which is served with it, below /client/.
+// Package page is the demo page of the local cloud, plain ES modules that are embedded
+// and served without a build step. It is built on the browser client, which is served
+// with it, below /client/.
 package page
 
 import (
@@ -31,19 +32,20 @@ const (
 
 // Config is what the page needs to know.
 type Config struct {
-	// WebSocketURL is where the page connects, such as ws://127.0.0.1:8080/local, without a query.
+	// WebSocketURL is where the page connects, such as ws://127.0.0.1:8080/local,
+	// without a query.
 	WebSocketURL string
 	// Folder has a page of the developer's own, which is served instead; nil is the page.
 	Folder *os.Root
 }
 
-// Handler serves the page at "/", its modules beside it, and /config.json. Any other path is 404, any
-// method but GET and HEAD 405. The page expects the same origin to answer GET /dev/token?user=NAME
-// with {"token": "<jwt>"}.
+// Handler serves the page at "/", its modules beside it, and /config.json. Any other
+// path is 404, any method but GET and HEAD 405. The page expects the same origin to
+// answer GET /dev/token?user=NAME with {"token": "<jwt>"}.
 //
-// Of a folder it serves the files, index.html for a folder in it, and nothing whose name begins with
-// a dot or that a link takes out of it. What it lacks of /client/, the browser client, and
-// /config.json is served beside it.
+// Of a folder it serves the files, index.html for a folder in it, and nothing whose
+// name begins with a dot or that a link takes out of it. What it lacks of /client/, the
+// browser client, and /config.json is served beside it.
 func Handler(cfg Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -97,8 +99,8 @@ func content(urlPath string, cfg Config) (body []byte, contentType string, ok bo
 	return body, typeOf(path.Ext(urlPath)), err == nil
 }
 
-// typeOf is fixed here, because mime.TypeByExtension answers from the machine's own tables, and a
-// module with the wrong type is not run.
+// typeOf is fixed here, because mime.TypeByExtension answers from the machine's own
+// tables, and a module with the wrong type is not run.
 func typeOf(extension string) string {
 	switch extension {
 	case ".html":
@@ -120,7 +122,8 @@ func typeOf(extension string) string {
 	}
 }
 
-// The page uses nothing but its own files and one WebSocket, and never builds HTML from text.
+// The page uses nothing but its own files and one WebSocket, and never builds HTML from
+// text.
 func contentSecurityPolicy(webSocketURL string) string {
 	connect := "'self'"
 	if u, err := url.Parse(webSocketURL); err == nil && u.Host != "" {

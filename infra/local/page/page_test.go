@@ -22,7 +22,8 @@ import (
 
 var picturesDir = flag.String("page.pictures", "", "folder to leave pictures of the page in, of every state, size and colour scheme")
 
-// servePage serves the page as the local cloud does, and lets these modules of the folder testing run before it.
+// servePage serves the page as the local cloud does, and lets these modules of the
+// folder testing run before it.
 func servePage(t *testing.T, modules ...string) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -100,8 +101,9 @@ var (
 	scenes  = []string{"welcome", "empty", "list", "chat", "group", "failed", "offline", "news", "menu", "details", "edit", "closed"}
 )
 
-// TestPagePictures leaves pictures of the page in -page.pictures, to be looked at. Those in the folder pictures
-// are two of them, for the README: group-desktop-light and chat-phone-dark, each through `pngquant 128`.
+// TestPagePictures leaves pictures of the page in -page.pictures, to be looked at.
+// Those in the folder pictures are two of them, for the README: group-desktop-light and
+// chat-phone-dark, each through `pngquant 128`.
 func TestPagePictures(t *testing.T) {
 	t.Parallel()
 	if *picturesDir == "" {

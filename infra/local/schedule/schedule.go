@@ -1,5 +1,5 @@
 // Package schedule invokes functions by the clock: it does locally what an
-// EventBridge rule or EventBridge Scheduler does in the cloud, for rate and cron.
+// EventBridge rule does in the cloud, for rate and cron.
 //
 // The event is theirs ("Scheduled Event"). What differs: the first invocation of a
 // rate comes one interval after the start of the local cloud, which forgets when the
@@ -140,8 +140,7 @@ func (cfg Config) invoke(ctx context.Context, s Schedule, at time.Time) {
 	}
 }
 
-// event is "Scheduled Event" of the EventBridge user guide. Scheduler sends its
-// detail as a string.
+// event is "Scheduled Event" of the EventBridge user guide.
 type event struct {
 	Version    string    `json:"version"`
 	ID         string    `json:"id"`
@@ -151,17 +150,14 @@ type event struct {
 	Time       time.Time `json:"time"`
 	Region     string    `json:"region"`
 	Resources  []string  `json:"resources"`
-	Detail     any       `json:"detail"`
+	Detail     struct{}  `json:"detail"`
 }
 
 func (cfg Config) event(s Schedule, at time.Time) ([]byte, error) {
 	e := event{
 		Version: "0", ID: uuid.NewString(), DetailType: "Scheduled Event", Source: "aws.events",
 		Account: cfg.AccountID, Time: at.UTC().Truncate(time.Second), Region: cfg.Region,
-		Resources: []string{s.ARN}, Detail: struct{}{},
-	}
-	if s.Scheduler {
-		e.Source, e.Detail = "aws.scheduler", "{}"
+		Resources: []string{s.ARN},
 	}
 	data, err := json.Marshal(e)
 	if err != nil {

@@ -138,16 +138,6 @@ func TestRun_ARule(t *testing.T) {
 	require.Len(t, ids, 3)
 }
 
-func TestRun_Scheduler(t *testing.T) {
-	t.Parallel()
-	c, i, _ := run(t, nil, schedule.Schedule{Schedule: template.Schedule{ARN: "arn", Every: time.Minute, Scheduler: true}, Function: "F"})
-	c.pass(0, <-c.waits)
-	var e struct{ Source, Detail string }
-	require.NoError(t, json.Unmarshal([]byte((<-i.calls).payload), &e))
-	require.Equal(t, "aws.scheduler", e.Source)
-	require.Equal(t, "{}", e.Detail)
-}
-
 // One that is late, or takes long, neither shifts nor holds up the next; what was
 // missed is not made up for.
 func TestRun_KeepsItsTimes(t *testing.T) {

@@ -1,124 +1,47 @@
 // Package selection has the expression by which a WebSocket API finds the route of a
-// message (API Gateway, "WebSocket selection expressions").
+// message (API Gateway, "WebSocket selection expressions"). Of what there is in the
+// cloud it is one path into the message.
 package selection
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
-// Expression is static text and paths into the message's JSON.
-type Expression []part
+// Path is the object keys that lead to a value in the message's JSON.
+type Path []string
 
-// part is static text, or the path of a variable.
-type part struct {
-	text string
-	path []string
+var form = regexp.MustCompile(`^\$request\.body\.(\w+(?:\.\w+)*)$`)
+
+// Parse understands $request.body.action, where action may be several keys joined by
+// dots.
+func Parse(expression string) (Path, error) {
+	found := form.FindStringSubmatch(expression)
+	if found == nil {
+		return nil, fmt.Errorf("%q is not of the form $request.body.action", expression)
+	}
+	return strings.Split(found[1], "."), nil
 }
 
-const bodyPrefix = "request.body."
-
-// Parse understands $request.body.path, ${request.body.path}, static text between them
-// and \$ for a dollar sign.
-func Parse(expression string) (Expression, error) {
-	fail := func(why string) (Expression, error) {
-		return nil, fmt.Errorf("%q: %s", expression, why)
-	}
-	if expression == "" {
-		return fail("it is empty; the usual one is $request.body.action")
-	}
-	var parts Expression
-	for rest := expression; rest != ""; {
-		if strings.HasPrefix(rest, `\$`) {
-			parts = append(parts, part{text: "$"})
-			rest = rest[2:]
-			continue
-		}
-		if rest[0] != '$' {
-			end := strings.IndexAny(rest[1:], `$\`) + 1
-			if end == 0 {
-				end = len(rest)
-			}
-			parts = append(parts, part{text: rest[:end]})
-			rest = rest[end:]
-			continue
-		}
-		name, after, err := variable(rest[1:])
-		if err != nil {
-			return fail(err.Error())
-		}
-		path, ok := strings.CutPrefix(name, bodyPrefix)
-		if !ok {
-			return fail(fmt.Sprintf("variable %q is not of the form request.body.path", name))
-		}
-		steps := strings.Split(path, ".")
-		for _, step := range steps {
-			if step == "" || strings.ContainsAny(step, "[]") {
-				return fail(fmt.Sprintf("path %q: it is made of object keys joined by dots", path))
-			}
-		}
-		parts = append(parts, part{path: steps})
-		rest = after
-	}
-	return parts, nil
-}
-
-// variable splits s, which follows a dollar sign, into the variable's name and the rest.
-func variable(s string) (name, rest string, err error) {
-	if inner, ok := strings.CutPrefix(s, "{"); ok {
-		name, rest, ok = strings.Cut(inner, "}")
-		if !ok {
-			return "", "", errors.New("a ${ is not closed")
-		}
-		return name, rest, nil
-	}
-	end := strings.IndexFunc(s, func(r rune) bool { return !isNameRune(r) })
-	if end < 0 {
-		return s, "", nil
-	}
-	if s[end] == '-' {
-		// Where the service ends such a name is not documented, so do not guess.
-		return "", "", fmt.Errorf("write ${...} to show whether $%s ends before the %q", s[:end], "-")
-	}
-	return s[:end], s[end:], nil
-}
-
-func isNameRune(r rune) bool {
-	return r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-}
-
-// Key evaluates the expression for one message. A path that leads nowhere is the empty string; so
-// is every path of a message that is no JSON object.
-func (e Expression) Key(message []byte) string {
-	var key strings.Builder
-	for _, p := range e {
-		if p.path == nil {
-			key.WriteString(p.text)
-			continue
-		}
-		key.WriteString(At(message, p.path))
-	}
-	return key.String()
-}
-
-// At is the text at a path of object keys in a JSON document, "" if there is nothing.
-func At(document json.RawMessage, path []string) string {
-	for _, step := range path {
+// Key is the text at the path in a message. A path that leads nowhere is the empty
+// string; so is every path of a message that is no JSON object.
+func (p Path) Key(message []byte) string {
+	for _, step := range p {
 		var object map[string]json.RawMessage
-		if json.Unmarshal(document, &object) != nil {
+		if json.Unmarshal(message, &object) != nil {
 			return ""
 		}
-		document = object[step]
+		message = object[step]
 	}
 	var text string
-	if json.Unmarshal(document, &text) == nil {
+	if json.Unmarshal(message, &text) == nil {
 		return text // a string; null leaves it empty
 	}
 	var compact bytes.Buffer
-	if json.Compact(&compact, document) != nil {
+	if json.Compact(&compact, message) != nil {
 		return ""
 	}
 	return compact.String()

@@ -12,32 +12,25 @@ func TestKey(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ expression, message, want string }{
 		{"$request.body.action", `{"action":"send"}`, "send"},
-		{"${request.body.area}/$request.body.head.verb", `{"area":"chat","head":{"verb":7}}`, "chat/7"},
-		{`\$default-$request.body.list`, `{"list":[1, 2]}`, "$default-[1,2]"},
+		{"$request.body.head.verb", `{"head":{"verb":7}}`, "7"},
+		{"$request.body.list", `{"list":[1, 2]}`, "[1,2]"},
 		{"$request.body.action", `{"action":null}`, ""},
 		{"$request.body.a.b", `{"a":"b"}`, ""},
 		{"$request.body.a", `[`, ""},
-		{"static", `{}`, "static"},
 	} {
-		e, err := selection.Parse(test.expression)
+		path, err := selection.Parse(test.expression)
 		require.NoError(t, err, test.expression)
-		require.Equal(t, test.want, e.Key([]byte(test.message)), test)
+		require.Equal(t, test.want, path.Key([]byte(test.message)), test)
 	}
 }
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	for expression, want := range map[string]string{
-		"":                           "it is empty",
-		"${request.body.a":           "not closed",
-		"$request.header.a":          `"request.header.a"`,
-		"$request.body.":             "object keys joined by dots",
-		"${request.body.a[0]}":       "object keys joined by dots",
-		"$request.body.a-b":          "write ${...}",
-		"$request.body.a/$other":     `"other" is not of the form`,
-		"${request.body.a}-${other}": `"other" is not of the form`,
+	for _, expression := range []string{
+		"", "static", "$request.body.", "$request.body.a..b", "${request.body.a}", "$request.header.a",
+		"$request.body.a-b", "$request.body.a/$request.body.b", `\$request.body.a`,
 	} {
 		_, err := selection.Parse(expression)
-		require.ErrorContains(t, err, want, expression)
+		require.ErrorContains(t, err, "is not of the form $request.body.action", expression)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/aws/smithy-go"
 	smithytime "github.com/aws/smithy-go/time"
 
-	"github.com/inorder-im/inorder/infra/local/filter"
 	"github.com/inorder-im/inorder/shared/letter"
 )
 
@@ -115,8 +114,8 @@ func (c *cursor) afterError(ctx context.Context, err error, retryIn time.Duratio
 	return false
 }
 
-// records converts what was read. Records that no filter matches, and those of lanes
-// that are not wanted, come back without a body.
+// records converts what was read. Records of lanes that are not wanted come back
+// without a body.
 func (c *cursor) records(in []types.Record) ([]*record, error) {
 	out := make([]*record, 0, len(in))
 	before := c.last
@@ -143,14 +142,7 @@ func (c *cursor) fill(n *record, rec types.Record) (err error) {
 	if c.only != allLanes && n.lane != c.only || c.sinceStart && n.created.Before(c.checkpoint.Since) {
 		return nil
 	}
-	body, err := letter.Change(c.arn, rec)
-	if err != nil {
-		return err
-	}
-	matches, err := filter.Passes(body, c.m.Filters)
-	if matches {
-		n.body = body
-	}
+	n.body, err = letter.Change(c.arn, rec)
 	return err
 }
 

@@ -130,22 +130,6 @@ func TestRestartGoesOnAfterTheLastBatchThatWasDone(t *testing.T) {
 	})
 }
 
-func TestPositionMovesOverFilteredRecords(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene()
-		s.config.CheckpointDir = t.TempDir()
-		s.mapping.Filters = filters(t, `{"dynamodb": {"Keys": {"id": {"S": ["b"]}}}}`)
-		s.streams.put("shard", time.Now(), "a", "b", "a", "b", "a")
-		s.run(t, 10*time.Second)
-		require.Equal(t, []string{"2 4"}, s.function.batches())
-
-		s.mapping.Filters = nil
-		s.run(t, 10*time.Second)
-		require.Equal(t, []string{"2 4"}, s.function.batches(), "what was filtered does not come back")
-	})
-}
-
 func TestDamagedPositionsStartAtTheOldestRecord(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{"empty": "", "garbage": "\x00\x00\x00", "half": `{"streamArn":"arn`, "no stream": "{}"} {

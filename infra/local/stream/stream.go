@@ -1,9 +1,9 @@
 // Package stream is the event source mapping between a DynamoDB stream and a
 // function: it does locally what Lambda does in the cloud. It reads the standard
 // DynamoDB Streams API and invokes the function with batches of records, in
-// order, at least once, with the retries, bisecting, partial failures, filters
-// and on-failure destination of a Lambda event source mapping. The rules are
-// those of "Using AWS Lambda with Amazon DynamoDB" in the Lambda developer guide.
+// order, at least once, with the retries, bisecting, partial failures and on-failure
+// destination of a Lambda event source mapping. The rules are those of
+// "Using AWS Lambda with Amazon DynamoDB" in the Lambda developer guide.
 //
 // What dynoxide 1.2.1 does and this package allows for: a table has one shard
 // that never ends, although DescribeStream reports an ending sequence number for

@@ -9,13 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// evaluated are the intrinsic functions that shallow and conditions evaluate;
-// cloudOnly those that exist and need the cloud. They may stand where nothing is read.
-var (
-	evaluated = set(`Ref Condition Fn::Sub Fn::GetAtt Fn::Join Fn::If Fn::Select Fn::Split
-		Fn::FindInMap Fn::Equals Fn::And Fn::Or Fn::Not`)
-	cloudOnly = set(`Fn::Base64 Fn::Cidr Fn::GetAZs Fn::ImportValue`)
-)
+// evaluated are the intrinsic functions that shallow and conditions evaluate.
+var evaluated = set(`Ref Condition Fn::Sub Fn::GetAtt Fn::Join Fn::If Fn::Select
+	Fn::Equals Fn::And Fn::Or Fn::Not`)
 
 // call takes a node as the use of an intrinsic function, in its short form (!Sub x)
 // or its long one ({Fn::Sub: x}). `Condition: x` is one only where conditions are
@@ -60,24 +56,16 @@ func (e *evaluation) shallow(n *yaml.Node) *yaml.Node {
 		return e.choose(n, arg)
 	case "Fn::Select":
 		return e.selectItem(n, arg)
-	case "Fn::Split":
-		return e.split(n, arg)
-	case "Fn::FindInMap":
-		return e.findInMap(n, arg)
 	case "Fn::Equals", "Fn::And", "Fn::Or", "Fn::Not", "Condition":
 		e.fail(n, "%s is only allowed under Conditions", name)
 	default:
-		if cloudOnly[name] {
-			e.fail(n, "%s cannot be evaluated locally; make the value a parameter", name)
-		} else {
-			e.unknownFunction(n, name)
-		}
+		e.unknownFunction(n, name)
 	}
 	return broken
 }
 
 func (d *document) unknownFunction(n *yaml.Node, name string) {
-	d.fail(n, "unknown function %s", name)
+	d.fail(n, "the local cloud does not know the function %s", name)
 }
 
 // args takes a function's argument as a list of that many elements, not yet evaluated.
@@ -337,43 +325,6 @@ func (e *evaluation) selectItem(n, arg *yaml.Node) *yaml.Node {
 	return items[i]
 }
 
-func (e *evaluation) split(n, arg *yaml.Node) *yaml.Node {
-	args, ok := e.args(n, arg, "Fn::Split", 2)
-	if !ok {
-		return broken
-	}
-	sep, ok1 := e.textArg(args[0])
-	text, ok2 := e.textArg(args[1])
-	if !ok1 || !ok2 {
-		return broken
-	}
-	if sep == "" {
-		e.fail(n, "Fn::Split needs a delimiter")
-		return broken
-	}
-	return e.sequence(n, strings.Split(text, sep))
-}
-
-func (e *evaluation) findInMap(n, arg *yaml.Node) *yaml.Node {
-	args, ok := e.args(n, arg, "Fn::FindInMap", 3)
-	if !ok {
-		return broken
-	}
-	found, path := e.section("Mappings"), "Mappings"
-	for _, a := range args {
-		key, ok := e.textArg(a)
-		if !ok {
-			return broken
-		}
-		if found = child(found, key); found == nil {
-			e.fail(n, "there is no %s.%s", path, key)
-			return broken
-		}
-		path += "." + key
-	}
-	return found
-}
-
 // mentions visits the names of parameters and resources that functions in n and below it
 // use. Of Fn::If only the branch that is taken counts.
 type mentions struct {
@@ -404,7 +355,7 @@ func (m mentions) walk(n *yaml.Node) {
 			m.walk(branch)
 		}
 	default:
-		if !evaluated[name] && !cloudOnly[name] {
+		if !evaluated[name] {
 			m.e.unknownFunction(n, name)
 		}
 		m.walkPlain(arg)

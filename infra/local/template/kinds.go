@@ -51,7 +51,6 @@ var kinds = map[string]kind{
 		ref:   "{apiID}",
 		attrs: map[string]string{"ApiId": "{apiID}", "ApiEndpoint": "wss://{apiID}.execute-api.{region}.{suffix}"},
 		properties: set(`Auth DefaultRouteSettings RouteSelectionExpression RouteSettings Routes StageName
-			StageVariables
 
 			AccessLogSettings ApiKeySelectionExpression Description DisableExecuteApiEndpoint
 			DisableSchemaValidation Domain FailOnWarnings IpAddressType Name PropagateTags Tags`),
@@ -61,12 +60,6 @@ var kinds = map[string]kind{
 		attrs:      map[string]string{"RouteResponseId": "{hash}"},
 		properties: set(`ApiId RouteId RouteResponseKey`),
 	},
-	typeMapping: {
-		ref:   "{hash}",
-		attrs: map[string]string{"Id": "{hash}"},
-		properties: union(mappingProperties, set(`EventSourceArn FunctionName
-			Tags`)),
-	},
 	typeTable: {
 		nameProperty: "TableName",
 		ref:          "{name}",
@@ -74,7 +67,7 @@ var kinds = map[string]kind{
 			"Arn":       "arn:{partition}:dynamodb:{region}:{account}:table/{name}",
 			"StreamArn": "arn:{partition}:dynamodb:{region}:{account}:table/{name}/stream/2026-01-01T00:00:00.000",
 		},
-		properties: set(`AttributeDefinitions GlobalSecondaryIndexes KeySchema LocalSecondaryIndexes
+		properties: set(`AttributeDefinitions GlobalSecondaryIndexes KeySchema
 			StreamSpecification TableName TimeToLiveSpecification
 
 			BillingMode ContributorInsightsSpecification DeletionProtectionEnabled OnDemandThroughput
@@ -97,47 +90,32 @@ var kinds = map[string]kind{
 
 	// What follows has an id for references and no effect on one machine.
 
-	"AWS::ApiGateway::Account":                    {ref: "{hash}"},
-	"AWS::ApiGatewayV2::ApiMapping":               {ref: "{hash}", attrs: map[string]string{"ApiMappingId": "{hash}"}},
-	"AWS::ApiGatewayV2::DomainName":               domain,
-	"AWS::ApplicationAutoScaling::ScalableTarget": {ref: "{hash}"},
-	"AWS::ApplicationAutoScaling::ScalingPolicy":  {ref: "{hash}"},
-	"AWS::Budgets::Budget":                        {ref: "{name}"},
-	"AWS::CloudWatch::Alarm":                      alarm,
-	"AWS::CloudWatch::AnomalyDetector":            {ref: "{hash}"},
-	"AWS::CloudWatch::CompositeAlarm":             alarm,
-	"AWS::CloudWatch::Dashboard":                  {nameProperty: "DashboardName", ref: "{name}"},
-	"AWS::IAM::ManagedPolicy":                     {nameProperty: "ManagedPolicyName", ref: "arn:{partition}:iam::{account}:policy/{name}", attrs: map[string]string{"PolicyArn": "arn:{partition}:iam::{account}:policy/{name}"}},
-	"AWS::IAM::Policy":                            {nameProperty: "PolicyName", ref: "{name}"},
-	"AWS::IAM::Role":                              {nameProperty: "RoleName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:iam::{account}:role/{name}", "RoleId": "{hash}"}},
-	"AWS::KMS::Alias":                             {nameProperty: "AliasName", ref: "{name}"},
-	"AWS::KMS::Key":                               {ref: "{hash}", attrs: map[string]string{"Arn": "arn:{partition}:kms:{region}:{account}:key/{hash}", "KeyId": "{hash}"}},
-	"AWS::Lambda::EventInvokeConfig":              {ref: "{hash}", note: byDefault},
-	"AWS::Lambda::Permission":                     {ref: "{hash}", attrs: map[string]string{"Id": "{hash}"}},
-	"AWS::Logs::LogGroup":                         {nameProperty: "LogGroupName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:logs:{region}:{account}:log-group:{name}:*"}},
-	"AWS::Logs::MetricFilter":                     {nameProperty: "FilterName", ref: "{name}"},
-	"AWS::Logs::QueryDefinition":                  {ref: "{hash}"},
-	"AWS::ResourceGroups::Group":                  {ref: "{name}"},
-	"AWS::Route53::RecordSet":                     {nameProperty: "Name", ref: "{name}"},
-	"AWS::S3::Bucket":                             bucket,
-	"AWS::S3::BucketPolicy":                       {ref: "{hash}"},
-	"AWS::SNS::Subscription":                      {ref: "arn:{partition}:sns:{region}:{account}:{hash}", note: "there is no SNS here: nothing is published and nobody is told"},
-	"AWS::SNS::Topic":                             {nameProperty: "TopicName", ref: "arn:{partition}:sns:{region}:{account}:{name}", attrs: map[string]string{"TopicArn": "arn:{partition}:sns:{region}:{account}:{name}", "TopicName": "{name}"}},
-	"AWS::SNS::TopicPolicy":                       {ref: "{hash}"},
-	"AWS::SQS::QueuePolicy":                       {ref: "{hash}"},
-	typeRule:                                      {nameProperty: "Name", ref: ruleKind.ref, attrs: ruleKind.attrs, note: byHand},
-	typeSchedule:                                  {nameProperty: "Name", ref: scheduleKind.ref, attrs: scheduleKind.attrs, note: byHand},
+	"AWS::ApiGateway::Account":         {ref: "{hash}"},
+	"AWS::ApiGatewayV2::ApiMapping":    {ref: "{hash}", attrs: map[string]string{"ApiMappingId": "{hash}"}},
+	"AWS::ApiGatewayV2::DomainName":    domain,
+	"AWS::Budgets::Budget":             {ref: "{name}"},
+	"AWS::CloudWatch::Alarm":           alarm,
+	"AWS::CloudWatch::AnomalyDetector": {ref: "{hash}"},
+	"AWS::CloudWatch::CompositeAlarm":  alarm,
+	"AWS::CloudWatch::Dashboard":       {nameProperty: "DashboardName", ref: "{name}"},
+	"AWS::IAM::ManagedPolicy":          {nameProperty: "ManagedPolicyName", ref: "arn:{partition}:iam::{account}:policy/{name}", attrs: map[string]string{"PolicyArn": "arn:{partition}:iam::{account}:policy/{name}"}},
+	"AWS::IAM::Policy":                 {nameProperty: "PolicyName", ref: "{name}"},
+	"AWS::IAM::Role":                   {nameProperty: "RoleName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:iam::{account}:role/{name}", "RoleId": "{hash}"}},
+	"AWS::KMS::Alias":                  {nameProperty: "AliasName", ref: "{name}"},
+	"AWS::KMS::Key":                    {ref: "{hash}", attrs: map[string]string{"Arn": "arn:{partition}:kms:{region}:{account}:key/{hash}", "KeyId": "{hash}"}},
+	"AWS::Lambda::Permission":          {ref: "{hash}", attrs: map[string]string{"Id": "{hash}"}},
+	"AWS::Logs::LogGroup":              {nameProperty: "LogGroupName", ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:logs:{region}:{account}:log-group:{name}:*"}},
+	"AWS::Logs::MetricFilter":          {nameProperty: "FilterName", ref: "{name}"},
+	"AWS::Logs::QueryDefinition":       {ref: "{hash}"},
+	"AWS::Route53::RecordSet":          {nameProperty: "Name", ref: "{name}"},
+	"AWS::SNS::Subscription":           {ref: "arn:{partition}:sns:{region}:{account}:{hash}", note: "there is no SNS here: nothing is published and nobody is told"},
+	"AWS::SNS::Topic":                  {nameProperty: "TopicName", ref: "arn:{partition}:sns:{region}:{account}:{name}", attrs: map[string]string{"TopicArn": "arn:{partition}:sns:{region}:{account}:{name}", "TopicName": "{name}"}},
+	"AWS::SNS::TopicPolicy":            {ref: "{hash}"},
+	"AWS::SQS::QueuePolicy":            {ref: "{hash}"},
 }
-
-var (
-	ruleKind     = kind{ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:events:{region}:{account}:rule/{name}"}}
-	scheduleKind = kind{ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:scheduler:{region}:{account}:schedule/default/{name}"}}
-)
 
 // byDefault is Lambda's way with events where nothing else is configured.
 const byDefault = "an event is tried twice more and then dropped, and a schedule's not at all, whatever is configured"
-
-const byHand = "nothing triggers it locally; its function is invoked by hand only"
 
 var alarm = kind{nameProperty: "AlarmName", ref: "{name}",
 	attrs: map[string]string{"Arn": "arn:{partition}:cloudwatch:{region}:{account}:alarm:{name}"}}
@@ -150,15 +128,6 @@ var domain = kind{nameProperty: "DomainName", ref: "{name}", note: "the API is s
 		"RegionalHostedZoneId": "{hash}",
 	}}
 
-var bucket = kind{nameProperty: "BucketName", ref: "{name}",
-	attrs: map[string]string{
-		"Arn":                "arn:{partition}:s3:::{name}",
-		"DomainName":         "{name}.s3.{suffix}",
-		"RegionalDomainName": "{name}.s3.{region}.{suffix}",
-	},
-	passedOver: map[string]string{"NotificationConfiguration": "there is no S3 here: nothing is stored and nobody is told"},
-}
-
 // generated are the kinds of resources that SAM makes out of the template's.
 var generated = map[string]kind{
 	typeRoute:                        {ref: "{hash}", attrs: map[string]string{"RouteId": "{hash}"}},
@@ -168,15 +137,13 @@ var generated = map[string]kind{
 	"AWS::IAM::Role":                 {ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:iam::{account}:role/{name}", "RoleId": "{hash}"}},
 	"AWS::Lambda::Permission":        {ref: "{hash}"},
 	typeMapping:                      {ref: "{hash}", attrs: map[string]string{"Id": "{hash}"}},
-	typeRule:                         ruleKind,
-	typeSchedule:                     scheduleKind,
+	typeRule:                         {ref: "{name}", attrs: map[string]string{"Arn": "arn:{partition}:events:{region}:{account}:rule/{name}"}},
 }
 
-// mappingProperties are what a stream mapping has in common as an event of a
-// function and as a resource.
-var mappingProperties = set(`BatchSize BisectBatchOnFunctionError DestinationConfig Enabled FilterCriteria
+// mappingProperties are those of a DynamoDB event.
+var mappingProperties = set(`BatchSize BisectBatchOnFunctionError DestinationConfig Enabled
 	FunctionResponseTypes MaximumBatchingWindowInSeconds MaximumRecordAgeInSeconds
-	MaximumRetryAttempts ParallelizationFactor StartingPosition
+	MaximumRetryAttempts ParallelizationFactor StartingPosition Stream
 
 	KmsKeyArn LoggingConfig MetricsConfig`)
 

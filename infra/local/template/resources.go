@@ -25,7 +25,7 @@ type resource struct {
 }
 
 var (
-	sections = set(`AWSTemplateFormatVersion Transform Description Metadata Parameters Rules Mappings
+	sections = set(`AWSTemplateFormatVersion Transform Description Metadata Parameters Rules
 		Conditions Globals Resources Outputs`)
 	resourceAttributes = set(`Type Properties Condition DependsOn Metadata IgnoreGlobals
 		Connectors CreationPolicy DeletionPolicy UpdatePolicy UpdateReplacePolicy`)
@@ -154,7 +154,8 @@ func (e *evaluation) withGlobals(r *resource, props *yaml.Node) *yaml.Node {
 	return e.merge(global, props)
 }
 
-// withoutIgnored leaves out the globals that the resource's IgnoreGlobals names: "*" or a list.
+// withoutIgnored leaves out the globals that the resource's IgnoreGlobals names: "*" or
+// a list.
 func (e *evaluation) withoutIgnored(r *resource, global *yaml.Node) *yaml.Node {
 	n := child(r.node, "IgnoreGlobals")
 	switch {
@@ -237,10 +238,7 @@ func (e *evaluation) generateForFunction(r *resource) {
 		if typ == nil {
 			continue
 		}
-		generates := scheduleEvents[typ.Value].generates
-		if typ.Value == "DynamoDB" || typ.Value == "SQS" {
-			generates = typeMapping
-		}
+		generates := map[string]string{"Schedule": typeRule, "DynamoDB": typeMapping, "SQS": typeMapping}[typ.Value]
 		if generates != "" {
 			e.generate(r, r.id+key.Value, generates, []string{r.id}, child(n, "Properties"))
 		}
@@ -250,7 +248,7 @@ func (e *evaluation) generateForFunction(r *resource) {
 // generateForAPI makes the stage, routes, integrations, permissions and authorizer
 // of an API, named as the SAM translator names them.
 func (e *evaluation) generateForAPI(r *resource) {
-	const ofStage = `AccessLogSettings DefaultRouteSettings RouteSettings StageName StageVariables`
+	const ofStage = `AccessLogSettings DefaultRouteSettings RouteSettings StageName`
 	r.needNodes = without(r.props, ofStage+" Auth Domain Routes")
 	ownAPI := []string{r.id}
 	e.generate(r, e.stageID(r), typeStage, ownAPI, with(r.props, ofStage)...)

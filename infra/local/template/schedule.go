@@ -11,51 +11,33 @@ import (
 	"github.com/inorder-im/inorder/infra/local/cron"
 )
 
-// Schedule invokes a function again and again: a Schedule or ScheduleV2 event of
-// it that is switched on.
+// Schedule invokes a function again and again: a Schedule event of it that is
+// switched on.
 type Schedule struct {
-	LogicalID string // of the rule or schedule that SAM makes of the event
+	LogicalID string // of the rule that SAM makes of the event
 	ARN       string
 	Every     time.Duration    // the interval of a rate, 0 if there is a Cron
 	Cron      *cron.Expression // nil for a rate
 	Input     string           // JSON that the function gets instead of the event, "" for that
-	Scheduler bool             // of EventBridge Scheduler (ScheduleV2), not of an EventBridge rule
 	Line      int
 }
 
-const (
-	typeRule     = "AWS::Events::Rule"
-	typeSchedule = "AWS::Scheduler::Schedule"
-)
+// typeRule is what SAM makes of a Schedule event ("Schedule" in the AWS SAM developer
+// guide).
+const typeRule = "AWS::Events::Rule"
 
-// scheduleEvent is an event type that SAM makes a rule or a schedule of ("Schedule"
-// and "ScheduleV2" in the AWS SAM developer guide).
-type scheduleEvent struct {
-	generates  string
-	expression string // the property that says when
-	properties map[string]bool
-}
+var scheduleProperties = set(`Enabled Input Schedule State
 
-var scheduleEvents = map[string]scheduleEvent{
-	"Schedule": {typeRule, "Schedule", set(`Enabled Input Schedule State
+	DeadLetterConfig Description Name RetryPolicy`)
 
-		DeadLetterConfig Description Name RetryPolicy`)},
-	"ScheduleV2": {typeSchedule, "ScheduleExpression", set(`Input ScheduleExpression
-		ScheduleExpressionTimezone State
-
-		DeadLetterConfig Description FlexibleTimeWindow GroupName KmsKeyArn Name OmitName
-		PermissionsBoundary RetryPolicy RoleArn`)},
-}
-
-// addSchedule reads a Schedule or ScheduleV2 event.
-func (e *evaluation) addSchedule(f *Function, name, typ string, o object) {
-	kind := scheduleEvents[typ]
+// addSchedule reads a Schedule event.
+func (e *evaluation) addSchedule(f *Function, name string, o object) {
 	n := o.need("Properties")
 	props, ok := e.object(n)
 	if !ok {
 		return
 	}
-	props.only(kind.properties, "a "+typ+" event")
+	props.only(scheduleProperties, "a Schedule event")
 	if !e.enabled(props) {
 		e.note(n, "the schedule is switched off")
 		return
@@ -63,13 +45,9 @@ func (e *evaluation) addSchedule(f *Function, name, typ string, o object) {
 	s := Schedule{
 		LogicalID: f.LogicalID + name,
 		Input:     props.text("Input"),
-		Scheduler: typ == "ScheduleV2",
 		Line:      props.line(),
 	}
-	s.Every, s.Cron = e.times(props.need(kind.expression), typ)
-	if zone := props.text("ScheduleExpressionTimezone"); s.Cron != nil && zone != "" && zone != "UTC" {
-		e.fail(props.get("ScheduleExpressionTimezone"), "the local cloud runs cron schedules in UTC, not in %s", zone)
-	}
+	s.Every, s.Cron = e.times(props.need("Schedule"))
 	if s.Input != "" && !json.Valid([]byte(s.Input)) {
 		e.fail(props.get("Input"), "the input of a function is JSON")
 	}
@@ -99,8 +77,8 @@ var (
 
 // times reads a schedule expression ("Rate expressions" and "Cron expressions" in the
 // EventBridge user guide). A rule of EventBridge wants the singular for 1 and else the
-// plural; its Scheduler takes both.
-func (e *evaluation) times(n *yaml.Node, typ string) (time.Duration, *cron.Expression) {
+// plural.
+func (e *evaluation) times(n *yaml.Node) (time.Duration, *cron.Expression) {
 	s, ok := e.filled(n)
 	if !ok {
 		return 0, nil
@@ -117,7 +95,7 @@ func (e *evaluation) times(n *yaml.Node, typ string) (time.Duration, *cron.Expre
 		e.fail(n, "the local cloud runs schedules such as rate(5 minutes), rate(1 hour), rate(2 days) or cron(0 3 * * ? *), not %s", s)
 		return 0, nil
 	}
-	if typ == "Schedule" && (m[1] == "1") != (m[3] == "") {
+	if (m[1] == "1") != (m[3] == "") {
 		e.fail(n, "EventBridge wants rate(1 %s), and the plural for more than 1, not %s", m[2], s)
 		return 0, nil
 	}

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/inorder-im/inorder/infra/local/filter"
 )
 
 // stack evaluates the document. What it returns is only good if no mistake was reported.
@@ -56,9 +54,6 @@ func (e *evaluation) build(s *Stack) {
 	}
 	for r := range e.existing(typeQueue) {
 		s.Queues = append(s.Queues, e.queue(r))
-	}
-	for r := range e.existing(typeMapping) {
-		e.mappingResource(s, r)
 	}
 	for r := range e.existing(typeWebSocketAPI) {
 		if s.API != nil {
@@ -268,55 +263,29 @@ func (e *evaluation) buildOf(r *resource) Build {
 	return b
 }
 
-// handEvents are the events of a function that only the cloud can raise.
-var handEvents = set(`CloudWatchEvent EventBridgeRule`)
-
 func (e *evaluation) event(f *Function, name string, n *yaml.Node) {
 	o, ok := e.object(n)
 	if !ok {
 		return
 	}
 	o.only(set("Type Properties"), "an event")
-	switch typ := o.needText("Type"); {
-	case typ == "": // reported
-	case typ == "DynamoDB":
+	switch typ := o.needText("Type"); typ {
+	case "": // reported
+	case "DynamoDB":
 		n := o.need("Properties")
 		if props, ok := e.object(n); ok {
-			props.only(union(mappingProperties, set("Stream")), "a DynamoDB event")
+			props.only(mappingProperties, "a DynamoDB event")
 			e.addMapping(f, f.LogicalID+name, props, props.need("Stream"))
 		}
-	case typ == "SQS":
+	case "SQS":
 		if props, ok := e.object(o.need("Properties")); ok {
 			e.addQueueMapping(f, f.LogicalID+name, props)
 		}
-	case scheduleEvents[typ].generates != "":
-		e.addSchedule(f, name, typ, o)
-	case handEvents[typ]:
-		e.note(n, "%s", byHand)
+	case "Schedule":
+		e.addSchedule(f, name, o)
 	default:
 		e.fail(n, "the local cloud cannot raise %s events", typ)
 	}
-}
-
-func (e *evaluation) mappingResource(s *Stack, r *resource) {
-	o := e.properties(r)
-	n, stream := o.need("FunctionName"), o.need("EventSourceArn")
-	if f := e.functionAt(s, n); f != nil {
-		e.addMapping(f, r.id, o, stream)
-	}
-}
-
-// functionAt finds the function that an evaluated name or ARN means.
-func (e *evaluation) functionAt(s *Stack, n *yaml.Node) *Function {
-	name, ok := e.filled(n)
-	if !ok {
-		return nil
-	}
-	f := find(s.Functions, func(f *Function) bool { return name == f.Name || name == f.ARN })
-	if f == nil {
-		e.fail(n, "%q is no function of this template", name)
-	}
-	return f
 }
 
 // addMapping reads a stream mapping. The limits are those of Lambda's API reference,
@@ -332,7 +301,6 @@ func (e *evaluation) addMapping(f *Function, id string, o object, stream *yaml.N
 		MaxRecordAge:          e.maxRecordAge(o),
 		BisectOnError:         o.bool("BisectBatchOnFunctionError", false),
 		ParallelizationFactor: o.int("ParallelizationFactor", 1, 1, 10),
-		Filters:               e.filters(o),
 		OnFailureQueue:        e.onFailure(o),
 		Line:                  o.line(),
 
@@ -368,40 +336,6 @@ func (e *evaluation) maxRecordAge(o object) time.Duration {
 		e.fail(o.get("MaximumRecordAgeInSeconds"), "want -1 or at least 60, not %d", seconds)
 	}
 	return time.Duration(seconds) * time.Second
-}
-
-// maxFilters is how many patterns Lambda takes ("Quotas" in its developer guide).
-const maxFilters = 10
-
-func (e *evaluation) filters(o object) []filter.Pattern {
-	criteria, ok := o.object("FilterCriteria")
-	if !ok {
-		return nil
-	}
-	criteria.only(set("Filters"), "FilterCriteria")
-	items := criteria.items("Filters")
-	if len(items) > maxFilters {
-		e.fail(criteria.get("Filters"), "there are %d patterns, and Lambda takes %d", len(items), maxFilters)
-	}
-	var list []filter.Pattern
-	for _, item := range items {
-		o, ok := e.object(item)
-		if !ok {
-			continue
-		}
-		o.only(set("Pattern"), "a filter")
-		n := o.need("Pattern")
-		text, ok := e.filled(n)
-		if !ok {
-			continue
-		}
-		pattern, err := filter.Parse(text)
-		if err != nil {
-			e.fail(n, "%v", err)
-		}
-		list = append(list, pattern)
-	}
-	return list
 }
 
 func (e *evaluation) onFailure(o object) string {

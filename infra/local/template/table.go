@@ -12,7 +12,7 @@ func (e *evaluation) table(r *resource) *Table {
 	t := &Table{LogicalID: r.id, Name: e.value(r, "{name}"), Line: e.line(r)}
 	t.Attributes = e.attributes(o)
 	t.Key = e.keySchema(o)
-	t.Indexes = append(e.indexes(o, "GlobalSecondaryIndexes"), e.indexes(o, "LocalSecondaryIndexes")...)
+	t.Indexes = e.indexes(o)
 	if stream, ok := o.object("StreamSpecification"); ok {
 		stream.only(set("StreamViewType ResourcePolicy"), "StreamSpecification")
 		t.StreamView = stream.choice("StreamViewType", streamViews...)
@@ -49,18 +49,17 @@ func (e *evaluation) keySchema(o object) []KeyElement {
 	return list
 }
 
-func (e *evaluation) indexes(o object, property string) []Index {
+func (e *evaluation) indexes(o object) []Index {
 	var list []Index
-	for _, item := range o.items(property) {
+	for _, item := range o.items("GlobalSecondaryIndexes") {
 		x, ok := e.object(item)
 		if !ok {
 			continue
 		}
 		x.only(indexProperties, "an index")
 		index := Index{
-			Name:  x.needText("IndexName"),
-			Key:   e.keySchema(x),
-			Local: property == "LocalSecondaryIndexes",
+			Name: x.needText("IndexName"),
+			Key:  e.keySchema(x),
 		}
 		if p, ok := e.object(x.need("Projection")); ok {
 			p.only(set("ProjectionType NonKeyAttributes"), "a projection")

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/inorder-im/inorder/infra/local/filter"
 	"github.com/inorder-im/inorder/infra/local/selection"
 )
 
@@ -84,7 +83,8 @@ const (
 )
 
 // StreamMapping is an event source mapping from a table's stream to a function:
-// a DynamoDB event of the function or an AWS::Lambda::EventSourceMapping.
+// a DynamoDB event of
+// the function.
 // Defaults and limits are those of the Lambda API reference, CreateEventSourceMapping.
 type StreamMapping struct {
 	LogicalID               string
@@ -96,9 +96,8 @@ type StreamMapping struct {
 	MaxRecordAge            time.Duration // -1: no limit
 	BisectOnError           bool
 	ReportBatchItemFailures bool
-	ParallelizationFactor   int              // 1 to 10, default 1
-	Filters                 []filter.Pattern // at most 10; a record passes if any matches
-	OnFailureQueue          string           // logical id, "" if none
+	ParallelizationFactor   int    // 1 to 10, default 1
+	OnFailureQueue          string // logical id, "" if none
 	Line                    int
 }
 
@@ -117,10 +116,9 @@ type QueueMapping struct {
 // WebSocketAPI is an AWS::Serverless::WebSocketApi with its one stage.
 type WebSocketAPI struct {
 	LogicalID, ID, Stage string
-	RouteSelection       selection.Expression
+	RouteSelection       selection.Path
 	Routes               []Route // sorted by Key
 	Authorizer           *Authorizer
-	StageVariables       map[string]string
 	Line                 int
 }
 
@@ -155,10 +153,8 @@ type IdentitySource struct{ From, Name string }
 
 // Where an identity source is.
 const (
-	FromHeader  = "route.request.header."
-	FromQuery   = "route.request.querystring."
-	FromStage   = "stageVariables."
-	FromContext = "context."
+	FromHeader = "route.request.header."
+	FromQuery  = "route.request.querystring."
 )
 
 // String is the source as a template has it.
@@ -181,13 +177,12 @@ type Attribute struct{ Name, Type string }
 // KeyElement is one element of a key. Role is HASH or RANGE.
 type KeyElement struct{ Name, Role string }
 
-// Index is a secondary index.
+// Index is a global secondary index.
 type Index struct {
 	Name       string
 	Key        []KeyElement
 	Projection string   // ALL, KEYS_ONLY or INCLUDE
 	NonKey     []string // for INCLUDE
-	Local      bool     // a local secondary index; otherwise global
 }
 
 // Queue is an AWS::SQS::Queue. Defaults and limits are those of the SQS API reference,

@@ -2,7 +2,6 @@ package template_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/cron"
-	"github.com/inorder-im/inorder/infra/local/filter"
 	"github.com/inorder-im/inorder/infra/local/selection"
 	"github.com/inorder-im/inorder/infra/local/template"
 )
@@ -102,12 +100,6 @@ func TestLoad_Functions(t *testing.T) {
 	require.Equal(t, "ws://127.0.0.1:3000/prod", fanout.Environment["WS"])
 	require.Equal(t, "none", fanout.Environment["TOPIC"])
 	require.Equal(t, "200", fanout.Environment["SMALL_GROUP_MAX"])
-	for event, want := range map[string]bool{"INSERT": true, "MODIFY": true, "REMOVE": false} {
-		passes, err := filter.Passes(json.RawMessage(`{"eventName": "`+event+`"}`), fanout.Streams[0].Filters)
-		require.NoError(t, err)
-		require.Equal(t, want, passes, event)
-	}
-	fanout.Streams[0].Filters = nil // a pattern cannot be compared
 	require.Equal(t, []template.StreamMapping{{
 		LogicalID:               "FanoutFunctionHeads",
 		TableID:                 "Conversations",
@@ -125,13 +117,12 @@ func TestLoad_Functions(t *testing.T) {
 
 	require.Equal(t, []template.Schedule{{
 		LogicalID: "SyncFunctionNightly",
-		ARN:       "arn:aws:scheduler:us-east-1:000000000000:schedule/default/inorder-SyncFunctionNightly",
+		ARN:       "arn:aws:events:us-east-1:000000000000:rule/inorder-SyncFunctionNightly",
 		Every:     24 * time.Hour,
-		Scheduler: true,
-		Line:      at(t, "            ScheduleExpression: rate(1 day)") - 1,
+		Line:      at(t, "            Schedule: rate(1 day)") - 1,
 	}}, stack.Function("SyncFunction").Schedules)
 
-	require.Equal(t, []string{"testdata/chat.yaml:112: " +
+	require.Equal(t, []string{"testdata/chat.yaml:101: " +
 		"Resources.Api.Properties.Routes.sync.RouteResponseSelectionExpression: " +
 		"without an AWS::ApiGatewayV2::RouteResponse the client gets no reply, here and in the cloud",
 	}, stack.Ignored)
@@ -158,9 +149,8 @@ func TestLoad_API(t *testing.T) {
 			{Key: "send", FunctionID: "SendFunction", Timeout: 15 * time.Second, Reply: true, Throttle: &template.Throttle{PerSecond: 500, Burst: 20}, Line: at(t, "        send:")},
 			{Key: "sync", FunctionID: "SyncFunction", Timeout: whole, Throttle: &template.Throttle{PerSecond: 0.5, Burst: 5000}, Line: at(t, "        sync:")},
 		},
-		Authorizer:     &template.Authorizer{FunctionID: "AuthorizerFunction", IdentitySources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}},
-		StageVariables: map[string]string{"colour": "green"},
-		Line:           at(t, "  Api:"),
+		Authorizer: &template.Authorizer{FunctionID: "AuthorizerFunction", IdentitySources: []template.IdentitySource{{From: template.FromQuery, Name: "device"}}},
+		Line:       at(t, "  Api:"),
 	}, api)
 }
 
@@ -194,7 +184,6 @@ func TestLoad_TablesAndQueues(t *testing.T) {
 		Line: at(t, "  FanoutFailures:"),
 	}}, stack.Queues)
 	require.Equal(t, "FanoutFailures", stack.Queues[0].LogicalID)
-	require.Equal(t, "info", stack.Function("SyncFunction").Environment["LOG_LEVEL"], "the mapping for eu-west-1")
 }
 
 func TestLoad_OutputsAndParameters(t *testing.T) {
@@ -215,7 +204,6 @@ func TestLoad_OutputsAndParameters(t *testing.T) {
 	require.Equal(t, "inorder-ArchiveTable", protected.Outputs["Archive"])
 	require.NotNil(t, protected.Table("ArchiveTable"))
 	require.Equal(t, "test", protected.API.Stage)
-	require.Equal(t, "red", protected.API.StageVariables["colour"])
 	require.Equal(t, 20*time.Second, protected.Function("DefaultFunction").Timeout)
 	require.Equal(t, "1", protected.Function("SendFunction").Environment["ONLY_PROTECTED"])
 	require.Equal(t, "arn:x", protected.Function("FanoutFunction").Environment["TOPIC"])
@@ -281,12 +269,6 @@ Resources:
   NoMail:
     Type: AWS::SNS::Subscription
     Condition: Never
-  Bucket:
-    Type: AWS::S3::Bucket
-    Properties:
-      NotificationConfiguration: {LambdaConfigurations: []}
-  Config:
-    Type: AWS::Lambda::EventInvokeConfig
 `)
 	stack, err := template.Load(path, template.Options{})
 	require.NoError(t, err)
@@ -300,49 +282,39 @@ Resources:
 		":11 Resources.F.Properties.EventInvokeConfig",
 		":12 Resources.F.Properties.DeadLetterQueue",
 		":17 Resources.Mail",
-		":26 Resources.Bucket.Properties.NotificationConfiguration",
-		":27 Resources.Config",
 	}, places)
 }
 
-func TestLoad_MappingAsResource(t *testing.T) {
+func TestLoad_Defaults(t *testing.T) {
 	t.Parallel()
 	stack, err := template.Load(write(t, `
 Transform: AWS::Serverless-2016-10-31
 Resources:
   F:
     Type: AWS::Serverless::Function
-    Properties: {CodeUri: code, Runtime: provided.al2}
+    Properties:
+      CodeUri: code
+      Runtime: provided.al2
+      Events:
+        E: {Type: DynamoDB, Properties: {Stream: !GetAtt T.StreamArn, StartingPosition: LATEST}}
+        Off: {Type: DynamoDB, Properties: {Stream: !GetAtt T.StreamArn, StartingPosition: LATEST, Enabled: false}}
   T:
     Type: AWS::DynamoDB::Table
     Properties:
       AttributeDefinitions: [{AttributeName: id, AttributeType: S}]
       KeySchema: [{AttributeName: id, KeyType: HASH}]
       StreamSpecification: {StreamViewType: KEYS_ONLY}
-  M:
-    Type: AWS::Lambda::EventSourceMapping
-    Properties:
-      FunctionName: !Ref F
-      EventSourceArn: !GetAtt T.StreamArn
-      StartingPosition: LATEST
-  Off:
-    Type: AWS::Lambda::EventSourceMapping
-    Properties:
-      FunctionName: !GetAtt F.Arn
-      EventSourceArn: !GetAtt T.StreamArn
-      StartingPosition: LATEST
-      Enabled: false
 `), template.Options{})
 	require.NoError(t, err)
 	require.Nil(t, stack.API)
 	require.Equal(t, []template.StreamMapping{{
-		LogicalID: "M", TableID: "T", StartingPosition: "LATEST", BatchSize: 100,
-		MaxRetries: -1, MaxRecordAge: -1, ParallelizationFactor: 1, Line: 15,
+		LogicalID: "FE", TableID: "T", StartingPosition: "LATEST", BatchSize: 100,
+		MaxRetries: -1, MaxRecordAge: -1, ParallelizationFactor: 1, Line: 10,
 	}}, stack.Function("F").Streams)
 	require.Equal(t, 3*time.Second, stack.Function("F").Timeout)
 	require.Equal(t, 128, stack.Function("F").MemoryMB)
 	require.Equal(t, []string{"x86_64"}, stack.Function("F").Architectures)
-	require.Equal(t, []string{"Resources.Off.Properties: the mapping is not enabled"}, withoutPlaces(t, stack.Ignored))
+	require.Equal(t, []string{"Resources.F.Properties.Events.Off.Properties: the mapping is not enabled"}, withoutPlaces(t, stack.Ignored))
 }
 
 func TestLoad_Queues(t *testing.T) {
@@ -427,18 +399,9 @@ Resources:
         Off:
           Type: Schedule
           Properties: {Schedule: "cron(0 3 * * ? *)", Enabled: false}
-        Later:
-          Type: ScheduleV2
-          Properties: {ScheduleExpression: rate(1 days), FlexibleTimeWindow: {Mode: "OFF"}, ScheduleExpressionTimezone: UTC}
         Nightly:
           Type: Schedule
           Properties: {Schedule: "cron(0 3 ? * MON-FRI *)"}
-        NightlyToo:
-          Type: ScheduleV2
-          Properties: {ScheduleExpression: "cron(0 3 L * ? *)", ScheduleExpressionTimezone: UTC}
-        LaterOff:
-          Type: ScheduleV2
-          Properties: {ScheduleExpression: at(2030-01-01T00:00:00), State: DISABLED}
 Outputs:
   Rule: {Value: !GetAtt FHourly.Arn}
 `
@@ -447,9 +410,6 @@ Outputs:
 	hourly := template.Schedule{
 		LogicalID: "FHourly", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FHourly", Every: time.Hour, Input: `{"all": true}`, Line: 21,
 	}
-	later := template.Schedule{
-		LogicalID: "FLater", ARN: "arn:aws:scheduler:us-east-1:000000000000:schedule/default/inorder-FLater", Every: 24 * time.Hour, Scheduler: true, Line: 27,
-	}
 	often := template.Schedule{LogicalID: "FOften", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FOften", Every: 5 * time.Minute, Line: 16}
 	expression := func(text string) *cron.Expression {
 		e, err := cron.Parse(text)
@@ -457,23 +417,15 @@ Outputs:
 		return e
 	}
 	nightly := template.Schedule{
-		LogicalID: "FNightly", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FNightly", Cron: expression("0 3 ? * MON-FRI *"), Line: 30,
+		LogicalID: "FNightly", ARN: "arn:aws:events:us-east-1:000000000000:rule/inorder-FNightly", Cron: expression("0 3 ? * MON-FRI *"), Line: 27,
 	}
-	nightlyToo := template.Schedule{
-		LogicalID: "FNightlyToo", ARN: "arn:aws:scheduler:us-east-1:000000000000:schedule/default/inorder-FNightlyToo",
-		Cron: expression("0 3 L * ? *"), Scheduler: true, Line: 33,
-	}
-	require.Equal(t, []template.Schedule{hourly, later, nightly, nightlyToo, often}, stack.Function("F").Schedules)
+	require.Equal(t, []template.Schedule{hourly, nightly, often}, stack.Function("F").Schedules)
 	require.Equal(t, hourly.ARN, stack.Outputs["Rule"])
-	off := []string{
-		"Resources.F.Properties.Events.Off.Properties: the schedule is switched off",
-		"Resources.F.Properties.Events.LaterOff.Properties: the schedule is switched off",
-	}
-	require.Equal(t, off, withoutPlaces(t, stack.Ignored))
+	require.Equal(t, []string{"Resources.F.Properties.Events.Off.Properties: the schedule is switched off"}, withoutPlaces(t, stack.Ignored))
 
 	stack, err = template.Load(write(t, text), template.Options{Parameters: map[string]string{"How": "never"}})
 	require.NoError(t, err)
-	require.Equal(t, []template.Schedule{hourly, later, nightly, nightlyToo}, stack.Function("F").Schedules)
+	require.Equal(t, []template.Schedule{hourly, nightly}, stack.Function("F").Schedules)
 }
 
 func TestLoad_Conditions(t *testing.T) {
@@ -547,7 +499,8 @@ func TestLoad_FilePathIsInTheError(t *testing.T) {
 	require.Equal(t, "Resources.A.Type", e.Path)
 }
 
-// Whatever line is missing (every fourth is tried), Load ends, and what it accepts holds together.
+// Whatever line is missing (every fourth is tried), Load ends, and what it accepts
+// holds together.
 func TestLoad_AnyLineMissing(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

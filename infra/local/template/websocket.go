@@ -26,13 +26,7 @@ func (e *evaluation) webSocketAPI(r *resource) *WebSocketAPI {
 		ID:             e.apiID(r),
 		Stage:          e.stage(o),
 		RouteSelection: e.selection(o),
-		StageVariables: map[string]string{},
 		Line:           e.line(r),
-	}
-	if vars, ok := o.object("StageVariables"); ok {
-		for name, n := range vars.all() {
-			api.StageVariables[name] = e.text(n)
-		}
 	}
 	api.Authorizer = e.authorizer(o)
 	n := o.need("Routes")
@@ -109,17 +103,17 @@ func (e *evaluation) stage(o object) string {
 	return s
 }
 
-func (e *evaluation) selection(o object) selection.Expression {
+func (e *evaluation) selection(o object) selection.Path {
 	n := o.need("RouteSelectionExpression")
 	s, ok := e.filled(n)
 	if !ok {
 		return nil
 	}
-	expression, err := selection.Parse(s)
+	path, err := selection.Parse(s)
 	if err != nil {
 		e.fail(n, "%v", err)
 	}
-	return expression
+	return path
 }
 
 func (e *evaluation) identitySource(n *yaml.Node) (s IdentitySource) {
@@ -127,7 +121,7 @@ func (e *evaluation) identitySource(n *yaml.Node) (s IdentitySource) {
 	if !ok {
 		return s
 	}
-	kinds := []string{FromHeader, FromQuery, FromStage, FromContext}
+	kinds := []string{FromHeader, FromQuery}
 	for _, kind := range kinds {
 		if name, ok := strings.CutPrefix(text, kind); ok && name != "" {
 			return IdentitySource{kind, name}

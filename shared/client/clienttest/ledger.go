@@ -80,12 +80,18 @@ func (s *Server) MakeGroup(name string, userIDs ...string) chat.ConversationID {
 	return c.head.ConversationID
 }
 
-// Join makes a user a member of a group, without an entry.
+// Join makes a user a member of a group, again if it was one, without an entry: so one
+// joins a crowd.
 func (s *Server) Join(conversationID chat.ConversationID, userID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.conversations[conversationID]
-	c.members[userID] = atFirst(userID)
+	if m := c.members[userID]; m != nil {
+		m.Line = m.Joined(c.head.Visibility, c.last()+1)
+	} else {
+		c.members[userID] = atFirst(userID)
+	}
+	s.raise(userID, conversationID)
 	c.head.MemberCount = len(c.present())
 }
 
@@ -557,7 +563,10 @@ func (a *act) edit(r wire.Edit) (wire.Edited, error) {
 		*target, _ = target.After(m)
 		return a.append(c, m, nil), nil
 	})
-	return wire.Edited{Sent: sent, Version: e.Version}, err
+	if err != nil {
+		return wire.Edited{}, err
+	}
+	return wire.Edited{Sent: sent, Version: e.Version}, nil
 }
 
 func (a *act) mayEdit(c *conversation, target chat.Message, r wire.Edit) error {
@@ -660,6 +669,9 @@ func (a *act) history(r wire.History) (wire.HistoryPage, error) {
 	}
 	_, page.HasMore = v.WindowBefore(page.NextBeforeSeq)
 	slices.Reverse(page.Messages)
+	if h := a.s.hooks().OnHistory; h != nil {
+		h(&page)
+	}
 	return page, nil
 }
 

@@ -53,7 +53,8 @@ type Hooks struct {
 	OnRequest func(Request) Fate
 	// OnPush decides how often a device is pushed a frame, and how late; 0 copies lose it.
 	OnPush func(userID, deviceID string) (copies int, delay time.Duration)
-	// OnHandshake returns the HTTP status with which a connection is refused; 0 lets it pass.
+	// OnHandshake returns the HTTP status with which a connection is refused; 0 lets it
+	// pass.
 	OnHandshake func(userID, deviceID string) (status int)
 	// OnOpen serves a connection in place of the server, until it returns.
 	OnOpen func(*Conn)
@@ -62,6 +63,7 @@ type Hooks struct {
 	CutAfter func() (bytes int)
 
 	OnSync    func(*wire.Synced)                        // changes the answer to sync
+	OnHistory func(*wire.HistoryPage)                   // changes the answer to history
 	OnChanges func(*wire.Changed)                       // changes the answer to changes
 	OnLine    func(userID string, _ *wire.Conversation) // changes a line of a list
 }

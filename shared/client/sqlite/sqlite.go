@@ -69,9 +69,9 @@ var schema = [...]string{
 }
 
 // pragmas of the connection. What is deleted or replaced is overwritten in the file,
-// as people expect of what was recalled, cleared or erased. A commit reaches the operating system before it
-// returns, so it outlives the program; a power cut may lose the last commits, but
-// only together with all that followed them.
+// as people expect of what was recalled, cleared or erased. A commit reaches the
+// operating system before it returns, so it outlives the program; a power cut may lose
+// the last commits, but only together with all that followed them.
 var pragmas = []string{"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(NORMAL)", "secure_delete(ON)", "busy_timeout(500)"}
 
 // Open opens the file, or makes it, readable by its owner only. It errs with

@@ -138,7 +138,7 @@ export class Changes {
     for (const line of conversations) this.describe(line).see(line.lastSeq);
     for (const { conversationId, committedMaxSeq } of heads) model.ledger(conversationId).see(committedMaxSeq);
     changed();
-    await pulls.all([...model.ledgers.values()].filter((ledger) => ledger.hasGap));
+    await pulls.all([...model.ledgers.values()].filter((ledger) => model.isBehind(ledger)));
     if (isVoid()) return;
     const settled = more ? {} : startOver.settle();
     model.syncCursor = syncCursor;

@@ -47,11 +47,27 @@ export class Entries {
    * @param {number} held how far the ledger was complete when the page was asked for
    */
   pulled(ledger, page, held) {
-    const { startOver, rosters, changed } = this.#parts;
+    const { model, startOver, rosters, changed } = this.#parts;
     if (page.committedMaxSeq < held) return startOver.begin();
+    if (page.firstSeq > ledger.maxContiguousSeq + 1 && kindOf(ledger.conversationId) === "group") {
+      model.factsOf(ledger.conversationId).recheckSeq = ledger.maxContiguousSeq; // we were away, and were not told of recalls
+      ledger.absences++;
+    }
     if (page.firstSeq !== undefined) rosters.invalidate(ledger.conversationId); // by an entry that is hidden from us
     this.take(ledger, page.messages, () => ledger.page(page));
     queueMicrotask(changed); // after the last page the ledger settles
+  }
+
+  /**
+   * Takes a history page of what is held from before an absence.
+   * @param {Ledger} ledger @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page
+   */
+  pulledAgain(ledger, { messages, nextBeforeSeq, hasMore }) {
+    const { model, startOver, writer, changed } = this.#parts;
+    if (startOver.isReplaced(ledger, messages)) return startOver.begin();
+    model.factsOf(ledger.conversationId).recheckSeq = hasMore ? nextBeforeSeq - 1 : 0;
+    void writer.commit({ messages: ledger.again(messages), conversations: [model.record(ledger)] });
+    changed();
   }
 
   /**
@@ -63,10 +79,10 @@ export class Entries {
     const ledger = model.ledgers.get(model.currentKey(key));
     if (!ledger || !model.hasEarlier(ledger)) return;
     await session.reached();
-    const { conversationId } = ledger;
+    const { conversationId, absences } = ledger;
     const beforeSeq = ledger.baseSeq + 1;
     const page = await session.ask("history", { conversationId, beforeSeq, limit: limits.pull });
-    if (model.ledgers.get(conversationId) !== ledger) return;
+    if (model.ledgers.get(conversationId) !== ledger || ledger.absences !== absences) return; // it may be from before that
     const messages = ledger.earlier(page, beforeSeq);
     void writer.commit({ messages, conversations: [model.record(ledger)] });
     changed();

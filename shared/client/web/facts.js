@@ -30,6 +30,7 @@ export function newFacts() {
     readSeq: 0,
     deliveredSeq: 0,
     clearedSeq: 0,
+    recheckSeq: 0, // what is held up to it is to be read again: we were away since, and not told what was recalled
     unread: { count: 0, asOf: 0 }, // what the server counted when its last entry had the seq asOf
     told: { readSeq: 0, deliveredSeq: 0, clearedSeq: 0 }, // what the server is known to know of these three
     receipts: new Map(), // userId → {deliveredSeq, readSeq}; no object: a user may be named constructor

@@ -17,6 +17,8 @@ export class Ledger {
   messages;
   /** How many pulls failed in a row. */
   failures = 0;
+  /** How often it passed over a time in which the user was away. */
+  absences = 0;
   /** The entries up to this seq were not asked for yet; 0 once all were. */
   baseSeq;
   /** Every seq above baseSeq up to this one is either in messages or known not to be ours to see. */
@@ -152,6 +154,22 @@ export class Ledger {
     this.baseSeq = hasMore ? Math.min(this.baseSeq, nextBeforeSeq - 1) : 0;
     this.messages.unshift(...fresh);
     return this.#revised(fresh);
+  }
+
+  /**
+   * Takes a history page of what is held already. One that the server read before an event that is held by now does not
+   * undo it. Returns the entries that are changed in messages.
+   * @param {Message[]} messages
+   */
+  again(messages) {
+    const changed = new Set();
+    for (const message of messages) {
+      const held = this.get(message.seq);
+      if (!held || isSame(held, message) || (held.status === "recalled" && message.status !== "recalled")) continue;
+      this.#replace(message, changed);
+      this.#erase(message.seq, changed);
+    }
+    return [...changed].map((seq) => /** @type {Message} */ (this.get(seq)));
   }
 
   /**
@@ -314,6 +332,15 @@ function revise(target, { event, status, withheld, text, data }) {
 /** @param {Message} message @returns {Message} */
 function withoutContent(message) {
   return message.status === "recalled" ? message : { ...message, status: "recalled", withheld: false, text: null, data: null };
+}
+
+// Whether an entry is as it was: a recall or an erasure would have changed one of these.
+/** @param {Message} one @param {Message} other */
+function isSame(one, other) {
+  return ["status", "version", "senderDeviceId", "clientTime"].every((name) => {
+    const key = /** @type {keyof Message} */ (name);
+    return (one[key] ?? null) === (other[key] ?? null);
+  });
 }
 
 // The message as the server leaves it once all that its sender has sent is erased.

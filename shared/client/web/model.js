@@ -279,6 +279,23 @@ export class Model {
   }
 
   /**
+   * The last seq that is to be read again, 0 if there is none.
+   * @param {Ledger} ledger
+   */
+  unchecked({ conversationId, baseSeq }) {
+    const { recheckSeq, clearedSeq } = this.factsOf(conversationId);
+    return recheckSeq > Math.max(baseSeq, clearedSeq) ? recheckSeq : 0;
+  }
+
+  /**
+   * Whether there is anything to pull.
+   * @param {Ledger} ledger
+   */
+  isBehind(ledger) {
+    return ledger.hasGap || this.unchecked(ledger) > 0;
+  }
+
+  /**
    * What is stored of a conversation besides its messages.
    * @param {Ledger} ledger @returns {ConversationRecord}
    */

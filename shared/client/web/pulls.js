@@ -63,10 +63,11 @@ export class Pulls {
     if (!turn || turn.pulls.has(ledger)) return;
     const due = this.#parts.clock.monotonic() + waitMs;
     const waiting = turn.waits.get(ledger);
-    if (waiting && ledger.hasGap && waiting.due <= due) return;
+    const isBehind = this.#parts.model.isBehind(ledger);
+    if (waiting && isBehind && waiting.due <= due) return;
     this.#parts.clock.clearTimeout(waiting?.timer);
     turn.waits.delete(ledger);
-    if (!ledger.hasGap) return;
+    if (!isBehind) return;
     const timer = this.#parts.clock.setTimeout(() => {
       turn.waits.delete(ledger);
       this.#pull(turn, ledger).catch((error) => {
@@ -112,12 +113,17 @@ export class Pulls {
     this.#parts.entries.startLate(ledger);
     try {
       await this.#pages(turn, ledger, again);
+      while (await this.#recheck(turn, ledger)) {
+        if (ledger.hasGap) await this.#pages(turn, ledger, false);
+      }
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       ledger.failures++;
       if (error.retryable) throw error;
       this.#parts.log(`cannot sync ${ledger.conversationId}: ${error.message}`);
       ledger.settle(ledger.maxSeenSeq);
+      const facts = this.#parts.model.facts.get(ledger.conversationId);
+      if (facts) facts.recheckSeq = 0;
       return;
     } finally {
       turn.pulls.delete(ledger);
@@ -147,5 +153,21 @@ export class Pulls {
       }
       if (page.nextSeq <= afterSeq) throw new RequestError({ code: "BUSY", message: "sync did not move", retryable: true });
     }
+  }
+
+  // Reads a page again of what was held when the user came back, the newest first: what was recalled or erased meanwhile
+  // was not told. Returns whether there may be more.
+  /** @param {Turn} turn @param {Ledger} ledger */
+  async #recheck(turn, ledger) {
+    const { model, session, entries, limits } = this.#parts;
+    const { conversationId } = ledger;
+    const isCurrent = () => turn === this.#turn && model.ledgers.get(conversationId) === ledger;
+    const seq = isCurrent() ? model.unchecked(ledger) : 0;
+    if (seq === 0) return false;
+    const page = await session.ask("history", { conversationId, beforeSeq: seq + 1, limit: limits.pull });
+    if (!isCurrent()) return false;
+    if (page.hasMore && page.nextBeforeSeq > seq) throw new RequestError({ code: "PROTOCOL", message: `history before ${seq + 1} did not move`, retryable: true });
+    entries.pulledAgain(ledger, page);
+    return isCurrent();
   }
 }

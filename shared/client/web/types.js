@@ -153,6 +153,7 @@
  * @property {number} readSeq
  * @property {number} deliveredSeq
  * @property {number} clearedSeq
+ * @property {number} recheckSeq
  * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts

@@ -1,5 +1,6 @@
-// Package web is the browser client: ES modules without a build step and without dependencies. They are embedded here
-// for a Go server that has pages which import them; with npm they are the package inorder-client.
+// Package web is the browser client: ES modules without a build step and without
+// dependencies. They are embedded here for a Go server that has pages which import
+// them; with npm they are the package inorder-client.
 package web
 
 import (

@@ -48,7 +48,8 @@ func newSite() *http.ServeMux {
 	return mux
 }
 
-// The store's contract on a real IndexedDB, in a page that trusts nothing but its own modules.
+// The store's contract on a real IndexedDB, in a page that trusts nothing but its own
+// modules.
 func TestIndexedDBStoreInChromium(t *testing.T) {
 	t.Parallel()
 	mux := newSite()
@@ -62,8 +63,8 @@ func TestIndexedDBStoreInChromium(t *testing.T) {
 	require.Equal(t, "kept", outcome)
 }
 
-// Joined by a plain slash, the two pairs of ids would share one database, and the second check would
-// not find it empty.
+// Joined by a plain slash, the two pairs of ids would share one database, and the
+// second check would not find it empty.
 const checkStoreInPage = `
 	Promise.all([import("/tests/storecontract.js"), import("/store.js")]).then(async ([{ checkStore }, { IndexedDBStore }]) => {
 		for (const [user, device] of [["a/b", "c"], ["a", "b/c"]]) {
@@ -89,7 +90,8 @@ const checkStoreInPage = `
 		return "kept";
 	})`
 
-// A tab that stands still right after a write, here in a request that it waits for, holds up no other.
+// A tab that stands still right after a write, here in a request that it waits for,
+// holds up no other.
 func TestIndexedDBStore_ATabThatStandsStillInChromium(t *testing.T) {
 	t.Parallel()
 	still, written := make(chan struct{}), make(chan struct{})

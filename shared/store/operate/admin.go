@@ -43,7 +43,10 @@ func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads [
 	}
 	var last chat.Conversation
 	err = table.Unmarshal(out.LastEvaluatedKey, &last)
-	return heads, string(last.ConversationID), err
+	if err != nil {
+		return nil, "", err
+	}
+	return heads, string(last.ConversationID), nil
 }
 
 // LedgerPage reads at most limit messages of a range as they are, ascending, and

@@ -455,7 +455,10 @@ func (o *Operator) entryNext(ctx context.Context, conversationID chat.Conversati
 		return nil, err
 	}
 	m, err := table.UnmarshalMessage(out.Items[0])
-	return &m, err
+	if err != nil {
+		return nil, err
+	}
+	return &m, nil
 }
 
 // again reads items serialisably; nil for those that are not there.

@@ -305,10 +305,13 @@ func (a *audit) topOf(ctx context.Context, id chat.ConversationID) (int64, error
 		return 0, err
 	}
 	last, err := a.lastEntry(ctx, id)
+	if err != nil {
+		return 0, err
+	}
 	if last != nil {
 		head.LastSeq = max(head.LastSeq, last.Seq)
 	}
-	return head.LastSeq, err
+	return head.LastSeq, nil
 }
 
 func userIDsOf(members []chat.Member) []string {

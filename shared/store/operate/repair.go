@@ -54,7 +54,7 @@ func (o *Operator) raiseHead(ctx context.Context, conversationID chat.Conversati
 	if margin < 0 || margin > MaxRepairMargin {
 		return Repair{}, chat.FieldErrorf(chat.CodeBadRequest, "margin", "a margin is from 0 to %d", MaxRepairMargin)
 	}
-	ctx, cancel := table.WithReserve(ctx)
+	ctx, cancel := table.WithBudget(ctx)
 	defer cancel()
 	var repair Repair
 	for attempt := 1; ; attempt++ {

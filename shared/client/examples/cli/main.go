@@ -1,4 +1,5 @@
-// Command cli is a chat for the terminal, or for a script that writes to its standard input.
+// Command cli is a chat for the terminal, or for a script that writes to its standard
+// input.
 package main
 
 import (

@@ -16,18 +16,19 @@ import (
 	"github.com/inorder-im/inorder/infra/local/build/buildtest"
 )
 
-// patience is for all that one test does, which takes seconds where nothing else runs. What waits in a page waits less,
-// and says for what.
+// patience is for all that one test does, which takes seconds where nothing else runs.
+// What waits in a page waits less, and says for what.
 const patience = 6 * time.Minute
 
-// Node returns the path of Node.js. Without it the test is skipped, except in CI, where a skipped test would go
-// unnoticed.
+// Node returns the path of Node.js. Without it the test is skipped, except in CI, where
+// a skipped test would go unnoticed.
 func Node(t *testing.T) string {
 	t.Helper()
 	return find(t, "node")
 }
 
-// Chromium returns the path of a browser of its kind. Without one the test is skipped, except in CI.
+// Chromium returns the path of a browser of its kind. Without one the test is skipped,
+// except in CI.
 func Chromium(t *testing.T) string {
 	t.Helper()
 	return find(t, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -46,8 +47,9 @@ func Modules(t *testing.T) {
 	require.Regexp(t, `(?m)^\S+ pass [1-9]\d+$`, string(output), "too few tests were found")
 }
 
-// Open opens a page in a Chromium of its own, which has a mouse and the focus and ends with the test. Without Chromium
-// the test is skipped, except in CI. What is done in the page ends after six minutes.
+// Open opens a page in a Chromium of its own, which has a mouse and the focus and ends
+// with the test. Without Chromium the test is skipped, except in CI. What is done in
+// the page ends after six minutes.
 func Open(t *testing.T, url string) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
@@ -70,7 +72,8 @@ func Open(t *testing.T, url string) context.Context {
 		}
 	})
 	require.NoError(t, chromedp.Do(page))
-	// What nobody looks at is not read, and no window of a browser without a screen has the focus.
+	// What nobody looks at is not read, and no window of a browser without a screen has
+	// the focus.
 	_, err := chromedp.Call(page, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	require.NoError(t, err)
 	require.NoError(t, chromedp.Do(page, chromedp.Navigate(url)))

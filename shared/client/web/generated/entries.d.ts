@@ -27,6 +27,15 @@ export declare class Entries {
      */
     pulled(ledger: Ledger, page: any, held: number): void;
     /**
+     * Takes a history page of what is held from before an absence.
+     * @param {Ledger} ledger @param {{messages: Message[], nextBeforeSeq: number, hasMore: boolean}} page
+     */
+    pulledAgain(ledger: Ledger, { messages, nextBeforeSeq, hasMore }: {
+        messages: Message[];
+        nextBeforeSeq: number;
+        hasMore: boolean;
+    }): void;
+    /**
      * Loads a page of what is before the first entry held. Rejects with a RequestError.
      * @param {ConversationKey} key
      */

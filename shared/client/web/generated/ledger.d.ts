@@ -21,6 +21,8 @@ export declare class Ledger {
     messages: Message[];
     /** How many pulls failed in a row. */
     failures: number;
+    /** How often it passed over a time in which the user was away. */
+    absences: number;
     /** The entries up to this seq were not asked for yet; 0 once all were. */
     baseSeq: number;
     /** Every seq above baseSeq up to this one is either in messages or known not to be ours to see. */
@@ -89,6 +91,12 @@ export declare class Ledger {
         nextBeforeSeq: number;
         hasMore: boolean;
     }, beforeSeq: number): Message[];
+    /**
+     * Takes a history page of what is held already. One that the server read before an event that is held by now does not
+     * undo it. Returns the entries that are changed in messages.
+     * @param {Message[]} messages
+     */
+    again(messages: Message[]): Message[];
     /**
      * The server has answered that there is no more, to a pull that began when maxSeenSeq was seenWhenAsked. A higher seq
      * that we heard of before was not for us (such as the last one of a group that we left), and waiting for it would

@@ -114,6 +114,16 @@ export declare class Model {
     /** @param {Ledger} ledger */
     hasEarlier(ledger: Ledger): boolean;
     /**
+     * The last seq that is to be read again, 0 if there is none.
+     * @param {Ledger} ledger
+     */
+    unchecked({ conversationId, baseSeq }: Ledger): number;
+    /**
+     * Whether there is anything to pull.
+     * @param {Ledger} ledger
+     */
+    isBehind(ledger: Ledger): boolean;
+    /**
      * What is stored of a conversation besides its messages.
      * @param {Ledger} ledger @returns {ConversationRecord}
      */

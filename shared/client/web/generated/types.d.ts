@@ -207,6 +207,7 @@ export type Facts = {
     readSeq: number;
     deliveredSeq: number;
     clearedSeq: number;
+    recheckSeq: number;
     unread: {
         count: number;
         asOf: number;
@@ -468,6 +469,7 @@ export type Clock = {
  * @property {number} readSeq
  * @property {number} deliveredSeq
  * @property {number} clearedSeq
+ * @property {number} recheckSeq
  * @property {{count: number, asOf: number}} unread
  * @property {{readSeq: number, deliveredSeq: number, clearedSeq: number}} told
  * @property {Map<string, {deliveredSeq: number, readSeq: number}>} receipts

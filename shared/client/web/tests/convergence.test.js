@@ -104,16 +104,16 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
         }
         const visible = server.visible(client.userId, conversationId);
         const shown = visible.filter(({ event }) => !REVISIONS.has(event?.kind));
-        // A user who had an entry before does not hear that it was recalled while they were no member.
+        const { leftSeq, leftHead, deliveredSeq } = lines.get(client.userId);
+        // Who has left does not hear what was recalled since.
         const told = new Set(visible.map(({ seq }) => seq));
         const recalls = server.entries(conversationId).filter(({ event }) => event?.kind === "recall");
-        const untold = new Set(recalls.filter(({ seq }) => !told.has(seq)).map(({ event }) => event.targetSeq));
+        const untold = new Set(recalls.filter(({ seq }) => leftSeq && !told.has(seq)).map(({ event }) => event.targetSeq));
         const content = (seq, ...parts) => (untold.has(seq) ? [seq] : [seq, ...parts]);
         const want = shown.map(({ seq, text, status, version }) => content(seq, text ?? "", status === "recalled", status === "normal" && version > 1));
         const got = client.messages(conversationId).filter(({ seq }) => seq !== null);
         assert.deepEqual(got.map(({ seq, text, recalled, edited }) => content(seq, text, recalled, edited)), want, what);
 
-        const { leftSeq, leftHead, deliveredSeq } = lines.get(client.userId);
         const summary = client.conversation(conversationId);
         assert.equal(summary.unread, server.line(client.userId, conversationId).unread, `${what}: unread`);
         assert.ok(deliveredSeq >= (visible.findLast(({ senderId }) => senderId !== client.userId)?.seq ?? 0), `${what}: delivered`);

@@ -76,7 +76,10 @@ func (db *DB) BatchGet(ctx context.Context, table string, keys []Item, consisten
 		})
 	}
 	err := g.Wait()
-	return slices.Concat(found...), err
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(found...), nil
 }
 
 func (db *DB) batchGetChunk(ctx context.Context, table string, keys []Item, consistent bool, attributes []string) (found []Item, err error) {
@@ -119,13 +122,27 @@ func project(attributes []string) (expression *string, names map[string]string) 
 // unprocessed: DynamoDB was throttling.
 var errUnfinished = errors.New("DynamoDB did not process all keys of a batch in time")
 
+// Transact runs a transaction of writes once. Where it was cancelled, that comes beside the
+// error and says why; after another error it may yet be committed, see MayRetry.
+func (db *DB) Transact(ctx context.Context, items []types.TransactWriteItem) (*types.TransactionCanceledException, error) {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	defer cancel()
+	start := time.Now()
+	_, err := db.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items})
+	canceled, answered := errors.AsType[*types.TransactionCanceledException](err)
+	if err == nil || answered {
+		db.Pace.Observe(time.Since(start))
+	}
+	return canceled, err
+}
+
 // MaxTransactGet is DynamoDB's limit of items in one TransactGetItems.
 const MaxTransactGet = 100
 
 // TransactGet reads serialisably. A conflict means that one of the items is
 // being written at this moment, so it waits for that to end.
 func (db *DB) TransactGet(ctx context.Context, gets []types.TransactGetItem) (*dynamodb.TransactGetItemsOutput, error) {
-	ctx, cancel := WithReserve(ctx)
+	ctx, cancel := WithBudget(ctx)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		start := time.Now()

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// IntentFormat is the form in which this version writes intents. It reads no other.
-	IntentFormat = 1
+	// intentFormat is the form in which this version writes intents. It reads no other.
+	intentFormat = 1
 
-	// IntentLife is how old an intent may become and still be committed. It is well
+	// intentLife is how old an intent may become and still be committed. It is well
 	// above what a function may take, so that its owner has long answered or is dead; a
 	// message that shows up later than that would surprise its sender.
-	IntentLife = 30 * time.Second
+	intentLife = 30 * time.Second
 
-	// IntentExpiry is when the table's TTL takes an intent that its owner left behind.
-	IntentExpiry = time.Hour
+	// intentExpiry is when the table's TTL takes an intent that its owner left behind.
+	intentExpiry = time.Hour
 
 	// Lanes is how many partitions the intents of one conversation lie in. A message
 	// takes three write units there, one to be put and two to be taken out in the
@@ -48,8 +48,8 @@ type Intent struct {
 func NewIntent(m chat.Message, fingerprint string, removals int64, now time.Time) Intent {
 	m.Seq = 0
 	return Intent{
-		LaneID: laneOf(m), MessageID: m.MessageID, Format: IntentFormat, Removals: removals, Fingerprint: fingerprint,
-		Message: Message{Message: m, Data: string(m.Data), Via: m.Via}, ExpiresAt: now.Add(IntentExpiry).Unix(),
+		LaneID: laneOf(m), MessageID: m.MessageID, Format: intentFormat, Removals: removals, Fingerprint: fingerprint,
+		Message: Message{Message: m, Data: string(m.Data), Via: m.Via}, ExpiresAt: now.Add(intentExpiry).Unix(),
 	}
 }
 
@@ -73,8 +73,8 @@ func UnmarshalIntent(in Item, conversationID chat.ConversationID) (Intent, error
 	if err := Unmarshal(in, &i); err != nil {
 		return Intent{}, err
 	}
-	if i.Format != IntentFormat {
-		return Intent{}, fmt.Errorf("the intent is of format %d, not %d", i.Format, IntentFormat)
+	if i.Format != intentFormat {
+		return Intent{}, fmt.Errorf("the intent is of format %d, not %d", i.Format, intentFormat)
 	}
 	m := &i.Message.Message
 	if i.Message.Data != "" {
@@ -94,7 +94,7 @@ func UnmarshalIntent(in Item, conversationID chat.ConversationID) (Intent, error
 // that are too old to be committed.
 func (db *DB) OldestIntents(ctx context.Context, laneID string, limit int, consistent bool) ([]Item, error) {
 	var since ulid.ULID
-	if err := since.SetTime(ulid.Timestamp(db.Now().Add(-IntentLife))); err != nil {
+	if err := since.SetTime(ulid.Timestamp(db.Now().Add(-intentLife))); err != nil {
 		return nil, fmt.Errorf("the clock is wrong: %w", err)
 	}
 	out, err := db.Query(ctx, &dynamodb.QueryInput{

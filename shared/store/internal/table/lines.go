@@ -18,7 +18,8 @@ import (
 const notHidden = "NOT clearedSeq >= leftSeq"
 
 // LinePage reads at most limit inbox items of a user from the cursor on, without
-// what the store keeps for itself, and gives the cursor of the next page, "" after the last.
+// what the store keeps for itself, and gives the cursor of the next page, "" after the
+// last.
 func (db *DB) LinePage(ctx context.Context, userID, cursor string, limit int) (items []Item, next string, err error) {
 	return db.ListPage(ctx, userID, cursor, limit, true)
 }
@@ -41,7 +42,10 @@ func (db *DB) ListPage(ctx context.Context, userID, cursor string, limit int, al
 	}
 	var last chat.Line
 	err = Unmarshal(out.LastEvaluatedKey, &last)
-	return out.Items, string(last.ConversationID), err
+	if err != nil {
+		return nil, "", err
+	}
+	return out.Items, string(last.ConversationID), nil
 }
 
 // LinesOf gives the lines that users have of a conversation, by userId.
@@ -103,7 +107,10 @@ func (db *DB) RosterPage(ctx context.Context, conversationID chat.ConversationID
 	}
 	var last chat.Member
 	err = Unmarshal(out.LastEvaluatedKey, &last)
-	return members, last.UserID, err
+	if err != nil {
+		return nil, "", err
+	}
+	return members, last.UserID, nil
 }
 
 // Connections are the sockets of a user, each an element of a set.

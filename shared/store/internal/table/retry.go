@@ -20,22 +20,17 @@ const (
 	// hangs does not use up the time in which another would answer.
 	RequestTimeout = 3 * time.Second
 
-	// defaultBudget is the time for a write whose context has no deadline.
+	// defaultBudget is the time for attempts whose context has no deadline.
 	defaultBudget = 8 * time.Second
-
-	// answerReserve is kept of the deadline to tell the client BUSY; a function
-	// that is killed at its deadline tells nothing.
-	answerReserve = 500 * time.Millisecond
 )
 
-// WithReserve shortens a context so that time is left for an answer.
-func WithReserve(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithTimeout(ctx, defaultBudget)
+// WithBudget returns a context that ends, so that attempts do. In a function the
+// context ends while there is time for an answer (shared/start).
+func WithBudget(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
 	}
-	reserve := min(answerReserve, time.Until(deadline)/4)
-	return context.WithDeadline(ctx, deadline.Add(-reserve))
+	return context.WithTimeout(ctx, defaultBudget)
 }
 
 // Pace waits between attempts, as measured by how long transactions take here: what is
