@@ -151,13 +151,18 @@ func TestParametersAreDocumented(t *testing.T) {
 	t.Parallel()
 	var template struct {
 		Parameters map[string]struct {
-			Default string `yaml:"Default"`
+			Default               string `yaml:"Default"`
+			Description           string `yaml:"Description"`
+			AllowedPattern        string `yaml:"AllowedPattern"`
+			ConstraintDescription string `yaml:"ConstraintDescription"`
 		} `yaml:"Parameters"`
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "template.yaml")), &template))
 	require.NotEmpty(t, template.Parameters)
 	operating, runbooks := read(t, "infra/README.md"), read(t, "infra/RUNBOOKS.md")
-	for name := range template.Parameters {
+	for name, declared := range template.Parameters {
+		require.NotEmpty(t, declared.Description, name)
+		require.Equal(t, declared.AllowedPattern == "", declared.ConstraintDescription == "", "%s: who enters what the pattern refuses is told what to enter", name)
 		if !strings.Contains(operating+runbooks, "`"+name+"`") {
 			t.Errorf("neither infra/README.md nor infra/RUNBOOKS.md names the parameter %s", name)
 		}
@@ -355,6 +360,13 @@ func TestCostsAreThoseMeasured(t *testing.T) {
 		require.Equal(t, want, said, path)
 	}
 	costs := strings.Join(strings.Fields(read(t, "infra/COSTS.md")), " ")
+	of := func(members int) float64 { return 1e6 * bill.Message(measured, members).Dollars() }
+	for _, members := range []int{20, 21, 200, 201, 1000} {
+		row := fmt.Sprintf("| %d | %s |", members, dollars(of(members)))
+		require.True(t, strings.Contains(costs, row), "infra/COSTS.md lacks %q", row)
+	}
+	require.Contains(t, costs, dollars(of(200)-of(199))+" for each member more")
+	require.Contains(t, costs, dollars(of(1000)-of(999))+" for each member more")
 	require.Contains(t, costs, "cost "+dollars(kept)+" a month to keep")
 	require.Contains(t, costs, minutes+" per thousand devices are connection minutes")
 }

@@ -12,13 +12,16 @@ import (
 	"text/tabwriter"
 
 	"github.com/inorder-im/inorder/infra/costs/bill"
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			_, _ = fmt.Fprintln(os.Stderr, "costs:", err)
-		}
+	err := run(os.Args[1:], os.Stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "costs:", err)
 		os.Exit(2)
 	}
 }
@@ -45,8 +48,8 @@ func run(args []string, out io.Writer) error {
 		return fmt.Errorf("%q is no flag; -h lists them", flags.Arg(0))
 	case !(m.messages >= 0 && m.messages <= 1e15):
 		return fmt.Errorf("-messages %g: want a number of messages, from 0 to 1e15", m.messages)
-	case m.group < 2 || m.group > 1000:
-		return fmt.Errorf("-group %d: want from 2 to 1000 members", m.group)
+	case m.group < 2 || m.group > chat.MaxGroupMembers:
+		return fmt.Errorf("-group %d: want from 2 to %d members; infra/COSTS.md has what larger ones cost, under Crowds", m.group, chat.MaxGroupMembers)
 	case !(m.devices >= 0 && m.devices <= 1e12):
 		return fmt.Errorf("-devices %g: want a number of devices, from 0 to 1e12", m.devices)
 	case !(m.hours >= 0 && m.hours <= 24):

@@ -121,7 +121,7 @@ func (r *round) push(ctx context.Context) error { return pushed(ctx, r.b, r.sent
 // pushed waits for the message at a device.
 func pushed(ctx context.Context, d *device, sent wire.Sent, text string) error {
 	return d.await(ctx, fmt.Sprintf("seq %d was committed and not pushed to %s", sent.Seq, d.user),
-		"The fan-out: its Errors and IteratorAge on the dashboard, whether its stream mapping is enabled, the queue Retries,\n"+
+		"The fan-out: its Errors and StreamAge on the dashboard, whether its stream mapping is enabled, the queue Retries,\n"+
 			"        and query \"failures\" for \"a conversation failed\".",
 		func(f frame) bool {
 			for _, u := range f.Updates {

@@ -26,8 +26,8 @@ func (f *fault) Error() string { return f.what + "\n        " + f.look }
 var byStatus = map[int]string{
 	401: "The token is expired, malformed, or not signed by a key of JwksUrl; or its sub is no user id.\n" +
 		"        The log says which: query \"refused logins\".",
-	403: "The token's iss and aud have to be the parameters JwtIssuer and JwtAudience; or the URL's path is not\n" +
-		"        the stage's, which is /v1, and / with a domain of your own.",
+	403: "The token's iss and aud have to be the parameters JwtIssuer and JwtAudience; or the URL is not the output\n" +
+		"        WebSocketUrl, whose path is /v1, and / with a domain of your own.",
 	404: "The path is not the stage's, which is /v1, and / with a domain of your own.",
 	429: "Too many handshakes of this user, or of all: UserConnectsPerSecond, ConnectsPerSecond. Again in a minute.",
 	500: "The authorizer cannot read the keys at JwksUrl, or the connect function failed: query \"failures\".",
@@ -83,9 +83,11 @@ func dial(ctx context.Context, socket *url.URL, token, user, name string) (*devi
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &fault{"the handshake got no answer in time", "The authorizer or connect function took too long, or a firewall drops it: metric Duration of AWS/Lambda."}
 	default:
-		return nil, &fault{fmt.Sprintf("no connection to %s: %v", socket.Host, err),
-			"Is the URL the stack's output WebSocketUrl? Of a domain of your own: its DNS record, and its certificate. " +
-				"Of the local cloud: does it run, at this address?"}
+		look := "Is the URL the stack's output WebSocketUrl? Of a domain of your own: its DNS record, and its certificate."
+		if isLocal(socket) {
+			look = "Does the local cloud run there? go run ./infra/local starts one. For a stack on AWS say -url."
+		}
+		return nil, &fault{fmt.Sprintf("no connection to %s: %v", socket.Host, err), look}
 	}
 	return d, nil
 }

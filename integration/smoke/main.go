@@ -87,7 +87,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (o optio
 		err = fmt.Errorf("-url %s: want a URL such as wss://abc.execute-api.eu-central-1.amazonaws.com/v1", *socket)
 	case o.timeout <= 0:
 		err = errors.New("-timeout is above 0")
-	case o.command == "" && (o.given[0] == "" || o.given[1] == "") && !o.local():
+	case o.command == "" && (o.given[0] == "" || o.given[1] == "") && !isLocal(o.socket):
 		err = errors.New("tokens are missing: INORDER_TOKEN_1 and INORDER_TOKEN_2 in the environment, or -token-command; only a local cloud gives out its own")
 	}
 	if err != nil {
@@ -96,9 +96,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (o optio
 	return o, err
 }
 
-// local reports whether the stack is on this machine.
-func (o options) local() bool {
-	host := o.socket.Hostname()
+// isLocal reports whether the stack is on this machine.
+func isLocal(socket *url.URL) bool {
+	host := socket.Hostname()
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 

@@ -223,11 +223,17 @@ func TestTokensAreGiven(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitFailure, run(t.Context(), []string{"-url", "ws://127.0.0.1:1/v1"}, noEnvironment, &stdout, &stderr))
-	require.Contains(t, stdout.String(), "FAILED  refuse a stranger")
-	require.Contains(t, stdout.String(), "no connection to 127.0.0.1:1")
-	require.Contains(t, stdout.String(), "Of the local cloud: does it run")
+	given := func(string) string { return tokenOf("ann") }
+	for url, look := range map[string]string{
+		"ws://127.0.0.1:1/v1":    "go run ./infra/local starts one",
+		"wss://stack.invalid/v1": "Is the URL the stack's output WebSocketUrl?",
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitFailure, run(t.Context(), []string{"-url", url}, given, &stdout, &stderr))
+		require.Contains(t, stdout.String(), "FAILED  refuse a stranger")
+		require.Contains(t, stdout.String(), "no connection to ")
+		require.Contains(t, stdout.String(), look)
+	}
 }
 
 func TestWrongUse(t *testing.T) {

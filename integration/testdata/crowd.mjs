@@ -37,8 +37,8 @@ const commands = {
     await client.send(id ?? client.keyFor(to), text);
     return {};
   },
-  /** Waits until all have it through seq and, but for its sender, have told so, and the sender knows. */
-  async settled({ by, id, seq, receipts }) {
+  /** Waits until all have it through seq and, if wanted, all but its sender have told so, and the sender knows. */
+  async settled({ by, id, seq, told: wantsTold, receipts }) {
     for (;;) {
       const held = await Promise.all(
         devices.map(async ({ store }) => (await store.load()).conversations.find(({ conversationId }) => conversationId === id)),
@@ -47,7 +47,7 @@ const commands = {
       const has = held.every((line) => line?.maxContiguousSeq >= seq);
       const told = held.every((line, i) => i === by || line?.told.readSeq >= seq);
       const known = others.every((userId) => held[by]?.receipts?.get(userId)?.readSeq >= seq);
-      if (has && (!receipts || (told && known))) return {};
+      if (has && (!wantsTold || told) && (!receipts || known)) return {};
       await pause();
     }
   },

@@ -113,11 +113,14 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// What the runbooks say it costs is what there is.
+// What the documents say it costs is what there is. Ten metrics and ten alarms are free.
 func TestCostsAreCounted(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../../infra/RUNBOOKS.md")
 	require.NoError(t, err)
+	costs, err := os.ReadFile("../../infra/COSTS.md")
+	require.NoError(t, err)
+	dollars := func(many int, each float64) string { return fmt.Sprintf("$%.2f", float64(many-10)*each) }
 	always := 0
 	for _, name := range metric.Names() {
 		if !strings.HasPrefix(string(name), "Invariant") {
@@ -125,15 +128,21 @@ func TestCostsAreCounted(t *testing.T) {
 		}
 	}
 	require.Contains(t, string(raw), fmt.Sprintf("%d custom metrics at most", always))
+	require.Contains(t, string(raw), "at most "+dollars(always, 0.30)+" a month")
+	require.Contains(t, string(costs), "at most "+dollars(always, 0.30)+" for metrics")
 	alarms := resources(t, "AWS::CloudWatch::Alarm")
-	watched, ours := 0, 0
+	watched, ours, ofCrowds := 0, 0, 0
 	for _, r := range alarms {
 		watched += max(1, len(r.Properties.Metrics.Content)-1) // one of a list is the sum
+		if r.Condition == "CrowdAlarmsOn" {
+			ofCrowds++
+		}
 		if r.Properties.Namespace == metric.Namespace {
 			ours++
 		}
 	}
 	require.Contains(t, string(raw), fmt.Sprintf("%d alarms on %d metrics", len(alarms), watched))
+	require.Contains(t, string(raw), fmt.Sprintf("%s, and %s without crowds", dollars(watched, 0.10), dollars(watched-ofCrowds, 0.10)))
 	require.Equal(t, 10, ours, "the runbooks say that ten need Metrics=on")
 }
 

@@ -7,6 +7,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+
+	"github.com/inorder-im/inorder/shared/chat"
 )
 
 // On-demand prices in us-east-1 as of November 2026, in dollars. Free tiers are left
@@ -109,6 +111,9 @@ func (u Use) Dollars() float64 {
 const (
 	Message2    = "a message of two, with receipts"
 	Message20   = "a message in a group of 20, with receipts"
+	Message21   = "a message in a group of 21, with receipts"
+	Message40   = "a message in a group of 40, with receipts"
+	Pull        = "a sync of one message"
 	Heartbeat   = "a heartbeat of an idle device"
 	Reconnect   = "a reconnect of an idle device"
 	DeviceMonth = "a device that is always on, a month"
@@ -117,14 +122,26 @@ const (
 // MonthMinutes are the minutes of a month.
 const MonthMinutes = 365 * 24 * 60 / 12
 
-// Message is what one message takes in a conversation of so many members, all of whom
-// are online with one device, look at it, and are told who has read it. It is measured
-// for 2 and for 20; what is between, and beyond, is on the line through both. Above 20
-// it takes less, as receipts are not pushed there, and sync heads not raised.
+// Message is what one message takes in a conversation of so many members, from 2 to
+// chat.MaxGroupMembers, all of whom are online with one device and look at it. It is
+// measured for 2 and 20 members, and for 21 and 40, as from there on receipts are not
+// pushed and sync heads not raised; all others are on the lines through these. Beyond
+// chat.SmallGroupMax each device but the sender's pulls what it was told of.
 func Message(measured map[string]Use, members int) Use {
-	two, twenty := measured[Message2], measured[Message20]
-	each := twenty.Plus(two.Times(-1)).Times(1.0 / 18)
-	return two.Plus(each.Times(float64(members - 2)))
+	if members <= chat.InboxGroupMax {
+		return between(measured[Message2], 2, measured[Message20], 20, members)
+	}
+	u := between(measured[Message21], 21, measured[Message40], 40, members)
+	if members > chat.SmallGroupMax {
+		u = u.Plus(measured[Pull].Times(float64(members - 1)))
+	}
+	return u
+}
+
+// between is the use at n, on the line through a at na and b at nb.
+func between(a Use, na int, b Use, nb, n int) Use {
+	share := float64(n-na) / float64(nb-na)
+	return a.Times(1 - share).Plus(b.Times(share))
 }
 
 //go:embed units.json

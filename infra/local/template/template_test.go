@@ -1,6 +1,7 @@
 package template_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -553,27 +554,29 @@ func TestLoad_ThisProject(t *testing.T) {
 func TestLoad_ThisProjectFitsANewAccount(t *testing.T) {
 	t.Parallel()
 	const environments, shards, left = 10, 4, 4
-	parameters := map[string]string{"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me"}
-	stack, err := template.Load("../../../template.yaml", template.Options{Parameters: parameters})
-	require.NoError(t, err)
-	taken := 0
-	for _, f := range stack.Functions {
-		require.Zero(t, f.ReservedConcurrency, f.LogicalID)
-		for _, m := range f.Streams {
-			taken += shards * m.ParallelizationFactor
-		}
-		for _, m := range f.Queues {
-			require.NotZero(t, m.MaxConcurrency, "%s is not bounded", m.LogicalID)
-			taken += m.MaxConcurrency
-		}
+	with := func(name, value string) *template.Stack {
+		stack, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
+			"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me", name: value,
+		}})
+		require.NoError(t, err)
+		return stack
 	}
-	require.LessOrEqual(t, taken, environments-left)
-	require.NotZero(t, taken)
-
-	parameters["FanoutLanes"] = "10" // the most there are
-	stack, err = template.Load("../../../template.yaml", template.Options{Parameters: parameters})
-	require.NoError(t, err)
-	require.Equal(t, 10, stack.Function("FanoutFunction").Streams[0].ParallelizationFactor)
+	taken := func(stack *template.Stack) (sum int) {
+		for _, f := range stack.Functions {
+			require.Zero(t, f.ReservedConcurrency, f.LogicalID)
+			for _, m := range f.Streams {
+				sum += shards * m.ParallelizationFactor
+			}
+			for _, m := range f.Queues {
+				require.NotZero(t, m.MaxConcurrency, "%s is not bounded", m.LogicalID)
+				sum += m.MaxConcurrency
+			}
+		}
+		return sum
+	}
+	require.Equal(t, environments-left, taken(with("JwtIssuer", "me")), "with the defaults")
+	require.Equal(t, environments-left+2, taken(with("MaxCrowdMembers", "100000")), "infra/README.md says that crowds take two")
+	require.Equal(t, 10, with("FanoutLanes", "10").Function("FanoutFunction").Streams[0].ParallelizationFactor, "the most there are")
 }
 
 // Parameters that CloudFormation would fail on half-way, or that would do nothing, are
@@ -583,6 +586,7 @@ func TestLoad_ThisProjectsRules(t *testing.T) {
 	const certificate = "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012"
 	for name, test := range map[string]struct {
 		domain, certificate, zone string
+		alarms, email             string
 		want                      string
 	}{
 		"no domain":                      {},
@@ -592,10 +596,14 @@ func TestLoad_ThisProjectsRules(t *testing.T) {
 		"a domain without certificate":   {domain: "chat.example.com", want: "DomainName needs CertificateArn: set it to the ARN of a certificate for that name"},
 		"a zone and no domain":           {zone: "Z0123456789ABCDEFGHIJ", want: "set DomainName, or leave HostedZoneId empty."},
 		"a domain, zone, no certificate": {domain: "chat.example.com", zone: "Z0123456789ABCDEFGHIJ", want: "DomainName needs CertificateArn"},
+		"alarms by mail":                 {alarms: "on", email: "me@example.com"},
+		"alarms without mail":            {alarms: "on"},
+		"mail and no alarms":             {email: "me@example.com", want: "set Alarms=on, or leave AlarmEmail empty."},
 	} {
 		stack, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
 			"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me",
 			"DomainName": test.domain, "CertificateArn": test.certificate, "HostedZoneId": test.zone,
+			"Alarms": cmp.Or(test.alarms, "off"), "AlarmEmail": test.email,
 		}})
 		if test.want != "" {
 			require.ErrorContains(t, err, test.want, name)
@@ -613,6 +621,8 @@ func TestLoad_ThisProjectWithAllOn(t *testing.T) {
 	t.Parallel()
 	_, err := template.Load("../../../template.yaml", template.Options{Parameters: map[string]string{
 		"JwksUrl": "http://127.0.0.1/keys", "JwtIssuer": "me", "Alarms": "on", "AlarmEmail": "me@example.com", "AccessLogs": "on", "Tracing": "Active",
+		"MaxCrowdMembers": "100000", "MessageIndex": "on", "DomainName": "chat.example.com",
+		"CertificateArn": "arn:aws:acm:us-east-1:123456789012:certificate/12345678-1234-1234-1234-123456789012",
 	}})
 	require.NoError(t, err)
 }
