@@ -146,7 +146,7 @@ var errGivenUp = errors.New("the stream's mapping gave the changes up")
 func (h handler) again(ctx context.Context, a aside) error {
 	start := h.now()
 	conversations := []*conversation{a.conversation()}
-	b, all, tally := h.serve(ctx, conversations)
+	b, all, tally := h.serve(ctx, conversations, stepTimeout)
 	stuck := h.setAside(ctx, conversations, b.failed)
 	tally.aside = len(b.failed) - len(stuck)
 	h.record(ctx, nil, all, tally, len(stuck), start)

@@ -29,7 +29,8 @@ const parallel = 64
 // seconds of the function's minute.
 const (
 	swift        = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
-	stepTimeout  = 8 * time.Second        // reading one conversation, or noting one user
+	hasty        = 2 * time.Second        // reading one conversation, or noting one user, while a lane waits
+	stepTimeout  = 8 * time.Second        // the same, of what was set aside, for which nobody waits
 	loadBudget   = 10 * time.Second       // reading all
 	tellBudget   = 17 * time.Second       // noting and pushing all of a round
 	raiseBudget  = 8 * time.Second        // noting all of a part of them
@@ -114,7 +115,7 @@ func (h handler) handle(ctx context.Context, event json.RawMessage) (any, error)
 //
 // Nothing in a batch holds up the rest. A record that cannot be understood is
 // passed over: it would be no better the next time. A conversation that could not
-// be read or noted is set aside, and only if that fails too is its record reported
+// be read or noted soon is set aside, and only if that fails too is its record reported
 // as failed; Lambda then repeats it and all that follow it, for as long as the
 // stream has them.
 func (h handler) follow(ctx context.Context, event events.DynamoDBEvent) events.DynamoDBEventResponse {
@@ -123,7 +124,7 @@ func (h handler) follow(ctx context.Context, event events.DynamoDBEvent) events.
 	for sequenceNumber, err := range poison {
 		h.passOver(ctx, err, slog.String("sequenceNumber", sequenceNumber))
 	}
-	b, all, tally := h.serve(ctx, conversations)
+	b, all, tally := h.serve(ctx, conversations, hasty)
 	stuck := h.setAside(ctx, conversations, b.failed)
 	failures := failuresOf(event.Records, stuck)
 	h.inspect(ctx, all, back)
@@ -132,9 +133,10 @@ func (h handler) follow(ctx context.Context, event events.DynamoDBEvent) events.
 	return events.DynamoDBEventResponse{BatchItemFailures: failures}
 }
 
-// serve notes and pushes the conversations, as far as it can.
-func (h handler) serve(ctx context.Context, conversations []*conversation) (*batch, []news, tally) {
-	b := &batch{failed: map[chat.ConversationID]error{}, pending: map[chat.ConversationID]int{}}
+// serve notes and pushes the conversations, as far as it can. A step is how long it reads
+// one conversation, or notes one user.
+func (h handler) serve(ctx context.Context, conversations []*conversation, step time.Duration) (*batch, []news, tally) {
+	b := &batch{step: step, failed: map[chat.ConversationID]error{}, pending: map[chat.ConversationID]int{}}
 	loading, cancel := context.WithTimeout(ctx, loadBudget)
 	defer cancel()
 	l := h.load(loading, b, conversations)
@@ -195,6 +197,8 @@ func (h handler) passOver(ctx context.Context, err error, about ...slog.Attr) {
 
 // batch collects, from several goroutines, what became of conversations.
 type batch struct {
+	step time.Duration
+
 	mu      sync.Mutex
 	failed  map[chat.ConversationID]error // by conversation id, the first error
 	pending map[chat.ConversationID]int   // by conversation id, the writes that note it and are not done
@@ -294,7 +298,7 @@ func (h handler) load(ctx context.Context, b *batch, conversations []*conversati
 		defer close(l.done)
 		each(slices.All(conversations), func(i int, c *conversation) {
 			b.guard(func() error {
-				ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+				ctx, cancel := context.WithTimeout(ctx, b.step)
 				defer cancel()
 				n, err := h.loadOne(ctx, c)
 				if err == nil {
@@ -384,7 +388,7 @@ func (h handler) list(ctx context.Context, b *batch, listings []listing, update 
 func (h handler) note(ctx context.Context, b *batch, userID string, conversationIDs []chat.ConversationID, write func(context.Context) error) {
 	defer b.expect(-1, conversationIDs...)
 	b.guard(func() error {
-		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		ctx, cancel := context.WithTimeout(ctx, b.step)
 		defer cancel()
 		err := write(ctx)
 		if err != nil && store.Permanent(err) {

@@ -82,9 +82,13 @@ func (w *world) step(name string) {
 	}
 }
 
-func (w *world) Entries(_ context.Context, id chat.ConversationID, r chat.Range) ([]chat.Message, error) {
+func (w *world) Entries(ctx context.Context, id chat.ConversationID, r chat.Range) ([]chat.Message, error) {
 	if w.slowEntries != nil && id == "group:slow" {
-		<-w.slowEntries
+		select {
+		case <-w.slowEntries:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,9 +118,13 @@ func (w *world) At(_ context.Context, id chat.ConversationID, version int64) ([]
 	return w.rosters[id], w.rosterErr[id]
 }
 
-func (w *world) Raise(_ context.Context, userID string, ids []chat.ConversationID) (int64, error) {
+func (w *world) Raise(ctx context.Context, userID string, ids []chat.ConversationID) (int64, error) {
 	if w.slowRaise != nil && userID == "mallory" {
-		<-w.slowRaise
+		select {
+		case <-w.slowRaise:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -863,6 +871,39 @@ func TestG10_ASlowConversationIsNotWaitedFor(t *testing.T) {
 			close(release)
 			require.Empty(t, <-done)
 			require.Equal(t, []string{"push group:slow 1<1"}, w.got(t, "mallory-phone"))
+		})
+	}
+}
+
+// One that cannot be read or noted at all, as its partition is throttled for minutes, does
+// not hold up its lane: it is set aside, and served from the queue with more patience.
+func TestG10_ASlowConversationDoesNotHoldItsLane(t *testing.T) {
+	t.Parallel()
+	for name, slow := range map[string]func(w *world, release <-chan struct{}){
+		"to be read":  func(w *world, release <-chan struct{}) { w.slowEntries = release },
+		"to be noted": func(w *world, release <-chan struct{}) { w.slowRaise = release },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			w.member("group:slow", "mallory", 1, "phone")
+			w.write("group:slow", 1)
+			release := make(chan struct{})
+			slow(w, release)
+			start := time.Now()
+			failed, _ := w.handle(t, batchOf(record("1", "group:slow", 0, 1)))
+			require.Empty(t, failed, name)
+			require.Equal(t, hasty, time.Since(start), name)
+			require.Len(t, w.aside, 1, name)
+
+			body, err := json.Marshal(w.aside[0])
+			require.NoError(t, err)
+			w.aside, w.asked, w.frames = nil, map[chat.ConversationID]chat.Range{}, map[string][]string{}
+			time.AfterFunc(stepTimeout-time.Second, func() { close(release) })
+			h, _ := w.handler()
+			_, err = h.handle(t.Context(), sqsEvent(t, string(body)))
+			require.NoError(t, err, name)
+			require.Empty(t, w.aside, name)
+			require.Equal(t, []string{"push group:slow 1<1"}, w.got(t, "mallory-phone"), name)
 		})
 	}
 }
