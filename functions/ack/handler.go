@@ -69,7 +69,7 @@ func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acke
 	return wire.Acked{DeliveredSeq: acked.DeliveredSeq, ReadSeq: acked.ReadSeq}, nil
 }
 
-// orNone gives a seq; one that is absent is 0.
+// orNone returns a seq; one that is absent is 0.
 func orNone(seq *int64) int64 {
 	if seq == nil {
 		return 0

@@ -466,7 +466,7 @@ func (l *lane) add(body json.RawMessage) {
 	l.records = append(l.records, streamed{l.last, body})
 }
 
-// take gives a batch of at most 100.
+// take returns a batch of at most 100.
 func (l *lane) take() (batch []json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

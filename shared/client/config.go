@@ -29,7 +29,7 @@ type Config struct {
 	// restarts. Two clients of one device throw each other out: the older one
 	// ends with ErrReplaced.
 	DeviceID string
-	// Token gives a JWT, or whatever the server takes for one: of a token that the client
+	// Token returns a JWT, or whatever the server takes for one: of a token that the client
 	// cannot read, the server says whose it is. It is called before each connect, so it
 	// should give one that is still valid, and it has to return when its context ends.
 	Token func(ctx context.Context) (string, error)

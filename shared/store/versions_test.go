@@ -21,7 +21,7 @@ func editIn(t testing.TB, s *store.Store, target store.Committed, version int64,
 	return must(t)(s.Edit(t.Context(), by("ann", fmt.Sprintf("edit %d-%d", target.Seq, version)), targetOf(target), store.Edited{Version: version, Text: content}, hour))
 }
 
-// read gives what a user reads at a seq, and that history says the same.
+// read returns what a user reads at a seq, and that history says the same.
 func read(t testing.TB, s *store.Store, user string, id chat.ConversationID, seq int64) chat.Message {
 	t.Helper()
 	page, err := s.Sync(t.Context(), user, id, seq-1, 1, frame)

@@ -14,7 +14,7 @@ import (
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
-// restored gives tables in the same database, as DynamoDB restores into new ones.
+// restored returns tables in the same database, as DynamoDB restores into new ones.
 func restored(c *cloud) store.Tables {
 	c.T.Helper()
 	stack, err := storetest.TheStack()

@@ -24,7 +24,7 @@ func ContextFor(t testing.TB, ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), time.Duration(ms)*time.Millisecond)
 }
 
-// ChatIn gives a message a conversation.
+// ChatIn returns a message a conversation.
 func ChatIn(m chat.Message, conversationID chat.ConversationID) chat.Message {
 	m.ConversationID = conversationID
 	return m
@@ -148,7 +148,7 @@ func ContextOf() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 10*time.Second)
 }
 
-// Scan gives the items of a table, each as text.
+// Scan returns the items of a table, each as text.
 func (c *Cloud) Scan(table string) []string {
 	c.T.Helper()
 	out, err := c.DB.Scan(context.Background(), &dynamodb.ScanInput{TableName: &table, ConsistentRead: new(true)})
