@@ -113,13 +113,13 @@ func TestAdmin_LooksAtAConversation(t *testing.T) {
 	require.Contains(t, operate(t, shared, "ledger", string(id), "-from", "121").stderr, "-from 121: the last seq is 120")
 
 	roster := decoded[struct {
-		UserID   string
-		Position struct{ ReadSeq, DeliveredSeq int64 }
+		UserID string
+		Line   struct{ ReadSeq, DeliveredSeq int64 }
 	}](t, operate(t, shared, "roster", string(id), "-json").must(t))
 	require.Len(t, roster, 2)
 	for _, member := range roster {
 		if member.UserID == b.user {
-			require.Equal(t, int64(7), member.Position.ReadSeq)
+			require.Equal(t, int64(7), member.Line.ReadSeq)
 		}
 	}
 	require.Regexp(t, `(?m)^`+b.user+` +member +\S+ +1 +7 +`, operate(t, shared, "roster", string(id)).must(t))
