@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewaymanagementapi"
+	smithytime "github.com/aws/smithy-go/time"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -541,10 +542,5 @@ func (c *cloud) tryAgain(ctx context.Context) {
 
 // pause is false if ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
+	return smithytime.SleepWithContext(ctx, d) == nil
 }

@@ -198,14 +198,7 @@ func (c *Client) pause(d time.Duration) bool {
 	c.mu.Lock()
 	hurry := c.hurry.wait()
 	c.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-hurry:
-	case <-c.ctx.Done():
-	}
-	return c.ctx.Err() == nil
+	return sleep(c.ctx, d, hurry)
 }
 
 // RetryNow is for when the network may have changed, or the machine slept: a client that

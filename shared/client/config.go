@@ -198,14 +198,14 @@ func (c Config) pauseAfter(err error, failures int) time.Duration {
 	return min(retryAfter(err), c.BackoffCap) + c.jitter(failures)
 }
 
-// sleep pauses; it is false if ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep pauses, until sooner is closed if that comes first; it is false if ctx ended.
+func sleep(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+	case <-sooner:
 	case <-ctx.Done():
-		return false
 	}
+	return ctx.Err() == nil
 }

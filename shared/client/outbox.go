@@ -256,7 +256,7 @@ func (c *Client) sendLane(s *session, l *lane) {
 		}
 		c.noteError(err)
 		c.cfg.Log.Info("not sent yet", "action", e.Action, "clientMsgId", e.ClientMsgID, "err", err)
-		sleep(s.ctx, c.cfg.pauseAfter(err, failures))
+		sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
 		failures++
 	}
 }

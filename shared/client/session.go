@@ -363,7 +363,7 @@ func goodbye(reason string) error {
 
 // limitLife ends the session when its time is over.
 func (c *Client) limitLife(s *session) {
-	if sleep(s.ctx, c.cfg.MaxLife-jitterWithin(c.cfg.MaxLife/10)) {
+	if sleep(s.ctx, c.cfg.MaxLife-jitterWithin(c.cfg.MaxLife/10), nil) {
 		s.end(errLifeOver)
 	}
 }
