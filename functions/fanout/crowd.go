@@ -92,8 +92,11 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 		return n, nil
 	}
 	few, err := h.before(ctx, c, left)
+	if err != nil {
+		return news{}, err
+	}
 	n.windows = append(n.windows, few...)
-	return n, err
+	return n, nil
 }
 
 // before finds those who were members already when a conversation was small, which became

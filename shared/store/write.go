@@ -613,12 +613,15 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	after := w.headAfter(head, e)
 	if head.LastSeq == 0 {
 		created, err := table.Marshal(after)
+		if err != nil {
+			return types.TransactWriteItem{}, err
+		}
 		return types.TransactWriteItem{Put: &types.Put{
 			TableName:                           &s.db.Conversations,
 			Item:                                created,
 			ConditionExpression:                 aws.String("attribute_not_exists(conversationId)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}}, err
+		}}, nil
 	}
 	state := chat.StateActive
 	if w.anyState {
