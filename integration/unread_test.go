@@ -218,9 +218,25 @@ func TestUnreadIsTheSameOnTheServerAndInBothClients(t *testing.T) {
 	bySelf["browser"](id, "10012")
 	w.await(id, 10012)
 	w.agree(id, 10012, 5, 3)
+
+	t.Log("a group whose head was raised, which alice leaves and comes back to")
+	require.Contains(t, operate(t, shared, "raise", "-conversation", string(group), "-margin", "1000", "-yes").must(t), "raised")
+	say(t, b.device, group, "1010")
+	w.agree(group, 1010, 0, 3) // 9 is the event of the erasure
+	removeMembers(t, b.device, group, alice)
+	w.agree(group, 1011, 0, 4)
+	for range 120 { // more than a page
+		say(t, b.device, group, "meanwhile")
+	}
+	addMembers(t, b.device, group, alice)
+	w.agree(group, 1132, 0, 1)
+	say(t, b.device, group, "1133")
+	w.agree(group, 1133, 0, 2)
+
 	w.program.Close()
 	w.program, w.browser = dialClient(t, shared, alice), startBrowserDevice(t, shared, alice, "newer")
 	w.agree(id, 10012, 5, 3)
+	w.agree(group, 1133, 0, 2)
 }
 
 // await waits until the server has a conversation through a seq.

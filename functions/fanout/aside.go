@@ -52,6 +52,11 @@ const (
 	maxAttempts = 105
 	maxDelay    = 15 * time.Minute
 
+	// lasting is after how many attempts, a quarter of an hour, a failure is an error, of
+	// which an alarm tells. One that passes is none: a partition that is throttled for
+	// seconds, as one user can have it, has a conversation set aside.
+	lasting = 10
+
 	maxReason = 1000 // bytes of an error that go along
 )
 
@@ -67,11 +72,16 @@ func (h handler) setAside(ctx context.Context, conversations []*conversation, fa
 			continue
 		}
 		about := []slog.Attr{metric.Conversation(c.id), metric.Seq(c.news.To), slog.Int("attempts", c.attempts), slog.Any("err", err)}
+		level := slog.LevelWarn
+		if c.attempts >= lasting || store.Permanent(err) {
+			level = slog.LevelError
+		}
 		if lost := h.put(ctx, c, err); lost != nil {
+			level = slog.LevelError
 			stuck = append(stuck, c)
 			about = append(about, slog.Any("lost", lost))
 		}
-		h.log.LogAttrs(ctx, slog.LevelError, "a conversation failed", about...)
+		h.log.LogAttrs(ctx, level, "a conversation failed", about...)
 	}
 	return stuck
 }

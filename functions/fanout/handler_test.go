@@ -726,6 +726,33 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 	}
 }
 
+// A conversation that is set aside for a moment is no error: one user can have it so, by
+// what that user's partition is throttled for. One that fails for a quarter of an hour is.
+func TestWhatFailsForLongIsAnError(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		attempts int
+		err      error
+		lost     error
+		level    string
+	}{
+		"at first":          {0, context.DeadlineExceeded, nil, "WARN"},
+		"for eight minutes": {lasting - 1, context.DeadlineExceeded, nil, "WARN"},
+		"for seventeen":     {lasting, context.DeadlineExceeded, nil, "ERROR"},
+		"for good":          {0, store.ErrLargeFull, nil, "ERROR"},
+		"without the queue": {0, context.DeadlineExceeded, errors.New("no queue"), "ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			w.retryErr = tc.lost
+			h, log := w.handler()
+			h.setAside(t.Context(), []*conversation{{id: "group:a", attempts: tc.attempts}}, map[chat.ConversationID]error{"group:a": tc.err})
+			require.Contains(t, log.String(), `"level":"`+tc.level+`","msg":"a conversation failed"`)
+		})
+	}
+}
+
 func sqsEvent(t *testing.T, bodies ...string) json.RawMessage {
 	t.Helper()
 	event := routetest.Sample[events.SQSEvent](t, "fanout-retry")

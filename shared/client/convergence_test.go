@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -199,7 +200,7 @@ func (a *actor) act() {
 			_, err = a.client.Clear(ctx, group, line.MaxContiguousSeq-8)
 		}
 	case n < 20:
-		members := wire.ChangeMembers{ConversationID: a.groups[1], Members: []string{"carol"}}
+		members := wire.ChangeMembers{ConversationID: a.groups[1+a.below(2)], Members: []string{"carol"}}
 		if a.one(2) {
 			_, err = a.client.AddMembers(ctx, members)
 		} else if a.cfg.UserID != "carol" {
@@ -261,6 +262,7 @@ func (w *world) check() {
 		require.NoError(w.t, a.client.Refresh(within(w.t, time.Minute)))
 	}
 	synctest.Wait()
+	counted := w.unread()
 	for _, a := range w.devices {
 		for _, id := range w.server.Conversations(a.cfg.UserID) {
 			line, known := a.client.Conversation(id)
@@ -272,11 +274,40 @@ func (w *world) check() {
 			_, read, cleared := w.server.Positions(a.cfg.UserID, id)
 			require.Equal(w.t, []int64{read, cleared}, []int64{line.ReadSeq, line.ClearedSeq}, who)
 			require.Equal(w.t, line.MaxSeenSeq, line.MaxContiguousSeq, who)
+			require.LessOrEqual(w.t, line.Unread, counted[a.cfg.UserID][id], who)
+			require.GreaterOrEqual(w.t, line.Unread, w.fromOthers(a.cfg.UserID, id, max(read, cleared)), who)
 		}
 		a.client.Close()
 		a.reads.Wait()
 	}
 	w.checkAcked()
+}
+
+// unread gives what the server counts, which knows the last runs of who wrote.
+func (w *world) unread() map[string]map[chat.ConversationID]int64 {
+	counted := map[string]map[chat.ConversationID]int64{}
+	w.server.Interfere(clienttest.Hooks{OnLine: func(userID string, line *wire.Conversation) {
+		counted[userID][line.ConversationID] = line.Unread
+	}})
+	for _, user := range []string{"alice", "bob", "carol"} {
+		counted[user] = map[chat.ConversationID]int64{}
+		online(w.t, config(w.server, user, "new")).Close() // it is given all lines
+	}
+	w.server.Interfere(clienttest.Hooks{})
+	return counted
+}
+
+// fromOthers counts what others wrote above a seq, since the user was last added.
+func (w *world) fromOthers(userID string, id chat.ConversationID, read int64) (n int64) {
+	for _, m := range w.server.Entries(id) {
+		if m.Is(chat.EventMembers) && slices.Contains(m.Event.Added, userID) {
+			n = 0
+		}
+		if m.Seq > read && m.SenderID != userID {
+			n++
+		}
+	}
+	return n
 }
 
 // checkAcked looks into the ledgers for what was answered as sent.

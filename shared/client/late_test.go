@@ -72,5 +72,7 @@ func TestANewDeviceStartsWithTheEndWhateverWasPushed(t *testing.T) {
 		want = append(want, post(s, group, 10)...)
 		time.Sleep(time.Second)
 		require.Equal(t, want[900:], texts(stored(t, alice, group)))
+		line, _ := alice.Conversation(group)
+		require.Equal(t, int64(1000), line.Unread, "what it has not asked for counts, too")
 	})
 }

@@ -179,10 +179,11 @@ func (k *Conversation) preview(written []chat.Message) {
 const maxSkipped = 16
 
 // pass notes that the seqs above after, up to through, are gone, or not ours to see: they
-// are not unread. Of what the server's own description reaches, its number counts.
+// are not unread. Of what the server's own description reaches, its number counts, and
+// what is before BaseSeq has not been asked for.
 func (cv *conversation) pass(after, through int64) {
 	k := &cv.known
-	if after = max(after, k.DescribedSeq); through <= after {
+	if after = max(after, k.DescribedSeq, k.BaseSeq); through <= after {
 		return
 	}
 	k.Skipped = append(slices.Clip(k.Skipped), chat.Range{From: after + 1, To: through})
@@ -274,7 +275,6 @@ func (c *Client) describe(line wire.Conversation) error {
 	if line.LastSeq >= max(k.DescribedSeq, cv.ledger.contiguous) {
 		positions := k.Conversation
 		preview := k.LastMessage
-		k.Skipped = slices.DeleteFunc(slices.Clone(k.Skipped), func(r chat.Range) bool { return r.To <= line.LastSeq })
 		k.Conversation = line
 		if line.LastMessage == nil && preview != nil && preview.Seq > line.ClearedSeq {
 			k.LastMessage = preview // the server leaves them out where they do not fit
@@ -285,7 +285,7 @@ func (c *Client) describe(line wire.Conversation) error {
 		if line.LeftSeq == 0 && positions.LeftSeq == line.LastSeq {
 			k.LeftSeq = positions.LeftSeq // it ends with the user's own end, and does not say so yet
 		}
-		k.DescribedSeq = line.LastSeq
+		k.DescribedSeq, k.Skipped = line.LastSeq, nil
 		k.Unread = max(0, line.Unread)
 	} else {
 		k.ReadSeq = max(k.ReadSeq, line.ReadSeq)

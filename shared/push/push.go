@@ -95,7 +95,7 @@ func Open(ctx context.Context) (*Pusher, error) {
 // that is over.
 //
 // A 429 may also stand for one client that reads too slowly (API Gateway
-// Management API, "LimitExceededException"). After a post that met nothing else the
+// Management API, "LimitExceededException"). After a post whose last attempt met one the
 // connection has one attempt for each frame, until one succeeds or half a minute is over.
 func (p *Pusher) Post(ctx context.Context, connectionID string, frame []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, p.PostTimeout)

@@ -105,9 +105,12 @@ func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]chat.View, e
 	if err != nil {
 		return nil, err
 	}
-	var again []table.Item
+	var again, doubtful []table.Item
 	for _, head := range heads {
-		if line := byID[head.ConversationID]; head.Kind == chat.KindGroup && line.LeftSeq == 0 {
+		switch line := byID[head.ConversationID]; {
+		case s.mayHaveGone(head, line):
+			doubtful = append(doubtful, table.LineKey(line.UserID, line.ConversationID))
+		case head.Kind == chat.KindGroup && line.LeftSeq == 0:
 			again = append(again, table.LineKey(line.UserID, line.ConversationID))
 		}
 	}
@@ -116,12 +119,6 @@ func (s *Store) views(ctx context.Context, inboxes []table.Item) ([]chat.View, e
 		return nil, fmt.Errorf("reading %d inbox lines again: %w", len(again), err)
 	}
 	s.addInboxes(ctx, byID, later)
-	var doubtful []table.Item
-	for _, head := range heads {
-		if line, ok := byID[head.ConversationID]; ok && s.mayHaveGone(head, line) {
-			doubtful = append(doubtful, table.LineKey(line.UserID, line.ConversationID))
-		}
-	}
 	if err := s.linesNow(ctx, doubtful, func(in table.Item) error {
 		s.addInboxes(ctx, byID, []table.Item{in})
 		return nil

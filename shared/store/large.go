@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -65,40 +66,26 @@ const (
 	// would make it too long again.
 	maxRelisted = table.MaxLarge - largeSlack
 
+	// relistTimeout is for how long a device waits for that, whose user may have any
+	// number of conversations.
+	relistTimeout = 2 * time.Second
+
 	relistPage = 500
 )
 
 // relist makes anew the list of a user who was in too many large conversations, of which
-// it has only some, if there are so few by now. Else that user's devices would read the
-// whole list for ever.
+// it has only some. If there are few enough by now it is right again; else that user's
+// devices would read the whole list for ever. If there are not, it gets so many that this
+// is not tried again before the user leaves one of them.
 //
 // What became large since the list was read changes it, and then this does nothing: it is
 // not so long that what comes finds no room without a trace.
 func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) error {
-	var large []chat.ConversationID
-	for cursor := ""; ; {
-		items, next, err := s.db.LinePage(ctx, userID, cursor, relistPage)
-		if err != nil {
-			return err
-		}
-		lines := map[chat.ConversationID]chat.Line{}
-		s.addInboxes(ctx, lines, items)
-		maps.DeleteFunc(lines, func(_ chat.ConversationID, line chat.Line) bool { return line.LeftSeq != 0 || line.Peer != "" })
-		heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(lines)))
-		if err != nil {
-			return err
-		}
-		for _, h := range heads {
-			if h.MemberCount > chat.InboxGroupMax {
-				large = append(large, h.ConversationID)
-			}
-		}
-		if len(large) > maxRelisted {
-			return nil
-		}
-		if cursor = next; next == "" {
-			break
-		}
+	ctx, cancel := context.WithTimeout(ctx, relistTimeout)
+	defer cancel()
+	large, err := s.largeOf(ctx, userID, maxRelisted+1)
+	if err != nil {
+		return err
 	}
 	in := &dynamodb.UpdateItemInput{
 		TableName:                 &s.db.Inboxes,
@@ -112,6 +99,9 @@ func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) 
 		in.UpdateExpression = aws.String("SET ids = :ids REMOVE #over")
 		in.ExpressionAttributeValues[":ids"] = table.Set(large...)
 	}
+	if len(large) > maxRelisted {
+		in.UpdateExpression = aws.String("SET ids = :ids")
+	}
 	if len(was.IDs) > 0 {
 		in.ConditionExpression = aws.String("ids = :was AND #over = :true")
 		in.ExpressionAttributeValues[":was"] = table.Set(was.IDs...)
@@ -120,6 +110,31 @@ func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) 
 		return fmt.Errorf("listing the large conversations of %s anew: %w", userID, err)
 	}
 	return nil
+}
+
+// largeOf gives the large conversations that the user is in, the first so many of them.
+func (s *Store) largeOf(ctx context.Context, userID string, most int) (large []chat.ConversationID, err error) {
+	for cursor := ""; ; {
+		items, next, err := s.db.LinePage(ctx, userID, cursor, relistPage)
+		if err != nil {
+			return nil, err
+		}
+		lines := map[chat.ConversationID]chat.Line{}
+		s.addInboxes(ctx, lines, items)
+		maps.DeleteFunc(lines, func(_ chat.ConversationID, line chat.Line) bool { return line.LeftSeq != 0 || line.Peer != "" })
+		heads, err := s.readHeads(ctx, slices.Sorted(maps.Keys(lines)))
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range heads {
+			if h.MemberCount > chat.InboxGroupMax {
+				large = append(large, h.ConversationID)
+			}
+		}
+		if cursor = next; next == "" || len(large) >= most {
+			return large[:min(len(large), most)], nil
+		}
+	}
 }
 
 func (s *Store) updateLarge(userID, update string, conversationID chat.ConversationID) *dynamodb.UpdateItemInput {

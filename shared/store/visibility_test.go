@@ -317,12 +317,16 @@ func TestG9_ALineThatIsBehindItsHeadShowsNothing(t *testing.T) {
 	requireCode(t, chat.CodeNotFound, err)
 
 	stale = false
-	c.Set(c.Tables.Conversations, convKey(id), values{"removedAt": time.Now().Add(-time.Minute).UnixMilli()})
 	_, n := w.Since(0)
+	_, _, err = reader.List(ctx, "cy", store.FromStart, 10)
+	require.NoError(t, err)
+	calls, n := w.Since(n)
+	require.Equal(t, []string{"Query", "BatchGetItem", "TransactGetItems", "BatchGetItem"}, calls, "lines, heads, lines again, last messages")
+	c.Set(c.Tables.Conversations, convKey(id), values{"removedAt": time.Now().Add(-time.Minute).UnixMilli()})
 	_, err = reader.Sync(ctx, "cy", id, 0, 10, frame)
 	require.NoError(t, err)
 	_, _, err = reader.List(ctx, "cy", store.FromStart, 10)
 	require.NoError(t, err)
-	calls, _ := w.Since(n)
+	calls, _ = w.Since(n)
 	require.NotContains(t, calls, "TransactGetItems", "it has long been applied")
 }

@@ -123,7 +123,7 @@ export class Changes {
   // answer.
   /** @param {Turn} turn */
   async #round(turn) {
-    const { model, pulls, startOver, writer, changed } = this.#parts;
+    const { model, positions, pulls, startOver, writer, changed } = this.#parts;
     const { world } = startOver;
     const isVoid = () => turn !== this.#turn || world !== startOver.world;
     const asked = model.syncCursor ?? 0;
@@ -136,6 +136,7 @@ export class Changes {
     const { conversations, heads = [], syncCursor, windows = {}, headsCursor, more } = changes;
     if (JSON.stringify(windows) !== JSON.stringify(model.status.windows)) model.status = { ...model.status, windows };
     for (const line of conversations) this.describe(line).see(line.lastSeq);
+    if (!more) positions.caughtUp();
     for (const { conversationId, committedMaxSeq } of heads) model.ledger(conversationId).see(committedMaxSeq);
     changed();
     await pulls.all([...model.ledgers.values()].filter((ledger) => model.isBehind(ledger)));

@@ -14,7 +14,7 @@
 //   pong {to, term, n}
 
 /** Grows when tabs of different versions of this code would misunderstand each other. */
-export const CHANNEL_VERSION = 3;
+export const CHANNEL_VERSION = 4;
 
 /** @typedef {{v: number, from: string, to?: string, type: string, term?: number, [field: string]: any}} ChannelMessage */
 

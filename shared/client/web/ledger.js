@@ -165,7 +165,7 @@ export class Ledger {
     const changed = new Set();
     for (const message of messages) {
       const held = this.get(message.seq);
-      if (!held || isSame(held, message) || (held.status === "recalled" && message.status !== "recalled")) continue;
+      if (!held || isSame(held, message) || isOlder(message, held)) continue;
       this.#replace(message, changed);
       this.#erase(message.seq, changed);
     }
@@ -341,6 +341,12 @@ function isSame(one, other) {
     const key = /** @type {keyof Message} */ (name);
     return (one[key] ?? null) === (other[key] ?? null);
   });
+}
+
+// Whether an entry is as it was before what made it another one: edits count its versions, and a recall is final.
+/** @param {Message} one @param {Message} other */
+function isOlder(one, other) {
+  return one.status !== "recalled" && (other.status === "recalled" || one.version < other.version);
 }
 
 // The message as the server leaves it once all that its sender has sent is erased.

@@ -1,7 +1,7 @@
 // Tells the server how far the user has received, read and cleared: one request at a time per conversation, a moment
 // after something changed, until the server knows. A lost one does no harm, the next says the same and more. About what
-// was just pushed the server is told without an answer: the next catch-up says what it knows, and what it lacks is told
-// once more, and answered.
+// was just pushed the server is told without an answer, and is taken to know it until the next catch-up, which says what
+// it knows of most conversations, though not of large ones. What it is not known to know is told once more, and answered.
 
 import { pauseAfter } from "./connection.js";
 import { know, raise } from "./facts.js";
@@ -11,7 +11,11 @@ import { know, raise } from "./facts.js";
  * @import { OwnPositions } from "./facts.js"
  */
 
-/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, said: number}} TellState of a conversation, on one connection */
+/**
+ * Of a conversation, on one connection. told is what was told without an answer since the last catch-up, said how far
+ * any such was.
+ * @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, told: OwnPositions, said: number}} TellState
+ */
 
 export class Positions {
   #parts;
@@ -59,13 +63,21 @@ export class Positions {
     writer.keep(ledger);
   }
 
+  /** A catch-up has said what the server knows. Where it did not, nothing that was told without an answer is taken as known. */
+  caughtUp() {
+    for (const [conversationId, state] of this.#states ?? []) {
+      state.told = {};
+      this.note(conversationId);
+    }
+  }
+
   /**
    * Something may have changed in a conversation.
    * @param {string} conversationId
    */
   note(conversationId) {
     if (!this.#states) return;
-    const state = this.#states.get(conversationId) ?? { timer: null, busy: false, failures: 0, asked: {}, said: 0 };
+    const state = this.#states.get(conversationId) ?? { timer: null, busy: false, failures: 0, asked: {}, told: {}, said: 0 };
     this.#states.set(conversationId, state);
     if (state.timer === null && !state.busy && this.#due(conversationId, state)) this.#wait(conversationId, state);
   }
@@ -81,19 +93,21 @@ export class Positions {
 
   // What was asked for once on this connection is not asked again: the server may know better, and answer with less.
   /** @param {string} conversationId @param {TellState} state @returns {OwnPositions | null} */
-  #due(conversationId, { asked }) {
-    const due = Object.entries(this.#untold(conversationId)).filter(([name, seq]) => seq > (asked[/** @type {keyof OwnPositions} */ (name)] ?? 0));
+  #due(conversationId, { asked, told }) {
+    const due = Object.entries(this.#untold(conversationId, told)).filter(([name, seq]) => seq > (asked[/** @type {keyof OwnPositions} */ (name)] ?? 0));
     return due.length > 0 ? Object.fromEntries(due) : null;
   }
 
   // How far we are beyond what the server knows, if that tells it of anything that others wrote: it knows who wrote
   // what, and our own entries are unread to none of our devices.
-  /** @param {string} conversationId @returns {OwnPositions} */
-  #untold(conversationId) {
+  /** @param {string} conversationId @param {OwnPositions} unanswered what it is taken to know @returns {OwnPositions} */
+  #untold(conversationId, unanswered) {
     const { model, userId } = this.#parts;
     const ledger = model.ledgers.get(conversationId);
     if (!ledger) return {};
-    const { told, readSeq, clearedSeq } = model.factsOf(conversationId);
+    const { told: known, readSeq, clearedSeq } = model.factsOf(conversationId);
+    const told = { ...known };
+    raise(told, unanswered);
     const { maxContiguousSeq: deliveredSeq } = ledger;
     return {
       ...(ledger.newsFor(userId, told.deliveredSeq) && { deliveredSeq }),
@@ -135,7 +149,7 @@ export class Positions {
     if (clearedSeq !== undefined || through <= state.said || !changes.willTellOf(conversationId)) return false;
     state.said = through;
     session.tell("tell", { conversationId, ...positions });
-    this.know(conversationId, positions);
+    Object.assign(state.told, positions);
     return true;
   }
 

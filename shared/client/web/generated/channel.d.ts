@@ -1,5 +1,5 @@
 /** Grows when tabs of different versions of this code would misunderstand each other. */
-export declare const CHANNEL_VERSION = 3;
+export declare const CHANNEL_VERSION = 4;
 export type ChannelMessage = {
     v: number;
     from: string;

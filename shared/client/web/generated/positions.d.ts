@@ -5,13 +5,18 @@ export type TellState = {
     busy: boolean;
     failures: number;
     asked: OwnPositions;
+    told: OwnPositions;
     said: number;
 };
 /**
  * @import { Parts } from "./engine.js"
  * @import { OwnPositions } from "./facts.js"
  */
-/** @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, said: number}} TellState of a conversation, on one connection */
+/**
+ * Of a conversation, on one connection. told is what was told without an answer since the last catch-up, said how far
+ * any such was.
+ * @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, told: OwnPositions, said: number}} TellState
+ */
 export declare class Positions {
     #private;
     /** @param {Parts} parts */
@@ -30,6 +35,8 @@ export declare class Positions {
      * @param {string} conversationId @param {OwnPositions} positions
      */
     know(conversationId: string, positions: OwnPositions): void;
+    /** A catch-up has said what the server knows. Where it did not, nothing that was told without an answer is taken as known. */
+    caughtUp(): void;
     /**
      * Something may have changed in a conversation.
      * @param {string} conversationId

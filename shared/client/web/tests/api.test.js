@@ -50,7 +50,7 @@ test("users may be named as what every object has: their receipts count", async 
   assert.deepEqual(again.messages("to:__proto__")[0].readBy, ["__proto__"], "after a reload");
 });
 
-test("receipts that an earlier version has stored still count", async (t) => {
+test("what an earlier version has stored still counts", async (t) => {
   const { online } = setUp(t);
   const store = new MemoryStore();
   const alice = await online("alice", { store });
@@ -61,6 +61,7 @@ test("receipts that an earlier version has stored still count", async (t) => {
   const again = setUp(t).device("alice", { store });
   await again.start();
   assert.deepEqual(again.messages("single:x")[0].readBy, ["bob"]);
+  assert.equal(again.conversation("single:x").unread, 0);
 });
 
 for (const [who, senderId] of [["the product", "system"], ["an operator", "moderator"]]) {

@@ -142,3 +142,12 @@ test("a sync page is believed if it accounts for each seq that it passes", () =>
   assert.equal(accountsForAll({ ...page, nextSeq: 6 }, 2), false, "6 is left out");
   assert.equal(accountsForAll({ messages: [], nextSeq: 9, firstSeq: 10, committedMaxSeq: 9 }, 2), true);
 });
+
+test("a page read again that is from before an edit does not undo it", () => {
+  const edit = m(2, { text: "edited", event: { kind: "edit", targetSeq: 1, targetMessageId: "id-1", version: 2 } });
+  const ledger = new Ledger("c");
+  ledger.page({ messages: [m(1), edit], nextSeq: 2, committedMaxSeq: 2 });
+  assert.deepEqual(ledger.again([m(1)]), []);
+  assert.equal(ledger.get(1).text, "edited");
+  assert.deepEqual(changedSeqs(ledger.again([m(1, { status: "recalled", text: null, version: 2 })])), [1]);
+});

@@ -282,6 +282,35 @@ test("what just arrived is told without an answer; the next catch-up finds out i
   assert.equal(alice.messages(id).at(-1).receipt, "delivered");
 });
 
+for (const next of ["catch-up", "reload"]) {
+  test(`what was told without an answer in a large group is asked with the next ${next}`, async (t) => {
+    const { clock, server, online } = setUp(t);
+    server.inboxGroupMax = 2; // a catch-up tells the head alone
+    const id = server.group("g", ["alice", "bob", "carol"]);
+    server.post("carol", { to: "bob" }, "hi"); // so bob has a cursor, and is not given the whole list
+    const store = new MemoryStore();
+    const bob = await online("bob", { store });
+    await clock.advance(2 * TIMING.heartbeatMs);
+    const before = server.requests.length;
+    const told = () => server.requests.slice(before).filter(({ frame }) => ["ack", "tell"].includes(frame.action)).map(({ frame }) => [frame.action, frame.readSeq]);
+    server.refuse = ({ action }) => (action === "tell" ? { code: "BUSY", message: "throttled", retryable: true } : undefined);
+    server.post("alice", { conversationId: id }, "1");
+    await clock.advance(100);
+    bob.markRead(id);
+    await clock.advance(60_000);
+    assert.deepEqual(told(), [["tell", 1]], "which nobody carried out");
+    if (next === "reload") {
+      bob.setOffline(true);
+      await online("bob", { store });
+    }
+    await clock.advance(TIMING.heartbeatMs);
+    assert.deepEqual(told(), [["tell", 1], ["ack", 1]]);
+    assert.equal(server.line("bob", id).unread, 0);
+    await clock.advance(2 * TIMING.heartbeatMs);
+    assert.equal(told().length, 2, "what the server knows is not told again");
+  });
+}
+
 test("a stranger does not hear how far we are, until we have answered", async (t) => {
   const { clock, server, alice, bob, row, id } = await setUpPair(t);
   bob.markRead(id);
