@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
@@ -113,13 +115,13 @@ func TestAdmin_LooksAtAConversation(t *testing.T) {
 	require.Contains(t, operate(t, shared, "ledger", string(id), "-from", "121").stderr, "-from 121: the last seq is 120")
 
 	roster := decoded[struct {
-		UserID   string
-		Position struct{ ReadSeq, DeliveredSeq int64 }
+		UserID string
+		Line   struct{ ReadSeq, DeliveredSeq int64 }
 	}](t, operate(t, shared, "roster", string(id), "-json").must(t))
 	require.Len(t, roster, 2)
 	for _, member := range roster {
 		if member.UserID == b.user {
-			require.Equal(t, int64(7), member.Position.ReadSeq)
+			require.Equal(t, int64(7), member.Line.ReadSeq)
 		}
 	}
 	require.Regexp(t, `(?m)^`+b.user+` +member +\S+ +1 +7 +`, operate(t, shared, "roster", string(id)).must(t))
@@ -185,42 +187,33 @@ func TestAdmin_ListsTheHottest(t *testing.T) {
 	}
 }
 
-func TestAdmin_Refuses(t *testing.T) {
+// The scripts of testdata/admin: commands, and what they say. exits wants an exit code.
+func TestAdmin_Scripts(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		args []string
-		code int
-		says string
-	}{
-		"no command":              {nil, 2, "usage: go run ./infra/admin <command>"},
-		"an unknown command":      {[]string{"delete"}, 2, `error: there is no command "delete"`},
-		"an unknown flag":         {[]string{"list", "-all"}, 2, "-all"},
-		"too few arguments":       {[]string{"show"}, 2, "show takes 1 argument, not 0"},
-		"too many arguments":      {[]string{"create", "a", "b", "c"}, 2, "create takes 2 arguments, not 3"},
-		"a group of nobody":       {[]string{"create-group", "-owner", "a", "-title", "T"}, 2, "create-group takes 1 argument or more, not 0"},
-		"a group of no one's":     {[]string{"create-group", "-title", "T", "b", "-addr", shared.Page}, 1, "-owner and -title"},
-		"two stacks":              {[]string{"list", "-stack", "a", "-addr", "b:1"}, 1, "name one"},
-		"nobody there":            {[]string{"list", "-addr", "127.0.0.1:1"}, 1, "no local cloud answers at http://127.0.0.1:1"},
-		"no address":              {[]string{"list", "-addr", "3000"}, 2, "want an address such as 127.0.0.1:3000 or http://127.0.0.1:3000: there is only a number"},
-		"an unknown conversation": {[]string{"show", "group:none", "-addr", shared.Page}, 1, `there is no conversation "group:none"`},
-		"a create of no one":      {[]string{"create", "a", "", "-addr", shared.Page}, 1, "between: a user id is missing"},
-		"a group with one twice":  {[]string{"create-group", "-owner", "a", "-title", "T", "b", "b", "-addr", shared.Page}, 1, "named twice"},
-		"an unknown message":      {[]string{"find", "none", "-scan", "-addr", shared.Page}, 1, `there is no message "none"`},
-		"an unknown user":         {[]string{"list", "-user", "no one", "-addr", shared.Page}, 1, "no one has no conversations"},
-		"a user without a name":   {[]string{"erase-user", "", "-addr", shared.Page}, 1, "userId"},
-		"a folder that is not":    {[]string{"export", "group:none", "-o", "/nowhere/x", "-addr", shared.Page}, 1, "-o /nowhere/x"},
-		"less than none":          {[]string{"list", "-limit", "-1", "-addr", shared.Page}, 1, "-limit -1: want at least 1, or 0 for all"},
-		"hottest in no time":      {[]string{"hottest", "-for", "0s", "-addr", shared.Page}, 1, "want some time"},
-		"help":                    {[]string{"erase-user", "-h"}, 0, "What remains"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := runAdmin(t, tt.args...)
-			require.Equal(t, tt.code, o.code, o.stderr)
-			require.Contains(t, o.stderr, tt.says)
-			require.Empty(t, o.stdout)
-		})
-	}
+	needLocal(t)
+	program, err := adminProgram()
+	require.NoError(t, err)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/admin",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", filepath.Dir(program))
+			env.Setenv("ADDR", shared.Page)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
+				code, exit := 0, (*exec.ExitError)(nil)
+				if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+					code = exit.ExitCode()
+				} else {
+					ts.Check(err)
+				}
+				if strconv.Itoa(code) != args[0] {
+					ts.Fatalf("exit code %d, want %s", code, args[0])
+				}
+			},
+		},
+	})
 }
 
 func TestAdmin_EraseUser(t *testing.T) {
@@ -451,32 +444,5 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 	require.Equal(t, "raised 2 heads by 10\n", runAdmin(t, rest...).must(t))
 	for _, head := range decoded[chat.Conversation](t, operate(t, c.Stack, "list", "-json").must(t)) {
 		require.Equal(t, int64(11), head.LastSeq, "each once")
-	}
-}
-
-func TestAdmin_FillSaysWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	needLocal(t)
-	all := []string{"fill"}
-	for _, table := range []string{"Conversations", "Messages", "Idempotency", "Members", "Inboxes"} {
-		all = append(all, "-from", table+"=inorder-"+table)
-	}
-	for name, tc := range map[string]struct {
-		args []string
-		code int
-		want string
-	}{
-		"no tables":        {[]string{"fill"}, 1, `-from \w+=… is missing`},
-		"one of them":      {[]string{"fill", "-from", "Messages=x"}, 1, `-from \w+=… is missing`},
-		"no table of ours": {[]string{"fill", "-from", "Connections=x"}, 2, "want Conversations, Messages"},
-		"no name":          {[]string{"fill", "-from", "Messages="}, 2, "want Conversations, Messages"},
-		"the stack's own":  {all, 1, "is to be filled from itself"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := operate(t, shared, tc.args...)
-			require.Equal(t, tc.code, o.code, o.stderr)
-			require.Regexp(t, tc.want, o.stderr)
-		})
 	}
 }

@@ -48,9 +48,6 @@ func (h handler) actions() map[string]route.Action {
 // It is noted too when the request repeats what is in force: it may be the retry
 // of one that failed between the two writes.
 func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acked, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Acked{}, err
-	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	want := store.Watermarks{DeliveredSeq: orNone(r.DeliveredSeq), ReadSeq: orNone(r.ReadSeq)}
 	acked, err := h.positions.Ack(ctx, c.UserID, r.ConversationID, want)
@@ -69,7 +66,7 @@ func (h handler) ack(ctx context.Context, c route.Caller, r wire.Ack) (wire.Acke
 	return wire.Acked{DeliveredSeq: acked.DeliveredSeq, ReadSeq: acked.ReadSeq}, nil
 }
 
-// orNone gives a seq; one that is absent is 0.
+// orNone returns a seq; one that is absent is 0.
 func orNone(seq *int64) int64 {
 	if seq == nil {
 		return 0
@@ -130,9 +127,6 @@ func (h handler) audience(ctx context.Context, userID string, acked store.Acked)
 // clear hides a conversation up to a seq on all of the user's devices. Like what
 // was read, it is noted again for a request that repeats what is in force.
 func (h handler) clear(ctx context.Context, c route.Caller, r wire.Clear) (wire.Cleared, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Cleared{}, err
-	}
 	through := *r.ThroughSeq
 	metric.Note(ctx, metric.Conversation(r.ConversationID), metric.Seq(through))
 	clearedSeq, _, err := h.positions.Clear(ctx, c.UserID, r.ConversationID, through)

@@ -39,9 +39,6 @@ func (h handler) actions() map[string]route.Action {
 }
 
 func (h handler) createGroup(ctx context.Context, c route.Caller, r wire.CreateGroup) (wire.Created, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Created{}, err
-	}
 	line, committed, err := h.groups.CreateGroup(ctx, by(c, r.ClientMsgID), r.Title, r.Members, cmp.Or(r.Visibility, chat.VisibleAll))
 	note(ctx, committed)
 	if err != nil {
@@ -92,7 +89,10 @@ func by(c route.Caller, clientMsgID string) store.Request {
 
 func sent(ctx context.Context, r store.Committed, err error) (wire.Sent, error) {
 	note(ctx, r)
-	return r.Sent, err
+	if err != nil {
+		return wire.Sent{}, err
+	}
+	return r.Sent, nil
 }
 
 func note(ctx context.Context, r store.Committed) {

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/apigatewaymanagementapi"
+	smithytime "github.com/aws/smithy-go/time"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -466,7 +467,7 @@ func (l *lane) add(body json.RawMessage) {
 	l.records = append(l.records, streamed{l.last, body})
 }
 
-// take gives a batch of at most 100.
+// take returns a batch of at most 100.
 func (l *lane) take() (batch []json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -541,10 +542,5 @@ func (c *cloud) tryAgain(ctx context.Context) {
 
 // pause is false if ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
+	return smithytime.SleepWithContext(ctx, d) == nil
 }

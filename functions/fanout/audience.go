@@ -36,7 +36,7 @@ type listing struct {
 
 // listings says in whose sync head the conversation has to be listed as large
 // from here on (true), or no more (false). Only a change of the roster makes
-// any: someone came or went, or the number of members crossed the line.
+// any: someone came or went, or the number of members crossed the bound.
 func (n news) listings() map[listing]bool {
 	large, wasLarge := !n.noted, n.membersBefore > chat.InboxGroupMax
 	if !n.rosterChanged || !large && !wasLarge {

@@ -131,8 +131,10 @@ func headOf(image map[string]events.DynamoDBAttributeValue) (lastSeq, membersVer
 	if lastSeq, err = number(image, "lastSeq"); err != nil {
 		return 0, 0, err
 	}
-	membersVersion, err = number(image, "membersVersion")
-	return lastSeq, membersVersion, err
+	if membersVersion, err = number(image, "membersVersion"); err != nil {
+		return 0, 0, err
+	}
+	return lastSeq, membersVersion, nil
 }
 
 func number(image map[string]events.DynamoDBAttributeValue, name string) (int64, error) {

@@ -92,8 +92,11 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 		return n, nil
 	}
 	few, err := h.before(ctx, c, left)
+	if err != nil {
+		return news{}, err
+	}
 	n.windows = append(n.windows, few...)
-	return n, err
+	return n, nil
 }
 
 // before finds those who were members already when a conversation was small, which became
@@ -141,7 +144,7 @@ type told struct {
 // maxTold bounds the memory. When it is full it starts over.
 const maxTold = 1000
 
-// rest gives what of a stretch no round has begun to tell, and notes that one does now.
+// rest returns what of a stretch no round has begun to tell, and notes that one does now.
 // It is empty, with To before From, if there is nothing left.
 func (t *told) rest(conversationID chat.ConversationID, r chat.Range) chat.Range {
 	t.mu.Lock()

@@ -29,20 +29,17 @@ func (h handler) actions() map[string]route.Action {
 }
 
 func (h handler) recall(ctx context.Context, c route.Caller, r wire.Recall) (wire.Sent, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Sent{}, err
-	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	committed, err := h.messages.Recall(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID}, h.windows.Recall)
 	note(ctx, committed)
-	return committed.Sent, err
+	if err != nil {
+		return wire.Sent{}, err
+	}
+	return committed.Sent, nil
 }
 
 func (h handler) edit(ctx context.Context, c route.Caller, r wire.Edit) (wire.Edited, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Edited{}, err
-	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	committed, err := h.messages.Edit(ctx, by(c, r.ClientMsgID),
 		store.Target{ConversationID: r.ConversationID, Seq: r.Seq, MessageID: r.MessageID},

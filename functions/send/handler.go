@@ -34,9 +34,6 @@ func (h handler) send(ctx context.Context, c route.Caller, r wire.Send) (wire.Se
 }
 
 func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.Sent, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Sent{}, err
-	}
 	id := r.ConversationID
 	if r.To != "" {
 		id = chat.SingleID(c.UserID, r.To)
@@ -55,5 +52,8 @@ func (h handler) append(ctx context.Context, c route.Caller, r wire.Send) (wire.
 		ClientTime:     r.ClientTime,
 	}, r.To)
 	metric.Note(ctx, metric.Entry(committed.Sent, committed.Effort)...)
-	return committed.Sent, err
+	if err != nil {
+		return wire.Sent{}, err
+	}
+	return committed.Sent, nil
 }

@@ -42,9 +42,6 @@ func (h handler) actions() map[string]route.Action {
 }
 
 func (h handler) sync(ctx context.Context, c route.Caller, r wire.Sync) (wire.Synced, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Synced{}, err
-	}
 	room, err := roomIn(c, wire.Synced{
 		Messages: []chat.Message{}, NextSeq: chat.MaxSeq, CommittedMaxSeq: chat.MaxSeq, FirstSeq: chat.MaxSeq, Skipped: []int64{chat.MaxSeq},
 	})
@@ -70,9 +67,6 @@ func (h handler) sync(ctx context.Context, c route.Caller, r wire.Sync) (wire.Sy
 }
 
 func (h handler) history(ctx context.Context, c route.Caller, r wire.History) (wire.HistoryPage, error) {
-	if err := r.Validate(); err != nil {
-		return wire.HistoryPage{}, err
-	}
 	before := int64(0) // the end
 	if r.BeforeSeq != nil {
 		before = *r.BeforeSeq
@@ -101,9 +95,6 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 	if _, ok := chat.ConversationID(r.Cursor).Kind(); r.Cursor != "" && r.Cursor != store.FromStart && !ok {
 		return wire.ConversationsPage{}, chat.FieldErrorf(chat.CodeBadRequest, "cursor", "use the cursor of an earlier answer, or none")
 	}
-	if err := r.Validate(); err != nil {
-		return wire.ConversationsPage{}, err
-	}
 	page := h.store.List
 	if r.Hidden {
 		page = h.store.ListAll
@@ -128,9 +119,6 @@ func (h handler) conversations(ctx context.Context, c route.Caller, r wire.Conve
 // is unknown with the start of the whole list, which tells of the heads too. It names
 // the user, so that a device notices a token that is not of the user whom it keeps.
 func (h handler) changes(ctx context.Context, c route.Caller, r wire.Changes) (wire.Changed, error) {
-	if err := r.Validate(); err != nil {
-		return wire.Changed{}, err
-	}
 	h.attend(ctx, c) // first registered, then told: what comes in between is pushed
 	changed, err := h.store.Changes(ctx, c.UserID, *r.SyncCursor, r.HeadsCursor, wire.DefaultListLimit)
 	if err != nil {
@@ -210,9 +198,6 @@ func told(w store.Windows) wire.Windows {
 }
 
 func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (wire.MembersPage, error) {
-	if err := r.Validate(); err != nil {
-		return wire.MembersPage{}, err
-	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	page, err := h.store.MembersOf(ctx, c.UserID, r.ConversationID, r.Cursor, wire.MemberPage)
 	if err != nil {
@@ -226,9 +211,6 @@ func (h handler) members(ctx context.Context, c route.Caller, r wire.Members) (w
 }
 
 func (h handler) receipts(ctx context.Context, c route.Caller, r wire.Receipts) (wire.ReceiptsPage, error) {
-	if err := r.Validate(); err != nil {
-		return wire.ReceiptsPage{}, err
-	}
 	metric.Note(ctx, metric.Conversation(r.ConversationID))
 	page, err := h.store.Receipts(ctx, c.UserID, r.ConversationID, r.Seq, r.Cursor, receiptPage)
 	if err != nil {

@@ -35,28 +35,29 @@ Without -yes it only counts.`,
 				*field = name
 				return nil
 			})
-			again := flags.Bool("again", false, "overwrite what is there, after a run that broke off")
-			yes := flags.Bool("yes", false, "do it")
+			var how operate.FillOptions
+			flags.BoolVar(&how.Again, "again", false, "overwrite what is there, after a run that broke off")
+			flags.BoolVar(&how.Act, "yes", false, "do it")
 			return func(ctx context.Context, s *session, _ []string) error {
 				for _, table := range slices.Sorted(maps.Keys(fields)) {
 					if *fields[table] == "" {
 						return fmt.Errorf("-from %s=… is missing: say which table to copy into it", table)
 					}
 				}
-				return s.fill(ctx, from, *yes, *again)
+				return s.fill(ctx, from, how)
 			}
 		},
 	}
 }
 
-func (s *session) fill(ctx context.Context, from store.Tables, yes, again bool) error {
+func (s *session) fill(ctx context.Context, from store.Tables, how operate.FillOptions) error {
 	progress := s.progress()
-	done, err := s.operator.Fill(ctx, from, yes, again, func(f operate.Filled) {
+	done, err := s.operator.Fill(ctx, from, how, func(f operate.Filled) {
 		progress("%d roster items, %d inbox lines, %d idempotency records, %d heads, %d messages",
 			f.Members, f.Inboxes, f.Idempotency, f.Conversations, f.Messages)
 	})
 	if err != nil {
-		if yes && done != (operate.Filled{}) {
+		if how.Act && done != (operate.Filled{}) {
 			return fmt.Errorf("%w\nsome of it is copied; copy all of it again with -again", err)
 		}
 		return err
@@ -65,15 +66,15 @@ func (s *session) fill(ctx context.Context, from store.Tables, yes, again bool) 
 		return s.emit(struct {
 			DryRun bool `json:"dryRun"`
 			operate.Filled
-		}{!yes, done})
+		}{!how.Act, done})
 	}
 	verb := "copied"
-	if !yes {
+	if !how.Act {
 		verb = "would copy"
 	}
 	say(s.out, "%s %d roster items, %d inbox lines, %d idempotency records, %d heads and %d messages\n",
 		verb, done.Members, done.Inboxes, done.Idempotency, done.Conversations, done.Messages)
-	if !yes {
+	if !how.Act {
 		s.note("nothing was changed; do it with -yes")
 		return nil
 	}

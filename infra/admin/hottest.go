@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 func hottestCommand() command {
@@ -33,12 +35,7 @@ short one those that are at this moment.`,
 func (s *session) hottest(ctx context.Context, span time.Duration, limit int) error {
 	hot, err := s.operator.Hottest(ctx, limit, func(ctx context.Context) error {
 		s.note("looking again in %v", span)
-		select {
-		case <-time.After(span):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return smithytime.SleepWithContext(ctx, span)
 	})
 	if err != nil {
 		return err

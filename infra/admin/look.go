@@ -66,20 +66,20 @@ func (s *session) list(ctx context.Context, limit int) error {
 }
 
 func (s *session) listOf(ctx context.Context, userID string, limit int) error {
-	t := s.positions("conversation")
+	t := s.lines("conversation")
 	count := 0
 	for cursor := ""; ; {
-		positions, next, err := s.operator.PositionsOf(ctx, userID, cursor, pageSize)
+		lines, next, err := s.operator.LinesOf(ctx, userID, cursor, pageSize)
 		if err != nil {
 			return err
 		}
-		for _, p := range positions {
+		for _, l := range lines {
 			if limit > 0 && count == limit {
 				s.note("there are more; -limit 0 lists all")
 				return t.flush()
 			}
 			count++
-			if err := t.position(p, p.ConversationID); err != nil {
+			if err := t.line(l, l.ConversationID); err != nil {
 				return err
 			}
 		}
@@ -208,7 +208,7 @@ func about(m chat.Message) string {
 func rosterCommand() command {
 	return command{
 		name: "roster", args: []string{"conversationId"}, about: "shows the members of a conversation and how far they have come",
-		help: "With each member's watermarks, as the inbox line says.",
+		help: "With each member's positions, as its line says.",
 		prepare: func(*flag.FlagSet) func(context.Context, *session, []string) error {
 			return func(ctx context.Context, s *session, args []string) error {
 				if _, err := s.operator.Head(ctx, chat.ConversationID(args[0])); err != nil {
@@ -222,22 +222,22 @@ func rosterCommand() command {
 				for i, m := range members {
 					ids[i] = m.UserID
 				}
-				positions, err := s.operator.Positions(ctx, chat.ConversationID(args[0]), ids)
+				lines, err := s.operator.Lines(ctx, chat.ConversationID(args[0]), ids)
 				if err != nil {
 					return err
 				}
 				t := s.table("user", "role", "joined", "joinSeq", "readSeq", "deliveredSeq", "clearedSeq")
 				for _, m := range members {
-					p, ok := positions[m.UserID]
-					line := struct {
+					l, ok := lines[m.UserID]
+					row := struct {
 						chat.Member
-						Position *chat.Line `json:"position"`
-					}{m, &p}
-					cells := []any{quote(m.UserID), m.Role, clock(m.JoinedAt), p.JoinSeq, p.ReadSeq, p.DeliveredSeq, p.ClearedSeq}
+						Line *chat.Line `json:"line"`
+					}{m, &l}
+					cells := []any{quote(m.UserID), m.Role, clock(m.JoinedAt), l.JoinSeq, l.ReadSeq, l.DeliveredSeq, l.ClearedSeq}
 					if !ok {
-						line.Position, cells = nil, []any{quote(m.UserID), m.Role, clock(m.JoinedAt), "no inbox line"}
+						row.Line, cells = nil, []any{quote(m.UserID), m.Role, clock(m.JoinedAt), "no line"}
 					}
-					if err := t.row(line, cells...); err != nil {
+					if err := t.row(row, cells...); err != nil {
 						return err
 					}
 				}
@@ -296,16 +296,16 @@ func (s *session) table(columns ...any) *table {
 	return &table{s: s, tabs: tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0), cols: columns}
 }
 
-func (s *session) positions(first any) *table {
+func (s *session) lines(first any) *table {
 	return s.table(first, "readSeq", "deliveredSeq", "clearedSeq", "joinSeq", "leftSeq")
 }
 
-func (t *table) position(p chat.Line, first any) error {
+func (t *table) line(l chat.Line, first any) error {
 	left := "-"
-	if p.LeftSeq != 0 {
-		left = strconv.FormatInt(p.LeftSeq, 10)
+	if l.LeftSeq != 0 {
+		left = strconv.FormatInt(l.LeftSeq, 10)
 	}
-	return t.row(p, first, p.ReadSeq, p.DeliveredSeq, p.ClearedSeq, p.JoinSeq, left)
+	return t.row(l, first, l.ReadSeq, l.DeliveredSeq, l.ClearedSeq, l.JoinSeq, left)
 }
 
 // row writes one: v as JSON, or the cells.

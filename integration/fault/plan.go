@@ -61,7 +61,7 @@ const (
 	// StreamReorder mixes the records that came in together. Those of one item
 	// stay in order, which is all that DynamoDB promises.
 	StreamReorder Kind = "stream-reorder"
-	// StreamRepeat gives some of the last records of a shard again.
+	// StreamRepeat returns some of the last records of a shard again.
 	StreamRepeat Kind = "stream-repeat"
 )
 

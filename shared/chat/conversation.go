@@ -100,7 +100,7 @@ func (c Conversation) Between(after, through int64) int64 {
 // such as an older version of a function during a deployment, is on the safe side.
 func (c Conversation) Removals() int64 { return c.MembersVersion - c.Kept }
 
-// WithRoster gives the head after a change of the roster: users who joined, who
+// WithRoster returns the head after a change of the roster: users who joined, who
 // left, or, with neither, whose roles changed.
 func (c Conversation) WithRoster(joined, left []Member) Conversation {
 	hashed := c.Hashed()
@@ -130,7 +130,7 @@ func (c Conversation) IsRoster(members []Member) bool {
 	return len(members) == c.MemberCount && (!c.Hashed() || c.RosterHash == RosterHash(members))
 }
 
-// Member is one line of a conversation's roster.
+// Member is one user in a conversation's roster.
 type Member struct {
 	ConversationID ConversationID `json:"conversationId"`
 	UserID         string         `json:"userId"`

@@ -22,7 +22,7 @@ const (
 // IsCrowd reports whether the conversation is a crowd.
 func (c Conversation) IsCrowd() bool { return c.MemberCount > MaxGroupMembers }
 
-// JoinedQuietly gives the head after users joined without a message. In a crowd
+// JoinedQuietly returns the head after users joined without a message. In a crowd
 // MembersVersion stays, so that no send fails for it: as long as it does, MemberCount
 // only goes up, and tells rosters apart. A conversation that becomes a crowd by it gets
 // another MembersVersion once, for processes that remember it as a smaller one.
@@ -34,7 +34,7 @@ func (c Conversation) JoinedQuietly(joined []Member) Conversation {
 	return after
 }
 
-// NextPush gives the time, in ms, of the round of pushes that a message of this time is
+// NextPush returns the time, in ms, of the round of pushes that a message of this time is
 // in: PushAt if it comes early enough for that, else one that is at least the gap later,
 // and not before the message. So a crowd that was quiet hears of a message at once.
 func (c Conversation) NextPush(at int64) int64 {

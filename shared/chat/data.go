@@ -99,7 +99,7 @@ func hasHalfCharacter(raw []byte) bool {
 	}
 }
 
-// readEscape gives the character and the length of the escape at the beginning of
+// readEscape returns the character and the length of the escape at the beginning of
 // raw. The character is 0 if it is not written in hex, or if there is no escape.
 func readEscape(raw []byte) (r rune, n int) {
 	switch {

@@ -38,7 +38,7 @@ type Error struct {
 	Details map[string]any // facts the client can use, such as the first messageId
 }
 
-// Error gives the code, the field and the message.
+// Error returns the code, the field and the message.
 func (e *Error) Error() string {
 	if e.Field != "" {
 		return fmt.Sprintf("%s: %s: %s", e.Code, e.Field, e.Message)
@@ -67,7 +67,7 @@ func FieldErrorf(code Code, field, format string, args ...any) *Error {
 	return &Error{Code: code, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// CodeOf gives the code of err: that of the Error in its chain, or Internal.
+// CodeOf returns the code of err: that of the Error in its chain, or Internal.
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code

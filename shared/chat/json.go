@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// EncodeJSON gives v as frames carry it: on one line, and without turning <, >
+// EncodeJSON returns v as frames carry it: on one line, and without turning <, >
 // and & into six-byte escapes, which only matter inside HTML.
 func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer

@@ -43,7 +43,7 @@ func looksLikeSystem(id string) bool {
 	return strings.ReplaceAll(seen.String(), "rn", "m") == SystemSender
 }
 
-// latin gives the small letter that a character looks like: those white on black and the
+// latin returns the small letter that a character looks like: those white on black and the
 // regional indicators all, of others those of SystemSender. What looks like none stays as
 // it is. The list is from confusables.txt of Unicode Technical Standard 39; what
 // normalization makes letters of by itself is not in it.

@@ -33,7 +33,7 @@ func (r Role) May(action Action, target Role) bool {
 	return false
 }
 
-// Successor gives the member a group passes on to when its owner leaves: the
+// Successor returns the member a group passes on to when its owner leaves: the
 // admin who joined first, or if there is none the member who did. Those who
 // joined together are taken by userId. ok is false when no one is left.
 func Successor(members []Member, leaving string) (next Member, ok bool) {

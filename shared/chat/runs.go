@@ -30,7 +30,7 @@ const (
 // chance, one pair in 2^36, count each other's entries as their own.
 const writerLength = 6
 
-// writerOf gives what stands for the writer of a message.
+// writerOf returns what stands for the writer of a message.
 func (m Message) writerOf() string {
 	if m.Is(EventErase) {
 		return byNobody
@@ -52,7 +52,7 @@ type run struct {
 	Range
 }
 
-// list gives the runs, the last one first. Of a text that cannot be read it gives
+// list returns the runs, the last one first. Of a text that cannot be read it returns
 // as much as can.
 func (r Runs) list() []run {
 	end, rest, _ := strings.Cut(string(r), " ")
@@ -73,7 +73,7 @@ func (r Runs) list() []run {
 	return runs
 }
 
-// With gives the runs with one more entry. Who wrote the seqs that were left out
+// With returns the runs with one more entry. Who wrote the seqs that were left out
 // since the last one is not known.
 func (r Runs) With(m Message) Runs {
 	seq, runs := m.Seq, r.list()

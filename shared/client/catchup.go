@@ -39,7 +39,7 @@ func (c *Client) keepUp(s *session) {
 			}
 			c.stumbled(err)
 			s.wake()
-			if !sleep(s.ctx, c.cfg.pauseAfter(err, failures)) {
+			if !sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil) {
 				return
 			}
 			failures++
@@ -135,7 +135,7 @@ func (c *Client) page(s *session) (more bool, err error) {
 func (c *Client) ask(s *session, action string, request, result any) error {
 	for failures := 0; ; failures++ {
 		err := s.request(s.ctx, action, request, result)
-		if retryAfter(err) == 0 || !sleep(s.ctx, c.cfg.pauseAfter(err, failures)) {
+		if retryAfter(err) == 0 || !sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil) {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (c *Client) closeGap(s *session, cv *conversation) {
 		rest, sooner := time.Until(cv.due), cv.sooner.wait()
 		c.mu.Unlock()
 		if rest > 0 {
-			c.rest(s, rest, sooner)
+			sleep(s.ctx, rest, sooner)
 			continue
 		}
 		c.mu.Lock()
@@ -299,16 +299,6 @@ func (c *Client) closeGap(s *session, cv *conversation) {
 		c.mu.Lock()
 		cv.wait, cv.due = c.cfg.GapWait, time.Now().Add(pause)
 		c.mu.Unlock()
-	}
-}
-
-func (c *Client) rest(s *session, d time.Duration, sooner <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-sooner:
-	case <-s.ctx.Done():
 	}
 }
 

@@ -105,7 +105,7 @@ func (Missed) key() changeKey { return changeKey{kind: "missed"} }
 // thing are one.
 const maxPending = 4096
 
-// Changes gives what changes from this call on, until ctx or the client ends, or
+// Changes returns what changes from this call on, until ctx or the client ends, or
 // the loop breaks; the last is StateChanged to Ended when the client ends. It is
 // for one loop. A reader that is slow gets the latest of several changes about
 // the same thing, in the place of the first.
@@ -203,7 +203,7 @@ func merged(old, change Change) Change {
 	return change
 }
 
-// take gives the next change. That some were missed comes before those that
+// take returns the next change. That some were missed comes before those that
 // followed.
 func (s *subscription) take() (Change, bool) {
 	s.mu.Lock()

@@ -198,14 +198,7 @@ func (c *Client) pause(d time.Duration) bool {
 	c.mu.Lock()
 	hurry := c.hurry.wait()
 	c.mu.Unlock()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-hurry:
-	case <-c.ctx.Done():
-	}
-	return c.ctx.Err() == nil
+	return sleep(c.ctx, d, hurry)
 }
 
 // RetryNow is for when the network may have changed, or the machine slept: a client that
@@ -271,7 +264,7 @@ func (c *Client) ended(err error) {
 	c.arrived.fire()
 }
 
-// State gives the state of the connection, and if it is not up the reason.
+// State returns the state of the connection, and if it is not up the reason.
 func (c *Client) State() (ConnectionState, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -328,7 +321,7 @@ func stopped(what string, ctx context.Context, obstacle error) error { //nolint:
 	return fmt.Errorf("%s: %w; before that: %w", what, context.Cause(ctx), obstacle)
 }
 
-// why gives what ended the client.
+// why returns what ended the client.
 func (c *Client) why() error { return context.Cause(c.ctx) }
 
 // do sends a request until it is answered, over reconnects, until ctx or the
@@ -388,14 +381,14 @@ type Stats struct {
 	Violations int64 // answers and frames that the protocol does not allow
 }
 
-// Stats gives the counts so far.
+// Stats returns the counts so far.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-// conversation gives the state of a conversation, a new one if there is none.
+// conversation returns the state of a conversation, a new one if there is none.
 // The caller holds the mutex.
 func (c *Client) conversation(id chat.ConversationID) *conversation {
 	cv := c.conversations[id]

@@ -29,7 +29,7 @@ type Config struct {
 	// restarts. Two clients of one device throw each other out: the older one
 	// ends with ErrReplaced.
 	DeviceID string
-	// Token gives a JWT, or whatever the server takes for one: of a token that the client
+	// Token returns a JWT, or whatever the server takes for one: of a token that the client
 	// cannot read, the server says whose it is. It is called before each connect, so it
 	// should give one that is still valid, and it has to return when its context ends.
 	Token func(ctx context.Context) (string, error)
@@ -198,14 +198,14 @@ func (c Config) pauseAfter(err error, failures int) time.Duration {
 	return min(retryAfter(err), c.BackoffCap) + c.jitter(failures)
 }
 
-// sleep pauses; it is false if ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep pauses, until sooner is closed if that comes first; it is false if ctx ended.
+func sleep(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
+	case <-sooner:
 	case <-ctx.Done():
-		return false
 	}
+	return ctx.Err() == nil
 }

@@ -52,7 +52,7 @@ func (e *PendingError) Error() string {
 	return s
 }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *PendingError) Unwrap() error { return e.Err }
 
 // HandshakeError is a connection that the server refused: 401 for the token, 403
@@ -62,7 +62,7 @@ type HandshakeError struct {
 	Reason string // what the server said, if it said anything
 }
 
-// Error gives the status and the reason.
+// Error returns the status and the reason.
 func (e *HandshakeError) Error() string {
 	if e.Reason == "" {
 		return fmt.Sprintf("the server refused the connection with status %d", e.Status)

@@ -21,9 +21,9 @@ type Incoming struct {
 	replies int
 }
 
-// Incoming gives what others write in all of the user's conversations, and waits for more:
-// in each conversation by seq and each once, in its last state. It leaves out events, such
-// as edits, what the user wrote, and what is recalled. It ends as Messages does.
+// Incoming returns what others write in all of the user's conversations, and waits for
+// more: in each conversation by seq and each once, in its last state. It leaves out events,
+// such as edits, what the user wrote, and what is recalled. It ends as Messages does.
 //
 // The store keeps how far the program is. What it was not [Incoming.Done] with when it
 // ended is given again, to whichever run of it that comes next. A conversation that is new
@@ -83,7 +83,7 @@ func (c *Client) arrivals(ctx context.Context, readers map[*conversation]*reader
 	}
 }
 
-// unread gives the readers that are not at the end of their conversation, and makes those
+// unread returns the readers that are not at the end of their conversation, and makes those
 // that are missing. The caller holds the mutex.
 func (c *Client) unread(readers map[*conversation]*reader) (due []*reader) {
 	for _, id := range slices.Sorted(maps.Keys(c.conversations)) {
@@ -195,7 +195,8 @@ func (c *Client) tellAllDone(s *session) {
 	}
 }
 
-// undone gives a conversation whose read position is behind what the program is done with.
+// undone returns a conversation whose read position is behind what the program is done
+// with.
 func (c *Client) undone() *conversation {
 	for _, cv := range c.conversations {
 		if cv.known.DoneSeq > cv.known.ReadSeq {

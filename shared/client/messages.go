@@ -10,7 +10,7 @@ import (
 	"github.com/inorder-im/inorder/shared/chat"
 )
 
-// Messages gives a conversation's messages above afterSeq, or above the conversation's
+// Messages returns a conversation's messages above afterSeq, or above the conversation's
 // BaseSeq if that is higher, strictly by seq, each once and in its last state, and
 // waits for new ones. It ends with an error: that of ctx, what ended the client
 // (ErrClosed, ErrReplaced, …) once all that is stored was given, or one of the store. A
@@ -96,7 +96,7 @@ func (c *Client) next(ctx context.Context, r *reader) ([]chat.Message, error) {
 	}
 }
 
-// stored gives messages that the reader has not had; none if there are none, or the
+// stored returns messages that the reader has not had; none if there are none, or the
 // conversation started over meanwhile. world is how often it has.
 func (c *Client) stored(ctx context.Context, r *reader) (page []chat.Message, world int, err error) {
 	c.mu.Lock()
@@ -118,7 +118,7 @@ func (c *Client) stored(ctx context.Context, r *reader) (page []chat.Message, wo
 	return page, world, nil
 }
 
-// Stored gives what the device has of a conversation now: at most limit messages
+// Stored returns what the device has of a conversation now: at most limit messages
 // above afterSeq, ascending, each in its last state. It stops before the first
 // seq that is missing.
 func (c *Client) Stored(ctx context.Context, conversationID chat.ConversationID, afterSeq int64, limit int) ([]chat.Message, error) {
@@ -138,7 +138,7 @@ func (c *Client) Stored(ctx context.Context, conversationID chat.ConversationID,
 	return messages, nil
 }
 
-// Latest gives the last n messages that the device has of a conversation, ascending, each
+// Latest returns the last n messages that the device has of a conversation, ascending, each
 // in its last state: what a program shows first. History has the ones before.
 func (c *Client) Latest(ctx context.Context, conversationID chat.ConversationID, n int) ([]Message, error) {
 	c.mu.Lock()
@@ -162,7 +162,7 @@ func (c *Client) Latest(ctx context.Context, conversationID chat.ConversationID,
 	return latest[max(0, len(latest)-n):], nil
 }
 
-// stretch gives all stored messages with after < seq <= through.
+// stretch returns all stored messages with after < seq <= through.
 func (c *Client) stretch(ctx context.Context, conversationID chat.ConversationID, after, through int64) ([]Message, error) {
 	var all []Message
 	for after < through {
@@ -198,7 +198,7 @@ func (c *Client) Conversations() []Conversation {
 	return list
 }
 
-// Conversation gives what the device knows of one conversation; ok is false if
+// Conversation returns what the device knows of one conversation; ok is false if
 // that is nothing.
 func (c *Client) Conversation(conversationID chat.ConversationID) (conversation Conversation, ok bool) {
 	c.mu.Lock()

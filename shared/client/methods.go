@@ -48,7 +48,7 @@ func (c *Client) Ack(ctx context.Context, conversationID chat.ConversationID, de
 	return acked, c.raiseOwn(conversationID, Positions(acked), 0)
 }
 
-// untold gives the positions that are to be raised so far, 0 for one that nobody need
+// untold returns the positions that are to be raised so far, 0 for one that nobody need
 // hear of, and those that are known to be in force.
 func (c *Client) untold(conversationID chat.ConversationID, deliveredSeq, readSeq int64) (delivered, read int64, now Positions) {
 	c.mu.Lock()
@@ -170,7 +170,7 @@ func (c *Client) Leave(ctx context.Context, r wire.ChangeGroup) (wire.Sent, erro
 	return c.write(ctx, wire.ActionLeave, r.ConversationID, r.ClientMsgID, r, nil)
 }
 
-// SetRole gives a member another role. The owner who makes another the owner
+// SetRole returns a member another role. The owner who makes another the owner
 // becomes an admin.
 func (c *Client) SetRole(ctx context.Context, r wire.SetRole) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
@@ -208,7 +208,7 @@ const maxPages = chat.MaxCrowdMembers/50 + 1
 // maxRereads bounds how often a roster is read that changes on the way.
 const maxRereads = 10
 
-// Members gives the roster of a conversation, as it was at one moment, and its
+// Members returns the roster of a conversation, as it was at one moment, and its
 // version.
 func (c *Client) Members(ctx context.Context, conversationID chat.ConversationID) ([]wire.Member, int64, error) {
 	for range maxRereads {
@@ -240,7 +240,7 @@ func (c *Client) membersOnce(ctx context.Context, conversationID chat.Conversati
 	return nil, 0, fmt.Errorf("members of %s: %w: the list does not end", conversationID, ErrProtocol)
 }
 
-// Receipts gives the members who have received and who have read the message with
+// Receipts returns the members who have received and who have read the message with
 // this seq.
 func (c *Client) Receipts(ctx context.Context, conversationID chat.ConversationID, seq int64) (delivered, read []string, err error) {
 	cursor := ""

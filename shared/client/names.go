@@ -116,7 +116,7 @@ const (
 // SingleID is the id of the conversation of two users.
 func SingleID(a, b string) ConversationID { return chat.SingleID(a, b) }
 
-// CodeOf gives the code of a refusal, or Internal for any other error.
+// CodeOf returns the code of a refusal, or Internal for any other error.
 func CodeOf(err error) Code { return chat.CodeOf(err) }
 
 // IsEvent reports whether a message tells of something that happened, such as a recall,

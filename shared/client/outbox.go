@@ -32,7 +32,7 @@ type Draft struct {
 	ClientMsgID string
 }
 
-// Draft gives the message that an entry is to send; ok is false for any other write.
+// Draft returns the message that an entry is to send; ok is false for any other write.
 func (e OutboxEntry) Draft() (d Draft, ok bool) {
 	var s wire.Send
 	if e.Action != wire.ActionSend || json.Unmarshal(e.Request, &s) != nil {
@@ -256,12 +256,12 @@ func (c *Client) sendLane(s *session, l *lane) {
 		}
 		c.noteError(err)
 		c.cfg.Log.Info("not sent yet", "action", e.Action, "clientMsgId", e.ClientMsgID, "err", err)
-		sleep(s.ctx, c.cfg.pauseAfter(err, failures))
+		sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
 		failures++
 	}
 }
 
-// nextOf gives the write to send now, with its request, or nil when the lane's
+// nextOf returns the write to send now, with its request, or nil when the lane's
 // goroutine is to end.
 func (c *Client) nextOf(s *session, l *lane, abort func()) (*entry, json.RawMessage) {
 	c.mu.Lock()

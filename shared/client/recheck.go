@@ -68,7 +68,7 @@ func (c *Client) takeAgain(cv *conversation, page wire.HistoryPage) error {
 	return nil
 }
 
-// changedSince gives those of the messages that the device holds otherwise, as they are
+// changedSince returns those of the messages that the device holds otherwise, as they are
 // now, and whether it holds another one in the place of one. A page that the server read
 // before an event which the device has by now does not undo it.
 func (c *Client) changedSince(cv *conversation, messages []chat.Message) (changed []chat.Message, other bool, err error) {

@@ -18,7 +18,7 @@ type revised struct {
 	written        map[int64]chat.Message
 }
 
-// revise gives the messages that a step writes, ascending: what it admits and
+// revise returns the messages that a step writes, ascending: what it admits and
 // holds, and the targets of admitted events, as these leave them.
 func revise(ctx context.Context, store Store, conversationID chat.ConversationID, s step) ([]chat.Message, error) {
 	r := revised{store: store, conversationID: conversationID, written: map[int64]chat.Message{}}
@@ -127,7 +127,7 @@ func (r revised) events(ctx context.Context, targetSeq int64) ([]chat.Message, e
 	return events, nil
 }
 
-// asTold gives messages that came past the ledger as the events in the store
+// asTold returns messages that came past the ledger as the events in the store
 // leave them.
 func asTold(ctx context.Context, store Store, messages []chat.Message) error {
 	if len(messages) == 0 {

@@ -208,7 +208,7 @@ func read(f frame, result any) error {
 	return nil
 }
 
-// deliver gives an answer to who waits for it, and one without an id to all:
+// deliver returns an answer to who waits for it, and one without an id to all:
 // every request may be repeated.
 func (s *session) deliver(f frame) {
 	s.mu.Lock()
@@ -363,7 +363,7 @@ func goodbye(reason string) error {
 
 // limitLife ends the session when its time is over.
 func (c *Client) limitLife(s *session) {
-	if sleep(s.ctx, c.cfg.MaxLife-jitterWithin(c.cfg.MaxLife/10)) {
+	if sleep(s.ctx, c.cfg.MaxLife-jitterWithin(c.cfg.MaxLife/10), nil) {
 		s.end(errLifeOver)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // when it asked.
 var errStartedOver = errors.New("the server has lost messages that this device had; starting over")
 
-// Orphans gives the messages of a conversation that the server has lost and that only
+// Orphans returns the messages of a conversation that the server has lost and that only
 // this device still has, by seq, as they were; a conversation may have some if its
 // HasOrphans says so. Other messages may have their seqs now. To send one again is the
 // program's decision.
@@ -159,7 +159,7 @@ func (c *Client) verify(s *session, cv *conversation) error {
 	}
 }
 
-// agreed gives the seq of the last of these messages that is the same here, for then so
+// agreed returns the seq of the last of these messages that is the same here, for then so
 // is all that is before it, and whether there are other ones above it.
 func (c *Client) agreed(cv *conversation, messages []chat.Message) (same int64, other bool, err error) {
 	for _, m := range slices.Backward(messages) {
@@ -254,7 +254,7 @@ func (k Conversation) anew(fork int64) Conversation {
 	return k
 }
 
-// adapted gives the writes in the outbox that have to ask for something else in the
+// adapted returns the writes in the outbox that have to ask for something else in the
 // server's other world, as they are then. A single conversation that is gone may have to be
 // made anew for what is sent to it. What was to be cleared is so up to the fork: what comes
 // above it the user has not seen.

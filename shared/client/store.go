@@ -23,14 +23,14 @@ type Store interface {
 	// Commit writes a batch whole or not at all, in the order of its fields.
 	Commit(ctx context.Context, b Batch) error
 
-	// Messages gives at most limit messages with afterSeq < seq <= throughSeq,
+	// Messages returns at most limit messages with afterSeq < seq <= throughSeq,
 	// ascending.
 	Messages(ctx context.Context, conversationID chat.ConversationID, afterSeq, throughSeq int64, limit int) ([]chat.Message, error)
 
-	// Orphans gives what Batch.Orphan set aside of a conversation, by seq.
+	// Orphans returns what Batch.Orphan set aside of a conversation, by seq.
 	Orphans(ctx context.Context, conversationID chat.ConversationID) ([]chat.Message, error)
 
-	// Revisions gives the events whose target is the message with this seq,
+	// Revisions returns the events whose target is the message with this seq,
 	// ascending; for 0 those of erasures, whose target is all that a user has sent
 	// before.
 	Revisions(ctx context.Context, conversationID chat.ConversationID, targetSeq int64) ([]chat.Message, error)

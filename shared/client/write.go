@@ -18,7 +18,7 @@ type answer struct {
 	cleared     int64         // of a Clear
 }
 
-// encodeWrite gives a request as the outbox keeps it. It errs with TooLarge if it would
+// encodeWrite returns a request as the outbox keeps it. It errs with TooLarge if it would
 // fit no frame.
 func encodeWrite(action string, request any) (json.RawMessage, error) {
 	longestID := strings.Repeat("9", wire.MaxRequestIDBytes)
@@ -28,7 +28,7 @@ func encodeWrite(action string, request any) (json.RawMessage, error) {
 	return wire.Encode(request)
 }
 
-// decodeWrite gives a request of the outbox as its type.
+// decodeWrite returns a request of the outbox as its type.
 func decodeWrite(e OutboxEntry) (any, error) {
 	decode := map[string]func(json.RawMessage) (any, error){
 		wire.ActionSend:          as[wire.Send],
@@ -59,7 +59,7 @@ func as[Request any](encoded json.RawMessage) (any, error) {
 	return r, err
 }
 
-// read gives what a result says. An error means that it cannot be one of this write.
+// read returns what a result says. An error means that it cannot be one of this write.
 func (e *entry) read(result json.RawMessage) (a answer, err error) {
 	var into any = &a.Edited
 	var cleared wire.Cleared

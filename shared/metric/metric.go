@@ -71,7 +71,7 @@ const (
 	InvariantItem         Name = "InvariantItem"         // an item that cannot be read, and was left out
 )
 
-// Names lists every metric.
+// Names lists every metric, for tests: they hold template.yaml and the documents to it.
 func Names() []Name {
 	return []Name{
 		Sends, SendSuccess, SendFailures, SendLatency, IdempotencyHits, TransactionAttempts, TransactionConflicts, BatchedMessages,

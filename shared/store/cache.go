@@ -56,7 +56,7 @@ const (
 
 func newHeadCache() *headCache { return &headCache{known: map[chat.ConversationID]*knownHead{}} }
 
-// trusted gives the head to write on without reading, if the sender is known to
+// trusted returns the head to write on without reading, if the sender is known to
 // be a member.
 func (c *headCache) trusted(conversationID chat.ConversationID, senderID string) (chat.Conversation, bool) {
 	c.mu.Lock()
@@ -68,7 +68,7 @@ func (c *headCache) trusted(conversationID chat.ConversationID, senderID string)
 	return k.head, true
 }
 
-// reaching gives the head as remembered, if its ledger is known to reach seq.
+// reaching returns the head as remembered, if its ledger is known to reach seq.
 func (c *headCache) reaching(conversationID chat.ConversationID, seq int64) (chat.Conversation, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *headCache) knows(conversationID chat.ConversationID, userID string) boo
 	return k != nil && k.members[userID]
 }
 
-// fullUntil gives until when a conversation is known to take nothing from the user, who
+// fullUntil returns until when a conversation is known to take nothing from the user, who
 // is known to be a member.
 func (c *headCache) fullUntil(conversationID chat.ConversationID, userID string) time.Time {
 	c.mu.Lock()

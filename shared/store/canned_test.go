@@ -54,7 +54,7 @@ func (d *canned) store() *store.Store {
 	})
 }
 
-// waits gives how long it was between the answers to one operation and the next
+// waits returns how long it was between the answers to one operation and the next
 // request, since the n-th call.
 func (d *canned) waits(n int, op string) []time.Duration {
 	var waits []time.Duration
@@ -86,7 +86,7 @@ func (d *canned) refuse(op string, times int, refusal string) {
 	}
 }
 
-// reads gives the operations since the n-th call but the writes.
+// reads returns the operations since the n-th call but the writes.
 func (d *canned) reads(n int) []string {
 	reads := []string{}
 	for _, call := range d.calls[n:] {

@@ -191,7 +191,7 @@ func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connecti
 	return nil
 }
 
-// Connections gives the live connections of users, strongly consistent. Users
+// Connections returns the live connections of users, strongly consistent. Users
 // without one are absent from the map, and those whose item is damaged.
 func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][]Connection, error) {
 	keys := make([]table.Item, len(userIDs))

@@ -80,7 +80,7 @@ func who(i int) string { return fmt.Sprintf("user%02d", i) }
 
 func (h *hot) store() *store.Store { return store.New(h.region.Client(), regionTables, h.options...) }
 
-// take gives an environment that is idle, the one used last first as Lambda does, or a
+// take returns an environment that is idle, the one used last first as Lambda does, or a
 // new one.
 func (h *hot) take() *store.Store {
 	h.mu.Lock()

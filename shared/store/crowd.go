@@ -112,7 +112,7 @@ func (s *Store) absentAmong(ctx context.Context, conversationID chat.Conversatio
 	}), nil
 }
 
-// quietly gives the writes by which users join: the head, and three items of each.
+// quietly returns the writes by which users join: the head, and three items of each.
 //
 // They read from the first message on, or by the conversation's visibility from the next
 // one: the one after the head as it was read, which is when they join. A message that is
@@ -156,7 +156,7 @@ func (s *Store) quietly(ctx context.Context, head chat.Conversation, userIDs []s
 	return items, nil
 }
 
-// quietHead gives the write of a head that users join, if its roster is as read: see
+// quietHead returns the write of a head that users join, if its roster is as read: see
 // chat.Conversation.JoinedQuietly.
 func (s *Store) quietHead(head, after chat.Conversation) types.TransactWriteItem {
 	values := table.Item{
@@ -236,7 +236,7 @@ func (s *Store) Crowd(ctx context.Context, conversationID chat.ConversationID) (
 }
 
 // CrowdPage reads at most limit members after the cursor, ordered by userId, strongly
-// consistent, and gives the cursor of the next page, "" after the last.
+// consistent, and returns the cursor of the next page, "" after the last.
 func (s *Store) CrowdPage(ctx context.Context, conversationID chat.ConversationID, cursor string, limit int) (members []chat.Member, next string, err error) {
 	return s.db.RosterPage(ctx, conversationID, cursor, limit)
 }

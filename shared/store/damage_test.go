@@ -15,7 +15,7 @@ import (
 	"github.com/inorder-im/inorder/shared/store"
 )
 
-// telling gives a Store that tells of damaged items, and what it has told since it
+// telling returns a Store that tells of damaged items, and what it has told since it
 // was last asked: a line for each.
 func telling(c *cloud, w *wire) (s *store.Store, told func() []map[string]any) {
 	var out bytes.Buffer
@@ -206,7 +206,7 @@ func TestG6_TheLargestMessageIsNoDamage(t *testing.T) {
 	require.Empty(t, told())
 }
 
-// chatOf gives the largest message that a function of a size makes valid.
+// chatOf returns the largest message that a function of a size makes valid.
 func chatOf(of func(n int) chat.Message) chat.Message {
 	n := chat.MaxMessageBytes
 	for of(n).Validate() != nil {

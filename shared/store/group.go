@@ -99,7 +99,7 @@ func validateGroup(r Request, title string, userIDs []string, v chat.Visibility)
 	return chat.ValidateMembers("members", userIDs)
 }
 
-// Line gives the user's line of one conversation.
+// Line returns the user's line of one conversation.
 func (s *Store) Line(ctx context.Context, userID string, conversationID chat.ConversationID) (Line, error) {
 	v, err := s.view(ctx, userID, conversationID)
 	if err != nil {
@@ -379,7 +379,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID chat.Conver
 	})
 }
 
-// SetRole gives a member another role. To make someone owner is to pass the
+// SetRole returns a member another role. To make someone owner is to pass the
 // group on: the caller becomes an admin.
 func (s *Store) SetRole(ctx context.Context, r Request, conversationID chat.ConversationID, userID string, role chat.Role) (Committed, error) {
 	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
@@ -484,7 +484,7 @@ func (s *Store) setRole(member chat.Member, role chat.Role) types.TransactWriteI
 	}}
 }
 
-// membersAmong gives those of the users who are members, by userId.
+// membersAmong returns those of the users who are members, by userId.
 func (s *Store) membersAmong(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Member, error) {
 	keys := make([]table.Item, len(userIDs))
 	for i, id := range userIDs {

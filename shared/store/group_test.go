@@ -723,7 +723,7 @@ func TestG9_ARemovalRacesTheSendsOfTheRemoved(t *testing.T) {
 	requireWhole(t, c, admin, id)
 }
 
-// countOps gives how often each operation was called since the n-th call, and how
+// countOps returns how often each operation was called since the n-th call, and how
 // many calls there are now.
 func countOps(w *wire, n int) (map[string]int, int) {
 	calls, now := w.Since(n)
@@ -1016,7 +1016,7 @@ func TestG9_TwoAdminsAddAndRemoveTheSamePerson(t *testing.T) {
 	requireWhole(t, c, s, id)
 }
 
-// stale gives the answer to the first request that matches again for the next
+// stale returns the answer to the first request that matches again for the next
 // one, once: what a reader can get while a transaction is being applied.
 func stale(op, table string) func(op string, request, answer []byte) []byte {
 	var mu sync.Mutex

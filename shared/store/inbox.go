@@ -59,7 +59,7 @@ func unmarshalHead(in table.Item) (head chat.Conversation, err error) {
 	return head, err
 }
 
-// List gives the user's conversations by id, without those that are hidden: at most
+// List returns the user's conversations by id, without those that are hidden: at most
 // limit from the cursor on, and the cursor of the next page, "" after the last. A
 // page may be empty and not the last.
 func (s *Store) List(ctx context.Context, userID, cursor string, limit int) (lines []Line, next string, err error) {

@@ -59,7 +59,7 @@ func TestChangesTellWhatChangedSinceTheCursor(t *testing.T) {
 	require.Empty(t, other.Lines)
 }
 
-// raise raises a sync head, which has to work, and gives the cursor.
+// raise raises a sync head, which has to work, and returns the cursor.
 func raise(t require.TestingT, s *store.Store, user string, ids []chat.ConversationID) int64 {
 	cursor, err := s.Raise(context.Background(), user, ids)
 	require.NoError(t, err)

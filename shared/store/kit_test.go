@@ -2,7 +2,8 @@ package store_test
 
 import "github.com/inorder-im/inorder/shared/store/internal/storetest"
 
-// The kit of the store's tests, by shorter names.
+// The kit of the store's tests, which two packages share, by the short names that stand
+// in nearly every test.
 type (
 	cloud  = storetest.Cloud
 	fault  = storetest.Fault

@@ -298,7 +298,7 @@ func (s *Store) tryBatch(ctx context.Context, q *waiting, b batch) batchOutcome 
 // there was one who came before.
 func (q *waiting) opens(messages int) bool { return messages > 1 || q.so.Conflicts > 0 }
 
-// own gives the place of the own intent.
+// own returns the place of the own intent.
 func (b batch) own(q *waiting) int {
 	return slices.IndexFunc(b.intents, func(i table.Intent) bool { return i.MessageID == q.intent.MessageID })
 }
@@ -373,7 +373,7 @@ func (s *Store) afterOther(b batch, result batchOutcome, item table.Item) batchO
 	return result
 }
 
-// batchItems gives the transaction of a batch.
+// batchItems returns the transaction of a batch.
 func (s *Store) batchItems(b batch) ([]types.TransactWriteItem, error) {
 	items := []types.TransactWriteItem{s.headUpdate(b.head, b.after, chat.StateActive, changes{})}
 	for _, intent := range b.intents {

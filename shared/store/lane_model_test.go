@@ -68,7 +68,7 @@ type plight struct {
 }
 
 // suffer lets the crowd send, each again with the same clientMsgId until it is acked,
-// and gives what is wrong in the end.
+// and returns what is wrong in the end.
 func (p plight) suffer(t *testing.T) (problem string) {
 	h := newHot(t, p.senders+1)
 	var mu sync.Mutex

@@ -217,7 +217,7 @@ func TestG9_AClosedStoreLetsNoUserReachAStranger(t *testing.T) {
 	requireWhole(t, c, s, id)
 }
 
-// listed gives the user's list, read in pages of this size, and how many were
+// listed returns the user's list, read in pages of this size, and how many were
 // empty.
 func listed(t testing.TB, list func(ctx context.Context, userID, cursor string, limit int) ([]store.Line, string, error), user string, limit int) (ids []chat.ConversationID, empty int) {
 	t.Helper()
@@ -262,9 +262,9 @@ func TestG9_WhatWasLeftAndClearedIsHidden(t *testing.T) {
 	require.Empty(t, ids)
 	ids, _ = listed(t, s.ListAll, "bob", 10)
 	require.Equal(t, []chat.ConversationID{id}, ids, "for a device that may not know")
-	positions, _, err := operate.New(s).PositionsOf(ctx, "bob", "", 10)
+	lines, _, err := operate.New(s).LinesOf(ctx, "bob", "", 10)
 	require.NoError(t, err)
-	require.Len(t, positions, 1, "and for an operator")
+	require.Len(t, lines, 1, "and for an operator")
 
 	raise(t, s, "bob", []chat.ConversationID{id}) // as the route does
 	told, err := s.Changes(ctx, "bob", cursor, "", 50)

@@ -293,14 +293,14 @@ func TestReceiptsTellWhatARequestTook(t *testing.T) {
 func TestSendCosts(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	units := 0.0
+	var bill storetest.Bill
 	options := c.DB.Options()
-	options.APIOptions = append(options.APIOptions, storetest.CapacityOf(&units))
+	options.APIOptions = append(options.APIOptions, bill.Charge)
 	s := store.New(dynamodb.New(options), c.Tables)
 	send(t, s, "alice", "bob", "1")
-	units = 0
+	bill = storetest.Bill{}
 	send(t, s, "alice", "bob", "2")
-	require.InDelta(t, 7, units, 0, "head 2, message 2 and its index 1, idempotency record 2")
+	require.InDelta(t, 7, bill.Writes, 0, "head 2, message 2 and its index 1, idempotency record 2")
 }
 
 func TestRefusals(t *testing.T) {

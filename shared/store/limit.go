@@ -42,7 +42,7 @@ const (
 	maxCharges = 4
 )
 
-// Charge gives the bucket that a user's requests of one kind share in all
+// Charge returns the bucket that a user's requests of one kind share in all
 // environments. A charge is one write of one unit, or two if the bucket was full
 // and when others come in between. A user who is refused is told to ask again when
 // half a burst is back, so that many environments do not ask for each token.

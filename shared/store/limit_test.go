@@ -203,7 +203,7 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	changed, err := s.Changes(t.Context(), "alice", 0, "", 10)
 	require.NoError(t, err)
 	require.Len(t, changed.Lines, 1)
-	positions, _, err := operate.New(s).PositionsOf(t.Context(), "alice", "", 10)
+	all, _, err := operate.New(s).LinesOf(t.Context(), "alice", "", 10)
 	require.NoError(t, err)
-	require.Len(t, positions, 1)
+	require.Len(t, all, 1)
 }

@@ -579,7 +579,7 @@ func (r *run) compare(c *cloud) {
 	}
 }
 
-// lines gives the user's list: the groups of all runs.
+// lines returns the user's list: the groups of all runs.
 func (r *run) lines(s *store.Store, user string) map[chat.ConversationID]bool {
 	all := map[chat.ConversationID]bool{}
 	for cursor := store.FromStart; cursor != ""; {

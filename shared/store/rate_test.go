@@ -25,7 +25,7 @@ func (h *hot) say(s *store.Store, sender, id string, bytes int) (store.Committed
 	return s.Append(h.t.Context(), chatIn(text(sender, id, strings.Repeat("x", bytes)), h.group), "")
 }
 
-// requireFull wants a refusal as of a conversation that takes no more, and gives the
+// requireFull wants a refusal as of a conversation that takes no more, and returns the
 // wait that it tells.
 func requireFull(t *testing.T, r store.Committed, err error) time.Duration {
 	t.Helper()

@@ -343,7 +343,7 @@ func (s *stretch) pass(last int64, d table.Direction, maxBytes int) (fits bool) 
 	return true
 }
 
-// rest gives what comes after seq in a range, in reading order.
+// rest returns what comes after seq in a range, in reading order.
 func rest(r chat.Range, seq int64, d table.Direction) chat.Range {
 	if d == table.Ascending {
 		r.From = seq + 1
@@ -403,7 +403,7 @@ func (s *Store) entry(ctx context.Context, in table.Item) (mi table.Message, ok 
 	return mi, true
 }
 
-// missingIn gives the seqs of r that were not seen, descending.
+// missingIn returns the seqs of r that were not seen, descending.
 func missingIn(r chat.Range, seen map[int64]bool) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for seq := r.To; seq >= r.From; seq-- {

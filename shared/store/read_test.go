@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,12 +8,11 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/smithy-go/middleware"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
@@ -421,35 +419,16 @@ func TestAPageReadsAboutWhatItHasRoomFor(t *testing.T) {
 			if tc.unknown {
 				c.Set(c.Tables.Conversations, convKey(id), values{"largestEntry": nil})
 			}
-			var queries int
-			var units float64
+			var bill storetest.Bill
 			options := c.Options(nil)
-			options.APIOptions = append(options.APIOptions, readUnitsOf(&queries, &units))
+			options.APIOptions = append(options.APIOptions, bill.Charge)
 			page, err := store.New(dynamodb.New(options), c.Tables).History(t.Context(), "bob", id, 0, tc.limit, frame)
 			require.NoError(t, err)
 			require.Equal(t, tc.found, len(page.Messages)) //nolint:testifylint // Len prints 24 KB messages
 			require.Equal(t, int64(most), page.Messages[len(page.Messages)-1].Seq)
-			require.Equal(t, tc.queries, queries)
-			require.LessOrEqual(t, units, tc.units)
-			t.Logf("%v units", units)
+			require.Equal(t, tc.queries, bill.Queries)
+			require.LessOrEqual(t, bill.Reads, tc.units)
+			t.Logf("%v units", bill.Reads)
 		})
-	}
-}
-
-// readUnitsOf counts Queries, and adds up the units that they are billed.
-func readUnitsOf(queries *int, units *float64) func(*middleware.Stack) error {
-	return func(stack *middleware.Stack) error {
-		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("read capacity",
-			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-				if q, ok := in.Parameters.(*dynamodb.QueryInput); ok {
-					q.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-				}
-				out, meta, err := next.HandleInitialize(ctx, in)
-				if q, ok := out.Result.(*dynamodb.QueryOutput); ok {
-					*queries++
-					*units += *q.ConsumedCapacity.CapacityUnits
-				}
-				return out, meta, err
-			}), middleware.Before)
 	}
 }

@@ -32,7 +32,7 @@ type MemberPage struct {
 	Next           string // the cursor of the next page, "" after the last
 }
 
-// MembersOf gives the roster, ordered by userId, at most limit members after the
+// MembersOf returns the roster, ordered by userId, at most limit members after the
 // cursor. Only members of single conversations and groups may ask; a former one
 // is told Forbidden, a stranger NotFound.
 func (s *Store) MembersOf(ctx context.Context, userID string, conversationID chat.ConversationID, cursor string, limit int) (MemberPage, error) {
@@ -98,7 +98,7 @@ func NewSmallRosters(s *Store) *Rosters {
 	return r
 }
 
-// At gives the roster of a conversation at this version or a later one. The
+// At returns the roster of a conversation at this version or a later one. The
 // caller must not change it.
 //
 // A Query can show a roster that is older than the head it was read after, while

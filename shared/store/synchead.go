@@ -38,8 +38,9 @@ const (
 // overgrown is more than any raise leaves behind.
 const overgrown = 2 * maxRecent
 
-// evictTimeout is for how long a raise makes room; it usually takes 12 ms.
-const evictTimeout = 200 * time.Millisecond
+// evictShare is which part of the caller's time a raise makes room for at most: of the
+// fan-out's two seconds 200 ms, where it usually takes 12.
+const evictShare = 10
 
 // maxRaiseRounds is how often a raise makes room before it gives up what the
 // sync head lists.
@@ -224,11 +225,15 @@ func (s *Store) clearSyncHead(ctx context.Context, userID string) (cursor int64,
 // first finds them in one of the two. Where another evicts at this moment, or one
 // of them changes, it leaves things as they are.
 //
-// It takes evictTimeout at most: the others of a batch wait for a raise, and a user whose
-// reads have the partition throttle makes the read of the second page a matter of seconds.
+// It takes a part of the time only, see evictShare: the others of a batch wait for a
+// raise, and a user whose reads have the partition throttle makes the read of the second
+// page a matter of seconds.
 func (s *Store) evict(ctx context.Context, userID, field string, head table.SyncHead) error {
-	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
-	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/evictShare)
+		defer cancel()
+	}
 	oldest := oldestOf(head, field)
 	if len(oldest) == 0 {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 )
 
-// ownItem gives an item that the store keeps for itself among a user's lines, and its
+// ownItem returns an item that the store keeps for itself among a user's lines, and its
 // size.
 func ownItem(c *cloud, user, key string) (in map[string]types.AttributeValue, size int) {
 	c.T.Helper()

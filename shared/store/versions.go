@@ -72,7 +72,7 @@ func (s *Store) asOf(ctx context.Context, conversationID chat.ConversationID, kn
 	return nil
 }
 
-// editsOf gives the events that the content of messages as of end comes from, by
+// editsOf returns the events that the content of messages as of end comes from, by
 // seq; known are those at hand.
 func (s *Store) editsOf(ctx context.Context, conversationID chat.ConversationID, messages []table.Message, known map[int64]table.Message, end int64) (map[int64]table.Message, error) {
 	if len(messages) == 0 {
@@ -110,7 +110,7 @@ func sourceAt(mi table.Message, end int64) int64 {
 	return mi.Edits[max(0, editsUntil(mi, end)-1)]
 }
 
-// setContent gives a message other content.
+// setContent returns a message other content.
 func setContent(mi *table.Message, c table.Content) {
 	mi.Text, mi.Data, mi.Message.Data = c.Text, c.Data, nil
 	if c.Data != "" {

@@ -21,7 +21,7 @@ func editIn(t testing.TB, s *store.Store, target store.Committed, version int64,
 	return must(t)(s.Edit(t.Context(), by("ann", fmt.Sprintf("edit %d-%d", target.Seq, version)), targetOf(target), store.Edited{Version: version, Text: content}, hour))
 }
 
-// read gives what a user reads at a seq, and that history says the same.
+// read returns what a user reads at a seq, and that history says the same.
 func read(t testing.TB, s *store.Store, user string, id chat.ConversationID, seq int64) chat.Message {
 	t.Helper()
 	page, err := s.Sync(t.Context(), user, id, seq-1, 1, frame)
@@ -281,17 +281,17 @@ func TestEraseUserTakesWhatAnEditReplaced(t *testing.T) {
 func TestEditCosts(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	units := 0.0
+	var bill storetest.Bill
 	options := c.DB.Options()
-	options.APIOptions = append(options.APIOptions, storetest.CapacityOf(&units))
+	options.APIOptions = append(options.APIOptions, bill.Charge)
 	s := store.New(dynamodb.New(options), c.Tables)
 	group := sendIn(t, s, "ann", newGroup(t, s, chat.VisibleAll, "ann", "bob"), strings.Repeat("m", 60))
 	single := send(t, s, "ann", "bob", "m")
 	for name, sent := range map[string]store.Committed{"group": group, "single": single} {
 		for version := range int64(3) {
-			units = 0
+			bill = storetest.Bill{}
 			editIn(t, s, sent, version+1, fmt.Sprint(name, " edited ", version))
-			require.InDelta(t, 9, units, 0, "%s: head 2, event 2 and its index 1, record 2, message 2", name)
+			require.InDelta(t, 9, bill.Writes, 0, "%s: head 2, event 2 and its index 1, record 2, message 2", name)
 		}
 	}
 	for _, raw := range c.Scan(c.Tables.Messages) {

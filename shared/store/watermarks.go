@@ -31,7 +31,7 @@ type Acked struct {
 // Rose reports whether this request raised a watermark.
 func (a Acked) Rose() bool { return a.Watermarks != a.Before }
 
-// Raised gives the stretch that this request raised a watermark over: the seqs above
+// Raised returns the stretch that this request raised a watermark over: the seqs above
 // after, up to through.
 func (a Acked) Raised() (after, through int64) {
 	after = math.MaxInt64
@@ -125,7 +125,7 @@ func (s *Store) Clear(ctx context.Context, userID string, conversationID chat.Co
 	}
 }
 
-// headWith gives a head whose lastSeq is at least seq, from memory if it can be,
+// headWith returns a head whose lastSeq is at least seq, from memory if it can be,
 // or else as it is now. Where there is none, its lastSeq is 0.
 func (s *Store) headWith(ctx context.Context, conversationID chat.ConversationID, seq int64) (head chat.Conversation, remembered bool, err error) {
 	if head, ok := s.heads.reaching(conversationID, seq); ok {

@@ -55,7 +55,7 @@ type write struct {
 // conditional on.
 type changeFunc func(ctx context.Context, head chat.Conversation, self chat.Member) (changesFunc, error)
 
-// changesFunc gives what a message changes whose seq is set, and may complete the
+// changesFunc returns what a message changes whose seq is set, and may complete the
 // message. It reads nothing and holds for every head with the same roster, so
 // that a change that was outrun by a message is tried again without delay: a
 // member who never stops sending could otherwise not be removed.
@@ -87,7 +87,7 @@ type newMember struct {
 	peer   string // of a single conversation
 }
 
-// roster gives the members whom the first message makes.
+// roster returns the members whom the first message makes.
 func (c *creation) roster(first chat.Message) []chat.Member {
 	roster := make([]chat.Member, len(c.members))
 	for i, m := range c.members {
@@ -176,7 +176,7 @@ func (s *Store) wait(ctx context.Context, w write, so metric.Effort, result outc
 	return nil
 }
 
-// remembered gives the head to write on without reading it first, if that is known.
+// remembered returns the head to write on without reading it first, if that is known.
 func (s *Store) remembered(w write, so *metric.Effort) (at base, known bool, err error) {
 	if so.Full, err = s.stillFull(w); err != nil || w.change != nil {
 		return base{}, false, err
@@ -293,7 +293,7 @@ func (s *Store) look(ctx context.Context, w write) (base, error) {
 func (w write) readsSelf() bool { return w.change != nil && w.to == "" && !w.trusted }
 
 // at checks the sender's right at this version of the roster, or at a later one
-// whose head it then gives.
+// whose head it then returns.
 func (s *Store) at(ctx context.Context, w write, head chat.Conversation) (base, error) {
 	p := base{head: head}
 	if w.trusted {
@@ -400,7 +400,7 @@ func (e *doneError) Error() string {
 	return fmt.Sprintf("message %s did this already", e.committed.MessageID)
 }
 
-// refuse gives the refusal, unless this message was committed by an earlier
+// refuse returns the refusal, unless this message was committed by an earlier
 // request: then its sender gets that result, whatever has changed since.
 //
 // What is refused may be refused for what the earlier request did itself, seen
@@ -554,7 +554,7 @@ func (s *Store) headFound(item table.Item) (head chat.Conversation, err error) {
 	return head, nil
 }
 
-// transaction gives the items to write on the given head.
+// transaction returns the items to write on the given head.
 func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types.TransactWriteItem, error) {
 	entry, record, err := s.entryAndRecord(w, e.original)
 	if err != nil {
@@ -576,7 +576,7 @@ func (s *Store) transaction(w write, head chat.Conversation, e changes) ([]types
 	return append([]types.TransactWriteItem{atHead: first, atMessage: entry, atRecord: record}, rest...), nil
 }
 
-// entryAndRecord gives the writes of a message and of its idempotency record.
+// entryAndRecord returns the writes of a message and of its idempotency record.
 func (s *Store) entryAndRecord(w write, original *table.Content) (entry, record types.TransactWriteItem, err error) {
 	message, err := table.MarshalMessage(w.message, original, s.expiry(w.message))
 	if err != nil {
@@ -608,17 +608,20 @@ func (s *Store) entryAndRecord(w write, original *table.Content) (entry, record 
 	return entry, record, nil
 }
 
-// headWrite gives the write that hands out the seq.
+// headWrite returns the write that hands out the seq.
 func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.TransactWriteItem, error) {
 	after := w.headAfter(head, e)
 	if head.LastSeq == 0 {
 		created, err := table.Marshal(after)
+		if err != nil {
+			return types.TransactWriteItem{}, err
+		}
 		return types.TransactWriteItem{Put: &types.Put{
 			TableName:                           &s.db.Conversations,
 			Item:                                created,
 			ConditionExpression:                 aws.String("attribute_not_exists(conversationId)"),
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}}, err
+		}}, nil
 	}
 	state := chat.StateActive
 	if w.anyState {
@@ -627,7 +630,7 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	return s.headUpdate(head, after, state, e), nil
 }
 
-// headUpdate gives the write that makes one head into another, on condition that it is
+// headUpdate returns the write that makes one head into another, on condition that it is
 // as it was read, in this state.
 func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e changes) types.TransactWriteItem {
 	set := "SET lastSeq = :next, updatedAt = :now"
@@ -677,7 +680,7 @@ func (s *Store) headUpdate(head, after chat.Conversation, state chat.State, e ch
 	}}
 }
 
-// firstMembers gives the roster and inbox items of a new conversation.
+// firstMembers returns the roster and inbox items of a new conversation.
 func (s *Store) firstMembers(w write) ([]types.TransactWriteItem, error) {
 	m := w.message
 	writes := make([]types.TransactWriteItem, 0, 2*len(w.create.members))
@@ -730,7 +733,7 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 	return head
 }
 
-// first gives the result an idempotency record stands for, or a conflict if the
+// first returns the result an idempotency record stands for, or a conflict if the
 // record was made by other content.
 func (w write) first(r table.Record) (*Committed, error) {
 	if r.MessageID == "" {

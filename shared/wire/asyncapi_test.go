@@ -213,7 +213,7 @@ func readDocument(t *testing.T) document {
 	return doc
 }
 
-// named gives the last part of a reference.
+// named returns the last part of a reference.
 func named(ref, folder string) string {
 	name, _ := strings.CutPrefix(ref, "#/"+folder+"/")
 	return name
@@ -361,7 +361,7 @@ func (w walk) object(name string, of reflect.Type) {
 	require.Empty(w.t, properties, "of %s, which has no such field", name)
 }
 
-// flat gives the properties of a schema and of all that it is made of.
+// flat returns the properties of a schema and of all that it is made of.
 func (w walk) flat(s *schema) (properties map[string]*schema, required []string) {
 	w.t.Helper()
 	properties = map[string]*schema{}
@@ -430,7 +430,7 @@ type field struct {
 	of       reflect.Type
 }
 
-// fieldsOf gives the fields as encoding/json writes them.
+// fieldsOf returns the fields as encoding/json writes them.
 func fieldsOf(of reflect.Type) []field {
 	var list []field
 	for i := range of.NumField() {

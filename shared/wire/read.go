@@ -42,15 +42,21 @@ func ReadRequest(body []byte) (Request, error) {
 	return r, nil
 }
 
-// Decode fills the struct that into points to, such as a Send. It differs from
-// encoding/json in four ways: names match exactly, not in any case; null stands for an
-// absent field; a wrong field is named by its whole path; and what stays JSON, as data,
-// loses the spaces between its parts: no frame has them, so they would be kept, and paid
-// for at each reading, without being counted as part of the message. As there, unknown
-// fields are ignored and of two fields of one name the last counts. The errors are
-// *chat.Errors, BadRequest with the field.
+// Decode fills the struct that into points to, such as a Send, and refuses it if its
+// Validate does. It differs from encoding/json in four ways: names match exactly, not
+// in any case; null stands for an absent field; a wrong field is named by its whole
+// path; and what stays JSON, as data, loses the spaces between its parts: no frame has
+// them, so they would be kept, and paid for at each reading, without being counted as
+// part of the message. As there, unknown fields are ignored and of two fields of one
+// name the last counts. The errors are *chat.Errors, BadRequest with the field.
 func Decode(fields map[string]json.RawMessage, into any) error {
-	return decodeStruct(fields, reflect.ValueOf(into).Elem(), "")
+	if err := decodeStruct(fields, reflect.ValueOf(into).Elem(), ""); err != nil {
+		return err
+	}
+	if checked, ok := into.(interface{ Validate() error }); ok {
+		return checked.Validate()
+	}
+	return nil
 }
 
 func decodeStruct(fields map[string]json.RawMessage, v reflect.Value, path string) error {

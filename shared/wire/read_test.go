@@ -40,11 +40,6 @@ func FuzzG10_Requests(f *testing.F) {
 				requireRefusal(t, err)
 				continue
 			}
-			if v, ok := request.Interface().(interface{ Validate() error }); ok {
-				if err := v.Validate(); err != nil {
-					requireRefusal(t, err)
-				}
-			}
 			written := mustEncode(t, request.Interface())
 			var fields map[string]json.RawMessage
 			require.NoError(t, json.Unmarshal(written, &fields))
@@ -58,7 +53,8 @@ func FuzzG10_Requests(f *testing.F) {
 // Data that is mostly spaces would be read, at a price, by all who are sent a few bytes.
 func TestG10_SpacesInDataAreNotKept(t *testing.T) {
 	t.Parallel()
-	r, err := wire.ReadRequest([]byte(`{"action":"send","id":"1","data": {` + strings.Repeat(" \n", 10_000) + `"a b" : [ 1, "x  y\u0020" ,{ } ]}}`))
+	r, err := wire.ReadRequest([]byte(`{"action":"send","id":"1","to":"bob","messageType":"custom","seq":1,"messageId":"m","version":1,"data": {` +
+		strings.Repeat(" \n", 10_000) + `"a b" : [ 1, "x  y\u0020" ,{ } ]}}`))
 	require.NoError(t, err)
 	for _, into := range []any{&wire.Send{}, &wire.Edit{}} {
 		require.NoError(t, wire.Decode(r.Fields, into))

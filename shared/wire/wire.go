@@ -230,7 +230,7 @@ type ChangeGroup struct {
 	ClientMsgID    string              `json:"clientMsgId"`
 }
 
-// SetRole gives a member another role. The caller who makes another the owner
+// SetRole returns a member another role. The caller who makes another the owner
 // becomes an admin.
 type SetRole struct {
 	ConversationID chat.ConversationID `json:"conversationId"`
@@ -395,8 +395,8 @@ type Pong struct {
 	ServerTime int64 `json:"serverTime"`
 }
 
-// Push carries new messages. It is a hint: it may be lost, repeated or out of
-// order, and Sync is the account.
+// Push carries new messages. It may be lost, repeated or out of order; devices catch
+// up by pulling from their cursor.
 type Push struct {
 	Type    string   `json:"type"`
 	Updates []Update `json:"updates"`
@@ -448,5 +448,5 @@ const (
 	GoodbyeFlooding = "flooding" // it went on and on without heeding that it was too fast
 )
 
-// Encode gives the frame's bytes.
+// Encode returns the frame's bytes.
 func Encode(frame any) ([]byte, error) { return chat.EncodeJSON(frame) }

@@ -197,7 +197,7 @@ type Queue struct {
 	Line                      int
 }
 
-// Function returns the function with that logical id, or nil.
+// Function returns the function with that logical id, or nil. Tests ask for one by name.
 func (s *Stack) Function(logicalID string) *Function {
 	return find(s.Functions, func(f *Function) bool { return f.LogicalID == logicalID })
 }

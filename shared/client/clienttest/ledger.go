@@ -328,11 +328,6 @@ func as[Request, Result any](do func(*act, Request) (Result, error)) func(*act, 
 		if err := wire.Decode(fields, &r); err != nil {
 			return nil, err
 		}
-		if checked, ok := any(r).(interface{ Validate() error }); ok {
-			if err := checked.Validate(); err != nil {
-				return nil, err
-			}
-		}
 		return do(a, r)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// onDisk gives all that the files of a store contain.
+// onDisk returns all that the files of a store contain.
 func onDisk(t *testing.T, path string) []byte {
 	t.Helper()
 	files, err := filepath.Glob(path + "*")

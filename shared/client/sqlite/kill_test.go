@@ -124,7 +124,7 @@ func TestAKillLosesNothing(t *testing.T) {
 	}
 }
 
-// runAndKill gives the keys that the program printed before it was killed in the
+// runAndKill returns the keys that the program printed before it was killed in the
 // middle of its work.
 func runAndKill(t *testing.T, url, path string, run, lines int) []string {
 	t.Helper()

@@ -24,7 +24,7 @@ func (o *Operator) Head(ctx context.Context, conversationID chat.ConversationID)
 	return head, err
 }
 
-// Heads gives the heads of all conversations, in no order, from the cursor on: a
+// Heads returns the heads of all conversations, in no order, from the cursor on: a
 // page of at most limit, and the next cursor, "" after the last. Damaged ones are told
 // of and left out.
 func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
@@ -54,7 +54,7 @@ func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads [
 }
 
 // LedgerPage reads at most limit messages of a range as they are, ascending, and
-// gives the range that is left, which is empty at the end. Expired messages are
+// returns the range that is left, which is empty at the end. Expired messages are
 // left out, and damaged ones, which are told of. Unlike Entries it takes what is being
 // written at this moment for missing.
 func (o *Operator) LedgerPage(ctx context.Context, conversationID chat.ConversationID, r chat.Range, limit int) ([]chat.Message, chat.Range, error) {
@@ -79,16 +79,16 @@ func (o *Operator) LedgerPage(ctx context.Context, conversationID chat.Conversat
 	return messages, left, nil
 }
 
-// Positions returns the lines that users have of a conversation. Users without one are
+// Lines returns the lines that users have of a conversation. Users without one are
 // absent from the map.
-func (o *Operator) Positions(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
+func (o *Operator) Lines(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
 	return o.db.LinesOf(ctx, conversationID, userIDs)
 }
 
-// PositionsOf returns a user's lines of all conversations, by conversation id: at most
-// limit after the cursor, and the next cursor, "" after the last. Of a damaged one it gives
+// LinesOf returns a user's lines of all conversations, by conversation id: at most
+// limit after the cursor, and the next cursor, "" after the last. Of a damaged one it has
 // the conversation alone, and tells of it.
-func (o *Operator) PositionsOf(ctx context.Context, userID, cursor string, limit int) (lines []chat.Line, next string, err error) {
+func (o *Operator) LinesOf(ctx context.Context, userID, cursor string, limit int) (lines []chat.Line, next string, err error) {
 	items, next, err := o.db.LinePage(ctx, userID, cursor, limit)
 	if err != nil {
 		return nil, "", err
@@ -110,7 +110,7 @@ const byMessageID = "byMessageId"
 // ErrNoIndex says that the stack does not index messages by their id.
 var ErrNoIndex = errors.New("the table has no index " + byMessageID)
 
-// FindMessage gives the messages with this id: one, unless something is wrong. The
+// FindMessage returns the messages with this id: one, unless something is wrong. The
 // index it asks is eventually consistent, so a message that was sent this second
 // may not be found. NotFound (*chat.Error) if there is none, ErrNoIndex if there is no
 // index, which ScanMessage does without.

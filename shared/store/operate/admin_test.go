@@ -71,15 +71,15 @@ func TestAdmin_Positions(t *testing.T) {
 	c := newCloud(t)
 	s := c.Store(nil)
 	single, group := lively(t, s)
-	positions, err := operate.New(s).Positions(t.Context(), single, []string{"alice", "bob", "cy"})
+	lines, err := operate.New(s).Lines(t.Context(), single, []string{"alice", "bob", "cy"})
 	require.NoError(t, err)
-	require.Len(t, positions, 2)
+	require.Len(t, lines, 2)
 	require.Equal(t, chat.Line{
 		UserID: "bob", ConversationID: single, Peer: "alice", ReadSeq: 12, DeliveredSeq: 12, ClearedSeq: 3, JoinSeq: 1,
-	}, positions["bob"])
+	}, lines["bob"])
 	var ids []chat.ConversationID
 	for cursor := ""; ; {
-		page, next, err := operate.New(s).PositionsOf(t.Context(), "bob", cursor, 1)
+		page, next, err := operate.New(s).LinesOf(t.Context(), "bob", cursor, 1)
 		require.NoError(t, err)
 		for _, p := range page {
 			ids = append(ids, p.ConversationID)

@@ -105,7 +105,7 @@ type AuditCursor struct {
 
 const (
 	// auditPage is how many messages, roster items or lines are held at a time.
-	// Query gives at most 1 MB whatever it is asked for.
+	// Query returns at most 1 MB whatever it is asked for.
 	auditPage = 100
 
 	// maxViolations bounds the report: 1,000 take about 500 KB.
@@ -186,7 +186,7 @@ func (o *Operator) AuditAll(ctx context.Context, after AuditCursor) (AuditReport
 	return a.report, err
 }
 
-// eachConversation gives the conversation after which the time was up, or "".
+// eachConversation returns the conversation after which the time was up, or "".
 func (a *audit) eachConversation(ctx context.Context, after chat.ConversationID) (next chat.ConversationID, err error) {
 	in := &dynamodb.ScanInput{
 		TableName:            &a.db.Conversations,
@@ -302,7 +302,7 @@ const (
 	maxLinePicks = 50
 )
 
-// pick gives some items, fewer than asked for or none if the table is empty. It
+// pick returns some items, fewer than asked for or none if the table is empty. It
 // halves the number of segments until one has something, and remembers that.
 func (p *sampler) pick(ctx context.Context) ([]table.Item, error) {
 	for {
@@ -599,7 +599,7 @@ func (a *audit) page(ctx context.Context, head chat.Conversation, from int64, pr
 	return entries, prev, nil
 }
 
-// between gives the seqs from from on that are after prev and before seq.
+// between returns the seqs from from on that are after prev and before seq.
 func between(from int64, prev *table.Message, seq int64) chat.Range {
 	if prev != nil {
 		from = max(from, prev.Seq+1)
@@ -662,7 +662,7 @@ func (a *audit) outlived(head chat.Conversation, age time.Duration) bool {
 	return a.db.Now().Add(expirySlack).Sub(time.UnixMilli(head.UpdatedAt)) > age
 }
 
-// without gives the parts of r that are in none of the others.
+// without returns the parts of r that are in none of the others.
 func without(r chat.Range, others []chat.Range) []chat.Range {
 	rest := []chat.Range{r}
 	for _, o := range others {
@@ -679,7 +679,7 @@ func without(r chat.Range, others []chat.Range) []chat.Range {
 	return rest
 }
 
-// absent gives the parts of r that no message has for certain.
+// absent returns the parts of r that no message has for certain.
 func (a *audit) absent(ctx context.Context, id chat.ConversationID, r chat.Range) ([]chat.Range, error) {
 	there := map[int64]bool{}
 	first := max(r.From, r.To-maxHole+1) // what is being written is at the end

@@ -308,7 +308,7 @@ func (s *seenIDs) reset() {
 	clear(s.slots[:])
 }
 
-// note gives the seq of another message that has the same id, most probably, or 0.
+// note returns the seq of another message that has the same id, most probably, or 0.
 func (s *seenIDs) note(m table.Message) int64 {
 	hash := maphash.String(s.seed, m.MessageID)
 	slot := &s.slots[hash%uint64(len(s.slots))]

@@ -47,7 +47,7 @@ type tally struct {
 	hash  uint64
 }
 
-// against gives what is wrong with a head whose roster this is.
+// against returns what is wrong with a head whose roster this is.
 func (t tally) against(head chat.Conversation) []Violation {
 	var wrong []Violation
 	if t.count != head.MemberCount {
@@ -316,7 +316,7 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 	return nil
 }
 
-// topOf gives the highest seq of a ledger, 0 if there is no head: then no line is
+// topOf returns the highest seq of a ledger, 0 if there is no head: then no line is
 // right.
 func (a *audit) topOf(ctx context.Context, id chat.ConversationID) (int64, error) {
 	var head chat.Conversation

@@ -32,7 +32,7 @@ type finding struct {
 	user string
 }
 
-// found gives the violations in an order of their own.
+// found returns the violations in an order of their own.
 func found(r operate.AuditReport) []finding {
 	all := []finding{}
 	for _, v := range r.Violations {

@@ -81,7 +81,7 @@ func TestG10_WhatIsDoneToAllPassesOverADamagedItem(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, messages, 2)
 	require.Equal(t, chat.Range{From: 4, To: 3}, left)
-	lines, _, err := o.PositionsOf(t.Context(), "alice", "", 10)
+	lines, _, err := o.LinesOf(t.Context(), "alice", "", 10)
 	require.NoError(t, err)
 	require.Len(t, lines, 3)
 	require.Contains(t, lines, chat.Line{UserID: "alice", ConversationID: single}, "an erasure must not pass it over")

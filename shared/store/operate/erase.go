@@ -66,16 +66,16 @@ func (o *Operator) EraseUser(ctx context.Context, userID string, after chat.Conv
 	e := eraser{Operator: o, userID: userID, act: act, progress: progress}
 	e.done.After = after
 	for {
-		positions, next, err := o.PositionsOf(ctx, userID, string(after), auditPage)
+		lines, next, err := o.LinesOf(ctx, userID, string(after), auditPage)
 		if err != nil {
 			return e.done, err
 		}
-		for _, p := range positions {
-			if err := e.conversation(ctx, p.ConversationID); err != nil {
+		for _, l := range lines {
+			if err := e.conversation(ctx, l.ConversationID); err != nil {
 				return e.done, err
 			}
 			e.done.Conversations++
-			e.done.After = p.ConversationID
+			e.done.After = l.ConversationID
 			progress(e.done)
 		}
 		if after = chat.ConversationID(next); next == "" {

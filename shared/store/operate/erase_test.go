@@ -13,7 +13,7 @@ import (
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
-// erasuresIn gives the events of erasures in a ledger, with all that is in it.
+// erasuresIn returns the events of erasures in a ledger, with all that is in it.
 func erasuresIn(t *testing.T, s *store.Store, id chat.ConversationID) (events, all []chat.Message) {
 	t.Helper()
 	head, err := operate.New(s).Head(t.Context(), id)
@@ -35,7 +35,7 @@ func erase(t *testing.T, s *store.Store, userID string) operate.Erasure {
 	return done
 }
 
-// places gives conversations in each state that one may be in where a user has
+// places returns conversations in each state that one may be in where a user has
 // written, by what it is, and one where the user cannot write.
 func places(t *testing.T, s *store.Store) (written map[string]chat.ConversationID, system chat.ConversationID) {
 	t.Helper()

@@ -28,11 +28,16 @@ type Filled struct {
 // heard of between the time of the restored tables and now.
 const syncHeadJump = 1 << 32
 
+// FillOptions are how Fill goes about it.
+type FillOptions struct {
+	Act   bool // without it Fill only counts
+	Again bool // overwrites what is there, after a run that broke off
+}
+
 // Fill copies all items of other tables, such as restored ones, into the tables of
 // this store, which nobody may use meanwhile; connections are left out, as devices
-// connect anew. Without act it only counts. Tables that are not empty are refused,
-// unless again is true: then what has the same key is overwritten, which a run
-// that broke off may be repeated with.
+// connect anew. Tables that are not empty are refused, unless it is done again: then
+// what has the same key is overwritten.
 //
 // Sync heads jump, so that every device is told everything once. The number that a
 // device has heard of is above that of its restored sync head, and would not
@@ -42,7 +47,7 @@ const syncHeadJump = 1 << 32
 // It takes a read of each item, half a unit per 4 KB, and a write, a unit per KB.
 // The fan-out, which hears of every head, passes over heads that appear with more
 // than a first message.
-func (o *Operator) Fill(ctx context.Context, from store.Tables, act, again bool, progress func(Filled)) (Filled, error) {
+func (o *Operator) Fill(ctx context.Context, from store.Tables, how FillOptions, progress func(Filled)) (Filled, error) {
 	var done Filled
 	steps := []struct {
 		from, to string
@@ -58,12 +63,12 @@ func (o *Operator) Fill(ctx context.Context, from store.Tables, act, again bool,
 		if step.from == step.to {
 			return done, fmt.Errorf("table %s is to be filled from itself", step.to)
 		}
-		if err := o.fillable(ctx, step.to, again); err != nil {
+		if err := o.fillable(ctx, step.to, how.Again); err != nil {
 			return done, err
 		}
 	}
 	for _, step := range steps {
-		err := o.copyTable(ctx, step.from, step.to, act, func(n int) {
+		err := o.copyTable(ctx, step.from, step.to, how.Act, func(n int) {
 			*step.count += int64(n)
 			progress(done)
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
-// restored gives tables in the same database, as DynamoDB restores into new ones.
+// restored returns tables in the same database, as DynamoDB restores into new ones.
 func restored(c *cloud) store.Tables {
 	c.T.Helper()
 	stack, err := storetest.TheStack()
@@ -46,11 +46,11 @@ func TestFill(t *testing.T) {
 	send(t, old, "zoe", "zoe", "note")
 	s := c.Store(nil)
 
-	counted, err := operate.New(s).Fill(t.Context(), from, false, false, func(operate.Filled) {})
+	counted, err := operate.New(s).Fill(t.Context(), from, operate.FillOptions{}, func(operate.Filled) {})
 	require.NoError(t, err)
 	require.Zero(t, c.Count(c.Tables.Messages), "a dry run copies nothing")
 	var last operate.Filled
-	done, err := operate.New(s).Fill(t.Context(), from, true, false, func(f operate.Filled) { last = f })
+	done, err := operate.New(s).Fill(t.Context(), from, operate.FillOptions{Act: true}, func(f operate.Filled) { last = f })
 	require.NoError(t, err)
 	require.Equal(t, counted, done)
 	require.Equal(t, done, last)
@@ -70,12 +70,12 @@ func TestFill(t *testing.T) {
 	require.Empty(t, report.Violations)
 	require.Equal(t, int64(13), send(t, s, "alice", "bob", "goes on").Seq)
 
-	_, err = operate.New(s).Fill(t.Context(), from, true, false, func(operate.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, operate.FillOptions{Act: true}, func(operate.Filled) {})
 	require.ErrorContains(t, err, "is not empty")
-	_, err = operate.New(s).Fill(t.Context(), from, true, true, func(operate.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, operate.FillOptions{Act: true, Again: true}, func(operate.Filled) {})
 	require.NoError(t, err)
 	require.Equal(t, int64(12), c.Head(single).LastSeq, "as it was restored")
-	_, err = operate.New(s).Fill(t.Context(), c.Tables, true, true, func(operate.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), c.Tables, operate.FillOptions{Act: true, Again: true}, func(operate.Filled) {})
 	require.ErrorContains(t, err, "from itself")
 }
 
@@ -93,7 +93,7 @@ func TestG5_ADeviceHearsOfAllThatIsNewAfterARestore(t *testing.T) {
 	heard := restored + 2                                    // what came between is lost
 
 	s := c.Store(nil)
-	_, err = operate.New(s).Fill(t.Context(), from, true, false, func(operate.Filled) {})
+	_, err = operate.New(s).Fill(t.Context(), from, operate.FillOptions{Act: true}, func(operate.Filled) {})
 	require.NoError(t, err)
 	for _, id := range []chat.ConversationID{single, group, group, group} {
 		_, err = s.Raise(t.Context(), "bob", []chat.ConversationID{id})
@@ -133,7 +133,7 @@ func TestFill_UnprocessedItems(t *testing.T) {
 		}
 		return none
 	})
-	done, err := operate.New(c.Store(w)).Fill(t.Context(), from, true, false, func(operate.Filled) {})
+	done, err := operate.New(c.Store(w)).Fill(t.Context(), from, operate.FillOptions{Act: true}, func(operate.Filled) {})
 	require.NoError(t, err)
 	require.Zero(t, refusals)
 	require.Equal(t, int64(40), done.Messages)

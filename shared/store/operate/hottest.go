@@ -37,7 +37,7 @@ type Hot struct {
 	Full           int                 `json:"full"` // percent of what its bucket holds that is taken; see store.WithConversationRate
 }
 
-// Hottest gives at most limit conversations that grew between two looks, the fastest
+// Hottest returns at most limit conversations that grew between two looks, the fastest
 // first. It reads all heads, calls wait, and reads those again that were written to in
 // the last minute before, at most 10,000 of them.
 func (o *Operator) Hottest(ctx context.Context, limit int, wait func(context.Context) error) ([]Hot, error) {

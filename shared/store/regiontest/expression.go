@@ -229,7 +229,7 @@ func (e *expression) path() []string {
 	}
 }
 
-// updated gives the item after an update expression. All of its operands are of the
+// updated returns the item after an update expression. All of its operands are of the
 // item before.
 func (n names) updated(update string, before item) item {
 	e := n.over(update, before)

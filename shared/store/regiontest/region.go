@@ -116,14 +116,14 @@ func (r *Region) Follow(table string, f func(Change)) {
 	r.follow[table] = f
 }
 
-// Client gives a client of its own for one environment of a function.
+// Client returns a client of its own for one environment of a function.
 func (r *Region) Client() *dynamodb.Client {
 	return dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", HTTPClient: r, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""),
 	})
 }
 
-// Stats gives the counts so far.
+// Stats returns the counts so far.
 func (r *Region) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,7 +283,7 @@ func sortable(v value) string {
 	return v.text()
 }
 
-// item gives the item, or nil. r.mu is held, here and below.
+// item returns the item, or nil. r.mu is held, here and below.
 func (r *Region) item(p place) item { return r.tables[p.table][p.partition][p.sort] }
 
 func (r *Region) put(p place, it item) {
@@ -517,7 +517,7 @@ func (r *Region) write(kind string, in request) (any, *failure) {
 	panic("regiontest: the return values " + in.ReturnValues)
 }
 
-// changed gives the attributes that are others than before.
+// changed returns the attributes that are others than before.
 func changed(before, after item) item {
 	updated := item{}
 	for name, v := range after {

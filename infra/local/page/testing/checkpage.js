@@ -40,7 +40,7 @@ function checkLabels() {
 /** Checks what is different on a phone. */
 export async function checkPhone() {
   await until("being online", () => $("#app").dataset.connection === "online");
-  equal([isShown("#offline"), isShown("#second-device"), isShown("#leave")], [false, false, false], "no tools for developers in the head");
+  equal([isShown("#offline"), isShown("#second-device"), isShown("#leave")], [false, false, false], "no tools for developers at the top");
   click("#tools-open");
   await until("the tools", () => isShown("#offline") && isShown("#leave"));
   $("#tools").hidePopover();

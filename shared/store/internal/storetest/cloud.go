@@ -206,14 +206,14 @@ func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ItemsOf gives how many items a transaction has, 0 for another request.
+// ItemsOf returns how many items a transaction has, 0 for another request.
 func ItemsOf(request []byte) int {
 	var transaction struct{ TransactItems []json.RawMessage }
 	_ = json.Unmarshal(request, &transaction)
 	return len(transaction.TransactItems)
 }
 
-// someOf gives the reasons of a transaction in which some items have this one:
+// someOf returns the reasons of a transaction in which some items have this one:
 // others for each n, and all choices in turn.
 func someOf(items, n int, code string) []string {
 	reasons := slices.Repeat([]string{"None"}, items)
@@ -251,7 +251,7 @@ func Refusing(r *http.Request, status int, answer string) *http.Response {
 	}
 }
 
-// Since gives the operations after the first n, and how many there are now.
+// Since returns the operations after the first n, and how many there are now.
 func (w *Wire) Since(n int) ([]string, int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

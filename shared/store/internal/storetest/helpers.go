@@ -24,7 +24,7 @@ func ContextFor(t testing.TB, ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), time.Duration(ms)*time.Millisecond)
 }
 
-// ChatIn gives a message a conversation.
+// ChatIn returns a message a conversation.
 func ChatIn(m chat.Message, conversationID chat.ConversationID) chat.Message {
 	m.ConversationID = conversationID
 	return m
@@ -60,23 +60,34 @@ func (c *Cloud) DeleteMessage(conversationID chat.ConversationID, seq int64) {
 	require.NoError(c.T, err)
 }
 
-// CapacityOf asks for and adds up the write units of transactions.
-func CapacityOf(units *float64) func(*middleware.Stack) error {
-	return func(stack *middleware.Stack) error {
-		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("capacity",
-			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-				if tx, ok := in.Parameters.(*dynamodb.TransactWriteItemsInput); ok {
-					tx.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+// Bill is what transactions of writes and Queries were billed.
+type Bill struct {
+	Writes, Reads float64 // units
+	Queries       int
+}
+
+// Charge has the requests of a client say what they are billed, and adds it up.
+func (b *Bill) Charge(stack *middleware.Stack) error {
+	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("bill",
+		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+			switch request := in.Parameters.(type) {
+			case *dynamodb.TransactWriteItemsInput:
+				request.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+			case *dynamodb.QueryInput:
+				request.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+			}
+			out, meta, err := next.HandleInitialize(ctx, in)
+			switch answer := out.Result.(type) {
+			case *dynamodb.TransactWriteItemsOutput:
+				for _, c := range answer.ConsumedCapacity {
+					b.Writes += *c.CapacityUnits
 				}
-				out, meta, err := next.HandleInitialize(ctx, in)
-				if tx, ok := out.Result.(*dynamodb.TransactWriteItemsOutput); ok {
-					for _, c := range tx.ConsumedCapacity {
-						*units += *c.CapacityUnits
-					}
-				}
-				return out, meta, err
-			}), middleware.Before)
-	}
+			case *dynamodb.QueryOutput:
+				b.Queries++
+				b.Reads += *answer.ConsumedCapacity.CapacityUnits
+			}
+			return out, meta, err
+		}), middleware.Before)
 }
 
 // Get reads an item as it is in the table.
@@ -148,7 +159,7 @@ func ContextOf() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 10*time.Second)
 }
 
-// Scan gives the items of a table, each as text.
+// Scan returns the items of a table, each as text.
 func (c *Cloud) Scan(table string) []string {
 	c.T.Helper()
 	out, err := c.DB.Scan(context.Background(), &dynamodb.ScanInput{TableName: &table, ConsistentRead: new(true)})

@@ -105,7 +105,7 @@ func (db *DB) batchGetChunk(ctx context.Context, table string, keys []Item, cons
 	return found, nil
 }
 
-// project gives a projection on attributes, none for all. Their names stand apart,
+// project returns a projection on attributes, none for all. Their names stand apart,
 // since many are words of DynamoDB's own.
 func project(attributes []string) (expression *string, names map[string]string) {
 	if len(attributes) == 0 {

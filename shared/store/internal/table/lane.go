@@ -53,7 +53,7 @@ func NewIntent(m chat.Message, fingerprint string, removals int64, now time.Time
 	}
 }
 
-// laneOf gives the lane of its conversation that a message waits in.
+// laneOf returns the lane of its conversation that a message waits in.
 func laneOf(m chat.Message) string {
 	return LaneID(m.ConversationID, int(m.MessageID[len(m.MessageID)-1])%Lanes)
 }

@@ -48,7 +48,7 @@ func (db *DB) ListPage(ctx context.Context, userID, cursor string, limit int, al
 	return out.Items, string(last.ConversationID), nil
 }
 
-// LinesOf gives the lines that users have of a conversation, by userId.
+// LinesOf returns the lines that users have of a conversation, by userId.
 func (db *DB) LinesOf(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
 	keys := make([]Item, len(userIDs))
 	for i, id := range userIDs {
