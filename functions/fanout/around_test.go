@@ -261,7 +261,7 @@ func (c *cloud) routesOf(kind store.Requests) route.Handler {
 		rate = c.rate("READS_PER_SECOND", "READ_BURST")
 	}
 	attend := route.NewAttend(slog.New(slog.DiscardHandler), s, p)
-	return route.Serve(slog.New(slog.DiscardHandler), p, route.NewLimits(rate, time.Now, s.Charge(kind), p), map[string]route.Action{
+	return route.Serve(slog.New(slog.DiscardHandler), p, route.NewLimits(rate, time.Now, s.Charge(kind), s.Charge(kind.Refused()), p), map[string]route.Action{
 		wire.ActionSend: route.To(func(ctx context.Context, caller route.Caller, r wire.Send) (wire.Sent, error) {
 			if err := r.Validate(); err != nil {
 				return wire.Sent{}, err

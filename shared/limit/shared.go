@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// share is which part of a burst an environment admits to a key unasked, and
-	// which part it takes from the shared bucket at a time.
+	// share is which part of a burst an environment takes from the shared bucket at a
+	// time.
 	share = 8
 
-	// quiet is which part of the rate comes back to an environment unasked: for
-	// writes with their defaults one in three seconds. Who stays below it costs
-	// nothing; who floods gets it from each environment, so it is small.
+	// quiet is which part of a burst an environment admits to a key unasked, and which
+	// part of the rate comes back to it: for writes with their defaults one, and one in
+	// three seconds. Who stays below it costs nothing; who floods gets it from each
+	// environment, of which there are hundreds while they start, so it is small.
 	quiet = 64
 
 	// alone is for how long a key is not charged after a charge that failed.
@@ -29,21 +30,21 @@ type Charge func(ctx context.Context, key string, rate Rate, n int, now time.Tim
 // Shared has one token bucket for each key, in whatever environment it asks. It is
 // safe for concurrent use.
 //
-// An environment counts in memory. It admits an eighth of the burst unasked, and a
-// 64th of the rate; beyond that it takes tokens of the shared bucket, an eighth of
+// An environment counts in memory. It admits a 64th of the burst and of the rate unasked;
+// beyond that it takes tokens of the shared bucket, an eighth of
 // the burst with each charge. A refusal is remembered for as long as it says, so
 // that a flood does not become one of charges. Tokens that were charged and not
 // used within the time in which a burst comes back are void.
 //
 // So in n environments, and any stretch of time t, a key gets at most
 //
-//	2·burst + rate·t + n·(max(1, burst/8) + rate·t/64)
+//	2·burst + rate·t + n·(max(1, burst/64) + rate·t/64)
 //
 // and what the environments' clocks differ by, times the rate.
 type Shared struct {
 	rate     Rate
 	tokens   int      // of one charge
-	free     *Limiter // what is admitted unasked
+	free     *Limiter // what is admitted unasked, or nil
 	fallback *Limiter // what is admitted while nothing can be charged
 	charge   Charge
 	now      func() time.Time
@@ -66,12 +67,20 @@ func NewShared(rate Rate, now func() time.Time, charge Charge) *Shared {
 	return &Shared{
 		rate:     rate,
 		tokens:   tokens,
-		free:     New(Rate{PerSecond: rate.PerSecond / quiet, Burst: tokens}, now),
+		free:     New(Rate{PerSecond: rate.PerSecond / quiet, Burst: max(1, rate.Burst/quiet)}, now),
 		fallback: New(rate, now),
 		charge:   charge,
 		now:      now,
 		states:   map[string]state{},
 	}
+}
+
+// NewStrict makes a Shared that admits nothing unasked, and charges each token: what is
+// rare costs little, and what comes to many environments at once is counted all the same.
+func NewStrict(rate Rate, now func() time.Time, charge Charge) *Shared {
+	s := NewShared(rate, now, charge)
+	s.tokens, s.free = 1, nil
+	return s
 }
 
 // Rate is what each key gets.
@@ -121,7 +130,7 @@ func (s *Shared) recall(key string, now time.Time) (wait time.Duration, known bo
 		return s.fallback.Take(key), true
 	case known && st.tokens == 0:
 		return st.until.Sub(now), true
-	case s.free.Take(key) == 0:
+	case s.free != nil && s.free.Take(key) == 0:
 		return 0, true
 	case !known:
 		return 0, false

@@ -38,9 +38,9 @@ func TestShared(t *testing.T) {
 		return wait
 	}
 
-	t.Run("charges nothing for an eighth of a burst, and a 64th of the rate", func(t *testing.T) {
+	t.Run("charges nothing for a 64th of a burst and of the rate", func(t *testing.T) {
 		t.Parallel()
-		s, a, c := newShared(64, 80)
+		s, a, c := newShared(64, 640)
 		for range 10 {
 			require.Zero(t, take(t, s))
 		}
@@ -54,7 +54,7 @@ func TestShared(t *testing.T) {
 	t.Run("then charges an eighth of the burst at a time", func(t *testing.T) {
 		t.Parallel()
 		s, a, _ := newShared(64, 80)
-		for range 10 + 20 {
+		for range 1 + 20 {
 			require.Zero(t, take(t, s))
 		}
 		require.Equal(t, []int{10, 10}, a.tokens)
@@ -87,7 +87,7 @@ func TestShared(t *testing.T) {
 	t.Run("forgets tokens that were not used in time", func(t *testing.T) {
 		t.Parallel()
 		s, a, c := newShared(64, 80)
-		for range 10 + 1 {
+		for range 1 + 1 {
 			require.Zero(t, take(t, s))
 		}
 		c.now = c.now.Add(1250*time.Millisecond - 1)
@@ -104,9 +104,7 @@ func TestShared(t *testing.T) {
 		t.Parallel()
 		s, a, c := newShared(64, 80)
 		a.wait = 400 * time.Millisecond
-		for range 10 {
-			require.Zero(t, take(t, s))
-		}
+		require.Zero(t, take(t, s))
 		require.Equal(t, 400*time.Millisecond, take(t, s))
 		c.now = c.now.Add(399 * time.Millisecond)
 		for range 1000 {
@@ -123,9 +121,7 @@ func TestShared(t *testing.T) {
 		t.Parallel()
 		s, a, c := newShared(8, 16)
 		a.err = errors.New("no table")
-		for range 2 {
-			require.Zero(t, take(t, s))
-		}
+		require.Zero(t, take(t, s))
 		wait, err := s.Take(t.Context(), "alice")
 		require.ErrorContains(t, err, "no table")
 		require.Zero(t, wait, "what cannot be counted is admitted")
@@ -140,6 +136,20 @@ func TestShared(t *testing.T) {
 		c.now = c.now.Add(time.Second)
 		require.Zero(t, take(t, s))
 		require.Len(t, a.tokens, 2)
+	})
+
+	t.Run("that is strict charges each token", func(t *testing.T) {
+		t.Parallel()
+		c, a := &clock{now: time.UnixMilli(1795950300123)}, &account{}
+		s := limit.NewStrict(limit.Rate{PerSecond: 64, Burst: 640}, func() time.Time { return c.now }, a.charge)
+		for range 3 {
+			require.Zero(t, take(t, s))
+		}
+		require.Equal(t, []int{1, 1, 1}, a.tokens)
+		a.wait = time.Second
+		require.Equal(t, time.Second, take(t, s))
+		require.Equal(t, time.Second, take(t, s))
+		require.Len(t, a.tokens, 4, "a refusal is remembered")
 	})
 
 	t.Run("admits all without a rate", func(t *testing.T) {

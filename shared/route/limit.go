@@ -17,16 +17,15 @@ import (
 // many devices are not many times the rate.
 const userShare = 2
 
-// How often a user may be refused in one environment, by whichever connection, before
-// the connection is closed: that many times a connection's burst, but no more than
-// maxRefused, and then as often as it may ask, but no more than refusedPerSecond. API
-// Gateway's own limit is for all users together: a flood that is only refused would take
-// from the others what it lets through. So 16 connections have no more than one, nor have
-// those that come after them, and all of it is less than API Gateway's burst.
+// How often a user may be refused, by whichever connection and in all environments
+// together, before the connection is closed: that many times a connection's burst, but no
+// more than maxRefused, and then as often as the user may ask. API Gateway's own limit is
+// for all users together: a flood that is only refused would take from the others what it
+// lets through. It comes to as many environments as it has frames under way, hundreds
+// while they start, so what each of them forgave would be more than API Gateway's burst.
 const (
-	patience         = 20
-	maxRefused       = 100
-	refusedPerSecond = 5
+	patience   = 20
+	maxRefused = 100
 )
 
 // Limits bound how often callers may ask: a rate for one connection, in each
@@ -34,19 +33,20 @@ const (
 // beyond it is BUSY, says when to come again, and has reached nothing, whatever is
 // in it. A connection of a user who does not heed that is dismissed.
 type Limits struct {
-	connections, refusals *limit.Limiter
-	users                 *limit.Shared
-	sockets               Sockets
+	connections     *limit.Limiter
+	users, refusals *limit.Shared
+	sockets         Sockets
 }
 
-// NewLimits makes Limits. now is the clock, and charge the bucket of each user that
-// the environments share. A rate of 0 is no limit.
-func NewLimits(rate limit.Rate, now func() time.Time, charge limit.Charge, sockets Sockets) *Limits {
-	refused := limit.Rate{PerSecond: min(rate.PerSecond, refusedPerSecond), Burst: min(patience*rate.Burst, maxRefused)}
+// NewLimits makes Limits. now is the clock, and charge and refuse are the buckets of each
+// user that the environments share: of its requests, and of those that were refused. A
+// rate of 0 is no limit.
+func NewLimits(rate limit.Rate, now func() time.Time, charge, refuse limit.Charge, sockets Sockets) *Limits {
+	refused := limit.Rate{PerSecond: userShare * rate.PerSecond, Burst: min(patience*rate.Burst, maxRefused)}
 	return &Limits{
 		connections: limit.New(rate, now),
 		users:       limit.NewShared(rate.Times(userShare), now, charge),
-		refusals:    limit.New(refused, now),
+		refusals:    limit.NewStrict(refused, now, refuse),
 		sockets:     sockets,
 	}
 }
@@ -66,7 +66,11 @@ func (l *Limits) admit(ctx context.Context, c Caller) error {
 		return nil
 	}
 	metric.Note(ctx, metric.Count(metric.Refusals, 1))
-	if l.refusals.Take(c.UserID) > 0 {
+	flooding, err := l.refusals.Take(ctx, c.UserID)
+	if err != nil {
+		metric.Note(ctx, slog.String("uncharged", err.Error()))
+	}
+	if flooding > 0 {
 		if err := l.sockets.Dismiss(ctx, c.ConnectionID, wire.GoodbyeFlooding); err != nil {
 			return fmt.Errorf("%w; closing the connection that floods: %w", tooFast(who, rate, wait), err)
 		}

@@ -40,7 +40,7 @@ func Routes(kind store.Requests, wire func(b Backend) (map[string]route.Action, 
 		if err != nil {
 			return nil, err
 		}
-		return route.Serve(log, b.Pusher, route.NewLimits(rate, time.Now, b.Store.Charge(kind), b.Pusher), actions), nil
+		return route.Serve(log, b.Pusher, route.NewLimits(rate, time.Now, b.Store.Charge(kind), b.Store.Charge(kind.Refused()), b.Pusher), actions), nil
 	})
 }
 

@@ -26,6 +26,9 @@ const (
 	RequestHandshakes Requests = "c"
 )
 
+// Refused are the requests of a kind that were refused.
+func (r Requests) Refused() Requests { return r + "x" }
+
 const (
 	// limitKey begins the sort keys of a user's buckets, one for each kind of
 	// requests, among the user's inbox lines. A user has an item only after having

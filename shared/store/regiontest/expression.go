@@ -260,19 +260,25 @@ func (n names) updated(update string, before item) item {
 	return after
 }
 
+// clone copies the maps, in which put writes; the rest is never written.
 func (it item) clone() item {
-	raw, err := json.Marshal(it)
-	if err != nil {
-		panic(err)
-	}
-	after := item{}
-	if err := json.Unmarshal(raw, &after); err != nil {
-		panic(err)
-	}
-	if after == nil {
-		return item{}
+	after := make(item, len(it))
+	for name, v := range it {
+		after[name] = cloned(v)
 	}
 	return after
+}
+
+func cloned(v value) value {
+	m, ok := v["M"].(map[string]any)
+	if !ok {
+		return v
+	}
+	after := make(map[string]any, len(m))
+	for name, v := range m {
+		after[name] = map[string]any(cloned(v.(map[string]any)))
+	}
+	return value{"M": after}
 }
 
 func (it item) at(path []string) value {

@@ -318,11 +318,26 @@ func (it item) image() json.RawMessage {
 func (it item) units(step int) float64 {
 	size := 0
 	for name, v := range it {
-		size += len(name)
-		raw, _ := json.Marshal(v[v.kind()]) //nolint:errchkjson // it came from JSON
-		size += len(raw)
+		size += len(name) + sizeOf(v[v.kind()])
 	}
 	return float64(max(1, (size+step-1)/step))
+}
+
+// sizeOf is about as long as the JSON of a value.
+func sizeOf(in any) (size int) {
+	switch in := in.(type) {
+	case string:
+		return len(in) + 2
+	case []any:
+		for _, v := range in {
+			size += sizeOf(v) + 1
+		}
+	case map[string]any:
+		for name, v := range in {
+			size += len(name) + sizeOf(v) + 4
+		}
+	}
+	return size + 2
 }
 
 func (r *Region) payRead(p place, units float64) *failure {
