@@ -30,7 +30,7 @@ const (
 
 // Limits bound how often callers may ask: a rate for one connection, in each
 // environment, and twice that for one user, in all environments together. A frame
-// beyond it is BUSY, says when to come again, and has reached nothing, whatever is
+// beyond it is BUSY, says when to come again, and has reached no action, whatever is
 // in it. A connection of a user who does not heed that is dismissed.
 type Limits struct {
 	connections     *limit.Limiter
