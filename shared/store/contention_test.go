@@ -210,7 +210,8 @@ func TestG10_AHotConversation(t *testing.T) {
 	}
 }
 
-// Of two who write as fast as they can, none gets less than two fifths.
+// Of two who write as fast as they can, none gets less than two fifths, and none waits for
+// long: who met the other opens the lane to it.
 func TestG10_TwoWritersShareAConversation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,6 +220,7 @@ func TestG10_TwoWritersShareAConversation(t *testing.T) {
 		a, b := len(h.took[who(0)]), len(h.took[who(1)])
 		require.GreaterOrEqual(t, min(a, b)*5, (a+b)*2, "%d and %d", a, b)
 		require.Less(t, at(h.all(), .99), 100*time.Millisecond)
+		require.Less(t, at(h.all(), 1), 700*time.Millisecond)
 		h.requireLedger()
 	})
 }

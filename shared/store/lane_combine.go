@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,9 @@ const (
 	// putOffUnit is how long a write unit is waited for then: a partition has one a
 	// millisecond, and of those that are counted a third or less is of one partition.
 	putOffUnit = time.Millisecond / 2
+
+	// openAfter is after how many tries in vain one opens the lane.
+	openAfter = 2
 
 	// maxRounds is how often a batch is tried again at once without those that were
 	// found settled.
@@ -87,11 +91,31 @@ func (s *Store) combine(ctx context.Context, q *waiting) (*Committed, error) {
 			intents = []table.Intent{q.intent}
 			continue
 		case !result.again || q.tries >= maxLaneTries:
+			s.openLane(ctx, q, result.head)
 			return nil, nil //nolint:nilnil // not yet
 		}
 		head, intents = result.head, result.left
 	}
+	s.openLane(ctx, q, head)
 	return nil, nil //nolint:nilnil // not yet
+}
+
+// openLane opens the lane for one who lost some tries to who writes alone: the head has
+// not told that one of the lane, and who writes as fast as it can always comes first.
+func (s *Store) openLane(ctx context.Context, q *waiting, head chat.Conversation) {
+	if q.tries < openAfter || head.ConversationID == "" || s.laneOpen(head) {
+		return
+	}
+	now := s.db.Now()
+	_, _ = s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{ // if not, the next try does
+		TableName:           &s.db.Conversations,
+		Key:                 table.HeadKey(head.ConversationID),
+		UpdateExpression:    aws.String("SET laneUntil = :until"),
+		ConditionExpression: aws.String("attribute_exists(conversationId) AND (attribute_not_exists(laneUntil) OR laneUntil < :now)"),
+		ExpressionAttributeValues: table.Item{
+			":until": table.Num(now.Add(laneOpenFor).UnixMilli()), ":now": table.Num(now.UnixMilli()),
+		},
+	})
 }
 
 // unlessPassing leaves out what may be otherwise at the next look: a request that

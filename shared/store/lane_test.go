@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -533,6 +534,39 @@ func TestG10_ABatchIsBounded(t *testing.T) {
 			requireDense(t, ledger(t, c.Store(nil), ann, id), 1+waiting+1+n)
 		})
 	}
+}
+
+// Who loses to one that writes alone opens the lane, and whoever knows the head from
+// before comes to it, too.
+func TestG10_TheLaneIsOpenedToWhoWritesAlone(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	id := newGroup(t, c.Store(nil), chat.VisibleAll, "ann", "bob")
+	lost := &wire{Rule: func(op string, n int) fault {
+		if op == "TransactWriteItems" && n <= 3 { // one by itself, two by the lane
+			return conflicting
+		}
+		return none
+	}}
+	bob := c.Store(lost)
+	sendIn(t, bob, "bob", id, "late")
+	calls, _ := lost.Since(0)
+	opened := slices.Index(calls, "UpdateItem")
+	require.Positive(t, opened, "%v", calls)
+	require.Equal(t, 3, strings.Count(strings.Join(calls[:opened], " "), "TransactWriteItems"))
+	require.Greater(t, c.Head(id).LaneUntil, time.Now().UnixMilli())
+
+	// A change of the head that tells of the lane, and of nothing else.
+	c.Set(c.Tables.Conversations, convKey(id), values{"laneUntil": 1})
+	own := &wire{}
+	ann := c.Store(own)
+	sendIn(t, ann, "ann", id, "alone")
+	c.Set(c.Tables.Conversations, convKey(id), values{"laneUntil": farFuture})
+	_, before := own.Since(0)
+	sendIn(t, ann, "ann", id, "by the lane")
+	calls, _ = own.Since(before)
+	require.Equal(t, []string{"TransactWriteItems", "PutItem"}, calls[:2])
+	requireDense(t, ledger(t, ann, "bob", id), 4)
 }
 
 // What is put off is tried again with half of it, and those who come next begin there.

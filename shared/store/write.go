@@ -627,7 +627,16 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	if w.anyState {
 		state = head.State
 	}
-	return s.headUpdate(head, after, state, e), nil
+	item := s.headUpdate(head, after, state, e)
+	if w.batches() { // one that the lane takes waits there, once somebody has opened it
+		condition := *item.Update.ConditionExpression + " AND attribute_not_exists(laneUntil)"
+		if head.LaneUntil != 0 {
+			condition = *item.Update.ConditionExpression + " AND laneUntil = :lane"
+			item.Update.ExpressionAttributeValues[":lane"] = table.Num(head.LaneUntil)
+		}
+		item.Update.ConditionExpression = &condition
+	}
+	return item, nil
 }
 
 // headUpdate returns the write that makes one head into another, on condition that it is
