@@ -193,14 +193,15 @@ type crowd struct {
 	users []string
 	in    *json.Encoder
 	out   *bufio.Scanner
+	end   *time.Timer // of a command that does not end
 }
 
 func startCrowd(t *testing.T, s stack, users ...string) *crowd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // a command that never ends ends here
+	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	in, out := startNode(ctx, t, "testdata/crowd.mjs", append([]string{s.Socket, s.Tokens}, users...)...)
-	return &crowd{t: t, users: users, in: in, out: out}
+	return &crowd{t: t, users: users, in: in, out: out, end: time.AfterFunc(2*patience, cancel)}
 }
 
 func (c *crowd) do(command string, fields map[string]any, answer any) {
@@ -209,8 +210,10 @@ func (c *crowd) do(command string, fields map[string]any, answer any) {
 		fields = map[string]any{}
 	}
 	fields["command"] = command
+	c.end.Reset(2 * patience)
 	require.NoError(c.t, c.in.Encode(fields))
 	require.True(c.t, c.out.Scan(), "the browser clients ended: %v", c.out.Err())
+	c.end.Stop()
 	if answer != nil {
 		require.NoError(c.t, json.Unmarshal(c.out.Bytes(), answer), c.out.Text())
 	}
