@@ -168,7 +168,7 @@ func TestAGroupThatIsWatched(t *testing.T) {
 	require.Positive(t, s.Acks)
 	require.Equal(t, s.Acks, s.Reached)
 	require.Equal(t, 5*s.Acks, s.Delivered, "by those who watch, and nobody else")
-	require.InEpsilon(t, s.Deliver.Max, s.Reach.Max, .02, "the last delivery is when the last message has reached all")
+	require.InEpsilon(t, s.Deliver.Max, s.Reach.Max, .05, "the last delivery is when the last message has reached all, but for the histograms' precision")
 	require.Contains(t, stderr.String(), "connecting 6 devices of 6 users")
 	var text bytes.Buffer
 	s.print(&text)

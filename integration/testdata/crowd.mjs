@@ -11,11 +11,22 @@ const [url, tokens, ...users] = process.argv.slice(2);
 const devices = await Promise.all(
   users.map(async (userId) => {
     const store = new MemoryStore();
+    const told = new Map(); // by conversation, through which seq the server was told that it was read
     const token = async () => (await (await fetch(`${tokens}?user=${encodeURIComponent(userId)}`)).json()).token;
-    const client = await open({ url, userId, deviceId: "web", store, tabs: null, token, log: () => {} });
-    return { userId, store, client };
+    const client = await open({ url, userId, deviceId: "web", store, tabs: null, token, log: () => {}, WebSocket: socketThatNotes(told) });
+    return { userId, store, client, told };
   }),
 );
+
+function socketThatNotes(told) {
+  return class extends WebSocket {
+    send(frame) {
+      const { action, conversationId, readSeq } = JSON.parse(frame);
+      if (action === "tell" || action === "ack") told.set(conversationId, Math.max(told.get(conversationId) ?? 0, readSeq ?? 0));
+      super.send(frame);
+    }
+  };
+}
 
 const pause = () => new Promise((resolve) => setTimeout(resolve, 10));
 
@@ -45,7 +56,7 @@ const commands = {
       );
       const others = users.filter((_, i) => i !== by);
       const has = held.every((line) => line?.maxContiguousSeq >= seq);
-      const told = held.every((line, i) => i === by || line?.told.readSeq >= seq);
+      const told = devices.every((device, i) => i === by || (device.told.get(id) ?? 0) >= seq);
       const known = others.every((userId) => held[by]?.receipts?.get(userId)?.readSeq >= seq);
       if (has && (!wantsTold || told) && (!receipts || known)) return {};
       await pause();

@@ -13,10 +13,10 @@ const (
 	share = 8
 
 	// quietBurst and quietRate are which parts of the burst and of the rate an
-	// environment admits to a key unasked: of writes with their defaults three, and one a
+	// environment admits to a key unasked: of writes with their defaults one, and one a
 	// second. Who stays below that, as people do, costs nothing; who floods gets it from
 	// each environment, of which there are hundreds while they start, so it is small.
-	quietBurst = 32
+	quietBurst = 64
 	quietRate  = 20
 
 	// alone is for how long a key is not charged after a charge that failed.
@@ -31,7 +31,7 @@ type Charge func(ctx context.Context, key string, rate Rate, n int, now time.Tim
 // Shared has one token bucket for each key, in whatever environment it asks. It is
 // safe for concurrent use.
 //
-// An environment counts in memory. It admits a 32nd of the burst and a 20th of the rate
+// An environment counts in memory. It admits a 64th of the burst and a 20th of the rate
 // unasked; beyond that it takes tokens of the shared bucket, an eighth of the burst with
 // each charge. A refusal is remembered for as long as it says, so that a flood does not
 // become one of charges. Tokens that were charged and not used within the time in which a
@@ -39,7 +39,7 @@ type Charge func(ctx context.Context, key string, rate Rate, n int, now time.Tim
 //
 // So in n environments, and any stretch of time t, a key gets at most
 //
-//	2·burst + rate·t + n·(max(1, burst/32) + rate·t/20)
+//	2·burst + rate·t + n·(max(1, burst/64) + rate·t/20)
 //
 // and what the environments' clocks differ by, times the rate.
 type Shared struct {
