@@ -194,7 +194,7 @@ func conversationOf(body string) (aside map[string]any, ok bool) {
 	return aside, true
 }
 
-// requeue returns a conversation back to the fan-out's queue.
+// requeue gives a conversation back to the fan-out's queue.
 func (r *replay) requeue(ctx context.Context, aside map[string]any) (is, detail string, err error) {
 	detail = fmt.Sprintf("%v, which failed with: %v", aside["conversationId"], aside["err"])
 	if !r.yes {

@@ -137,7 +137,7 @@ func (c *Conn) read(take func(kind string, frame []byte)) {
 	}
 }
 
-// deliver returns an answer to who waits for it. One without id may be anyone's.
+// deliver gives an answer to who waits for it. One without id may be anyone's.
 func (c *Conn) deliver(a Answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -170,7 +170,7 @@ func (c *Client) Leave(ctx context.Context, r wire.ChangeGroup) (wire.Sent, erro
 	return c.write(ctx, wire.ActionLeave, r.ConversationID, r.ClientMsgID, r, nil)
 }
 
-// SetRole returns a member another role. The owner who makes another the owner
+// SetRole gives a member another role. The owner who makes another the owner
 // becomes an admin.
 func (c *Client) SetRole(ctx context.Context, r wire.SetRole) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)

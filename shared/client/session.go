@@ -208,7 +208,7 @@ func read(f frame, result any) error {
 	return nil
 }
 
-// deliver returns an answer to who waits for it, and one without an id to all:
+// deliver gives an answer to who waits for it, and one without an id to all:
 // every request may be repeated.
 func (s *session) deliver(f frame) {
 	s.mu.Lock()

@@ -379,7 +379,7 @@ func (s *Store) Leave(ctx context.Context, r Request, conversationID chat.Conver
 	})
 }
 
-// SetRole returns a member another role. To make someone owner is to pass the
+// SetRole gives a member another role. To make someone owner is to pass the
 // group on: the caller becomes an admin.
 func (s *Store) SetRole(ctx context.Context, r Request, conversationID chat.ConversationID, userID string, role chat.Role) (Committed, error) {
 	if err := chat.ValidateKnownUserID("userId", userID); err != nil {

@@ -112,7 +112,7 @@ func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) 
 	return nil
 }
 
-// largeOf gives the large conversations that the user is in, the first so many of them.
+// largeOf returns the large conversations that the user is in, the first so many of them.
 func (s *Store) largeOf(ctx context.Context, userID string, most int) (large []chat.ConversationID, err error) {
 	for cursor := ""; ; {
 		items, next, err := s.db.LinePage(ctx, userID, cursor, relistPage)

@@ -110,7 +110,7 @@ func sourceAt(mi table.Message, end int64) int64 {
 	return mi.Edits[max(0, editsUntil(mi, end)-1)]
 }
 
-// setContent returns a message other content.
+// setContent gives a message other content.
 func setContent(mi *table.Message, c table.Content) {
 	mi.Text, mi.Data, mi.Message.Data = c.Text, c.Data, nil
 	if c.Data != "" {

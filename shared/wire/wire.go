@@ -230,7 +230,7 @@ type ChangeGroup struct {
 	ClientMsgID    string              `json:"clientMsgId"`
 }
 
-// SetRole returns a member another role. The caller who makes another the owner
+// SetRole gives a member another role. The caller who makes another the owner
 // becomes an admin.
 type SetRole struct {
 	ConversationID chat.ConversationID `json:"conversationId"`

@@ -127,7 +127,7 @@ func (p *pool) run(proc *sandbox, inv *invocation) (seen bool) {
 	return true
 }
 
-// finish returns the caller its result, if there is one.
+// finish gives the caller its result, if there is one.
 func (p *pool) finish(inv *invocation, res *result, began time.Time, cold bool) {
 	if res == nil {
 		return

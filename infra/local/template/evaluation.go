@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// evaluation returns the names in a document their values. It is lazy: shallow
+// evaluation gives the names in a document their values. It is lazy: shallow
 // evaluates one node, the nodes below it when they are read. So what has no meaning
 // locally may use functions that only the cloud can evaluate.
 type evaluation struct {

@@ -192,7 +192,7 @@ func (n *names) generalise(field string, v any) any {
 	return v
 }
 
-// name returns a message a name where it comes up first, and puts that name where it comes
+// name gives a message a name where it comes up first, and puts that name where it comes
 // again.
 func (n *names) name(v any) any {
 	switch v := v.(type) {

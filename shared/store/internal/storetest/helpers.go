@@ -24,7 +24,7 @@ func ContextFor(t testing.TB, ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), time.Duration(ms)*time.Millisecond)
 }
 
-// ChatIn returns a message a conversation.
+// ChatIn gives a message a conversation.
 func ChatIn(m chat.Message, conversationID chat.ConversationID) chat.Message {
 	m.ConversationID = conversationID
 	return m
