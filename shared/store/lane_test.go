@@ -354,13 +354,13 @@ func sendInText(t testing.TB, s *store.Store, sender string, id chat.Conversatio
 // Those who wait while someone is removed: the owners verify anew, each by itself.
 func TestG9_WhoWaitsDuringARemovalIsVerifiedAnew(t *testing.T) {
 	t.Parallel()
-	c := newCloud(t)
 	for name, tc := range map[string]struct {
 		sender string
 		code   chat.Code
 	}{"one who is removed": {"bob ", chat.CodeNotFound}, "one who stays": {"cy ", ""}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			c := newCloud(t)
 			ann, bob, cy := "ann "+name, "bob "+name, "cy "+name
 			id := laneOf(t, c, ann, bob, cy)
 			removed := false
