@@ -192,25 +192,12 @@ type connecting struct {
 	pusher     *push.Pusher
 }
 
-var tables = store.Tables{
-	Conversations: "Conversations", Messages: "Messages", Idempotency: "Idempotency",
-	Members: "Members", Inboxes: "Inboxes", Connections: "Connections", Lane: "Lane",
-}
-
 func newCloud(t *testing.T, quota int) *cloud {
 	t.Helper()
 	c := &cloud{
 		t: t, account: &account{quota: quota}, getenv: defaults(t), sockets: map[string]*socket{}, retries: make(chan string, 10_000),
-		posts: limit.New(limit.Rate{PerSecond: postsOfAll, Burst: postsOfAll / 2}, time.Now),
-		region: regiontest.New(regiontest.Usual(), map[string]regiontest.Keys{
-			"Conversations": {Partition: "conversationId"},
-			"Messages":      {Partition: "conversationId", Sort: "seq"},
-			"Idempotency":   {Partition: "dedupeKey"},
-			"Members":       {Partition: "conversationId", Sort: "userId"},
-			"Inboxes":       {Partition: "userId", Sort: "conversationId"},
-			"Connections":   {Partition: "userId"},
-			"Lane":          {Partition: "laneId", Sort: "messageId"},
-		}),
+		posts:  limit.New(limit.Rate{PerSecond: postsOfAll, Burst: postsOfAll / 2}, time.Now),
+		region: regiontest.WithTables(regiontest.Usual()),
 	}
 	c.routes = limit.New(c.rate("REQUESTS_PER_SECOND", "REQUEST_BURST"), time.Now)
 	c.connect = lambda(c, func() *connecting {
@@ -242,7 +229,7 @@ func (c *cloud) rate(perSecond, burst string) limit.Rate {
 func (c *cloud) store() *store.Store {
 	options, err := store.OptionsFromEnv(c.getenv)
 	require.NoError(c.t, err)
-	return store.New(c.region.Client(), tables, options...)
+	return store.New(c.region.Client(), regiontest.Tables(), options...)
 }
 
 func (c *cloud) pusher() *push.Pusher {
@@ -263,16 +250,10 @@ func (c *cloud) routesOf(kind store.Requests) route.Handler {
 	attend := route.NewAttend(slog.New(slog.DiscardHandler), s, p)
 	return route.Serve(slog.New(slog.DiscardHandler), p, route.NewLimits(rate, time.Now, s.Charge(kind), s.Charge(kind.Refused()), p), map[string]route.Action{
 		wire.ActionSend: route.To(func(ctx context.Context, caller route.Caller, r wire.Send) (wire.Sent, error) {
-			if err := r.Validate(); err != nil {
-				return wire.Sent{}, err
-			}
 			committed, err := s.Append(ctx, messageOf(caller, r), r.To)
 			return committed.Sent, err
 		}),
 		wire.ActionCreateGroup: route.To(func(ctx context.Context, caller route.Caller, r wire.CreateGroup) (wire.Created, error) {
-			if err := r.Validate(); err != nil {
-				return wire.Created{}, err
-			}
 			line, _, err := s.CreateGroup(ctx, store.Request{UserID: caller.UserID, DeviceID: caller.DeviceID, ClientMsgID: r.ClientMsgID}, r.Title, r.Members, "all")
 			return wire.Created{Conversation: wire.Listed(line.View, line.Last)}, err
 		}),

@@ -51,7 +51,7 @@ func (s *Store) Append(ctx context.Context, m chat.Message, to string) (Committe
 	return s.commit(ctx, w)
 }
 
-// stamp sets of a message what the server gives it, but for the seq.
+// stamp gives a message what the server gives it, but for the seq.
 func (s *Store) stamp(m chat.Message) chat.Message {
 	now := s.db.Now()
 	return m.Stamped(ulid.MustNewDefault(now).String(), now)

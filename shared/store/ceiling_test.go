@@ -30,9 +30,7 @@ type ceiling struct {
 
 // inRegion gives it a region of its own.
 func (c ceiling) inRegion() *ceiling {
-	c.region = regiontest.New(regiontest.Usual(), map[string]regiontest.Keys{
-		"Conversations": {Partition: "conversationId"}, "Messages": {Partition: "conversationId", Sort: "seq"}, "Idempotency": {Partition: "dedupeKey"},
-	})
+	c.region = regiontest.WithTables(regiontest.Usual())
 	return &c
 }
 

@@ -47,22 +47,9 @@ type hot struct {
 	attempts int
 }
 
-var regionTables = store.Tables{
-	Conversations: "Conversations", Messages: "Messages", Idempotency: "Idempotency",
-	Members: "Members", Inboxes: "Inboxes", Connections: "Connections", Lane: "Lane",
-}
-
 func newHot(t *testing.T, members int, options ...store.Option) *hot {
 	t.Helper()
-	h := &hot{t: t, options: options, took: map[string][]time.Duration{}, region: regiontest.New(regiontest.Usual(), map[string]regiontest.Keys{
-		"Conversations": {Partition: "conversationId"},
-		"Messages":      {Partition: "conversationId", Sort: "seq"},
-		"Idempotency":   {Partition: "dedupeKey"},
-		"Members":       {Partition: "conversationId", Sort: "userId"},
-		"Inboxes":       {Partition: "userId", Sort: "conversationId"},
-		"Connections":   {Partition: "userId"},
-		"Lane":          {Partition: "laneId", Sort: "messageId"},
-	})}
+	h := &hot{t: t, options: options, took: map[string][]time.Duration{}, region: regiontest.WithTables(regiontest.Usual())}
 	var others []string
 	for i := range members - 1 {
 		others = append(others, who(i+1))
@@ -78,7 +65,9 @@ func newHot(t *testing.T, members int, options ...store.Option) *hot {
 
 func who(i int) string { return fmt.Sprintf("user%02d", i) }
 
-func (h *hot) store() *store.Store { return store.New(h.region.Client(), regionTables, h.options...) }
+func (h *hot) store() *store.Store {
+	return store.New(h.region.Client(), regiontest.Tables(), h.options...)
+}
 
 // take returns an environment that is idle, the one used last first as Lambda does, or a
 // new one.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/regiontest"
 )
 
 // mortal is the connection of an environment that may die at any request, before or
@@ -57,7 +58,7 @@ func (m *mortal) Do(req *http.Request) (*http.Response, error) {
 func (m *mortal) store() *store.Store {
 	return store.New(dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", HTTPClient: m, Credentials: credentials.NewStaticCredentialsProvider("id", "secret", ""),
-	}), regionTables)
+	}), regiontest.Tables())
 }
 
 // plight is a crowd in a conversation.

@@ -18,6 +18,7 @@ import (
 	"github.com/inorder-im/inorder/shared/metric"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
+	"github.com/inorder-im/inorder/shared/store/regiontest"
 )
 
 // say has a store append a message of some bytes, once.
@@ -192,7 +193,7 @@ func TestG10_AConversationIsNotShutByAClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHot(t, 2, store.WithConversationRate(1))
 		_, err := h.region.Client().UpdateItem(context.Background(), &dynamodb.UpdateItemInput{
-			TableName: &regionTables.Conversations, UpdateExpression: aws.String("SET fullAt = :far"),
+			TableName: aws.String(regiontest.Tables().Conversations), UpdateExpression: aws.String("SET fullAt = :far"),
 			Key:                       map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: string(h.group)}},
 			ExpressionAttributeValues: map[string]types.AttributeValue{":far": &types.AttributeValueMemberN{Value: fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())}},
 		})

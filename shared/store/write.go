@@ -629,12 +629,12 @@ func (s *Store) headWrite(w write, head chat.Conversation, e changes) (types.Tra
 	}
 	item := s.headUpdate(head, after, state, e)
 	if w.batches() { // one that the lane takes waits there, once somebody has opened it
-		condition := *item.Update.ConditionExpression + " AND attribute_not_exists(laneUntil)"
+		lane := "attribute_not_exists(laneUntil)"
 		if head.LaneUntil != 0 {
-			condition = *item.Update.ConditionExpression + " AND laneUntil = :lane"
+			lane = "laneUntil = :lane"
 			item.Update.ExpressionAttributeValues[":lane"] = table.Num(head.LaneUntil)
 		}
-		item.Update.ConditionExpression = &condition
+		*item.Update.ConditionExpression += " AND " + lane
 	}
 	return item, nil
 }

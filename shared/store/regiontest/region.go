@@ -37,6 +37,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/inorder-im/inorder/shared/store"
 )
 
 // Latencies are means; each wait is drawn from 0.7 to 1.3 of its own.
@@ -99,6 +101,28 @@ func New(latencies Latencies, tables map[string]Keys) *Region {
 		tables: map[string]map[string]map[string]item{}, held: map[string]bool{}, follow: map[string]func(Change){},
 		writes: map[string]*bucket{}, reads: map[string]*bucket{}, stats: Stats{Calls: map[string]int{}},
 	}
+}
+
+// Tables are the product's tables, each by the name that template.yaml has for it.
+func Tables() store.Tables {
+	return store.Tables{
+		Conversations: "Conversations", Messages: "Messages", Idempotency: "Idempotency",
+		Members: "Members", Inboxes: "Inboxes", Connections: "Connections", Lane: "Lane",
+	}
+}
+
+// WithTables makes a region that has the product's tables.
+func WithTables(latencies Latencies) *Region {
+	names := Tables()
+	return New(latencies, map[string]Keys{
+		names.Conversations: {Partition: "conversationId"},
+		names.Messages:      {Partition: "conversationId", Sort: "seq"},
+		names.Idempotency:   {Partition: "dedupeKey"},
+		names.Members:       {Partition: "conversationId", Sort: "userId"},
+		names.Inboxes:       {Partition: "userId", Sort: "conversationId"},
+		names.Connections:   {Partition: "userId"},
+		names.Lane:          {Partition: "laneId", Sort: "messageId"},
+	})
 }
 
 // Change is what a stream of NEW_AND_OLD_IMAGES tells of one write, in DynamoDB's JSON.
