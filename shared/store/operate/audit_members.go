@@ -132,8 +132,7 @@ func (a *audit) linesOf(ctx context.Context, id chat.ConversationID, userIDs []s
 // lineOf reads an inbox line, or what the store keeps among them. ok is false for one
 // that is damaged, which it reports.
 func (a *audit) lineOf(in table.Item) (line chat.Line, ok bool) {
-	var key chat.Line
-	_ = table.Unmarshal(table.Item{"userId": in["userId"], "conversationId": in["conversationId"]}, &key) // they are strings, or it were no key
+	key := keyOf(in)
 	if key.ConversationID < table.FirstLine {
 		return key, true // of another form
 	}
