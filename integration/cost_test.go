@@ -338,12 +338,14 @@ func newRuler(t *testing.T, m *meter, s stack, n int) *ruler {
 	return r
 }
 
-func TestCost_OfEachAction(t *testing.T) {
-	t.Parallel()
-	m := startMeter(t)
-	c := startCloud(t, "-dynamodb-endpoint", m.url, "-param", "GroupsPerDay=100", "-param", "MaxLargeConversations=200")
-	rulers := map[int]*ruler{}
-	for _, n := range []int{2, 20, 200} {
+// measureUndisturbed measures a conversation of n users, and does so again with other
+// users if a fan-out failed meanwhile: on a machine that does too much a step may take
+// longer than it has. What is done again is no cost of the action.
+func measureUndisturbed(t *testing.T, m *meter, c *localCloud, n int) *ruler {
+	t.Helper()
+	failures := func() int { return strings.Count(c.stderr.String(), `"msg":"a conversation failed"`) }
+	for range 3 {
+		before := failures()
 		r := newRuler(t, m, c.Stack, n)
 		r.common()
 		if n > 2 {
@@ -351,7 +353,21 @@ func TestCost_OfEachAction(t *testing.T) {
 		} else {
 			r.alone()
 		}
-		rulers[n] = r
+		if failures() == before {
+			return r
+		}
+	}
+	require.FailNow(t, "a fan-out failed in each of three runs", "conversations of %d", n)
+	return nil
+}
+
+func TestCost_OfEachAction(t *testing.T) {
+	t.Parallel()
+	m := startMeter(t)
+	c := startCloud(t, "-dynamodb-endpoint", m.url, "-param", "GroupsPerDay=100", "-param", "MaxLargeConversations=200")
+	rulers := map[int]*ruler{}
+	for _, n := range []int{2, 20, 200} {
+		rulers[n] = measureUndisturbed(t, m, c, n)
 	}
 
 	pair, few, many := rulers[2].costs, rulers[20].costs, rulers[200].costs

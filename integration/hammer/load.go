@@ -230,14 +230,18 @@ func (l *load) hammer(ctx context.Context) {
 	following.Wait()
 }
 
-// next waits for the time of the next send. Where sends are late they do not wait
-// for each other: the time they lose counts as theirs.
+// next waits for the time of the next send, until the deadline of ctx: what would be
+// due then is not sent, however late a machine hears of it. Where sends are late they
+// do not wait for each other: the time they lose counts as theirs.
 func (l *load) next(ctx context.Context, begin time.Time, slots *atomic.Int64) (due time.Time, ok bool) {
 	if l.rate == 0 {
 		return time.Now(), ctx.Err() == nil
 	}
 	slot := slots.Add(1) - 1
 	due = begin.Add(time.Duration(float64(slot) / l.rate * float64(time.Second)))
+	if end, limited := ctx.Deadline(); limited && !due.Before(end) {
+		return due, false
+	}
 	_ = smithytime.SleepWithContext(ctx, time.Until(due))
 	return due, ctx.Err() == nil
 }
