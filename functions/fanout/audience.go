@@ -34,22 +34,25 @@ type listing struct {
 	conversationID chat.ConversationID
 }
 
+// isListed reports whether a change of the roster may have made the conversation one that
+// is listed as large for someone, or no more: someone came or went, or the number of
+// members crossed the bound.
+func (n news) isListed() bool {
+	return n.rosterChanged && (!n.noted || max(n.membersBefore, n.members) > chat.InboxGroupMax)
+}
+
 // listings says in whose sync head the conversation has to be listed as large
-// from here on (true), or no more (false). Only a change of the roster makes
-// any: someone came or went, or the number of members crossed the bound.
+// from here on (true), or no more (false).
 func (n news) listings() map[listing]bool {
-	large, wasLarge := !n.noted, n.membersBefore > chat.InboxGroupMax
-	if !n.rosterChanged || !large && !wasLarge {
+	if !n.isListed() {
 		return nil
 	}
+	large, wasLarge := !n.noted, n.membersBefore > chat.InboxGroupMax
+	crossed := wasLarge != large || wasLarge != (n.members > chat.InboxGroupMax)
 	changes := map[listing]bool{}
 	for _, w := range n.windows {
-		l := listing{w.userID, n.id}
-		switch {
-		case w.gone || !large:
-			changes[l] = false
-		case w.came || !wasLarge:
-			changes[l] = true
+		if w.gone || w.came || crossed {
+			changes[listing{w.userID, n.id}] = large && !w.gone
 		}
 	}
 	return changes

@@ -26,7 +26,13 @@ type ordered struct {
 }
 
 func (w *world) Crowd(_ context.Context, id chat.ConversationID) (chat.Conversation, bool, error) {
-	return chat.Conversation{ConversationID: id, LastSeq: int64(len(w.ledgers[id])), MemberCount: len(w.rosters[id])}, w.rosters[id] != nil, w.rosterErr[id]
+	head := w.heads[id]
+	head.ConversationID, head.LastSeq = id, int64(len(w.ledgers[id]))
+	return head, w.rosters[id] != nil, w.rosterErr[id]
+}
+
+func (w *world) MembersAmong(context.Context, chat.ConversationID, []string) (chat.Conversation, map[string]bool, error) {
+	panic("the roster is as the stream told")
 }
 
 func (w *world) CrowdPage(_ context.Context, id chat.ConversationID, cursor string, limit int) ([]chat.Member, string, error) {
@@ -75,6 +81,7 @@ func inCrowd(r events.DynamoDBEventRecord, before, after int64) events.DynamoDBE
 
 func (w *world) follow(t *testing.T, o *orders, event events.DynamoDBEvent) (failed []string) {
 	t.Helper()
+	w.tell(event)
 	h, _ := w.handler()
 	h.rounds = o
 	for _, f := range h.follow(t.Context(), event).BatchItemFailures {

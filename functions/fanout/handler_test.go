@@ -34,6 +34,7 @@ const now = 1795950400000 // ms, two minutes after the sample
 // world is everything around the handler: ledgers, rosters, sync heads,
 // connections and sockets.
 type world struct {
+	heads       map[chat.ConversationID]chat.Conversation // their rosters' versions and sizes
 	rosters     map[chat.ConversationID][]chat.Member
 	ledgers     map[chat.ConversationID][]chat.Message
 	connections map[string][]store.Connection
@@ -70,7 +71,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		rosters: map[chat.ConversationID][]chat.Member{}, ledgers: map[chat.ConversationID][]chat.Message{}, connections: map[string][]store.Connection{},
+		heads: map[chat.ConversationID]chat.Conversation{}, rosters: map[chat.ConversationID][]chat.Member{}, ledgers: map[chat.ConversationID][]chat.Message{}, connections: map[string][]store.Connection{},
 		sockets: map[string]error{}, entriesErr: map[chat.ConversationID]error{}, rosterErr: map[chat.ConversationID]error{}, raiseErr: map[string]error{},
 		raised: map[string][]chat.ConversationID{}, listed: map[listing]bool{}, asked: map[chat.ConversationID]chat.Range{}, frames: map[string][]string{}, forgot: map[string][]store.Connection{},
 	}
@@ -273,8 +274,18 @@ func (w *world) handler() (handler, *bytes.Buffer) {
 	}, &log
 }
 
+// tell has the heads as the stream tells of them.
+func (w *world) tell(event events.DynamoDBEvent) {
+	for _, r := range event.Records {
+		if ch, err := changeOf(r); err == nil {
+			w.heads[ch.conversationID] = chat.Conversation{MembersVersion: ch.newVersion, MemberCount: int(ch.newMembers)}
+		}
+	}
+}
+
 func (w *world) handle(t *testing.T, event events.DynamoDBEvent) (failed []string, log string) {
 	t.Helper()
+	w.tell(event)
 	h, buffer := w.handler()
 	response := h.follow(t.Context(), event)
 	require.NotNil(t, response.BatchItemFailures)
@@ -1052,6 +1063,7 @@ func TestLargeConversationsAreListed(t *testing.T) {
 			w.membersEvent("group:a", 7, tc.added, tc.removed)
 			change := record("1", "group:a", 6, 7)
 			change.Change.NewImage = head("group:a", 7, 2)
+			change.Change.NewImage["memberCount"] = events.NewNumberAttribute(fmt.Sprint(tc.after))
 			change.Change.OldImage["memberCount"] = events.NewNumberAttribute(fmt.Sprint(tc.before))
 			failed, _ := w.handle(t, batchOf(change))
 			require.Empty(t, failed)
@@ -1083,6 +1095,7 @@ func TestNewReadersOfALargeConversationAreToldOfIt(t *testing.T) {
 	w.write("system:news", 7)
 	change := record("1", "system:news", 6, 7)
 	change.Change.NewImage = head("system:news", 7, 2)
+	change.Change.NewImage["memberCount"] = events.NewNumberAttribute("31")
 	change.Change.OldImage["memberCount"] = events.NewNumberAttribute("30")
 	failed, _ := w.handle(t, batchOf(change))
 	require.Empty(t, failed)

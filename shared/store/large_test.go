@@ -3,6 +3,7 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -392,4 +393,28 @@ func TestRostersOfHeadsWithoutAHashAreCounted(t *testing.T) {
 			}())
 		})
 	}
+}
+
+// Who is a member is told as of one head, of however many users.
+func TestMembersAmong(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	asked := make([]string, 250)
+	for i := range asked {
+		asked[i] = fmt.Sprint("stranger", i)
+	}
+	asked[0], asked[99], asked[249] = "ann", "gone", "bob"
+	must(t)(s.AddMembers(t.Context(), by("ann", "2"), id, []string{"gone"}))
+	must(t)(s.RemoveMembers(t.Context(), by("ann", "3"), id, []string{"gone"}))
+	head, members, err := s.MembersAmong(t.Context(), id, asked)
+	require.NoError(t, err)
+	require.Equal(t, c.Head(id), head)
+	require.Equal(t, map[string]bool{"ann": true, "bob": true}, onlyTrue(members))
+}
+
+func onlyTrue(of map[string]bool) map[string]bool {
+	maps.DeleteFunc(of, func(_ string, is bool) bool { return !is })
+	return of
 }
