@@ -418,3 +418,34 @@ func onlyTrue(of map[string]bool) map[string]bool {
 	maps.DeleteFunc(of, func(_ string, is bool) bool { return !is })
 	return of
 }
+
+// Until the fan-out has taken a conversation off the list of one who was removed from it,
+// its head is on that list. It tells of nothing that was written since.
+func TestG9_AListTellsWhoWasRemovedOfNothingSince(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	ctx := t.Context()
+	id, other := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy"), newGroup(t, s, chat.VisibleAll, "dan", "bob")
+	cursor, err := s.Raise(ctx, "bob", []chat.ConversationID{other})
+	require.NoError(t, err)
+	for _, listed := range []chat.ConversationID{id, other} {
+		require.NoError(t, s.Enlist(ctx, "bob", listed))
+	}
+	_, err = s.Raise(ctx, "cy", []chat.ConversationID{other})
+	require.NoError(t, err)
+	require.NoError(t, s.Enlist(ctx, "cy", id))
+	must(t)(s.RemoveMembers(ctx, by("ann", "rm"), id, []string{"bob"}))
+	sendIn(t, s, "ann", id, "after")
+
+	changed, err := s.Changes(ctx, "bob", cursor, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []chat.Conversation{c.Head(other)}, changed.Heads)
+	require.NoError(t, s.Delist(ctx, "bob", id))
+	changed, err = s.Changes(ctx, "bob", cursor, changed.HeadsCursor, 10)
+	require.NoError(t, err)
+	require.Empty(t, changed.Heads, "that it is off the list is nothing new")
+	changed, err = s.Changes(ctx, "cy", 1, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []chat.Conversation{c.Head(id)}, changed.Heads, "who is still a member")
+}
