@@ -198,7 +198,8 @@ func (h handler) passOver(ctx context.Context, err error, about ...slog.Attr) {
 
 // batch collects, from several goroutines, what became of conversations.
 type batch struct {
-	step time.Duration
+	step   time.Duration
+	passes bool // over users who cannot be looked up, unless nobody can
 
 	mu      sync.Mutex
 	failed  map[chat.ConversationID]error // by conversation id, the first error

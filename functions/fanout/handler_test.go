@@ -45,6 +45,7 @@ type world struct {
 	rosterErr              map[chat.ConversationID]error // by conversation
 	raiseErr               map[string]error              // by user
 	connErr                error
+	hidden                 string // whose connections cannot be read
 	forgetErr              error
 	slowEntries, slowRaise <-chan struct{} // what is of mallory waits for it
 
@@ -156,7 +157,7 @@ func (w *world) list(userID string, conversationID chat.ConversationID, large bo
 	return w.raiseErr[userID]
 }
 
-func (w *world) Connections(_ context.Context, userIDs []string) (map[string][]store.Connection, error) {
+func (w *world) Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error) {
 	w.step("connections")
 	w.looked = userIDs
 	if w.connErr != nil {
@@ -167,6 +168,11 @@ func (w *world) Connections(_ context.Context, userIDs []string) (map[string][]s
 		if conns := w.connections[id]; len(conns) > 0 {
 			found[id] = conns
 		}
+	}
+	if w.hidden != "" && slices.Contains(userIDs, w.hidden) {
+		<-ctx.Done()
+		delete(found, w.hidden)
+		return found, &store.UnreadError{UserIDs: []string{w.hidden}, Err: ctx.Err()}
 	}
 	return found, nil
 }
@@ -944,6 +950,38 @@ func TestG10_ASlowConversationDoesNotHoldItsLane(t *testing.T) {
 			require.Equal(t, []string{"push group:slow 1<1"}, w.got(t, "mallory-phone"), name)
 		})
 	}
+}
+
+// One whose connections cannot be read, as their partition is throttled, keeps nobody else
+// from the pushes, be it in the same conversation; what it misses is tried again.
+func TestG10_WhoseConnectionsCannotBeReadHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.member("group:a", "alice", 1, "phone")
+		w.member("group:b", "bob", 1, "phone")
+		w.member("group:b", "mallory", 1, "phone")
+		w.write("group:a", 1)
+		w.write("group:b", 1)
+		w.hidden = "mallory"
+		var took time.Duration
+		start := time.Now()
+		go func() {
+			time.Sleep(swift)
+			synctest.Wait()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if len(w.frames["alice-phone"]) == 1 && len(w.frames["bob-phone"]) == 1 {
+				took = time.Since(start)
+			}
+		}()
+		failed, _ := w.handle(t, batchOf(record("1", "group:a", 0, 1), record("2", "group:b", 0, 1)))
+		require.Empty(t, failed)
+		require.Equal(t, swift, took, "until alice and bob had their pushes")
+		require.Equal(t, swift+hasty, time.Since(start), "the lane goes on")
+		require.Len(t, w.aside, 1)
+		require.Equal(t, chat.ConversationID("group:b"), w.aside[0].ConversationID)
+	})
 }
 
 // A large conversation's posts do not use up a small one's time.
