@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -66,10 +68,11 @@ const (
 func (h handler) setAside(ctx context.Context, conversations []*conversation, failed map[chat.ConversationID]error) (stuck []*conversation) {
 	ctx, cancel := context.WithTimeout(ctx, asideBudget)
 	defer cancel()
-	for _, c := range conversations {
+	var mu sync.Mutex
+	each(slices.All(conversations), func(_ int, c *conversation) {
 		err := failed[c.id]
 		if err == nil {
-			continue
+			return
 		}
 		about := []slog.Attr{metric.Conversation(c.id), metric.Seq(c.news.To), slog.Int("attempts", c.attempts), slog.Any("err", err)}
 		level := slog.LevelWarn
@@ -78,11 +81,13 @@ func (h handler) setAside(ctx context.Context, conversations []*conversation, fa
 		}
 		if lost := h.put(ctx, c, err); lost != nil {
 			level = slog.LevelError
+			mu.Lock()
 			stuck = append(stuck, c)
+			mu.Unlock()
 			about = append(about, slog.Any("lost", lost))
 		}
 		h.log.LogAttrs(ctx, level, "a conversation failed", about...)
-	}
+	})
 	return stuck
 }
 

@@ -52,7 +52,9 @@ type world struct {
 	unread   string              // how connections begin that take nothing until the time is up
 	panics   chat.ConversationID // a conversation whose entries make the reader panic
 	retryErr error
-	buryErr  error
+
+	queueTakes time.Duration
+	buryErr    error
 
 	mu      sync.Mutex
 	steps   []string                           // the order of "raise", "connections", "deliver"
@@ -225,6 +227,9 @@ func (w *world) Close(_ context.Context, connectionID string) error {
 }
 
 func (w *world) Retry(_ context.Context, body string, delay time.Duration) error {
+	time.Sleep(w.queueTakes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.retryErr != nil {
 		return w.retryErr
 	}
@@ -237,6 +242,8 @@ func (w *world) Retry(_ context.Context, body string, delay time.Duration) error
 }
 
 func (w *world) Bury(_ context.Context, body string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.buryErr == nil {
 		w.buried = append(w.buried, body)
 	}
@@ -698,6 +705,7 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 			require.Equal(t, tc.a, len(w.got(t, "alice-phone")) > 0)
 			require.Equal(t, tc.b, len(w.got(t, "bob-phone")) > 0)
 			var ids []chat.ConversationID
+			slices.SortFunc(w.aside, func(a, b aside) int { return cmp.Compare(a.ConversationID, b.ConversationID) })
 			for i, a := range w.aside {
 				ids = append(ids, a.ConversationID)
 				require.Equal(t, 1, a.Attempts)
@@ -950,6 +958,29 @@ func TestG10_ASlowConversationDoesNotHoldItsLane(t *testing.T) {
 			require.Equal(t, []string{"push group:slow 1<1"}, w.got(t, "mallory-phone"), name)
 		})
 	}
+}
+
+// Where one user's partition is throttled, all conversations of that user in a batch are
+// set aside, as soon as one.
+func TestG10_ManyAreSetAsideAsSoonAsOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.raiseErr["mallory"] = errors.New("throttled")
+		w.queueTakes = 100 * time.Millisecond
+		var records []events.DynamoDBEventRecord
+		for i := range 100 {
+			id := chat.ConversationID(fmt.Sprint("group:", i))
+			w.member(id, "mallory", 1)
+			w.write(id, 1)
+			records = append(records, record(fmt.Sprint(i), id, 0, 1))
+		}
+		start := time.Now()
+		failed, _ := w.handle(t, batchOf(records...))
+		require.Empty(t, failed, "none is left to the stream")
+		require.Len(t, w.aside, 100)
+		require.LessOrEqual(t, time.Since(start), 200*time.Millisecond)
+	})
 }
 
 // One whose connections cannot be read, as their partition is throttled, keeps nobody else
