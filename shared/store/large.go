@@ -79,7 +79,8 @@ const (
 // is not tried again before the user leaves one of them.
 //
 // What became large since the list was read changes it, and then this does nothing: it is
-// not so long that what comes finds no room without a trace.
+// not so long that what comes finds no room without a trace. What the user has left since
+// then may have been taken off before it was on, and is taken off in the end.
 func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) error {
 	ctx, cancel := context.WithTimeout(ctx, relistTimeout)
 	defer cancel()
@@ -106,10 +107,22 @@ func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) 
 		in.ConditionExpression = aws.String("ids = :was AND #over = :true")
 		in.ExpressionAttributeValues[":was"] = table.Set(was.IDs...)
 	}
-	if _, err := s.db.UpdateItem(ctx, in); err != nil && !table.ConditionFailed(err) {
+	if _, err := s.db.UpdateItem(ctx, in); table.ConditionFailed(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("listing the large conversations of %s anew: %w", userID, err)
 	}
-	return nil
+	keys := make([]table.Item, len(large))
+	for i, id := range large {
+		keys[i] = table.LineKey(userID, id)
+	}
+	return s.linesNow(ctx, keys, func(in table.Item) error {
+		var line chat.Line
+		if err := table.Unmarshal(in, &line); err != nil || line.LeftSeq == 0 {
+			return err
+		}
+		return s.Delist(ctx, userID, line.ConversationID)
+	})
 }
 
 // largeOf returns the large conversations that the user is in, the first so many of them.

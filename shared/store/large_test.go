@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -448,4 +449,31 @@ func TestG9_AListTellsWhoWasRemovedOfNothingSince(t *testing.T) {
 	changed, err = s.Changes(ctx, "cy", 1, "", 10)
 	require.NoError(t, err)
 	require.Equal(t, []chat.Conversation{c.Head(id)}, changed.Heads, "who is still a member")
+}
+
+// A list that is made anew while its user is removed from one of its conversations does
+// not have that one: it has been taken off already, from a list on which it was not.
+func TestG9_AListMadeAnewHasNoConversationOfTheRemoved(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	ctx := t.Context()
+	id := newGroup(t, s, chat.VisibleAll, "ann", append(others(0, chat.InboxGroupMax), "bob")...)
+	c.Put(c.Tables.Inboxes, map[string]any{"userId": "bob", "conversationId": "#large", "over": true})
+	removed := false
+	reader := c.Store(&wire{Edit: func(op string, request, answer []byte) []byte {
+		if op == "BatchGetItem" && strings.Contains(string(request), c.Tables.Conversations) && !removed {
+			removed = true
+			must(t)(s.RemoveMembers(ctx, by("ann", "rm"), id, []string{"bob"}))
+			require.NoError(t, s.Delist(ctx, "bob", id))
+		}
+		return answer
+	}})
+	_, err := reader.Changes(ctx, "bob", 0, "", 10)
+	require.NoError(t, err)
+	require.True(t, removed)
+	lists, err := s.DB().LargeLists(ctx, []string{"bob"}, true)
+	require.NoError(t, err)
+	require.Empty(t, lists["bob"].IDs)
+	require.False(t, lists["bob"].Over)
 }
