@@ -224,6 +224,26 @@ func TestARoundReachesAllWhoAreConnected(t *testing.T) {
 	require.Empty(t, w.raised)
 }
 
+// One whose connections cannot be read misses a round; the others do not hear of it again
+// and again, and those after it are not kept from it.
+func TestG10_ARoundPassesOverWhomItCannotLookUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, o := crowd(1100), &orders{}
+		w.write("group:a", 2)
+		w.hidden = "user00010"
+		require.NoError(t, w.deliver(t, o, round{Crowd: "group:a", FromSeq: 2}))
+		for i := 0; i < 1100; i += 10 {
+			require.Equal(t, i != 10, len(w.got(t, fmt.Sprintf("user%05d-phone", i))) == 1, i)
+		}
+		require.Empty(t, o.list)
+		w.connErr = errors.New("no table")
+		w.hidden = ""
+		require.NoError(t, w.deliver(t, o, round{Crowd: "group:a", FromSeq: 2}))
+		require.Len(t, o.list, 1, "where nobody can be looked up it is tried again")
+	})
+}
+
 // The sample is a round as the queue hands it over.
 func TestTheSampleOfARound(t *testing.T) {
 	t.Parallel()
