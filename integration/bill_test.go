@@ -308,12 +308,6 @@ func TestCost_OfTheShippedClients(t *testing.T) {
 		m.talk(g.what, many, id, 1)
 	}
 
-	reader, after := mustConnect(t, s, pair[1], "other"), int64(0)
-	m.measure(bill.Pull, 4, func() {
-		must[wire.Synced](t, reader, wire.ActionSync, wire.Sync{ConversationID: chat.SingleID(pair[0], pair[1]), AfterSeq: &after, Limit: new(1)})
-	})
-	reader.close()
-
 	idle, store := newUser("idle"), client.NewMemory()
 	dial := func() *client.Client {
 		cfg := clientOf(s, idle, "phone")

@@ -3,17 +3,19 @@ package push
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// Delivery is what one connection is to get, in this order.
+// Delivery is what one connection is to get, in this order. The frames are asked for once,
+// one by one, as they are posted.
 type Delivery struct {
 	ConnectionID string
 	ExpiresAt    int64 // ms: from when on it gets a goodbye instead; 0 for never
-	Frames       [][]byte
+	Frames       iter.Seq[[]byte]
 }
 
 // Outcome is what became of a Delivery.
@@ -62,10 +64,12 @@ func (p *Pusher) deliver(ctx context.Context, d Delivery) Outcome {
 		}
 		return Outcome{Err: ErrExpired}
 	}
-	for i, frame := range d.Frames {
+	sent := 0
+	for frame := range d.Frames {
 		if err := p.Post(ctx, d.ConnectionID, frame); err != nil {
-			return Outcome{Sent: i, Err: err}
+			return Outcome{Sent: sent, Err: err}
 		}
+		sent++
 	}
-	return Outcome{Sent: len(d.Frames)}
+	return Outcome{Sent: sent}
 }
