@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -191,11 +190,15 @@ func (w *world) Deliver(ctx context.Context, deliveries []push.Delivery) []push.
 	w.notedBy = append(w.notedBy, len(w.raised)+len(w.listed))
 	w.mu.Unlock()
 	outcomes := make([]push.Outcome, len(deliveries))
+	expires := map[string]int64{}
+	for _, conns := range w.connections {
+		for _, c := range conns {
+			expires[c.ID] = c.ExpiresAt
+		}
+	}
 	for i, d := range deliveries {
-		for _, c := range slices.Concat(slices.Collect(maps.Values(w.connections))...) {
-			if c.ID == d.ConnectionID && c.ExpiresAt != d.ExpiresAt {
-				outcomes[i].Err = fmt.Errorf("connection %s was delivered to with another expiry, %d", c.ID, d.ExpiresAt)
-			}
+		if expires[d.ConnectionID] != d.ExpiresAt {
+			outcomes[i].Err = fmt.Errorf("connection %s was delivered to with another expiry, %d", d.ConnectionID, d.ExpiresAt)
 		}
 		if outcomes[i].Err = cmp.Or(outcomes[i].Err, w.sockets[d.ConnectionID], ctx.Err()); outcomes[i].Err != nil {
 			continue
