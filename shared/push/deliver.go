@@ -58,6 +58,9 @@ func (p *Pusher) Deliver(ctx context.Context, deliveries []Delivery) []Outcome {
 }
 
 func (p *Pusher) deliver(ctx context.Context, d Delivery) Outcome {
+	if err := ctx.Err(); err != nil { // a post would fail all the same, after it was signed
+		return Outcome{Err: err}
+	}
 	if d.ExpiresAt != 0 && p.Now().UnixMilli() >= d.ExpiresAt {
 		if err := p.Dismiss(ctx, d.ConnectionID, wire.GoodbyeExpired); err != nil {
 			return Outcome{Err: err}

@@ -1,6 +1,7 @@
 package push_test
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"runtime"
@@ -132,6 +133,21 @@ func TestDeliver(t *testing.T) {
 				require.False(t, o.Gone())
 			}
 		})
+	})
+
+	t.Run("begins nothing once its time is over", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		asked := false
+		outcomes := newPusher(newGateway(t, always(200))).Deliver(ctx, []push.Delivery{
+			{ConnectionID: "late", Frames: func(func([]byte) bool) { asked = true }}, {ConnectionID: "expired", ExpiresAt: 1},
+		})
+		require.False(t, asked, "a frame was made for nobody")
+		for _, o := range outcomes {
+			require.ErrorIs(t, o.Err, context.Canceled)
+			require.False(t, o.Gone() || o.Expired())
+		}
 	})
 
 	t.Run("keeps its bound", func(t *testing.T) {
