@@ -406,7 +406,7 @@ func (h handler) compare(ctx context.Context, n news) error {
 	left, joined := moves(n.news.From, n.entries)
 	users := slices.AppendSeq(slices.Collect(maps.Keys(listed)), maps.Keys(left))
 	users = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(users, maps.Keys(joined)))))
-	for {
+	for len(users) > 0 {
 		head, found, err := h.store.Crowd(ctx, n.id)
 		if err != nil || !found || seen == (roster{head.MembersVersion, int64(head.MemberCount)}) {
 			return err
@@ -431,6 +431,7 @@ func (h handler) compare(ctx context.Context, n news) error {
 			listed[userID] = large
 		}
 	}
+	return nil
 }
 
 // note writes something of one user. What fails for good fails for this user
