@@ -36,7 +36,8 @@ type Config struct {
 
 	// Store is what the device keeps; nil is a new Memory.
 	Store Store
-	// Log gets what a program need not act on; nil is nowhere.
+	// Log gets what a program need not act on, such as why the client is not connected,
+	// which it tries to be for ever; nil is nowhere.
 	Log *slog.Logger
 	// HTTPClient makes the handshake; nil is one of the client's own.
 	HTTPClient *http.Client
