@@ -723,3 +723,19 @@ test("what is no text is sent, shown and edited with its data", async (t) => {
   await clock.until(() => bob.messages(bob.keyFor("alice"))[0].data.objectKey === "k2");
   await assert.rejects(alice.send(withBob(alice), { type: "text", text: " " }), RangeError);
 });
+
+test("what others wrote before the end that a device begins with is delivered, though the end is all the user's own", async (t) => {
+  const { clock, server, online } = setUp(t);
+  for (let i = 0; i < 5; i++) server.post("alice", { to: "bob" }, "from alice");
+  const { conversationId } = server.post("alice", { to: "bob" }, "the last of alice's");
+  for (let i = 0; i < 4; i++) server.post("bob", { conversationId }, "from another device of bob's");
+  const bob = await online("bob", { limits: { late: 6, end: 3 } });
+  await clock.advance(5_000);
+  assert.equal(bob.messages(conversationId).length, 3);
+  assert.equal(server.line("bob", conversationId).deliveredSeq, 10);
+  const asked = server.count("ack");
+  bob.setOffline(true);
+  bob.setOffline(false);
+  await clock.advance(5_000);
+  assert.equal(server.count("ack"), asked, "and told once");
+});
