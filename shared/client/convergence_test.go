@@ -285,8 +285,8 @@ func (w *world) check() {
 	w.checkAcked()
 }
 
-// withoutVersions leaves out the versions of what an erasure took the content of: who was away
-// for an edit cannot count it when the sender is erased later.
+// withoutVersions leaves out the versions of what an erasure took the content of: who was
+// away for an edit cannot count it when the sender is erased later.
 func withoutVersions(messages []chat.Message) []chat.Message {
 	for i := range messages {
 		if messages[i].SenderDeviceID == "" {
