@@ -91,6 +91,7 @@ const (
 	probeTime   = 5 * time.Second // for a connection in doubt to show that it lives
 	maxRefused  = 100             // writes that are kept, the last
 	pullsAtOnce = 4
+	sendsAtOnce = 4
 	readPage    = 100 // messages read from the store at once
 
 	// maxBadFrames ends a connection that talks nonsense.

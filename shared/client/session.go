@@ -32,6 +32,7 @@ type session struct {
 	kick  chan struct{}  // asks for another round of catching up
 
 	rechecks chan struct{} // a place for a conversation that is read again
+	sends    chan struct{} // a place for each write under way
 
 	born   time.Time
 	heard  atomic.Int64 // time since born at which a frame came
@@ -79,7 +80,8 @@ func (c *Client) connect() (*session, error) {
 	s := &session{
 		conn: conn, limit: c.cfg.RequestTimeout, log: c.cfg.Log,
 		pulls: make(chan struct{}, pullsAtOnce), kick: make(chan struct{}, 1), rechecks: make(chan struct{}, 1),
-		born: time.Now(), waiting: map[string]chan frame{}, known: sub != "",
+		sends: make(chan struct{}, sendsAtOnce),
+		born:  time.Now(), waiting: map[string]chan frame{}, known: sub != "",
 	}
 	s.ctx, s.end = context.WithCancelCause(c.ctx)
 	return s, nil
