@@ -1,8 +1,8 @@
 // Tells the server how far the user has received, read and cleared, a moment after something changed, until the server
 // knows: one request at a time, for who comes back into hundreds of conversations would be too fast, again and again,
 // and thrown out for it. A lost one does no harm, the next says the same and more. About what was just pushed the server
-// is told without an answer, and is taken to know it until the next catch-up, which says what it knows of most
-// conversations, though not of large ones. What it is not known to know is told once more, and answered.
+// is told without an answer, a little at a time, and is taken to know it until the next catch-up, which says what it
+// knows of most conversations, though not of large ones. What it is not known to know is told once more, and answered.
 
 import { pauseAfter } from "./connection.js";
 import { know, raise } from "./facts.js";
@@ -11,6 +11,10 @@ import { know, raise } from "./facts.js";
  * @import { Parts } from "./engine.js"
  * @import { OwnPositions } from "./facts.js"
  */
+
+// So many are told without an answer in so many ms.
+const MOST_UNANSWERED = 20;
+const UNANSWERED_MS = 2_000;
 
 /**
  * Of a conversation, on one connection. told is what was told without an answer since the last catch-up, said how far
@@ -22,6 +26,7 @@ export class Positions {
   #parts;
   /** @type {Map<string, TellState> | null} */
   #states = null;
+  #unanswered = { since: -Infinity, count: 0 };
   /** @type {Promise<void>} The last request. */
   #asking = Promise.resolve();
 
@@ -155,12 +160,16 @@ export class Positions {
     return done;
   }
 
-  // What was told so already, and the server turned out not to know, is not told so again.
+  // What was told so already, and the server turned out not to know, is not told so again. Nor is what would be too fast:
+  // nobody would hear that it was refused.
   /** @param {string} conversationId @param {OwnPositions} due @param {TellState} state */
   #tellUnanswered(conversationId, { clearedSeq, ...positions }, state) {
-    const { session, changes } = this.#parts;
+    const { session, changes, clock } = this.#parts;
     const through = Math.max(positions.deliveredSeq ?? 0, positions.readSeq ?? 0);
     if (clearedSeq !== undefined || through <= state.said || !changes.willTellOf(conversationId)) return false;
+    const now = clock.monotonic();
+    if (now - this.#unanswered.since >= UNANSWERED_MS) this.#unanswered = { since: now, count: 0 };
+    if (++this.#unanswered.count > MOST_UNANSWERED) return false;
     state.said = through;
     session.tell("tell", { conversationId, ...positions });
     Object.assign(state.told, positions);

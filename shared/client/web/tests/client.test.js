@@ -773,6 +773,16 @@ test("G10: who comes back into hundreds of conversations tells of all, and is no
   assert.equal(thrown(), 0);
 });
 
+test("G10: who hears of hundreds of conversations at once tells of all, and is not too fast again and again", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const thrown = limitWrites(server, clock);
+  await online("bob");
+  const ids = Array.from({ length: 300 }, (_, i) => server.post(`user${i}`, { to: "bob" }, "hi").conversationId);
+  await clock.advance(60_000);
+  assert.deepEqual(ids.filter((id) => server.line("bob", id).deliveredSeq < 1), []);
+  assert.equal(thrown(), 0);
+});
+
 test("G10: what was written to hundreds of people is sent, and is not too fast again and again", async (t) => {
   const { clock, server, online } = setUp(t);
   const thrown = limitWrites(server, clock);
