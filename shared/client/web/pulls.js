@@ -11,8 +11,9 @@ import { accountsForAll } from "./ledger.js";
 const AT_ONCE = 4;
 
 /**
- * One per connection; due does not include the random part, and page is the last page that is read again.
- * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>}} Turn
+ * One per connection; due does not include the random part, page is the last page that is read again, and free are the
+ * places for pulls, for which queue waits.
+ * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, free: number, queue: Array<() => void>}} Turn
  */
 
 export class Pulls {
@@ -28,7 +29,7 @@ export class Pulls {
   /** A connection is there; the pulls of an earlier one are void. */
   start() {
     this.stop();
-    this.#turn = { pulls: new Map(), waits: new Map(), rechecks: new Map(), page: Promise.resolve() };
+    this.#turn = { pulls: new Map(), waits: new Map(), rechecks: new Map(), page: Promise.resolve(), free: AT_ONCE, queue: [] };
   }
 
   stop() {
@@ -44,15 +45,9 @@ export class Pulls {
   async all(ledgers) {
     const turn = this.#turn;
     if (!turn) return;
-    const queue = [...ledgers];
     /** @type {unknown} */
     let failed = null;
-    const work = async () => {
-      for (let ledger; turn === this.#turn && (ledger = queue.shift()); ) {
-        await this.#pull(turn, ledger, true).catch((error) => (failed ??= error));
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    await Promise.all(ledgers.map((ledger) => this.#pull(turn, ledger, true).catch((error) => (failed ??= error))));
     for (const ledger of ledgers) await this.#recheck(turn, ledger).catch((error) => (failed ??= error));
     if (failed) throw failed;
   }
@@ -103,8 +98,24 @@ export class Pulls {
    * @param {boolean} [again] whether to ask for the last held entry as well
    */
   #pull(turn, ledger, again = false) {
-    const start = () => this.#parts.entries.startLate(ledger);
-    return turn.pulls.get(ledger) ?? this.#alone(turn, ledger, async () => (start(), this.#pages(turn, ledger, again)));
+    const work = async () => {
+      this.#parts.entries.startLate(ledger);
+      await this.#pages(turn, ledger, again);
+    };
+    return turn.pulls.get(ledger) ?? this.#alone(turn, ledger, () => this.#inPlace(turn, work));
+  }
+
+  /** @param {Turn} turn @param {() => Promise<void>} work */
+  async #inPlace(turn, work) {
+    if (turn.free > 0) turn.free--;
+    else await new Promise((resolve) => turn.queue.push(() => resolve(undefined)));
+    try {
+      if (turn === this.#turn) await work();
+    } finally {
+      const next = turn.queue.shift();
+      if (next) next();
+      else turn.free++;
+    }
   }
 
   // Does what has to be done by one at a time for a ledger.

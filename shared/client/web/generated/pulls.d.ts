@@ -8,10 +8,13 @@ export type Turn = {
     }>;
     rechecks: Map<Ledger, Promise<void>>;
     page: Promise<void>;
+    free: number;
+    queue: Array<() => void>;
 };
 /**
- * One per connection; due does not include the random part, and page is the last page that is read again.
- * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>}} Turn
+ * One per connection; due does not include the random part, page is the last page that is read again, and free are the
+ * places for pulls, for which queue waits.
+ * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, free: number, queue: Array<() => void>}} Turn
  */
 export declare class Pulls {
     #private;

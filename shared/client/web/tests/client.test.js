@@ -740,6 +740,29 @@ test("what others wrote before the end that a device begins with is delivered, t
   assert.equal(server.count("ack"), asked, "and told once");
 });
 
+test("G10: gaps in hundreds of conversations are pulled a few at a time", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const ids = Array.from({ length: 100 }, (_, i) => server.post(`user${i}`, { to: "bob" }, "hi").conversationId);
+  const bob = await online("bob");
+  await clock.advance(5_000);
+  server.pushes = () => 0;
+  ids.forEach((conversationId, i) => server.post(`user${i}`, { conversationId }, "lost"));
+  await clock.advance(1_000);
+  server.pushes = () => 1;
+  const retryAfterMs = 5_000, each = 10, atOnce = 4;
+  let since = -Infinity, admitted = 0, refused = 0, windows = 0;
+  server.refuse = ({ action }) => {
+    if (action !== "sync") return undefined;
+    if (clock.now() - since >= retryAfterMs) [since, admitted, windows] = [clock.now(), 0, windows + 1];
+    if (admitted++ < each) return undefined;
+    refused++;
+    return { code: "BUSY", message: "too fast", retryable: true, details: { retryAfterMs } };
+  };
+  ids.forEach((conversationId, i) => server.post(`user${i}`, { conversationId }, "after it"));
+  await clock.until(() => ids.every((id) => bob.messages(id).length === 3), 300_000);
+  assert.ok(refused <= atOnce * windows, `${refused} refused in ${windows} windows`);
+});
+
 // Limits writes as the real server does: 50 at once, ten more a second, and who is refused 100 times, and 20 more a
 // second, is thrown out. Returns how often that was.
 function limitWrites(server, clock) {
