@@ -127,6 +127,6 @@ func kilobytes(m chat.Message) int { return (weight(m) + 1023) / 1024 }
 // not come back together.
 func (s *Store) errFullFor(conversationID chat.ConversationID, wait time.Duration) error {
 	wait += rand.N(conversationBurst / 2) //nolint:gosec // jitter is no secret
-	return chat.BusyFor(wait, "conversation %s takes %d messages a second, of 1 KB each, from all its senders; send again in %d ms with the same clientMsgId",
+	return chat.FullFor(wait, "conversation %s takes %d messages a second, of 1 KB each, from all its senders; send again in %d ms with the same clientMsgId",
 		conversationID, s.perSecond, wait.Milliseconds())
 }
