@@ -254,9 +254,11 @@ func (c *Client) advance(by int64) {
 	c.publish(Progress{Done: c.progress.done, Total: c.progress.total})
 }
 
-// mind makes sure that a gap is pulled after a wait, unless pushes close it
-// first. The caller holds the mutex.
-func (c *Client) mind(s *session, cv *conversation, wait time.Duration) {
+// mind makes sure that a gap is pulled after a wait, and at random up to spread later,
+// unless pushes close it first. A wait of the same length that is under way stays, or the
+// pulls of those who hear of a gap again and again would hardly be spread. The caller holds
+// the mutex.
+func (c *Client) mind(s *session, cv *conversation, wait, spread time.Duration) {
 	if !cv.behind() || s == nil || s.ctx.Err() != nil {
 		return
 	}
@@ -264,9 +266,10 @@ func (c *Client) mind(s *session, cv *conversation, wait time.Duration) {
 		cv.minded = s.start(func() { c.closeGap(s, cv) })
 	}
 	fresh := cv.wait == 0
-	if fresh || wait < cv.wait {
-		cv.wait = wait
+	if !fresh && wait >= cv.patience {
+		return
 	}
+	cv.patience, cv.wait = wait, wait+jitterWithin(spread)
 	if due := time.Now().Add(cv.wait); fresh || due.Before(cv.due) {
 		cv.due = due
 		cv.sooner.fire()

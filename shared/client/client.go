@@ -413,10 +413,11 @@ type conversation struct {
 	confirmed *session // that the position was compared in with the server's ledger
 	rewinds   int      // times that it started over
 
-	minded bool          // a goroutine of the session waits for the gap to close
-	wait   time.Duration // how long it does, the shortest asked for this gap; 0 without a gap
-	due    time.Time     // when its patience ends
-	sooner signal        // whenever due comes nearer
+	minded   bool          // a goroutine of the session waits for the gap to close
+	patience time.Duration // the shortest wait that was asked for this gap
+	wait     time.Duration // how long it waits, with the spread; 0 without a gap
+	due      time.Time     // when that is over
+	sooner   signal        // whenever due comes nearer
 }
 
 func newConversation(id chat.ConversationID) *conversation {

@@ -360,7 +360,7 @@ func (c *Client) answered(e *entry, a answer, err error) error {
 	if err := c.compare(cv, a.Sent); err != nil {
 		return again(err)
 	}
-	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait, 0)
 	return nil
 }
 
@@ -408,7 +408,7 @@ func (c *Client) takeOwn(send wire.Send, sent wire.Sent) error {
 	if err := c.take(cv, step, []chat.Message{m}); err != nil {
 		return again(err)
 	}
-	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait, 0)
 	return nil
 }
 
