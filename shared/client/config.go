@@ -93,7 +93,7 @@ const (
 	pullsAtOnce = 4
 	sendsAtOnce = 4
 	slowAfter   = 3 * time.Second // a write that takes longer is not counted among these
-	readPage    = 100 // messages read from the store at once
+	readPage    = 100             // messages read from the store at once
 
 	// maxBadFrames ends a connection that talks nonsense.
 	maxBadFrames = 100
