@@ -288,7 +288,17 @@ func (c *Client) Refresh(ctx context.Context) error {
 		c.session.wake()
 	}
 	c.mu.Unlock()
-	return c.await(ctx, "catching up", func() bool { return c.made >= round })
+	return c.await(ctx, "catching up", func() bool { return c.made >= round && !c.rechecks() })
+}
+
+// rechecks reports whether anything is still to be read again. The caller holds the mutex.
+func (c *Client) rechecks() bool {
+	for _, cv := range c.conversations {
+		if cv.unchecked() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // await waits until hold, which is called with the mutex, is true.

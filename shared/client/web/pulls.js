@@ -39,8 +39,9 @@ export class Pulls {
   }
 
   /**
-   * Pulls these, from the last held entry on, which shows whether the server has it, too, and then reads again what is
-   * in doubt, which may be long. If one fails the others are pulled all the same. Rejects with the first error.
+   * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
+   * pulled all the same. Rejects with the first error. What is in doubt is read again after that, which may be long:
+   * what else changes is heard of meanwhile.
    * @param {Ledger[]} ledgers
    */
   async all(ledgers) {
@@ -49,7 +50,6 @@ export class Pulls {
     /** @type {unknown} */
     let failed = null;
     await Promise.all(ledgers.map((ledger) => this.#pull(turn, ledger, true).catch((error) => (failed ??= error))));
-    for (const ledger of ledgers) await this.#recheck(turn, ledger).catch((error) => (failed ??= error));
     if (failed) throw failed;
   }
 
@@ -133,7 +133,7 @@ export class Pulls {
     } finally {
       turn.pulls.delete(ledger);
     }
-    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // for what was heard of meanwhile
+    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // for what was heard of meanwhile, or is in doubt
   }
 
   // Syncs until the server says that there is no more.

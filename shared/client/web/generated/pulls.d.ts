@@ -24,8 +24,9 @@ export declare class Pulls {
     start(): void;
     stop(): void;
     /**
-     * Pulls these, from the last held entry on, which shows whether the server has it, too, and then reads again what is
-     * in doubt, which may be long. If one fails the others are pulled all the same. Rejects with the first error.
+     * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
+     * pulled all the same. Rejects with the first error. What is in doubt is read again after that, which may be long:
+     * what else changes is heard of meanwhile.
      * @param {Ledger[]} ledgers
      */
     all(ledgers: Ledger[]): Promise<void>;
