@@ -2,7 +2,7 @@
 // Each entry is sent, and sent again under the same clientMsgId, until there is an answer.
 
 import { pauseAfter } from "./connection.js";
-import { Places } from "./places.js";
+import { Places, SLOW_MS } from "./places.js";
 
 /**
  * @import { Parts } from "./engine.js"
@@ -13,7 +13,6 @@ import { Places } from "./places.js";
 export const NOT_IN_FLIGHT = Object.freeze({ busy: null, failures: 0, stored: false });
 
 const AT_ONCE = 4;
-const SLOW_MS = 3_000; // what takes longer is not counted among these
 const MAX_ID_BYTES = 64; // of a clientMsgId; an earlier version of this code made longer ones
 
 /**

@@ -1,5 +1,7 @@
 // A few places for what goes on at once.
 
+export const SLOW_MS = 3_000; // a change or a position that takes longer is not counted among these
+
 export class Places {
   #free;
   /** @type {(() => void)[]} */

@@ -1,3 +1,4 @@
+export declare const SLOW_MS = 3000;
 export declare class Places {
     #private;
     /** @param {number} free */

@@ -834,3 +834,12 @@ for (const [name, limitMs, interfere] of [
     }
   });
 }
+
+test("G10: positions that the server does not take in hold up no other for long", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const ids = Array.from({ length: 8 }, (_, i) => server.post(`user${i}`, { to: "bob" }, "hi").conversationId);
+  server.answer = ({ action, conversationId }) => (action === "ack" && ids.includes(conversationId) ? "lose" : undefined);
+  const other = server.post("alice", { to: "bob" }, "hi").conversationId;
+  await online("bob");
+  await clock.until(() => server.line("bob", other).deliveredSeq === 1, 30_000);
+});
