@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/letter"
@@ -21,8 +22,11 @@ import (
 	"github.com/inorder-im/inorder/shared/store"
 )
 
-// parallel is how many DynamoDB calls of a batch are under way at a time.
-const parallel = 64
+// How many DynamoDB calls are under way at a time.
+const (
+	parallel  = 64 // of a batch
+	comparing = 16 // of one conversation whose lists are compared
+)
 
 // How long the parts of a batch may take. What is slow is told in a second round, so
 // notes and pushes may come twice, and each round may push twice: in all at most 52
@@ -416,19 +420,27 @@ func (h handler) compare(ctx context.Context, n news) error {
 			return err
 		}
 		seen = roster{head.MembersVersion, int64(head.MemberCount)}
+		var writes errgroup.Group // at once: meanwhile the roster may change again
+		writes.SetLimit(comparing)
 		for _, userID := range users {
 			large := members[userID] && head.MemberCount > chat.InboxGroupMax
 			if was, ok := listed[userID]; ok && was == large {
 				continue
 			}
+			listed[userID] = large
 			update := h.store.Delist
 			if large {
 				update = h.store.Enlist
 			}
-			if err := update(ctx, userID, n.id); err != nil && !store.Permanent(err) {
-				return err
-			}
-			listed[userID] = large
+			writes.Go(func() error {
+				if err := update(ctx, userID, n.id); err != nil && !store.Permanent(err) {
+					return err
+				}
+				return nil
+			})
+		}
+		if err := writes.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil
