@@ -256,11 +256,7 @@ func (h handler) loadRound(ctx context.Context, r *round) (n news, left map[stri
 		bytes += envelope + len(m.Text) + len(m.Data)
 		n.committedAt = max(n.committedAt, m.ServerTime)
 	}
-	if first > r.FromSeq || bytes > maxRoundBytes {
-		if n.notify, err = wire.Encode(wire.Notify{Type: wire.TypeNotify, Updates: []wire.Head{{ConversationID: r.Crowd, CommittedMaxSeq: r.ToSeq}}}); err != nil {
-			return news{}, nil, err
-		}
-	}
+	n.brief = first > r.FromSeq || bytes > maxRoundBytes
 	left, _ = moves(first, n.entries)
 	return n, left, nil
 }

@@ -29,8 +29,8 @@ const (
 )
 
 // How long the parts of a batch may take. What is slow is told in a second round, so
-// notes and pushes may come twice, and each round may push twice: in all at most 52
-// seconds of the function's minute.
+// notes and pushes may come twice, and each round may push twice, each time with a step
+// more for who is looked up late: in all at most 52 seconds of the function's minute.
 const (
 	swift        = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
 	hasty        = 2 * time.Second        // reading one conversation, or noting one user, while a lane waits
@@ -39,6 +39,7 @@ const (
 	tellBudget   = 17 * time.Second       // noting and pushing all of a round
 	raiseBudget  = 8 * time.Second        // noting all of a part of them
 	pushBudget   = 5 * time.Second        // looking up connections and posting; what is left then is dropped: a push is a hint
+	lookUpEach   = 50 * time.Microsecond  // for each user of large conversations, beside swift
 	settleBudget = 2 * time.Second        // forgetting connections
 	asideBudget  = 8 * time.Second        // setting aside what failed
 )
