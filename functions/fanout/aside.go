@@ -43,7 +43,7 @@ func (a aside) conversation() *conversation {
 		membersBefore: a.MembersBefore, rosterChanged: a.RosterChanged, committedAt: a.CommittedAt, attempts: a.Attempts,
 		members: a.Members, unread: a.Unread,
 	}
-	if a.Members > chat.MaxGroupMembers && len(a.Unread) == 0 { // else its rounds are ordered
+	if a.Members > chat.MaxGroupMembers {
 		c.rounds = []dueRound{{from: a.FromSeq}} // at once, whether it was the round that failed or not
 	}
 	return c

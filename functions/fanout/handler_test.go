@@ -1037,6 +1037,31 @@ func TestG10_OnlyWhoCouldNotBeLookedUpIsToldAgain(t *testing.T) {
 	})
 }
 
+// The names of those who could not be looked up go along as far as a message of the queue
+// has room for them; else all are told again.
+func TestTheNamesOfFewGoAlong(t *testing.T) {
+	t.Parallel()
+	for n, along := range map[int]int{1: 1, maxUnread: maxUnread, maxUnread + 1: 0} {
+		w := newWorld()
+		unread := &store.UnreadError{Err: errors.New(strings.Repeat("<", 2000))}
+		for i := range 2 * maxUnread {
+			w.member("group:a", fmt.Sprintf("%s%03d", strings.Repeat("<", chat.MaxUserIDBytes-3), i), 1)
+			if i < n {
+				unread.UserIDs = append(unread.UserIDs, w.rosters["group:a"][i].UserID)
+			}
+		}
+		w.connErr = unread
+		w.write("group:a", 1)
+		failed, _ := w.handle(t, batchOf(changed("1", "group:a", 0, 1)))
+		require.Empty(t, failed)
+		require.Len(t, w.aside, 1)
+		require.Len(t, w.aside[0].Unread, along)
+		body, err := json.Marshal(w.aside[0])
+		require.NoError(t, err)
+		require.Less(t, len(body), 256<<10, "SQS's limit")
+	}
+}
+
 // A large conversation's posts do not use up a small one's time.
 func TestG10_SmallAudiencesComeFirst(t *testing.T) {
 	t.Parallel()
