@@ -60,9 +60,7 @@ func (t tally) plus(other tally) tally {
 // Whose connections cannot be read soon, as their partition is throttled, is waited for
 // when all others have their posts.
 func (h handler) push(ctx context.Context, b *batch, all []news) tally {
-	encoder := push.NewEncoder()
-	abridge(encoder, all)
-	p := posting{handler: h, encoder: encoder, mails: address(all)}
+	p := posting{handler: h, encoder: push.NewEncoder(), mails: address(all)}
 	small, large := p.users()
 	limited, cancel := context.WithTimeout(ctx, pushBudget)
 	defer cancel()
@@ -74,7 +72,7 @@ func (h handler) push(ctx context.Context, b *batch, all []news) tally {
 		p.unread = nil
 		p.post(waiting, late, b.step, false)
 	}
-	if err := encoder.Err(); err != nil {
+	if err := p.encoder.Err(); err != nil {
 		h.log.ErrorContext(ctx, "encoding a push", "err", err)
 	}
 	t := h.settle(ctx, p.recipients, p.outcomes)
@@ -101,37 +99,6 @@ func (h handler) push(ctx context.Context, b *batch, all []news) tally {
 	return t
 }
 
-// maxPosts is how many posts the news of large conversations may take in a push. A
-// function makes a thousand a second with room to spare, which is a tenth of what the
-// account may.
-const maxPosts = 5000
-
-// abridge has large conversations told of by their heads alone where their messages would
-// take more posts than there is time for, at first those that spare most: whoever was not
-// reached would hear of nothing before the next push, or before it asks.
-func abridge(encoder *push.Encoder, all []news) {
-	posts, spared := 0, make([]int, len(all))
-	for i, n := range all {
-		if n.audience().size == 0 || n.brief {
-			continue
-		}
-		frames := 0
-		for range encoder.Frames([]wire.Update{{ConversationID: n.id, Messages: n.entries, CommittedMaxSeq: n.news.To}}) {
-			frames++
-		}
-		posts += frames * len(n.windows)
-		spared[i] = max(frames-1, 0) * len(n.windows)
-	}
-	for posts > maxPosts {
-		most := slices.Max(spared)
-		if most == 0 {
-			return
-		}
-		i := slices.Index(spared, most)
-		all[i].brief, spared[i], posts = true, 0, posts-most
-	}
-}
-
 // posting is what becomes of a batch's mail.
 type posting struct {
 	handler
@@ -140,9 +107,14 @@ type posting struct {
 
 	recipients []recipient
 	outcomes   []push.Outcome
+	large      int      // posts of large conversations
 	unread     []string // whose connections could not be read
 	why        error
 }
+
+// maxPosts is how many posts a push takes on for large conversations, but for one to each
+// of their connections. A function of 512 MB makes about a thousand a second.
+const maxPosts = 5000
 
 // users are those who get mail: who is in a small conversation of the batch, and all
 // others, those of smaller ones first.
@@ -170,6 +142,7 @@ func (p *posting) post(ctx context.Context, users []string, most time.Duration, 
 		p.unread, p.why = append(p.unread, users...), cmp.Or(p.why, err)
 	}
 	recipients, deliveries := prepare(p.encoder, p.mails, connections)
+	p.abridge(recipients)
 	groups := byAudience(p.mails, recipients)
 	for n, places := range groups {
 		group := make([]push.Delivery, len(places))
@@ -182,6 +155,40 @@ func (p *posting) post(ctx context.Context, users []string, most time.Duration, 
 			left++
 		}
 		p.outcomes = append(p.outcomes, p.deliverInTime(ctx, group, left)...)
+	}
+}
+
+// abridge has large conversations told of by their heads alone where their messages take
+// more posts than there is time for, those first that spare most: whoever was not reached
+// would hear of nothing before the next push, or before it asks.
+func (p *posting) abridge(recipients []recipient) {
+	connections := map[*news]int{}
+	for _, r := range recipients {
+		for _, part := range p.mails[r.userID].parts {
+			connections[part.of]++
+		}
+	}
+	spared := map[*news]int{}
+	for n, posts := range connections {
+		if n.audience().size == 0 || n.brief {
+			continue
+		}
+		frames := 0
+		for range p.encoder.Frames([]wire.Update{{ConversationID: n.id, Messages: n.entries, CommittedMaxSeq: n.news.To}}) {
+			frames++
+		}
+		if p.large += frames * posts; frames > 1 {
+			spared[n] = (frames - 1) * posts
+		}
+	}
+	most := slices.SortedFunc(maps.Keys(spared), func(a, b *news) int {
+		return cmp.Or(cmp.Compare(spared[b], spared[a]), cmp.Compare(a.id, b.id))
+	})
+	for _, n := range most {
+		if p.large > maxPosts {
+			n.brief = true
+			p.large -= spared[n]
+		}
 	}
 }
 

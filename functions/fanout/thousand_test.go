@@ -160,23 +160,36 @@ func TestG10_ALargeGroupsLargeMessagesKeepToTheirTime(t *testing.T) {
 // that all members are reached; up to there it comes whole.
 func TestG5_NewsOfALargeGroupReachesAllItsMembers(t *testing.T) {
 	t.Parallel()
-	for messages, whole := range map[int64]bool{1: true, maxPosts / chat.MaxGroupMembers: true, maxPosts/chat.MaxGroupMembers + 1: false, 100: false} {
-		t.Run(fmt.Sprint(messages), func(t *testing.T) {
+	for _, tc := range []struct {
+		connected, messages int
+		whole               bool
+	}{
+		{1000, 1, true},
+		{1000, maxPosts / 1000, true},
+		{1000, maxPosts/1000 + 1, false},
+		{1000, 100, false},
+		{maxPosts / 100, 100, true},
+		{maxPosts/100 + 1, 100, false},
+	} {
+		t.Run(fmt.Sprint(tc), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := thousand(1, int(messages), 23_000)
+				w := thousand(1, tc.messages, 23_000)
+				for i := range chat.MaxGroupMembers - tc.connected {
+					delete(w.connections, fmt.Sprint("user", i))
+				}
 				h, log := w.handler()
 				var mu sync.Mutex
-				posts := map[string]int64{}
-				h.pusher = gateway{latency: 60 * time.Millisecond, posted: func(connectionID string) {
+				posts := map[string]int{}
+				h.pusher = gateway{latency: 45 * time.Millisecond, posted: func(connectionID string) {
 					mu.Lock()
 					defer mu.Unlock()
 					posts[connectionID]++
 				}}.pusher()
-				h.follow(t.Context(), batchOf(changed("1", "group:a", 0, messages)))
-				require.Len(t, posts, chat.MaxGroupMembers)
-				for _, n := range posts {
-					require.Equal(t, map[bool]int64{true: messages, false: 1}[whole], n)
+				h.follow(t.Context(), batchOf(changed("1", "group:a", 0, int64(tc.messages))))
+				require.Len(t, posts, tc.connected)
+				for connectionID, n := range posts {
+					require.Equal(t, map[bool]int{true: tc.messages, false: 1}[tc.whole], n, connectionID)
 				}
 				require.NotContains(t, log.String(), `"PushFailures":`)
 			})
@@ -184,32 +197,39 @@ func TestG5_NewsOfALargeGroupReachesAllItsMembers(t *testing.T) {
 	}
 }
 
-// Of a batch's groups the news that spares most gives way, and each member is told up to
-// what it may read.
+// Who was removed meanwhile is told as far as it may read.
 func TestG9_ANotifyOfMuchNewsEndsWhereAMembershipDoes(t *testing.T) {
 	t.Parallel()
 	w := thousand(1, 6, 23_000)
 	w.online("dave", "phone")
 	w.membersEvent("group:a", 3, nil, []string{"dave"})
-	for _, size := range []int{chat.InboxGroupMax, chat.InboxGroupMax + 10} {
+	removal := changed("1", "group:a", 0, 6)
+	removal.Change.NewImage = head("group:a", 6, 2)
+	failed, _ := w.handle(t, batchOf(removal))
+	require.Empty(t, failed)
+	require.Equal(t, []string{"notify group:a <3"}, w.got(t, "dave-phone"))
+	require.Equal(t, []string{"notify group:a <6"}, w.got(t, "user500-0"))
+}
+
+// Of the groups in a batch those give way whose news spares most.
+func TestG10_MuchNewsOfOneGroupLeavesThatOfOthersWhole(t *testing.T) {
+	t.Parallel()
+	w := thousand(1, 5, 23_000)
+	for size, messages := range map[int]int{chat.InboxGroupMax: 300, chat.InboxGroupMax + 1: 2} {
 		id := chat.ConversationID(fmt.Sprint("group:", size))
 		for i := range size {
-			w.member(id, fmt.Sprint("user", i), 1)
+			w.member(id, fmt.Sprint(size, " ", i), 1, "phone")
 		}
-		w.write(id, 2)
+		w.write(id, messages)
 		for i := range w.ledgers[id] {
 			w.ledgers[id][i].Text = strings.Repeat("x", 23_000)
 		}
 	}
-	removal := changed("1", "group:a", 0, 6)
-	removal.Change.NewImage = head("group:a", 6, 2)
-	failed, _ := w.handle(t, batchOf(removal, changed("2", "group:20", 0, 2), changed("3", "group:30", 0, 2)))
+	failed, _ := w.handle(t, batchOf(changed("1", "group:a", 0, 5), changed("2", "group:20", 0, 300), changed("3", "group:21", 0, 2)))
 	require.Empty(t, failed)
-	require.Equal(t, []string{"notify group:a <3"}, w.got(t, "dave-phone"))
-	require.Equal(t, []string{"notify group:a <6"}, w.got(t, "user500-0"))
-	require.Equal(t, []string{
-		"push group:20 1<2", "push group:20 2<2", "push group:30 1<2", "push group:30 2<2", "notify group:a <6",
-	}, w.got(t, "user7-0"))
+	require.Len(t, w.got(t, "20 7-phone"), 300, "a small one's is not counted")
+	require.Equal(t, []string{"push group:21 1<2", "push group:21 2<2"}, w.got(t, "21 7-phone"))
+	require.Equal(t, []string{"notify group:a <5"}, w.got(t, "user7-0"))
 }
 
 // What the fan-out itself takes for a message in the largest group there is: all but the
