@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -85,15 +86,53 @@ func TestG10_WhatIsDoneToAllPassesOverADamagedItem(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, lines, 3)
 	require.Contains(t, lines, chat.Line{UserID: "alice", ConversationID: single}, "an erasure must not pass it over")
+	rosters, err := o.Lines(t.Context(), single, []string{"alice", "bob"})
+	require.NoError(t, err)
+	require.Len(t, rosters, 1)
+	require.Contains(t, rosters, "bob")
 	raised, err := o.RaiseHead(t.Context(), single, 10)
 	require.NoError(t, err)
 	require.Equal(t, int64(13), raised.After)
 
 	c.Set(c.Tables.Conversations, convKey(single), values{"memberCount": "x"})
-	heads, _, err := o.Heads(t.Context(), "", 10)
+	heads, damaged, _, err := o.Heads(t.Context(), "", 10)
 	require.NoError(t, err)
-	require.Len(t, heads, 2)
+	require.Equal(t, [2]int{2, 1}, [2]int{len(heads), damaged})
 	changed := 0
 	require.NoError(t, o.ChangedBetween(t.Context(), 0, chat.MaxSeq, func(chat.Conversation) error { changed++; return nil }))
 	require.Equal(t, 2, changed)
+}
+
+// A conversation that was damaged between two looks is not among the hottest, and all
+// others are.
+func TestG10_TheHottestAreListedBesideADamagedHead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	single := sendN(t, s, 3)
+	send(t, s, "alice", "carol", "c1")
+	hot, err := operate.New(s).Hottest(t.Context(), 10, func(context.Context) error {
+		send(t, s, "alice", "carol", "c2")
+		c.Set(c.Tables.Conversations, convKey(single), values{"memberCount": "x"})
+		return nil
+	})
+	require.NoError(t, err)
+	require.Len(t, hot, 1)
+}
+
+// A message that is found twice, once damaged, is found once.
+func TestG10_AMessageIsFoundBesideADamagedOne(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	single := sendN(t, s, 3)
+	c.CopyMessage(single, 1, 9)
+	id := ledger(t, s, "alice", single)[0].MessageID
+	c.Set(c.Tables.Messages, entryKey(single, 1), values{"serverTime": "x"})
+	found, err := operate.New(s).ScanMessage(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	c.Delete(c.Tables.Messages, entryKey(single, 9))
+	_, err = operate.New(s).ScanMessage(t.Context(), id)
+	require.ErrorContains(t, err, "decoding", "it is there")
 }
