@@ -110,6 +110,7 @@ var invariants = map[operate.ViolationKind]metric.Name{
 	operate.RosterWrong:      metric.InvariantHead,
 	operate.LineMissing:      metric.InvariantHead,
 	operate.LargeNotListed:   metric.InvariantHead,
+	operate.LargeStale:       metric.InvariantHead,
 	operate.SyncHeadWrong:    metric.InvariantHead,
 	operate.LineFormer:       metric.InvariantHead,
 	operate.LineOrphaned:     metric.InvariantHead,

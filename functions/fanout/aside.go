@@ -157,6 +157,7 @@ func (h handler) again(ctx context.Context, a aside) error {
 	start := h.now()
 	conversations := []*conversation{a.conversation()}
 	b, all, tally := h.serve(ctx, conversations, stepTimeout)
+	h.settleLists(ctx, b, all)
 	stuck := h.setAside(ctx, conversations, b.failed)
 	tally.aside = len(b.failed) - len(stuck)
 	h.record(ctx, nil, all, tally, len(stuck), start)
@@ -164,6 +165,19 @@ func (h handler) again(ctx context.Context, a aside) error {
 		return fmt.Errorf("conversation %s is neither served nor set aside again: %w", a.ConversationID, b.failed[a.ConversationID])
 	}
 	return nil
+}
+
+// settleLists looks after the lists that a conversation which was set aside has written to:
+// changes of its roster that came later may have been served before. In the stream each
+// conversation's changes come one after the other.
+func (h handler) settleLists(ctx context.Context, b *batch, all []news) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	for _, n := range all {
+		if listings := n.listings(); len(listings) > 0 && b.failed[n.id] == nil {
+			b.guard(func() error { return h.store.SettleLarge(ctx, listings) }, n.id)
+		}
+	}
 }
 
 // delivered returns changes as the mapping hands them over. It passes over what has

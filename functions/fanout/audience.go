@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -28,11 +29,7 @@ type window struct {
 	gone     bool // is a member no more
 }
 
-// listing is a conversation in a user's sync head.
-type listing struct {
-	userID         string
-	conversationID chat.ConversationID
-}
+type listing = store.Listing
 
 // listings says in whose sync head the conversation has to be listed as large
 // from here on (true), or no more (false). Only a change of the roster makes
@@ -44,7 +41,7 @@ func (n news) listings() map[listing]bool {
 	}
 	changes := map[listing]bool{}
 	for _, w := range n.windows {
-		l := listing{w.userID, n.id}
+		l := listing{UserID: w.userID, ConversationID: n.id}
 		switch {
 		case w.gone || !large:
 			changes[l] = false

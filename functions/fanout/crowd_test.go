@@ -122,7 +122,7 @@ func TestACrowdsComingAndGoingIsTold(t *testing.T) {
 	list := []chat.ConversationID{"group:a"}
 	require.Equal(t, map[string][]chat.ConversationID{"gone": list, "both": list, "came": list, "back": list}, w.raised)
 	require.Equal(t, map[listing]bool{
-		{"gone", "group:a"}: false, {"both", "group:a"}: false, {"came", "group:a"}: true, {"back", "group:a"}: true,
+		{UserID: "gone", ConversationID: "group:a"}: false, {UserID: "both", ConversationID: "group:a"}: false, {UserID: "came", ConversationID: "group:a"}: true, {UserID: "back", ConversationID: "group:a"}: true,
 	}, w.listed)
 	require.Equal(t, []string{"push group:a 5,6,7<7"}, w.got(t, "gone-phone"))
 	require.Equal(t, []string{"push group:a 6,7<7"}, w.got(t, "both-phone"))
@@ -158,7 +158,7 @@ func TestASmallConversationThatBecameACrowd(t *testing.T) {
 		change.Change.NewImage["membersVersion"] = events.NewNumberAttribute("4")
 		require.Empty(t, w.follow(t, o, batchOf(change)), name)
 		require.Equal(t, []ordered{{round{Crowd: "group:a", FromSeq: 5}, 0}}, o.list, name)
-		require.Equal(t, map[listing]bool{{"early", "group:a"}: true, {"came", "group:a"}: true, {"gone", "group:a"}: false}, w.listed, name)
+		require.Equal(t, map[listing]bool{{UserID: "early", ConversationID: "group:a"}: true, {UserID: "came", ConversationID: "group:a"}: true, {UserID: "gone", ConversationID: "group:a"}: false}, w.listed, name)
 		require.Len(t, w.raised, 3, name)
 	}
 }

@@ -50,6 +50,7 @@ type storage interface {
 	Raise(ctx context.Context, userID string, conversationIDs []chat.ConversationID) (cursor int64, err error)
 	Enlist(ctx context.Context, userID string, conversationID chat.ConversationID) error
 	Delist(ctx context.Context, userID string, conversationID chat.ConversationID) error
+	SettleLarge(ctx context.Context, written map[store.Listing]bool) error
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 	Disconnect(ctx context.Context, userID string, conns ...store.Connection) error
 	Crowd(ctx context.Context, conversationID chat.ConversationID) (head chat.Conversation, found bool, err error)
@@ -377,8 +378,8 @@ func (h handler) raise(ctx context.Context, b *batch, all []news) <-chan struct{
 
 func (h handler) list(ctx context.Context, b *batch, listings []listing, update func(ctx context.Context, userID string, conversationID chat.ConversationID) error) {
 	each(slices.All(listings), func(_ int, l listing) {
-		h.note(ctx, b, l.userID, []chat.ConversationID{l.conversationID}, func(ctx context.Context) error {
-			return update(ctx, l.userID, l.conversationID)
+		h.note(ctx, b, l.UserID, []chat.ConversationID{l.ConversationID}, func(ctx context.Context) error {
+			return update(ctx, l.UserID, l.ConversationID)
 		})
 	})
 }

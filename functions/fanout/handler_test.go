@@ -52,10 +52,13 @@ type world struct {
 	retryErr error
 	buryErr  error
 
+	settleErr error
+
 	mu      sync.Mutex
-	steps   []string                           // the order of "raise", "connections", "deliver"
-	raised  map[string][]chat.ConversationID   // by user
-	listed  map[listing]bool                   // as large, or no more
+	steps   []string                         // the order of "raise", "connections", "deliver"
+	raised  map[string][]chat.ConversationID // by user
+	listed  map[listing]bool                 // as large, or no more
+	settled map[listing]bool
 	asked   map[chat.ConversationID]chat.Range // of Entries, by conversation
 	looked  []string                           // users of Connections
 	frames  map[string][]string                // posted, by connection
@@ -147,11 +150,16 @@ func (w *world) Delist(_ context.Context, userID string, conversationID chat.Con
 	return w.list(userID, conversationID, false)
 }
 
+func (w *world) SettleLarge(_ context.Context, written map[store.Listing]bool) error {
+	w.settled = written
+	return w.settleErr
+}
+
 func (w *world) list(userID string, conversationID chat.ConversationID, large bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.step(map[bool]string{true: "list", false: "delist"}[large])
-	w.listed[listing{userID, conversationID}] = large
+	w.listed[listing{UserID: userID, ConversationID: conversationID}] = large
 	return w.raiseErr[userID]
 }
 
@@ -1071,6 +1079,47 @@ func TestLargeConversationsAreListed(t *testing.T) {
 	}
 }
 
+// What was set aside may come after later changes of the same roster, which another
+// environment has served. So the lists that it writes are settled; and those of the stream,
+// whose changes come in their order, cost nothing more.
+func TestG9_TheListsOfWhatWasSetAsideAreSettled(t *testing.T) {
+	t.Parallel()
+	large := func() *world {
+		w := newWorld()
+		for i := range 30 {
+			w.member("group:a", fmt.Sprintf("user%03d", i), 1)
+		}
+		w.write("group:a", 7)
+		w.membersEvent("group:a", 7, []string{"user003"}, []string{"gone"})
+		return w
+	}
+	body := `{"conversationId": "group:a", "fromSeq": 7, "toSeq": 7, "membersVersion": 2, "membersBefore": 30, "rosterChanged": true, "members": 30}`
+	written := map[listing]bool{{UserID: "user003", ConversationID: "group:a"}: true, {UserID: "gone", ConversationID: "group:a"}: false}
+
+	w := large()
+	h, _ := w.handler()
+	_, err := h.handle(t.Context(), sqsEvent(t, body))
+	require.NoError(t, err)
+	require.Equal(t, written, w.listed)
+	require.Equal(t, written, w.settled)
+	require.Empty(t, w.aside)
+
+	w = large()
+	w.settleErr = errors.New("no answer")
+	h, _ = w.handler()
+	_, err = h.handle(t.Context(), sqsEvent(t, body))
+	require.NoError(t, err)
+	require.Len(t, w.aside, 1, "until it is settled")
+
+	w = large()
+	change := record("1", "group:a", 6, 7)
+	change.Change.NewImage = head("group:a", 7, 2)
+	change.Change.OldImage["memberCount"] = events.NewNumberAttribute("30")
+	w.handle(t, batchOf(change))
+	require.Equal(t, written, w.listed)
+	require.Nil(t, w.settled)
+}
+
 // Who reads a large system conversation from a publication on is in no event.
 func TestNewReadersOfALargeConversationAreToldOfIt(t *testing.T) {
 	t.Parallel()
@@ -1086,7 +1135,7 @@ func TestNewReadersOfALargeConversationAreToldOfIt(t *testing.T) {
 	change.Change.OldImage["memberCount"] = events.NewNumberAttribute("30")
 	failed, _ := w.handle(t, batchOf(change))
 	require.Empty(t, failed)
-	require.Equal(t, map[listing]bool{{"late", "system:news"}: true}, w.listed)
+	require.Equal(t, map[listing]bool{{UserID: "late", ConversationID: "system:news"}: true}, w.listed)
 	require.Equal(t, map[string][]chat.ConversationID{"late": {"system:news"}}, w.raised)
 }
 

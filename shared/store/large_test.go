@@ -393,3 +393,86 @@ func TestRostersOfHeadsWithoutAHashAreCounted(t *testing.T) {
 		})
 	}
 }
+
+// listedFor returns the large conversations that stand in a user's list.
+func listedFor(c *cloud, user string) []chat.ConversationID {
+	c.T.Helper()
+	var list struct {
+		IDs []chat.ConversationID `json:"ids"`
+	}
+	c.Get(c.Tables.Inboxes, lineKey(user, "#large"), &list)
+	return list.IDs
+}
+
+// largeGroup makes a group of more than 20, and returns its members but the owner.
+func largeGroup(t *testing.T, s *store.Store, owner string) (id chat.ConversationID, others []string) {
+	t.Helper()
+	for i := range chat.InboxGroupMax + 2 {
+		others = append(others, fmt.Sprintf("u%02d", i))
+	}
+	return newGroup(t, s, chat.VisibleAll, owner, others...), others
+}
+
+// Who comes and goes is listed by two changes, and what is written last need not be what
+// came last: one of them may have been set aside, and another environment is faster. After
+// settling it is as the roster is.
+func TestG9_AListIsSettledByTheRoster(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	id, others := largeGroup(t, s, "ann")
+	gone, stays, back := others[0], others[1], others[2]
+	for _, user := range []string{gone, back} {
+		_, err := s.Leave(t.Context(), by(user, "leave"), id)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.Enlist(t.Context(), gone, id), "of the join, after the leaving")
+	require.NoError(t, s.Delist(t.Context(), stays, id), "of a leaving before it came again")
+	require.NoError(t, s.Enlist(t.Context(), back, id))
+	w := &wire{}
+	slow := c.Store(w)
+	w.Set(func(op string, n int) fault {
+		if op == "UpdateItem" && n == 1 { // it comes again while it is taken off
+			_, err := s.AdmitMembers(t.Context(), id, []string{back}, "again")
+			require.NoError(t, err)
+			require.NoError(t, s.Enlist(t.Context(), back, id))
+		}
+		return none
+	})
+	require.NoError(t, slow.SettleLarge(t.Context(), map[store.Listing]bool{
+		{UserID: back, ConversationID: id}: true,
+	}))
+	require.Contains(t, listedFor(c, back), id)
+	require.NoError(t, s.SettleLarge(t.Context(), map[store.Listing]bool{
+		{UserID: gone, ConversationID: id}: true, {UserID: stays, ConversationID: id}: false, {UserID: "stranger", ConversationID: id}: true,
+	}))
+	require.NotContains(t, listedFor(c, gone), id)
+	require.Contains(t, listedFor(c, stays), id)
+
+	c.Set(c.Tables.Conversations, convKey(id), values{"memberCount": chat.InboxGroupMax})
+	require.NoError(t, s.SettleLarge(t.Context(), map[store.Listing]bool{{UserID: stays, ConversationID: id}: true}))
+	require.NotContains(t, listedFor(c, stays), id, "it is no large one any more")
+}
+
+// A list that is made anew does not bring back what the user has left since it was read.
+func TestG9_AListThatIsMadeAnewHasNothingThatWasLeftMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	w := &wire{}
+	s, slow := c.Store(nil), c.Store(w)
+	id, others := largeGroup(t, s, "ann")
+	bob := others[0]
+	cursor := raise(t, s, bob, []chat.ConversationID{id})
+	c.Put(c.Tables.Inboxes, values{"userId": bob, "conversationId": "#large", "over": true})
+	w.Set(func(op string, n int) fault {
+		if op == "UpdateItem" && n == 1 {
+			_, err := s.Leave(t.Context(), by(bob, "leave"), id)
+			require.NoError(t, err)
+			require.NoError(t, s.Delist(t.Context(), bob, id)) // of the fan-out, which is done with it
+		}
+		return none
+	})
+	_, err := slow.Changes(t.Context(), bob, cursor, "", 50)
+	require.NoError(t, err)
+	require.NotContains(t, listedFor(c, bob), id)
+}

@@ -98,16 +98,10 @@ func (o *Operator) LinesOf(ctx context.Context, userID, cursor string, limit int
 	for i, in := range items {
 		if err := table.Unmarshal(in, &lines[i]); err != nil {
 			o.db.Damaged(ctx, o.db.Inboxes, in, err)
-			lines[i] = keyOf(in)
+			lines[i] = table.KeyOf(in)
 		}
 	}
 	return lines, next, nil
-}
-
-// keyOf returns a line of which there is only its key: that of a damaged one can be read.
-func keyOf(line table.Item) (key chat.Line) {
-	_ = table.Unmarshal(table.Item{"userId": line["userId"], "conversationId": line["conversationId"]}, &key) // they are strings, or it were no key
-	return key
 }
 
 // byMessageID is the index of the Messages table.

@@ -38,6 +38,7 @@ const (
 	LineFormer       ViolationKind = "lineFormer"       // a member whose inbox line says it has left
 	LineOrphaned     ViolationKind = "lineOrphaned"     // the inbox line of a member that the roster lacks
 	LargeNotListed   ViolationKind = "largeNotListed"   // a member whose devices are not told of a large conversation
+	LargeStale       ViolationKind = "largeStale"       // a user whose devices are told of a large conversation that is none of the user's
 	SyncHeadWrong    ViolationKind = "syncHead"         // a sync head, or what lies beside it, that cannot be right
 	EventTarget      ViolationKind = "eventTarget"      // a recall or edit whose message does not fit
 	NotBlank         ViolationKind = "notBlank"         // a recalled message that still has content
@@ -62,6 +63,7 @@ var remedies = map[ViolationKind]string{
 	LineFormer:       "remove leftSeq, leftHead and leftAt from the line, or delete the roster item, by what the last event about this user says",
 	LineOrphaned:     "put the roster item back, or set leftSeq in the line, by what the last event about this user says",
 	LargeNotListed:   "list it, by go run ./infra/admin repair with this conversationId; until then the member's devices learn of messages there by pushes only",
+	LargeStale:       "take it off, by go run ./infra/admin repair with this conversationId and -user with this userId; until then the user's devices are told how far it has come",
 	SyncHeadWrong:    "delete the item; the user's devices then read their whole list once",
 	EventTarget:      "restore both messages from a backup of the Messages table, or make the message what the event says",
 	NotBlank:         "remove text and data of the message",

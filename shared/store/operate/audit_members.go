@@ -132,7 +132,7 @@ func (a *audit) linesOf(ctx context.Context, id chat.ConversationID, userIDs []s
 // lineOf reads an inbox line, or what the store keeps among them. ok is false for one
 // that is damaged, which it reports.
 func (a *audit) lineOf(in table.Item) (line chat.Line, ok bool) {
-	key := keyOf(in)
+	key := table.KeyOf(in)
 	if key.ConversationID < table.FirstLine {
 		return key, true // of another form
 	}
@@ -276,7 +276,9 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 			continue
 		}
 		if line.ConversationID < table.FirstLine {
-			a.own(line, in)
+			if err := a.own(ctx, line, in); err != nil {
+				return err
+			}
 			continue
 		}
 		if byConversation[line.ConversationID] == nil {

@@ -161,7 +161,7 @@ func (e *eraser) passOver(ctx context.Context, in table.Item, damage error) erro
 	e.db.Damaged(ctx, e.db.Messages, in, damage)
 	e.done.Damaged++
 	var m table.Message
-	m.ConversationID = keyOf(in).ConversationID
+	m.ConversationID = table.KeyOf(in).ConversationID
 	m.Seq, _ = table.SeqOf(in)
 	return e.tell(ctx, m)
 }

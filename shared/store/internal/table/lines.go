@@ -88,6 +88,12 @@ func (db *DB) lineItems(ctx context.Context, conversationID chat.ConversationID,
 	return items, nil
 }
 
+// KeyOf returns a line of which there is only its key: that of a damaged one can be read.
+func KeyOf(line Item) (key chat.Line) {
+	_ = Unmarshal(Item{"userId": line["userId"], "conversationId": line["conversationId"]}, &key) // they are strings, or it were no key
+	return key
+}
+
 // LinesByUser reads the lines that users have of one conversation, by userId.
 func LinesByUser(items []Item) (map[string]chat.Line, error) {
 	lines := make(map[string]chat.Line, len(items))
