@@ -127,6 +127,9 @@ var invariants = map[operate.ViolationKind]metric.Name{
 	operate.ItemDamaged:      metric.InvariantItem,
 }
 
+// maxNamed is how many conversations that were not finished a line names.
+const maxNamed = 10
+
 // record writes the report's log line, and one for each violation. They have
 // nothing of what messages say.
 func (h handler) record(ctx context.Context, r operate.AuditReport, err error, took time.Duration) {
@@ -148,6 +151,9 @@ func (h handler) record(ctx context.Context, r operate.AuditReport, err error, t
 	}
 	log = log.With("conversations", r.Conversations, "messages", r.Messages, "lines", r.Lines,
 		"violations", total, slog.Group("kinds", counts...), "finished", r.Next == nil && len(r.Unfinished) == 0, "ms", took.Milliseconds())
+	if len(r.Unfinished) > 0 {
+		log = log.With("unfinished", r.Unfinished[:min(len(r.Unfinished), maxNamed)])
+	}
 	switch {
 	case err != nil && chat.CodeOf(err) == chat.CodeInternal:
 		log.ErrorContext(ctx, "audit", "err", err)
@@ -155,6 +161,8 @@ func (h handler) record(ctx context.Context, r operate.AuditReport, err error, t
 		log.WarnContext(ctx, "audit", "err", err)
 	case total > 0:
 		log.ErrorContext(ctx, "audit")
+	case len(r.Unfinished) > 0:
+		log.WarnContext(ctx, "audit")
 	default:
 		log.InfoContext(ctx, "audit")
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -92,8 +93,9 @@ type AuditReport struct {
 	Counts        map[ViolationKind]int `json:"counts"`            // of all, by kind
 	Omitted       int                   `json:"omitted,omitempty"` // violations counted and not listed: there are too many
 
-	// Unfinished are conversations whose ledger was not read to its end, because
-	// the time was up. Next is where AuditAll goes on; nil if it is through.
+	// Unfinished are conversations that were not looked at to their end: the time was up,
+	// or they were written to all the time. Next is where AuditAll goes on; nil if it is
+	// through.
 	Unfinished []chat.ConversationID `json:"unfinished,omitempty"`
 	Next       *AuditCursor          `json:"next,omitempty"`
 }
@@ -133,6 +135,9 @@ const (
 	// auditReserve is kept of the time to give the report.
 	auditReserve = 5 * time.Second
 
+	// lookAgain is for how long something is looked at again while transactions are at work
+	// on it, which each take milliseconds.
+	lookAgain = 3 * time.Second
 	// maxRosterCounts is how often a roster is counted that does not fit its head.
 	maxRosterCounts = 4
 )
@@ -346,7 +351,7 @@ func timeIsUp(ctx context.Context) bool {
 
 // add reports a violation, once.
 func (a *audit) add(v Violation) {
-	v.Remedy = remedies[v.Kind]
+	v.Remedy, v.Expected, v.Found = remedies[v.Kind], short(v.Expected), short(v.Found)
 	if slices.Contains(a.report.Violations, v) {
 		return
 	}
@@ -356,6 +361,17 @@ func (a *audit) add(v Violation) {
 		return
 	}
 	a.report.Violations = append(a.report.Violations, v)
+}
+
+// maxSaid is of how many bytes what was expected or found is: an attribute that somebody
+// has put there may take 400 KB, and a thousand of them are in a report.
+const maxSaid = 300
+
+func short(said string) string {
+	if len(said) <= maxSaid {
+		return said
+	}
+	return strings.ToValidUTF8(said[:maxSaid], "") + "…"
 }
 
 // everything is a limit that no ledger reaches.
@@ -368,15 +384,35 @@ const everything = chat.MaxSeq
 // says so and ends.
 func (a *audit) conversation(ctx context.Context, id chat.ConversationID, limit int64) (found bool, err error) {
 	found, err = a.wholeConversation(ctx, id, limit)
-	if errors.Is(err, table.ErrDamaged) {
-		return true, a.damaged(err, Violation{ConversationID: id})
+	if err != nil {
+		return true, a.leave(ctx, err, id)
 	}
-	return found, err
+	return found, nil
 }
 
-// damaged reports an item that cannot be read, and lets the audit go on: one that an
-// operator or a restore has damaged must not keep all others from being looked at (G10).
-// Any other error it gives back.
+// leave ends the looking at one conversation, and lets the audit go on with the others
+// (G10): it met an item that is damaged, or is written to all the time, or the time is up,
+// as in the middle of a crowd's roster. Any other error it gives back.
+func (a *audit) leave(ctx context.Context, err error, id chat.ConversationID) error {
+	if errors.Is(err, table.ErrDamaged) {
+		return a.damaged(err, Violation{ConversationID: id})
+	}
+	if chat.CodeOf(err) == chat.CodeBusy || timeIsUp(ctx) {
+		a.unfinished(id)
+		return nil
+	}
+	return err
+}
+
+// unfinished takes down a conversation that was not looked at to its end.
+func (a *audit) unfinished(id chat.ConversationID) {
+	if len(a.report.Unfinished) < maxViolations && !slices.Contains(a.report.Unfinished, id) {
+		a.report.Unfinished = append(a.report.Unfinished, id)
+	}
+}
+
+// damaged reports an item that cannot be read, and lets the audit go on. Any other error
+// it gives back.
 func (a *audit) damaged(err error, v Violation) error {
 	if !errors.Is(err, table.ErrDamaged) {
 		return err
@@ -494,7 +530,12 @@ func (o *Operator) entryNext(ctx context.Context, conversationID chat.Conversati
 
 // again reads items serialisably; nil for those that are not there.
 func (a *audit) again(ctx context.Context, gets ...types.TransactGetItem) ([]table.Item, error) {
-	out, err := a.db.TransactGet(ctx, gets)
+	looking, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
+	out, err := a.db.TransactGet(looking, gets)
+	if err != nil && looking.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", chat.Errorf(chat.CodeBusy, "they are written to all the time"), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("looking again at %d items: %w", len(gets), err)
 	}
@@ -547,7 +588,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 	checked := map[string]bool{}
 	for r.From <= r.To {
 		if timeIsUp(ctx) {
-			a.report.Unfinished = append(a.report.Unfinished, id)
+			a.unfinished(id)
 			return nil
 		}
 		out, err := a.db.QueryRange(ctx, id, r, table.Ascending, auditPage)

@@ -281,6 +281,9 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 			}
 			continue
 		}
+		if slices.Contains(a.report.Unfinished, line.ConversationID) {
+			continue // it would take as long again
+		}
 		if byConversation[line.ConversationID] == nil {
 			byConversation[line.ConversationID] = map[string]chat.Line{}
 		}
@@ -310,7 +313,10 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 		if err == nil {
 			err = a.unrostered(ctx, id, lines, top)
 		}
-		if err = a.damaged(err, Violation{ConversationID: id}); err != nil {
+		if err != nil {
+			err = a.leave(ctx, err, id)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,13 @@ func (a *audit) stale(ctx context.Context, userID string, in table.Item) error {
 		}
 		out, err := a.again(ctx, a.getHead(id), getOf(a.db.Inboxes, table.LineKey(userID, id)), getOf(a.db.Inboxes, table.LineKey(userID, table.LargeKey)))
 		if err != nil {
+			err = a.leave(ctx, err, id)
+		}
+		if err != nil {
 			return err
+		}
+		if out == nil {
+			continue
 		}
 		var now table.LargeList
 		if err := table.Unmarshal(out[2], &now); err != nil || !slices.Contains(now.IDs, id) {
