@@ -111,7 +111,7 @@ func showCommand() command {
 					{"owner", quote(head.Owner)}, {"visibility", head.Visibility}, {"lastSeq", head.LastSeq}, {"members", head.MemberCount},
 					{"roster version", head.MembersVersion}, {"created", clock(head.CreatedAt)}, {"updated", clock(head.UpdatedAt)},
 				} {
-					say(s.out, "%-15s %v\n", line[0], line[1])
+					say(s.out, "%-15s %s\n", line[0], visible(fmt.Sprint(line[1]), ""))
 				}
 				return nil
 			}
