@@ -171,7 +171,7 @@ func (h handler) again(ctx context.Context, a aside) error {
 // changes of its roster that came later may have been served before. In the stream each
 // conversation's changes come one after the other.
 func (h handler) settleLists(ctx context.Context, b *batch, all []news) {
-	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, settleBudget)
 	defer cancel()
 	for _, n := range all {
 		if listings := n.listings(); len(listings) > 0 && b.failed[n.id] == nil {

@@ -25,7 +25,7 @@ import (
 const parallel = 64
 
 // How long the parts of a batch may take. What is slow is told in a second round, so
-// notes and pushes may come twice, and each round may push twice: in all at most 52
+// notes and pushes may come twice, and each round may push twice: in all at most 54
 // seconds of the function's minute.
 const (
 	swift        = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
@@ -35,7 +35,7 @@ const (
 	tellBudget   = 17 * time.Second       // noting and pushing all of a round
 	raiseBudget  = 8 * time.Second        // noting all of a part of them
 	pushBudget   = 5 * time.Second        // looking up connections and posting; what is left then is dropped: a push is a hint
-	settleBudget = 2 * time.Second        // forgetting connections
+	settleBudget = 2 * time.Second        // forgetting connections; and settling the lists of what was set aside
 	asideBudget  = 8 * time.Second        // setting aside what failed
 )
 

@@ -3,7 +3,6 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
@@ -394,7 +394,7 @@ func (a *audit) conversation(ctx context.Context, id chat.ConversationID, limit 
 // (G10): it met an item that is damaged, or is written to all the time, or the time is up,
 // as in the middle of a crowd's roster. Any other error it gives back.
 func (a *audit) leave(ctx context.Context, err error, id chat.ConversationID) error {
-	if errors.Is(err, table.ErrDamaged) {
+	if store.Permanent(err) {
 		return a.damaged(err, Violation{ConversationID: id})
 	}
 	if chat.CodeOf(err) == chat.CodeBusy || timeIsUp(ctx) {
@@ -411,10 +411,10 @@ func (a *audit) unfinished(id chat.ConversationID) {
 	}
 }
 
-// damaged reports an item that cannot be read, and lets the audit go on. Any other error
-// it gives back.
+// damaged reports an item that cannot be read, or has what DynamoDB does not take, such as
+// an id that is too long for a key, and lets the audit go on. Any other error it gives back.
 func (a *audit) damaged(err error, v Violation) error {
-	if !errors.Is(err, table.ErrDamaged) {
+	if !store.Permanent(err) {
 		return err
 	}
 	v.Kind, v.Expected, v.Found = ItemDamaged, "items that can be read", err.Error()

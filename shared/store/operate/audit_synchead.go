@@ -59,7 +59,7 @@ func (a *audit) own(ctx context.Context, line chat.Line, in table.Item) error {
 		})
 	}
 	if stale {
-		return a.stale(ctx, line.UserID, in)
+		return a.damaged(a.stale(ctx, line.UserID, in), Violation{UserID: line.UserID})
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,7 @@ func TestG10_TheAuditGoesOnPastADamagedItem(t *testing.T) {
 		"the last message": {func(c *cloud) (string, values, string) {
 			return c.Tables.Messages, entryKey(single, 3), "serverTime"
 		}, finding{operate.ItemDamaged, single, 3, ""}},
+		"a sender": {func(c *cloud) (string, values, string) { return c.Tables.Messages, entryKey(single, 2), "senderId" }, finding{operate.ItemDamaged, single, 0, ""}},
 		"a line": {func(c *cloud) (string, values, string) {
 			return c.Tables.Inboxes, lineKey("bob", single), "readSeq"
 		}, finding{operate.ItemDamaged, single, 0, "bob"}},
@@ -42,6 +44,9 @@ func TestG10_TheAuditGoesOnPastADamagedItem(t *testing.T) {
 			}
 			table, key, attribute := damage.item(c)
 			c.Set(table, key, values{attribute: "x"})
+			if name == "a sender" {
+				c.Set(table, key, values{attribute: strings.Repeat("x", 3000)}) // longer than a key may be
+			}
 			wrong := func(r operate.AuditReport, err error) (all []finding) {
 				t.Helper()
 				require.NoError(t, err)
@@ -135,4 +140,21 @@ func TestG10_AMessageIsFoundBesideADamagedOne(t *testing.T) {
 	c.Delete(c.Tables.Messages, entryKey(single, 9))
 	_, err = operate.New(s).ScanMessage(t.Context(), id)
 	require.ErrorContains(t, err, "decoding", "it is there")
+}
+
+// Nor does a list of large conversations that has what is no key.
+func TestG10_TheAuditGoesOnPastAListOfWhatIsNoKey(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	sendN(t, s, 3)
+	c.Set(c.Tables.Inboxes, lineKey("alice", chat.SingleID("alice", "bob")), values{"readSeq": 9})
+	for _, user := range []string{"aaron", "zed"} {
+		require.NoError(t, s.Enlist(t.Context(), user, chat.ConversationID("group:"+strings.Repeat("x", 3000))))
+	}
+	r, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
+	require.NoError(t, err)
+	require.Equal(t, []finding{
+		{operate.ItemDamaged, "", 0, "aaron"}, {operate.ItemDamaged, "", 0, "zed"}, {operate.PositionAhead, chat.SingleID("alice", "bob"), 0, "alice"},
+	}, found(r))
 }

@@ -181,14 +181,17 @@ func (e *eraser) message(ctx context.Context, m table.Message) error {
 		e.edits[m.Seq] = true
 	}
 	for attempt := 1; ; attempt++ {
-		if err := e.newerEdits(ctx, m); err != nil {
-			return err
+		failed := e.newerEdits(ctx, m)
+		if failed == nil {
+			failed = e.blank(ctx, m)
 		}
-		failed := e.blank(ctx, m)
+		untold := (*untoldError)(nil)
 		switch {
 		case failed == nil:
 			e.count(was)
 			return nil
+		case errors.As(failed, &untold):
+			return failed
 		case store.Permanent(failed):
 			return e.passOver(ctx, table.MessageKey(m.ConversationID, m.Seq), failed)
 		case !table.ConditionFailed(failed) && !table.IsConflict(failed):
@@ -244,7 +247,7 @@ func (e *eraser) newerEdits(ctx context.Context, m table.Message) error {
 		return err
 	}
 	for _, seq := range slices.Sorted(maps.Keys(events)) {
-		if event := events[seq]; !blank(event) {
+		if event := events[seq]; event.Is(chat.EventEdit) && event.SenderID == m.SenderID && !blank(event) {
 			if err := e.message(ctx, event); err != nil {
 				return err
 			}
