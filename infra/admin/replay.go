@@ -92,11 +92,11 @@ func (r *replay) run(ctx context.Context) (err error) {
 	// Also of a run that breaks off one can see what it did.
 	defer func() { err = errors.Join(err, t.flush(), r.giveBack(context.WithoutCancel(ctx))) }()
 	for {
-		letters, err := r.receive(ctx)
+		letters, more, err := r.receive(ctx)
 		if err != nil {
 			return err
 		}
-		if len(letters) == 0 {
+		if !more {
 			break
 		}
 		for _, m := range letters {
@@ -123,20 +123,22 @@ func (r *replay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// receive returns letters that this run has not seen.
-func (r *replay) receive(ctx context.Context) ([]sqstypes.Message, error) {
+// receive returns letters that this run has not seen. more is false once none is visible:
+// those that it has seen are hidden again, and known by their newest handle.
+func (r *replay) receive(ctx context.Context) (fresh []sqstypes.Message, more bool, err error) {
 	out, err := r.queues.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: &r.queue, MaxNumberOfMessages: 10, VisibilityTimeout: hideFor, WaitTimeSeconds: 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the dead-letter queue: %w", err)
+		return nil, false, fmt.Errorf("reading the dead-letter queue: %w", err)
 	}
-	fresh := slices.DeleteFunc(out.Messages, func(m sqstypes.Message) bool { return slices.Contains(r.seen, aws.ToString(m.MessageId)) })
-	for _, m := range fresh {
-		r.seen = append(r.seen, aws.ToString(m.MessageId))
+	for _, m := range out.Messages {
+		if id := aws.ToString(m.MessageId); !slices.Contains(r.seen, id) {
+			r.seen, fresh = append(r.seen, id), append(fresh, m)
+		}
+		r.held = append(slices.DeleteFunc(r.held, func(held sqstypes.Message) bool { return aws.ToString(held.MessageId) == aws.ToString(m.MessageId) }), m)
 	}
-	r.held = append(r.held, fresh...)
-	return fresh, nil
+	return fresh, len(out.Messages) > 0, nil
 }
 
 // giveBack makes the letters that stay visible to the next run. It is for the end:
