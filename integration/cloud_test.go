@@ -73,6 +73,21 @@ func (c *localCloud) complaints() string {
 	return b.String()
 }
 
+// troubles counts what the local cloud and its functions complained of so far. On a
+// machine that does too much, calls are given up and made again, and frames without an
+// answer get lost: a measurement during which that happened is made again.
+func (c *localCloud) troubles() (n int) {
+	for line := range strings.Lines(c.stderr.String()) {
+		if strings.Contains(line, ` | error: `) || strings.Contains(line, `"level":"WARN"`) || strings.Contains(line, `"level":"ERROR"`) {
+			n++
+		}
+	}
+	return n
+}
+
+// attempts is how often a measurement is made before a test fails.
+const attempts = 3
+
 // needProc skips the test where there is no /proc to find processes in.
 func needProc(tb testing.TB) {
 	tb.Helper()

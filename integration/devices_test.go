@@ -30,7 +30,6 @@ type listener struct {
 	*device
 	heard  []push                                 // in the order of their coming
 	pushed map[chat.ConversationID][]chat.Message // by conversation, in that order
-	heads  map[chat.ConversationID][]int64        // what notifications told of a conversation
 }
 
 // push is a frame that answers no request. Which fields it has depends on Type.
@@ -60,7 +59,7 @@ func listen(tb testing.TB, s stack, user, name string) *listener {
 }
 
 func openListener(ctx context.Context, s stack, user, name string) (*listener, error) {
-	l := &listener{device: newDevice(s, user, name), pushed: map[chat.ConversationID][]chat.Message{}, heads: map[chat.ConversationID][]int64{}}
+	l := &listener{device: newDevice(s, user, name), pushed: map[chat.ConversationID][]chat.Message{}}
 	l.take = l.keep
 	l.answered = func(m chat.Message) { l.pushed[m.ConversationID] = append(l.pushed[m.ConversationID], m) }
 	return l, l.reconnect(ctx)
@@ -83,23 +82,14 @@ func (l *listener) keep(kind string, frame []byte) {
 		l.violated("a frame that cannot be read: %.200q", frame)
 		return
 	}
-	var err error
-	switch p.Type {
-	case wire.TypePush:
+	if p.Type == wire.TypePush {
 		var updates []wire.Update
-		err = json.Unmarshal(p.Updates, &updates)
+		if err := json.Unmarshal(p.Updates, &updates); err != nil {
+			l.violated("a push that cannot be read: %w", err)
+		}
 		for _, u := range updates {
 			l.pushed[u.ConversationID] = append(l.pushed[u.ConversationID], u.Messages...)
 		}
-	case wire.TypeNotify:
-		var heads []wire.Head
-		err = json.Unmarshal(p.Updates, &heads)
-		for _, h := range heads {
-			l.heads[h.ConversationID] = append(l.heads[h.ConversationID], h.CommittedMaxSeq)
-		}
-	}
-	if err != nil {
-		l.violated("a push that cannot be read: %w", err)
 	}
 	l.heard = append(l.heard, p)
 }
@@ -120,13 +110,6 @@ func (l *listener) entries(conversationID chat.ConversationID) []chat.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.pushed[conversationID])
-}
-
-// awaitNotified waits until a notification told of this seq or a later one.
-func (l *listener) awaitNotified(ctx context.Context, conversationID chat.ConversationID, seq int64) error {
-	return l.await(ctx, fmt.Sprintf("the notification of seq %d of %s", seq, conversationID), func() bool {
-		return slices.ContainsFunc(l.heads[conversationID], func(head int64) bool { return head >= seq })
-	})
 }
 
 // awaitEntry waits until the message with this seq was pushed, and returns it.

@@ -156,11 +156,12 @@ func (h handler) post(ctx context.Context, log *slog.Logger, c route.Caller, use
 		log.WarnContext(ctx, "looking up connections", "err", err)
 		return
 	}
+	frames := slices.Values([][]byte{encoded})
 	var deliveries []push.Delivery
 	for _, conns := range found {
 		for _, conn := range conns {
 			if conn.ID != c.ConnectionID {
-				deliveries = append(deliveries, push.Delivery{ConnectionID: conn.ID, ExpiresAt: conn.ExpiresAt, Frames: [][]byte{encoded}})
+				deliveries = append(deliveries, push.Delivery{ConnectionID: conn.ID, ExpiresAt: conn.ExpiresAt, Frames: frames})
 			}
 		}
 	}

@@ -81,7 +81,7 @@ func (w *world) Deliver(_ context.Context, deliveries []push.Delivery) []push.Ou
 	w.frames = map[string]string{}
 	outcomes := make([]push.Outcome, len(deliveries))
 	for i, d := range deliveries {
-		w.frames[d.ConnectionID] = string(bytes.Join(d.Frames, []byte(" ")))
+		w.frames[d.ConnectionID] = string(bytes.Join(slices.Collect(d.Frames), []byte(" ")))
 		outcomes[i].Err = w.posts[d.ConnectionID]
 	}
 	return outcomes

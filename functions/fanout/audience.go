@@ -12,10 +12,10 @@ import (
 // news is a conversation's new stretch, read and ready to be pushed.
 type news struct {
 	*conversation
-	entries []chat.Message // not read for a large conversation whose roster is the same
+	entries []chat.Message
 	windows []window
-	small   bool // entries are pushed, not the head
-	noted   bool // in the sync heads of all members, with each message
+	noted   bool   // in the sync heads of all members, with each message
+	notify  []byte // the frame that is pushed instead of the entries, if they are too much
 }
 
 // window is what one user may hear of: the seqs from from through to. They lie in a
@@ -112,11 +112,21 @@ func isGone(m chat.Member, left map[string]chat.Range) bool {
 	return moved && max(m.JoinSeq, m.JoinedSeq) <= gone.To
 }
 
-// update is what a device in this window is pushed: what sync would give it.
-func (n news) update(w window) wire.Update {
+// update is what a connection in this window is pushed: what sync would give it, but for
+// the messages that it has by an answer. If that was lost the device sends again, and
+// learns the seq by the answer to that; of what is pushed, committedMaxSeq tells of it.
+// A message that is not as it was sent any more is pushed.
+func (n news) update(w window, connectionID string) wire.Update {
 	from, _ := slices.BinarySearchFunc(n.entries, w.from, bySeq)
 	to, _ := slices.BinarySearchFunc(n.entries, w.to+1, bySeq)
-	return wire.Update{ConversationID: n.id, Messages: n.shown(w, n.entries[from:to]), CommittedMaxSeq: w.to}
+	messages := n.shown(w, n.entries[from:to])
+	answered := func(m chat.Message) bool {
+		return m.Via == connectionID && m.Version == 1 && m.Status == chat.StatusNormal
+	}
+	if slices.ContainsFunc(messages, answered) {
+		messages = slices.DeleteFunc(slices.Clone(messages), answered)
+	}
+	return wire.Update{ConversationID: n.id, Messages: messages, CommittedMaxSeq: w.to}
 }
 
 // shown returns the entries of a window as its user may see them. What only sync can

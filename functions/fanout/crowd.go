@@ -70,7 +70,7 @@ func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
 			return news{}, err
 		}
 	}
-	n := news{conversation: c, small: true}
+	n := news{conversation: c}
 	if !c.rosterChanged {
 		return n, nil
 	}
@@ -256,7 +256,11 @@ func (h handler) loadRound(ctx context.Context, r *round) (n news, left map[stri
 		bytes += envelope + len(m.Text) + len(m.Data)
 		n.committedAt = max(n.committedAt, m.ServerTime)
 	}
-	n.small = first == r.FromSeq && bytes <= maxRoundBytes
+	if first > r.FromSeq || bytes > maxRoundBytes {
+		if n.notify, err = wire.Encode(wire.Notify{Type: wire.TypeNotify, Updates: []wire.Head{{ConversationID: r.Crowd, CommittedMaxSeq: r.ToSeq}}}); err != nil {
+			return news{}, nil, err
+		}
+	}
 	left, _ = moves(first, n.entries)
 	return n, left, nil
 }

@@ -326,13 +326,9 @@ func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
 	if err != nil {
 		return news{}, err
 	}
-	n := news{conversation: c, small: len(members) <= chat.SmallGroupMax, noted: len(members) <= chat.InboxGroupMax}
-	// Of a large conversation only the head is pushed; who was removed from it
-	// stands in the messages.
-	if n.small || c.rosterChanged {
-		if n.entries, err = h.store.Entries(ctx, c.id, c.news); err != nil {
-			return news{}, err
-		}
+	n := news{conversation: c, noted: len(members) <= chat.InboxGroupMax}
+	if n.entries, err = h.store.Entries(ctx, c.id, c.news); err != nil {
+		return news{}, err
 	}
 	n.windows = audience(c, members, n.entries)
 	return n, nil

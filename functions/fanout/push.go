@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -15,9 +16,14 @@ import (
 
 // mail is what one user is to get.
 type mail struct {
-	updates  []wire.Update
-	heads    []wire.Head
+	parts    []part
 	smallest audienceOf // of its conversations
+}
+
+// part is what a user hears of one conversation.
+type part struct {
+	of     *news
+	window window
 }
 
 // recipient is a connection and whose it is.
@@ -62,7 +68,8 @@ func (h handler) push(ctx context.Context, b *batch, all []news) tally {
 		}
 		return tally{}
 	}
-	recipients, deliveries := h.prepare(ctx, mails, connections)
+	encoder := push.NewEncoder()
+	recipients, deliveries := prepare(encoder, mails, connections)
 	outcomes := make([]push.Outcome, len(deliveries))
 	groups := byAudience(mails, recipients)
 	for n, places := range groups {
@@ -74,6 +81,9 @@ func (h handler) push(ctx context.Context, b *batch, all []news) tally {
 		for i, o := range h.deliverInTime(limited, group, large, len(groups)-n) {
 			outcomes[places[i]] = o
 		}
+	}
+	if err := encoder.Err(); err != nil {
+		h.log.ErrorContext(ctx, "encoding a push", "err", err)
 	}
 	return h.settle(ctx, recipients, outcomes)
 }
@@ -126,7 +136,8 @@ func (n news) audience() audienceOf {
 
 func address(all []news) map[string]*mail {
 	mails := map[string]*mail{}
-	for _, n := range all {
+	for i := range all {
+		n := &all[i]
 		for _, w := range n.windows {
 			m := mails[w.userID]
 			if m == nil {
@@ -136,69 +147,41 @@ func address(all []news) map[string]*mail {
 			if n.audience().size < m.smallest.size {
 				m.smallest = n.audience()
 			}
-			if n.small {
-				m.updates = append(m.updates, n.update(w))
-			} else {
-				m.heads = append(m.heads, wire.Head{ConversationID: n.id, CommittedMaxSeq: w.to})
-			}
+			m.parts = append(m.parts, part{n, w})
 		}
 	}
 	return mails
 }
 
-// prepare encodes the mail of those who are connected.
-func (h handler) prepare(ctx context.Context, mails map[string]*mail, connections map[string][]store.Connection) ([]recipient, []push.Delivery) {
+// prepare addresses the mail to the connections of those who have any.
+func prepare(encoder *push.Encoder, mails map[string]*mail, connections map[string][]store.Connection) ([]recipient, []push.Delivery) {
 	var recipients []recipient
 	var deliveries []push.Delivery
-	encoder := push.NewEncoder()
 	for userID, conns := range connections {
 		for _, c := range conns {
-			frames, err := framesOf(encoder, mails[userID].without(c.ID))
-			if err != nil {
-				h.log.ErrorContext(ctx, "encoding a push", "userId", userID, "err", err)
-				break
-			}
-			if len(frames) == 0 {
-				continue
-			}
 			recipients = append(recipients, recipient{userID: userID, conn: c})
-			deliveries = append(deliveries, push.Delivery{ConnectionID: c.ID, ExpiresAt: c.ExpiresAt, Frames: frames})
+			deliveries = append(deliveries, push.Delivery{
+				ConnectionID: c.ID, ExpiresAt: c.ExpiresAt, Frames: mails[userID].frames(encoder, c.ID),
+			})
 		}
 	}
 	return recipients, deliveries
 }
 
-// without leaves out the messages that this connection has by an answer. If that was
-// lost the device sends again, and learns the seq by the answer to that; of what is
-// pushed, committedMaxSeq tells of it. A message that is not as it was sent any more
-// is pushed.
-func (m *mail) without(connectionID string) *mail {
-	answered := func(e chat.Message) bool {
-		return e.Via == connectionID && e.Version == 1 && e.Status == chat.StatusNormal
-	}
-	if !slices.ContainsFunc(m.updates, func(u wire.Update) bool { return slices.ContainsFunc(u.Messages, answered) }) {
-		return m
-	}
-	rest := &mail{heads: m.heads, smallest: m.smallest}
-	for _, u := range m.updates {
-		u.Messages = slices.DeleteFunc(slices.Clone(u.Messages), answered)
-		if len(u.Messages) > 0 {
-			rest.updates = append(rest.updates, u)
+// frames are what one of the user's connections is to get. They are made when they are
+// asked for, for those of all members of a large group would take too much memory.
+func (m *mail) frames(encoder *push.Encoder, connectionID string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		var updates []wire.Update
+		for _, p := range m.parts {
+			if p.of.notify == nil {
+				updates = append(updates, p.of.update(p.window, connectionID))
+			} else if !yield(p.of.notify) {
+				return
+			}
 		}
+		encoder.Frames(updates)(yield)
 	}
-	return rest
-}
-
-func framesOf(encoder *push.Encoder, m *mail) ([][]byte, error) {
-	frames, err := encoder.Frames(m.updates)
-	if err != nil {
-		return nil, err
-	}
-	notifications, err := push.NotifyFrames(m.heads)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(frames, notifications), nil
 }
 
 // settle forgets the connections that turned out to be gone, or whose token has

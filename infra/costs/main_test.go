@@ -29,8 +29,8 @@ func TestTheBillIsWhatWasMeasured(t *testing.T) {
 	measured, err := bill.Measured()
 	require.NoError(t, err)
 	message, group, device := measured[bill.Message2].Dollars(), measured[bill.Message20].Dollars(), measured[bill.DeviceMonth].Dollars()
-	larger, member, pull := measured[bill.Message40].Dollars(), (measured[bill.Message40].Dollars()-measured[bill.Message21].Dollars())/19, measured[bill.Pull].Dollars()
-	require.NotZero(t, message*group*device*larger*member*pull)
+	larger, member := measured[bill.Message40].Dollars(), (measured[bill.Message40].Dollars()-measured[bill.Message21].Dollars())/19
+	require.NotZero(t, message*group*device*larger*member)
 	for name, tc := range map[string]struct {
 		args string
 		want float64
@@ -40,8 +40,7 @@ func TestTheBillIsWhatWasMeasured(t *testing.T) {
 		"in a group":              {"-messages 1e6 -group 20 -devices 0 -kept 0", 1e6 * group},
 		"between":                 {"-messages 1e6 -group 11 -devices 0 -kept 0", 1e6 * (message + group) / 2},
 		"above 20":                {"-messages 1e6 -group 21 -devices 0 -kept 0", 1e6 * measured[bill.Message21].Dollars()},
-		"the largest pushed to":   {"-messages 1e6 -group 200 -devices 0 -kept 0", 1e6 * (larger + 160*member)},
-		"the largest":             {"-messages 1e6 -group 1000 -devices 0 -kept 0", 1e6 * (larger + 960*member + 999*pull)},
+		"the largest":             {"-messages 1e6 -group 1000 -devices 0 -kept 0", 1e6 * (larger + 960*member)},
 		"devices":                 {"-messages 0 -devices 1000", 1e3 * device},
 		"devices for eight hours": {"-messages 0 -devices 1000 -hours 8", 1e3 * device / 3},
 		"both":                    {"-messages 2e6 -devices 500 -kept 0", 2e6*message + 500*device},

@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 import { MemoryStore, open } from "../../shared/client/web/index.js";
 import { TIMING } from "../../shared/client/web/engine.js";
 
+const PATIENCE_MS = 30_000;
 const [url, tokens, ...users] = process.argv.slice(2);
 const devices = await Promise.all(
   users.map(async (userId) => {
@@ -48,9 +49,12 @@ const commands = {
     await client.send(id ?? client.keyFor(to), text);
     return {};
   },
-  /** Waits until all have it through seq and, if wanted, all but its sender have told so, and the sender knows. */
+  /**
+   * Waits until all have it through seq and, if wanted, all but its sender have told so, and the sender knows. What
+   * they told may have got lost, then the sender lacks it until they tell more.
+   */
   async settled({ by, id, seq, told: wantsTold, receipts }) {
-    for (;;) {
+    for (let since = Infinity; ; ) {
       const held = await Promise.all(
         devices.map(async ({ store }) => (await store.load()).conversations.find(({ conversationId }) => conversationId === id)),
       );
@@ -58,7 +62,10 @@ const commands = {
       const has = held.every((line) => line?.maxContiguousSeq >= seq);
       const told = devices.every((device, i) => i === by || (device.told.get(id) ?? 0) >= seq);
       const known = others.every((userId) => held[by]?.receipts?.get(userId)?.readSeq >= seq);
-      if (has && (!wantsTold || told) && (!receipts || known)) return {};
+      const done = has && (!wantsTold || told);
+      if (done && (!receipts || known)) return {};
+      since = done ? Math.min(since, Date.now()) : Infinity;
+      if (Date.now() - since > PATIENCE_MS) return { lacks: true };
       await pause();
     }
   },

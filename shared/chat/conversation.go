@@ -175,10 +175,6 @@ const (
 	// still read, the last ones. The user's line then stays below 1 KB, which is one
 	// write unit, unless the names in it are very long.
 	MaxPastStretches = 16
-
-	// SmallGroupMax is the largest conversation whose messages are pushed whole;
-	// the devices of larger ones are told of the new head and pull.
-	SmallGroupMax = 200
 )
 
 // ValidateTitle refuses what cannot be a conversation's title: it is 1 to 100

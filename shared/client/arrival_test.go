@@ -256,40 +256,60 @@ func TestLargeConversationsArePulled(t *testing.T) {
 	})
 }
 
-// All members of a large group are told at once that there is a new message. Were they
-// to ask for it at once, a message would be as many requests in one moment.
-func TestPullsAfterANotifyAreSpreadByTheSizeOfTheGroup(t *testing.T) {
-	bubble(t, func(t *testing.T, s *clienttest.Server) {
-		const members, devices = 400, 20
-		users := make([]string, members)
-		for i := range users {
-			users[i] = fmt.Sprint("user", i)
-		}
-		group := s.MakeGroup("g", users...)
-		var clients []*client.Client
-		for i := range devices {
-			clients = append(clients, online(t, config(s, users[i], "phone")))
-		}
-		start := time.Now()
-		pulled := make(chan time.Duration, devices)
-		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
-			if r.Action == wire.ActionSync {
-				pulled <- time.Since(start)
-			}
-			return clienttest.Handle
-		}})
-		s.Post(users[members-1], wire.Send{ConversationID: group, Text: "all at once"})
-		for _, c := range clients {
-			take(t, c, group, 1)
-		}
-		first, last := time.Hour, time.Duration(0)
-		for range devices {
-			at := <-pulled
-			first, last = min(first, at), max(last, at)
-		}
-		require.Greater(t, last-first, 300*time.Millisecond)
-		require.LessOrEqual(t, last, (200+2*members)*time.Millisecond)
-	})
+// All members of a large group hear at the same moment that there is something to pull.
+// Were they to ask for it at once, a message would be as many requests in one moment.
+func TestPullsOfTheSameGapAreSpreadByTheSizeOfTheGroup(t *testing.T) {
+	for name, tc := range map[string]struct {
+		notifyAbove, lost int
+		spread            time.Duration
+	}{
+		"a notify":              {399, 0, 2 * chat.MaxGroupMembers * time.Millisecond}, // as a crowd of whose size it does not know yet
+		"a push after lost one": {400, 1, 2 * 400 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
+				const members, devices = 400, 20
+				s.NotifyAbove = tc.notifyAbove
+				users := make([]string, members)
+				for i := range users {
+					users[i] = fmt.Sprint("user", i)
+				}
+				group := s.MakeGroup("g", users...)
+				var clients []*client.Client
+				for i := range devices {
+					clients = append(clients, online(t, config(s, users[i], "phone")))
+				}
+				start := time.Now()
+				pulled := make(chan time.Duration, devices)
+				hooks := clienttest.Hooks{
+					OnPush: func(string, string) (int, time.Duration) { return 0, 0 },
+					OnRequest: func(r clienttest.Request) clienttest.Fate {
+						if r.Action == wire.ActionSync {
+							pulled <- time.Since(start)
+						}
+						return clienttest.Handle
+					},
+				}
+				s.Interfere(hooks)
+				for range tc.lost {
+					s.Post(users[members-1], wire.Send{ConversationID: group, Text: "lost"})
+				}
+				hooks.OnPush = nil
+				s.Interfere(hooks)
+				s.Post(users[members-1], wire.Send{ConversationID: group, Text: "all at once"})
+				for _, c := range clients {
+					take(t, c, group, tc.lost+1)
+				}
+				first, last := time.Hour, time.Duration(0)
+				for range devices {
+					at := <-pulled
+					first, last = min(first, at), max(last, at)
+				}
+				require.Greater(t, last-first, 300*time.Millisecond)
+				require.LessOrEqual(t, last, 200*time.Millisecond+tc.spread)
+			})
+		})
+	}
 }
 
 func TestALongListComesInPages(t *testing.T) {

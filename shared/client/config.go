@@ -106,8 +106,8 @@ const (
 	// new to it to fetch all.
 	lateFactor = 3
 
-	// spreadPerMember spreads the pulls of those who are notified, of 500 members over a
-	// second.
+	// spreadPerMember spreads the pulls of those who hear of the same gap, of 500 members
+	// over a second.
 	spreadPerMember = 2 * time.Millisecond
 )
 

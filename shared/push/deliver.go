@@ -3,17 +3,19 @@ package push
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// Delivery is what one connection is to get, in this order.
+// Delivery is what one connection is to get, in this order. The frames are asked for once,
+// one by one, as they are posted.
 type Delivery struct {
 	ConnectionID string
 	ExpiresAt    int64 // ms: from when on it gets a goodbye instead; 0 for never
-	Frames       [][]byte
+	Frames       iter.Seq[[]byte]
 }
 
 // Outcome is what became of a Delivery.
@@ -56,16 +58,21 @@ func (p *Pusher) Deliver(ctx context.Context, deliveries []Delivery) []Outcome {
 }
 
 func (p *Pusher) deliver(ctx context.Context, d Delivery) Outcome {
+	if err := ctx.Err(); err != nil { // a post would fail all the same, after it was signed
+		return Outcome{Err: err}
+	}
 	if d.ExpiresAt != 0 && p.Now().UnixMilli() >= d.ExpiresAt {
 		if err := p.Dismiss(ctx, d.ConnectionID, wire.GoodbyeExpired); err != nil {
 			return Outcome{Err: err}
 		}
 		return Outcome{Err: ErrExpired}
 	}
-	for i, frame := range d.Frames {
+	sent := 0
+	for frame := range d.Frames {
 		if err := p.Post(ctx, d.ConnectionID, frame); err != nil {
-			return Outcome{Sent: i, Err: err}
+			return Outcome{Sent: sent, Err: err}
 		}
+		sent++
 	}
-	return Outcome{Sent: len(d.Frames)}
+	return Outcome{Sent: sent}
 }

@@ -1,7 +1,9 @@
 package push_test
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,6 +15,16 @@ import (
 	"github.com/inorder-im/inorder/shared/push"
 )
 
+func frames(texts ...string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, text := range texts {
+			if !yield([]byte(text)) {
+				return
+			}
+		}
+	}
+}
+
 func TestDeliver(t *testing.T) {
 	t.Parallel()
 
@@ -21,11 +33,9 @@ func TestDeliver(t *testing.T) {
 		g := newGateway(t, always(200))
 		var deliveries []push.Delivery
 		for i := range 20 {
-			d := push.Delivery{ConnectionID: fmt.Sprintf("c%d", i)}
-			for n := range 10 {
-				d.Frames = append(d.Frames, []byte(fmt.Sprint(n)))
-			}
-			deliveries = append(deliveries, d)
+			deliveries = append(deliveries, push.Delivery{
+				ConnectionID: fmt.Sprintf("c%d", i), Frames: frames("0", "1", "2", "3", "4", "5", "6", "7", "8", "9"),
+			})
 		}
 		for i, o := range newPusher(g).Deliver(t.Context(), deliveries) {
 			require.Equal(t, push.Outcome{Sent: 10}, o)
@@ -43,12 +53,12 @@ func TestDeliver(t *testing.T) {
 		})
 		p := newPusher(g)
 		p.Now = func() time.Time { return time.UnixMilli(1000) }
-		frames := [][]byte{[]byte("1"), []byte("2")}
+		two := frames("1", "2")
 		outcomes := p.Deliver(t.Context(), []push.Delivery{
-			{ConnectionID: "expired", ExpiresAt: 1000, Frames: frames},
-			{ConnectionID: "valid", ExpiresAt: 1001, Frames: frames},
-			{ConnectionID: "unknown", Frames: frames},
-			{ConnectionID: "stays", ExpiresAt: 1, Frames: frames},
+			{ConnectionID: "expired", ExpiresAt: 1000, Frames: two},
+			{ConnectionID: "valid", ExpiresAt: 1001, Frames: two},
+			{ConnectionID: "unknown", Frames: two},
+			{ConnectionID: "stays", ExpiresAt: 1, Frames: two},
 		})
 		require.Equal(t, push.Outcome{Err: push.ErrExpired}, outcomes[0])
 		require.True(t, outcomes[0].Expired())
@@ -68,9 +78,9 @@ func TestDeliver(t *testing.T) {
 			}
 			return 200
 		})
-		frames := [][]byte{[]byte("1"), []byte("2"), []byte("3")}
+		three := frames("1", "2", "3")
 		outcomes := newPusher(g).Deliver(t.Context(), []push.Delivery{
-			{ConnectionID: "gone", Frames: frames}, {ConnectionID: "well", Frames: frames},
+			{ConnectionID: "gone", Frames: three}, {ConnectionID: "well", Frames: three},
 		})
 		require.Equal(t, 1, outcomes[0].Sent)
 		require.True(t, outcomes[0].Gone())
@@ -91,10 +101,10 @@ func TestDeliver(t *testing.T) {
 		p.PostTimeout, p.Parallel = 200*time.Millisecond, 4
 		var deliveries []push.Delivery
 		for i := range 3 {
-			deliveries = append(deliveries, push.Delivery{ConnectionID: fmt.Sprintf("stuck%d", i), Frames: [][]byte{[]byte("1"), []byte("2")}})
+			deliveries = append(deliveries, push.Delivery{ConnectionID: fmt.Sprintf("stuck%d", i), Frames: frames("1", "2")})
 		}
 		for i := range 20 {
-			deliveries = append(deliveries, push.Delivery{ConnectionID: fmt.Sprintf("well%d", i), Frames: [][]byte{[]byte("1")}})
+			deliveries = append(deliveries, push.Delivery{ConnectionID: fmt.Sprintf("well%d", i), Frames: frames("1")})
 		}
 		within(t, 10*time.Second, func() {
 			for i, o := range p.Deliver(t.Context(), deliveries) {
@@ -115,7 +125,7 @@ func TestDeliver(t *testing.T) {
 		p.DeliverTimeout, p.Parallel = 100*time.Millisecond, 2
 		deliveries := make([]push.Delivery, 50)
 		for i := range deliveries {
-			deliveries[i] = push.Delivery{ConnectionID: fmt.Sprintf("c%d", i), Frames: [][]byte{[]byte("1")}}
+			deliveries[i] = push.Delivery{ConnectionID: fmt.Sprintf("c%d", i), Frames: frames("1")}
 		}
 		within(t, 5*time.Second, func() { // one after the other they would take 250 s
 			for _, o := range p.Deliver(t.Context(), deliveries) {
@@ -123,6 +133,21 @@ func TestDeliver(t *testing.T) {
 				require.False(t, o.Gone())
 			}
 		})
+	})
+
+	t.Run("begins nothing once its time is over", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		asked := false
+		outcomes := newPusher(newGateway(t, always(200))).Deliver(ctx, []push.Delivery{
+			{ConnectionID: "late", Frames: func(func([]byte) bool) { asked = true }}, {ConnectionID: "expired", ExpiresAt: 1},
+		})
+		require.False(t, asked, "a frame was made for nobody")
+		for _, o := range outcomes {
+			require.ErrorIs(t, o.Err, context.Canceled)
+			require.False(t, o.Gone() || o.Expired())
+		}
 	})
 
 	t.Run("keeps its bound", func(t *testing.T) {
@@ -143,7 +168,7 @@ func TestDeliver(t *testing.T) {
 		p.Parallel = 3
 		deliveries := make([]push.Delivery, 60)
 		for i := range deliveries {
-			deliveries[i] = push.Delivery{ConnectionID: fmt.Sprintf("c%d", i), Frames: [][]byte{[]byte("1")}}
+			deliveries[i] = push.Delivery{ConnectionID: fmt.Sprintf("c%d", i), Frames: frames("1")}
 		}
 		for _, o := range p.Deliver(t.Context(), deliveries) {
 			require.NoError(t, o.Err)

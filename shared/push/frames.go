@@ -2,20 +2,25 @@ package push
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
-	"strings"
+	"sync"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
 // Encoder makes frames, for one batch of messages. It encodes each message once, or
-// twice if it is withheld from some, and each set of updates once, however many devices
-// get it; the frames are shared and must not be changed. It is not safe for concurrent
-// use.
+// twice if it is withheld from some, however many devices get it.
 type Encoder struct {
-	messages map[messageKey][]byte
-	frames   map[string][][]byte
+	mu       sync.Mutex
+	messages map[messageKey]encoded
+	err      error
+}
+
+type encoded struct {
+	bytes []byte
+	err   error
 }
 
 type messageKey struct {
@@ -26,153 +31,119 @@ type messageKey struct {
 
 // NewEncoder makes an empty Encoder.
 func NewEncoder() *Encoder {
-	return &Encoder{messages: map[messageKey][]byte{}, frames: map[string][][]byte{}}
+	return &Encoder{messages: map[messageKey]encoded{}}
 }
 
 // Frames coalesces updates, in their order, into as few push frames of at most
 // wire.MaxFrameBytes as that order allows. An update whose messages do not fit
 // one frame goes on in the next, with the same committedMaxSeq; one without
-// messages is left out. It errs if a single message is too large for a frame,
-// which chat.Message.Validate rules out.
-func (e *Encoder) Frames(updates []wire.Update) ([][]byte, error) {
-	key := keyOf(updates)
-	if frames, ok := e.frames[key]; ok {
-		return frames, nil
-	}
-	p := packer{opening: `{"type":"` + wire.TypePush + `","updates":[`}
-	for _, u := range updates {
-		if err := e.pack(&p, u); err != nil {
-			return nil, err
+// messages is left out. So is a message that cannot be encoded or fits no frame, which
+// chat.Message.Validate rules out; see Err.
+//
+// A frame is made when it is asked for, and kept by nobody: those of a group in which
+// many write are others for each of them, who is not pushed what it sent itself.
+func (e *Encoder) Frames(updates []wire.Update) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		p := packer{yield: yield}
+		for _, u := range updates {
+			if !e.pack(&p, u) {
+				return
+			}
 		}
+		p.finish()
 	}
-	e.frames[key] = p.finish()
-	return e.frames[key], nil
 }
 
-func (e *Encoder) pack(p *packer, u wire.Update) error {
-	id, err := wire.Encode(u.ConversationID)
-	if err != nil {
-		return fmt.Errorf("encoding conversation id %q: %w", u.ConversationID, err)
-	}
+// Err is why the first message was left out that was; nil if there is none.
+func (e *Encoder) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// pack adds an update. It is false once no more frames are wanted.
+func (e *Encoder) pack(p *packer, u wire.Update) bool {
+	id, _ := wire.Encode(u.ConversationID) // a string always can be encoded
 	begin := `{"conversationId":` + string(id) + `,"messages":[`
 	end := `],"committedMaxSeq":` + strconv.FormatInt(u.CommittedMaxSeq, 10) + `}`
+	room := wire.MaxFrameBytes - len(opening) - len(begin) - len(end) - len(closing)
 	open := false
 	for _, m := range u.Messages {
-		encoded, err := e.encode(m)
-		if err != nil {
-			return err
+		encoded := e.encode(m, room)
+		if encoded == nil {
+			continue
 		}
 		if open && p.fits(len(",")+len(encoded)+len(end)) {
-			p.write(",", string(encoded))
+			p.current = append(append(p.current, ','), encoded...)
 			continue
 		}
 		if open {
-			p.write(end)
+			p.current = append(p.current, end...)
 		}
 		if !p.begin(len(begin) + len(encoded) + len(end)) {
-			return fmt.Errorf("message %d of %s takes %d bytes and fits no frame", m.Seq, u.ConversationID, len(encoded))
+			return false
 		}
-		p.write(begin, string(encoded))
+		p.current = append(append(p.current, begin...), encoded...)
 		open = true
 	}
 	if open {
-		p.write(end)
+		p.current = append(p.current, end...)
+	}
+	return true
+}
+
+// encode returns nil for a message that cannot be encoded in so many bytes.
+func (e *Encoder) encode(m chat.Message, room int) []byte {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := messageKey{m.ConversationID, m.Seq, m.Withheld}
+	of, ok := e.messages[key]
+	if !ok {
+		of.bytes, of.err = wire.Encode(m)
+		e.messages[key] = of
+	}
+	if of.err == nil && len(of.bytes) > room {
+		of.err = fmt.Errorf("its %d bytes fit no frame", len(of.bytes))
+	}
+	if of.err == nil {
+		return of.bytes
+	}
+	if e.err == nil {
+		e.err = fmt.Errorf("encoding message %d of %s: %w", m.Seq, m.ConversationID, of.err)
 	}
 	return nil
 }
 
-func (e *Encoder) encode(m chat.Message) ([]byte, error) {
-	key := messageKey{m.ConversationID, m.Seq, m.Withheld}
-	if encoded, ok := e.messages[key]; ok {
-		return encoded, nil
-	}
-	encoded, err := wire.Encode(m)
-	if err != nil {
-		return nil, fmt.Errorf("encoding message %d of %s: %w", m.Seq, m.ConversationID, err)
-	}
-	e.messages[key] = encoded
-	return encoded, nil
-}
-
-// keyOf tells sets of updates apart. The messages of a conversation ascend and are
-// taken from one batch, so the first and the last say which; those that are left out
-// before one, and those that are withheld, are named.
-func keyOf(updates []wire.Update) string {
-	var b strings.Builder
-	for _, u := range updates {
-		n := len(u.Messages)
-		if n == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "%d:%s %d-%d/%d<%d ", len(u.ConversationID), u.ConversationID,
-			u.Messages[0].Seq, u.Messages[n-1].Seq, n, u.CommittedMaxSeq)
-		for i, m := range u.Messages {
-			if i > 0 && m.Seq != u.Messages[i-1].Seq+1 {
-				fmt.Fprintf(&b, "~%d ", m.Seq)
-			}
-			if m.Withheld {
-				fmt.Fprintf(&b, "!%d ", m.Seq)
-			}
-		}
-	}
-	return b.String()
-}
-
-// NotifyFrames coalesces heads into notify frames of at most
-// wire.MaxFrameBytes.
-func NotifyFrames(heads []wire.Head) ([][]byte, error) {
-	p := packer{opening: `{"type":"` + wire.TypeNotify + `","updates":[`}
-	for _, h := range heads {
-		encoded, err := wire.Encode(h)
-		if err != nil {
-			return nil, fmt.Errorf("encoding the head of %s: %w", h.ConversationID, err)
-		}
-		if !p.begin(len(encoded)) {
-			return nil, fmt.Errorf("the head of %s takes %d bytes and fits no frame", h.ConversationID, len(encoded))
-		}
-		p.write(string(encoded))
-	}
-	return p.finish(), nil
-}
-
-// packer fills frames that are an opening, elements between commas, and an end.
+// packer fills frames that are the opening, updates between commas, and the closing.
 type packer struct {
-	opening string
 	current []byte
-	frames  [][]byte
+	yield   func(frame []byte) bool
 }
 
-const closing = "]}"
+const (
+	opening = `{"type":"` + wire.TypePush + `","updates":[`
+	closing = "]}"
+)
 
-// begin makes room for an element of n bytes: behind a comma in the current
-// frame or first in a new one. It is false for an element that fits no frame.
+// begin makes room for an update that takes n bytes with its first message: behind a
+// comma in the current frame, or first in a new one. It is false once no more frames
+// are wanted.
 func (p *packer) begin(n int) bool {
-	if len(p.opening)+n+len(closing) > wire.MaxFrameBytes {
-		return false
-	}
 	if p.current != nil && p.fits(len(",")+n) {
-		p.write(",")
+		p.current = append(p.current, ',')
 		return true
 	}
-	p.finish()
-	p.current = []byte(p.opening)
+	if !p.finish() {
+		return false
+	}
+	p.current = append(make([]byte, 0, len(opening)+n+len(closing)), opening...)
 	return true
 }
 
 // fits reports whether n more bytes leave room for the end of the frame.
 func (p *packer) fits(n int) bool { return len(p.current)+n+len(closing) <= wire.MaxFrameBytes }
 
-func (p *packer) write(parts ...string) {
-	for _, s := range parts {
-		p.current = append(p.current, s...)
-	}
-}
-
-// finish ends the current frame, if there is one, and returns all of them.
-func (p *packer) finish() [][]byte {
-	if p.current != nil {
-		p.frames = append(p.frames, append(p.current, closing...))
-		p.current = nil
-	}
-	return p.frames
+// finish ends the current frame, if there is one.
+func (p *packer) finish() bool {
+	return p.current == nil || p.yield(append(p.current, closing...))
 }

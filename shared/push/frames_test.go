@@ -37,6 +37,13 @@ func decoded(t require.TestingT, frames [][]byte) []wire.Push {
 	return pushes
 }
 
+func framesOf(t require.TestingT, updates []wire.Update) [][]byte {
+	e := push.NewEncoder()
+	frames := slices.Collect(e.Frames(updates))
+	require.NoError(t, e.Err())
+	return frames
+}
+
 func TestFrames(t *testing.T) {
 	t.Parallel()
 
@@ -46,51 +53,69 @@ func TestFrames(t *testing.T) {
 			{ConversationID: "group:b", CommittedMaxSeq: 8, Messages: []chat.Message{message("group:b", 7, "hi"), message("group:b", 8, "<ho>")}},
 			{ConversationID: "group:a", CommittedMaxSeq: 1, Messages: []chat.Message{message("group:a", 1, `"`)}},
 		}
-		frames, err := push.NewEncoder().Frames(updates)
-		require.NoError(t, err)
+		frames := framesOf(t, updates)
 		require.Equal(t, []wire.Push{{Type: wire.TypePush, Updates: updates}}, decoded(t, frames))
 	})
 
 	t.Run("has no frame for no messages", func(t *testing.T) {
 		t.Parallel()
-		frames, err := push.NewEncoder().Frames([]wire.Update{{ConversationID: "group:a", CommittedMaxSeq: 1}})
-		require.NoError(t, err)
-		require.Empty(t, frames)
+		require.Empty(t, framesOf(t, []wire.Update{{ConversationID: "group:a", CommittedMaxSeq: 1}}))
 	})
 
-	t.Run("refuses a message that fits no frame", func(t *testing.T) {
+	t.Run("leaves out what has no frame, and nothing else", func(t *testing.T) {
 		t.Parallel()
-		_, err := push.NewEncoder().Frames([]wire.Update{{ConversationID: "group:a", CommittedMaxSeq: 1, Messages: []chat.Message{
-			message("group:a", 1, strings.Repeat("x", wire.MaxFrameBytes)),
-		}}})
-		require.ErrorContains(t, err, "message 1 of group:a")
+		broken, long := message("group:a", 1, "one"), message("group:a", 3, strings.Repeat("x", wire.MaxFrameBytes))
+		broken.Data = json.RawMessage("{")
+		rest := []chat.Message{message("group:a", 2, "two"), message("group:a", 4, "four")}
+		e := push.NewEncoder()
+		require.NoError(t, e.Err())
+		for range 2 {
+			frames := slices.Collect(e.Frames([]wire.Update{
+				{ConversationID: "group:a", CommittedMaxSeq: 4, Messages: []chat.Message{broken, rest[0], long, rest[1]}},
+				{ConversationID: "group:b", CommittedMaxSeq: 3, Messages: []chat.Message{long}},
+			}))
+			require.Equal(t, []wire.Push{{Type: wire.TypePush, Updates: []wire.Update{
+				{ConversationID: "group:a", CommittedMaxSeq: 4, Messages: rest},
+			}}}, decoded(t, frames))
+			require.ErrorContains(t, e.Err(), "encoding message 1 of group:a")
+		}
+		e = push.NewEncoder()
+		require.Empty(t, slices.Collect(e.Frames([]wire.Update{{ConversationID: "group:a", CommittedMaxSeq: 3, Messages: []chat.Message{long}}})))
+		require.ErrorContains(t, e.Err(), "encoding message 3 of group:a: its 3")
 	})
 
-	t.Run("shares frames between those who get the same, and only those", func(t *testing.T) {
+	t.Run("knows the messages of a batch apart", func(t *testing.T) {
 		t.Parallel()
 		e := push.NewEncoder()
-		entries := []chat.Message{message("group:a", 1, "one"), message("group:a", 2, "two"), message("group:a", 3, "three"), message("group:a", 4, "four")}
-		whole := []wire.Update{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[:2]}}
-		first, err := e.Frames(whole)
-		require.NoError(t, err)
-		second, err := e.Frames(slices.Clone(whole))
-		require.NoError(t, err)
-		require.Same(t, &first[0][0], &second[0][0])
-		withheld := slices.Clone(entries[:2])
-		withheld[1].Text, withheld[1].Withheld = "", true
-		for _, other := range [][]wire.Update{
-			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: withheld}},
-			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[1:2]}},
-			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[:1]}},
-			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: []chat.Message{entries[0], entries[2]}}},
-			{{ConversationID: "group:a", CommittedMaxSeq: 9, Messages: entries[:2]}},
-			{{ConversationID: "group:a", CommittedMaxSeq: 4, Messages: []chat.Message{entries[0], entries[1], entries[3]}}},
-			{{ConversationID: "group:a", CommittedMaxSeq: 4, Messages: []chat.Message{entries[0], entries[2], entries[3]}}},
+		entries := []chat.Message{message("group:a", 1, "one"), message("group:a", 2, "two"), message("group:b", 2, "three")}
+		withheld := entries[1]
+		withheld.Text, withheld.Data, withheld.Withheld = "", nil, true
+		for _, updates := range [][]wire.Update{
+			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: entries[:2]}},
+			{{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: []chat.Message{entries[0], withheld}}},
+			{{ConversationID: "group:a", CommittedMaxSeq: 9, Messages: entries[1:2]}, {ConversationID: "group:b", CommittedMaxSeq: 2, Messages: entries[2:]}},
 		} {
-			frames, err := e.Frames(other)
-			require.NoError(t, err)
-			require.Equal(t, []wire.Push{{Type: wire.TypePush, Updates: other}}, decoded(t, frames))
+			require.Equal(t, []wire.Push{{Type: wire.TypePush, Updates: updates}}, decoded(t, slices.Collect(e.Frames(updates))))
 		}
+		require.NoError(t, e.Err())
+	})
+
+	t.Run("makes no more frames than are wanted", func(t *testing.T) {
+		t.Parallel()
+		e := push.NewEncoder()
+		long := strings.Repeat("x", 20_000)
+		broken := message("group:b", 1, "never reached")
+		broken.Data = json.RawMessage("{")
+		taken := 0
+		for range e.Frames([]wire.Update{
+			{ConversationID: "group:a", CommittedMaxSeq: 2, Messages: []chat.Message{message("group:a", 1, long), message("group:a", 2, long)}},
+			{ConversationID: "group:b", CommittedMaxSeq: 1, Messages: []chat.Message{broken}},
+		}) {
+			taken++
+			break
+		}
+		require.Equal(t, 1, taken)
+		require.NoError(t, e.Err())
 	})
 
 	t.Run("fills frames to the byte", func(t *testing.T) {
@@ -104,8 +129,7 @@ func TestFrames(t *testing.T) {
 		require.NoError(t, err)
 		exact := wire.MaxFrameBytes - len(empty) - len(`"text":"",`)
 		for extra, want := range map[int]int{exact: 1, exact + 1: 2} {
-			frames, err := push.NewEncoder().Frames(update(extra))
-			require.NoError(t, err)
+			frames := framesOf(t, update(extra))
 			require.Len(t, frames, want)
 			decoded(t, frames)
 		}
@@ -126,8 +150,7 @@ func TestFramesAnySizes(t *testing.T) {
 			}
 			updates = append(updates, u)
 		}
-		frames, err := push.NewEncoder().Frames(updates)
-		require.NoError(t, err)
+		frames := framesOf(t, updates)
 
 		// Put together again, the frames are the updates: all messages, in order.
 		var together []wire.Update
@@ -151,31 +174,4 @@ func TestFramesAnySizes(t *testing.T) {
 			require.Greater(t, len(frames[i])+size+len(`,{"conversationId":"group:0","messages":[],"committedMaxSeq":8}`), wire.MaxFrameBytes)
 		}
 	})
-}
-
-func TestNotifyFrames(t *testing.T) {
-	t.Parallel()
-	heads := make([]wire.Head, 1000)
-	for i := range heads {
-		heads[i] = wire.Head{ConversationID: chat.ConversationID(fmt.Sprintf("group:%d", i)), CommittedMaxSeq: int64(i)}
-	}
-	frames, err := push.NotifyFrames(heads)
-	require.NoError(t, err)
-	require.Greater(t, len(frames), 1)
-	var together []wire.Head
-	for _, frame := range frames {
-		require.LessOrEqual(t, len(frame), wire.MaxFrameBytes)
-		var n wire.Notify
-		require.NoError(t, json.Unmarshal(frame, &n))
-		again, err := wire.Encode(n)
-		require.NoError(t, err)
-		require.Equal(t, string(again), string(frame))
-		require.Equal(t, wire.TypeNotify, n.Type)
-		together = append(together, n.Updates...)
-	}
-	require.Equal(t, heads, together)
-
-	none, err := push.NotifyFrames(nil)
-	require.NoError(t, err)
-	require.Empty(t, none)
 }

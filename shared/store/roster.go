@@ -76,7 +76,7 @@ type knownRoster struct {
 	members []chat.Member
 }
 
-// maxKnownRosters bounds the memory: 256 rosters of 200 members are about 8 MB.
+// maxKnownRosters bounds the memory: 256 rosters of 1,000 members are about 40 MB.
 // When it is full it starts over, which costs one Query per conversation.
 const maxKnownRosters = 256
 

@@ -19,6 +19,7 @@ var unplayed = map[string]string{
 	string(chat.CodeBusy):     "a server that answers so answers otherwise the next time",
 	string(chat.CodeInternal): "it is a fault",
 	string(chat.EventErase):   "an operator does it",
+	wire.TypeNotify:           "crowds are told so, and no user makes one",
 	wire.GoodbyeDevices:       "no fake counts devices",
 	wire.GoodbyeExpired:       "tokens last longer than a test",
 	wire.GoodbyeFlooding:      "limits are off where the scripts are played",

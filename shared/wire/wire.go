@@ -409,7 +409,7 @@ type Update struct {
 	CommittedMaxSeq int64               `json:"committedMaxSeq"`
 }
 
-// Notify tells of new messages in conversations too large to push them whole.
+// Notify tells of more new messages in crowds than are pushed whole.
 type Notify struct {
 	Type    string `json:"type"`
 	Updates []Head `json:"updates"`

@@ -113,7 +113,6 @@ const (
 	Message20   = "a message in a group of 20, with receipts"
 	Message21   = "a message in a group of 21, with receipts"
 	Message40   = "a message in a group of 40, with receipts"
-	Pull        = "a sync of one message"
 	Heartbeat   = "a heartbeat of an idle device"
 	Reconnect   = "a reconnect of an idle device"
 	DeviceMonth = "a device that is always on, a month"
@@ -125,17 +124,12 @@ const MonthMinutes = 365 * 24 * 60 / 12
 // Message is what one message takes in a conversation of so many members, from 2 to
 // chat.MaxGroupMembers, all of whom are online with one device and look at it. It is
 // measured for 2 and 20 members, and for 21 and 40, as from there on receipts are not
-// pushed and sync heads not raised; all others are on the lines through these. Beyond
-// chat.SmallGroupMax each device but the sender's pulls what it was told of.
+// pushed and sync heads not raised; all others are on the lines through these.
 func Message(measured map[string]Use, members int) Use {
 	if members <= chat.InboxGroupMax {
 		return between(measured[Message2], 2, measured[Message20], 20, members)
 	}
-	u := between(measured[Message21], 21, measured[Message40], 40, members)
-	if members > chat.SmallGroupMax {
-		u = u.Plus(measured[Pull].Times(float64(members - 1)))
-	}
-	return u
+	return between(measured[Message21], 21, measured[Message40], 40, members)
 }
 
 // between is the use at n, on the line through a at na and b at nb.

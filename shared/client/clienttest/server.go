@@ -134,7 +134,7 @@ func Listen(ctx context.Context) (*Server, error) {
 
 func newServer() *Server {
 	s := &Server{
-		PageSize: wire.DefaultSyncLimit, ListSize: wire.DefaultListLimit, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.SmallGroupMax,
+		PageSize: wire.DefaultSyncLimit, ListSize: wire.DefaultListLimit, LargeAbove: chat.InboxGroupMax, NotifyAbove: chat.MaxGroupMembers,
 		conversations: map[chat.ConversationID]*conversation{},
 		users:         map[string]*user{},
 		results:       map[string]result{},

@@ -159,7 +159,7 @@ test("reordered and repeated pushes need no sync", async (t) => {
 
 test("notify is only a hint: the entries are pulled", async (t) => {
   const { clock, server, bob } = await setUpOnline(t, "bob");
-  server.smallGroupMax = 1;
+  server.notifyAbove = 1;
   const key = server.group("big", ["alice", "bob"]);
   server.post("alice", { conversationId: key }, "to all");
   await clock.until(() => texts(bob, key).length === 1);

@@ -22,7 +22,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
     server.pageSize = 4;
     server.listSize = 2;
     if (seed % 3 === 0) server.inboxGroupMax = 2; // a large group, which only its head tells of
-    if (seed % 4 === 0) server.smallGroupMax = 2; // a very large one: pushes are hints
+    if (seed % 4 === 0) server.notifyAbove = 2; // a crowd: pushes are hints
     server.pushes = () => (chance(0.3) ? 0 : chance(0.2) ? 2 : 1);
     server.refuse = () => (chance(0.1) ? { code: "BUSY", message: "contention", retryable: true } : undefined);
     server.answer = (frame) => {

@@ -664,11 +664,11 @@ test("all tabs show what a restored server lost, also one that opens later", asy
   assert.deepEqual([lostTexts(opened[1], id), lostTexts(opened[2], id)], [["lost"], ["lost"]]);
 });
 
-// Devices of a group of 400, which is told of messages by notify, and a list of when they pulled.
+// Devices of a crowd of 400, which is told of messages by notify, and a list of when they pulled.
 async function setUpCrowd(t) {
   const world = setUp(t);
   const { clock, server, online } = world;
-  server.smallGroupMax = 200;
+  server.notifyAbove = 200;
   const id = server.group("crowd", Array.from({ length: 400 }, (_, i) => `user ${i}`));
   server.post("user 399", { conversationId: id }, "first");
   const devices = [];
@@ -680,7 +680,7 @@ async function setUpCrowd(t) {
   return { ...world, id, pulled, caughtUp };
 }
 
-test("a group's pulls after a notify are spread by its size", async (t) => {
+test("a crowd's pulls after a notify are spread by its size", async (t) => {
   const { clock, server, id, pulled, caughtUp } = await setUpCrowd(t);
   const start = clock.now();
   server.post("user 399", { conversationId: id }, "second");
@@ -692,7 +692,7 @@ test("a group's pulls after a notify are spread by its size", async (t) => {
   for (const part of [0, 1, 2, 3]) assert.ok(waits.some((wait) => Math.floor((4 * wait) / spread) === part), `${waits}`);
 });
 
-test("notifies that follow each other do not make a device of a large group pull earlier or more often", async (t) => {
+test("notifies that follow each other do not make a device of a crowd pull earlier or more often", async (t) => {
   const { clock, server, id, pulled, caughtUp } = await setUpCrowd(t);
   for (let i = 0; i < 100; i++) {
     server.post("user 399", { conversationId: id }, `${i}`);

@@ -30,8 +30,8 @@ export class FakeServer {
   listSize = Infinity;
   /** Cursors below this are too old to tell what changed. */
   floor = 0;
-  /** Conversations with more members than this push {committedMaxSeq} only. */
-  smallGroupMax = 200;
+  /** Conversations with more members than this push {committedMaxSeq} only, as crowds with much news do. */
+  notifyAbove = 1000;
   /** Conversations with more members than this are not noted with each message, and push no receipts. */
   inboxGroupMax = 20;
   /** Whom an answer to changes names as the user, or undefined. */
@@ -625,10 +625,10 @@ export class FakeServer {
     for (const userId of audience) {
       if (members.size <= this.inboxGroupMax || moved.has(userId)) this.#note(userId, conversationId);
     }
-    const small = members.size <= this.smallGroupMax;
+    const whole = members.size <= this.notifyAbove;
     this.#later(() => {
       const update = { conversationId, committedMaxSeq: seq };
-      if (!small) this.#post([...audience], { type: "notify", updates: [update] });
+      if (!whole) this.#post([...audience], { type: "notify", updates: [update] });
       else for (const userId of audience) {
         if (timeOf(conversation, userId, seq)) this.#post([userId], { type: "push", updates: [{ ...update, messages: [shown(conversation, userId, seq)] }] }, sender);
       }
