@@ -23,7 +23,7 @@ func TestIntoFile(t *testing.T) {
 		return err
 	}
 	content := func() string {
-		written, err := os.ReadFile(path) //nolint:gosec // of the test's folder
+		written, err := os.ReadFile(path)
 		require.NoError(t, err)
 		return string(written)
 	}

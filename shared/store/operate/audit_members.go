@@ -266,9 +266,9 @@ func (a *audit) unrostered(ctx context.Context, id chat.ConversationID, lines ma
 	return nil
 }
 
-// lines checks inbox lines of any users and conversations against heads and
-// rosters.
-func (a *audit) lines(ctx context.Context, items []table.Item) error {
+// byConversation sorts lines, and checks what the store keeps among them. Those of
+// conversations that could not be finished are left out: they would take as long again.
+func (a *audit) byConversation(ctx context.Context, items []table.Item) (map[chat.ConversationID]map[string]chat.Line, error) {
 	byConversation := map[chat.ConversationID]map[string]chat.Line{}
 	for _, in := range items {
 		line, ok := a.lineOf(in)
@@ -277,17 +277,27 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 		}
 		if line.ConversationID < table.FirstLine {
 			if err := a.own(ctx, line, in); err != nil {
-				return err
+				return nil, err
 			}
 			continue
 		}
 		if slices.Contains(a.report.Unfinished, line.ConversationID) {
-			continue // it would take as long again
+			continue
 		}
 		if byConversation[line.ConversationID] == nil {
 			byConversation[line.ConversationID] = map[string]chat.Line{}
 		}
 		byConversation[line.ConversationID][line.UserID] = line
+	}
+	return byConversation, nil
+}
+
+// lines checks inbox lines of any users and conversations against heads and
+// rosters.
+func (a *audit) lines(ctx context.Context, items []table.Item) error {
+	byConversation, err := a.byConversation(ctx, items)
+	if err != nil {
+		return err
 	}
 	keys := make([]table.Item, 0, len(byConversation))
 	for id := range byConversation {
