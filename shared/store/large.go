@@ -113,8 +113,8 @@ func (s *Store) SettleLarge(ctx context.Context, written map[Listing]bool) error
 // settlingAtOnce is how many items are read or written at a time.
 const settlingAtOnce = 16
 
-// listings says which of the listings there ought to be. Those of a damaged head or line,
-// or of no head, are left out.
+// listings says which of the listings there ought to be. Where head or line is damaged, or
+// not there, it says nothing.
 func (s *Store) listings(ctx context.Context, all []Listing) (map[Listing]bool, error) {
 	var mu sync.Mutex
 	large, right := map[chat.ConversationID]bool{}, map[Listing]bool{}
@@ -148,10 +148,13 @@ func (s *Store) listings(ctx context.Context, all []Listing) (map[Listing]bool, 
 			if errors.Is(err, table.ErrDamaged) { // as told of where the user's list is read
 				return nil
 			}
+			if err != nil || !found {
+				return err
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			right[l] = found && line.LeftSeq == 0 && large[l.ConversationID]
-			return err
+			right[l] = line.LeftSeq == 0 && large[l.ConversationID]
+			return nil
 		})
 	}
 	return right, lines.Wait()

@@ -412,7 +412,8 @@ func (a *audit) unfinished(id chat.ConversationID) {
 }
 
 // damaged reports an item that cannot be read, or has what DynamoDB does not take, such as
-// an id that is too long for a key, and lets the audit go on. Any other error it gives back.
+// an id that is too long for a key, and lets the audit go on. Any other error it gives
+// back.
 func (a *audit) damaged(err error, v Violation) error {
 	if !store.Permanent(err) {
 		return err
