@@ -339,3 +339,17 @@ func TestG10_ADamagedLineDoesNotStopTheReceipts(t *testing.T) {
 	require.NotContains(t, page.Read, "cy")
 	requireTold(t, told(), values{"userId": "cy", "conversationId": string(id)})
 }
+
+// A list of large conversations with what is no id tells of the others.
+func TestG10_AListWithWhatIsNoIDTellsOfTheOthers(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 2)
+	cursor := raise(t, s, "bob", ids[:1])
+	require.NoError(t, s.Enlist(t.Context(), "bob", ids[1]))
+	require.NoError(t, s.Enlist(t.Context(), "bob", chat.ConversationID("group:"+strings.Repeat("x", 3000))))
+	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
+	require.NoError(t, err)
+	require.Len(t, changed.Heads, 1)
+}
