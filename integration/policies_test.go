@@ -352,7 +352,8 @@ func asCrowd(t *testing.T, db *dynamodb.Client, conversationID chat.Conversation
 }
 
 // crowded lets the product add someone to a crowd, who writes there; of its rounds one
-// fails in passing, one meets a socket that is gone, and one entries that are.
+// fails in passing, one meets a socket that is gone, and one entries that are. In the end
+// one leaves it.
 func crowded(t *testing.T, s stack, seen *watchman) {
 	t.Helper()
 	ctx := t.Context()
@@ -376,6 +377,13 @@ func crowded(t *testing.T, s stack, seen *watchman) {
 	for _, p := range []permission{{"DeliverFunction", "GetItem", "Messages"}, {"DeliverFunction", "UpdateItem", "Connections"}} {
 		require.Eventually(t, func() bool { return seen.saw(p) }, patience, time.Millisecond, p)
 	}
+	// One goes, which is told only after others have come.
+	seen.fail("FanoutFunction/Query/Messages", "AccessDeniedException")
+	require.NoError(t, cy.do(ctx, wire.ActionLeave, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}, nil))
+	require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "SendMessage", "Retries"}) }, patience, time.Millisecond)
+	asCrowd(t, seen.client, id)
+	seen.fail("", "")
+	require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "GetItem", "Members"}) }, patience, time.Millisecond)
 }
 
 // evictions lets each function that raises sync heads make room in one.

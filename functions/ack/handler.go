@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/metric"
@@ -22,6 +23,10 @@ type positions interface {
 	Roster(ctx context.Context, conversationID chat.ConversationID) ([]chat.Member, error)
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 }
+
+// lookUpTimeout is for how long an answer waits for the connections of those who are to
+// be told.
+const lookUpTimeout = 500 * time.Millisecond
 
 type pusher interface {
 	// Deliver returns the outcomes in the order of the deliveries.
@@ -151,10 +156,11 @@ func (h handler) post(ctx context.Context, log *slog.Logger, c route.Caller, use
 		log.ErrorContext(ctx, "encoding a push", "err", err)
 		return
 	}
-	found, err := h.positions.Connections(ctx, userIDs)
-	if err != nil {
+	soon, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	found, err := h.positions.Connections(soon, userIDs)
+	if err != nil { // those who could be read are told
 		log.WarnContext(ctx, "looking up connections", "err", err)
-		return
 	}
 	frames := slices.Values([][]byte{encoded})
 	var deliveries []push.Delivery

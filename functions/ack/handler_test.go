@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,6 +33,8 @@ type world struct {
 	posts   map[string]error    // what a post to a connection comes to; nil is well
 
 	ackErr, clearErr, raiseErr, rosterErr, connErr error
+
+	hidden string // whose connections cannot be read
 
 	steps  []string
 	frames map[string]string // posted, by connection
@@ -66,13 +71,18 @@ func (w *world) Roster(_ context.Context, id chat.ConversationID) ([]chat.Member
 	return members, w.rosterErr
 }
 
-func (w *world) Connections(_ context.Context, userIDs []string) (map[string][]store.Connection, error) {
+func (w *world) Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error) {
 	w.step("connections")
 	found := map[string][]store.Connection{}
 	for _, userID := range userIDs {
 		for _, id := range w.conns[userID] {
 			found[userID] = append(found[userID], store.Connection{ID: id})
 		}
+	}
+	if w.hidden != "" && slices.Contains(userIDs, w.hidden) {
+		<-ctx.Done()
+		delete(found, w.hidden)
+		return found, &store.UnreadError{UserIDs: []string{w.hidden}, Err: ctx.Err()}
 	}
 	return found, w.connErr
 }
@@ -252,6 +262,21 @@ func TestAPushFailsNoAck(t *testing.T) {
 			require.Equal(t, tc.warns, strings.Count(log, `"level":"WARN"`), log)
 		})
 	}
+}
+
+// One whose connections cannot be read, as their partition is throttled, keeps neither the
+// answer nor the others' pushes.
+func TestG10_WhoseConnectionsCannotBeReadHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{acked: rose(store.Watermarks{}, store.Watermarks{DeliveredSeq: 9, ReadSeq: 9}, chat.KindSingle, 2), hidden: "user01"}
+		w.roster, w.conns = crowd(2)
+		start := time.Now()
+		body, _ := serve(t, w, "")
+		require.Contains(t, body, `"result":{"deliveredSeq":9,"readSeq":9}`)
+		require.LessOrEqual(t, time.Since(start), time.Second)
+		require.ElementsMatch(t, []string{"tablet", "laptop"}, slices.Collect(maps.Keys(w.frames)))
+	})
 }
 
 func TestClear(t *testing.T) {

@@ -412,21 +412,7 @@ func (c *cloud) stream(ctx context.Context, lanes int) {
 	sequence := 0
 	c.region.Follow("Conversations", func(ch regiontest.Change) {
 		sequence++
-		change := map[string]any{
-			"Keys": map[string]any{"conversationId": map[string]string{"S": ch.Key}}, "SequenceNumber": fmt.Sprint(sequence),
-			"ApproximateCreationDateTime": time.Now().Unix(),
-		}
-		name := "MODIFY"
-		if ch.Old == nil {
-			name = "INSERT"
-		} else {
-			change["OldImage"] = ch.Old
-		}
-		change["NewImage"] = ch.New
-		body, err := json.Marshal(map[string]any{"eventName": name, "eventSource": "aws:dynamodb", "dynamodb": change})
-		if err != nil {
-			panic(err)
-		}
+		body := recordOf(ch, sequence)
 		h := fnv.New32a()
 		h.Write([]byte(ch.Key))
 		all[int(h.Sum32())%len(all)].add(body)
@@ -437,6 +423,26 @@ func (c *cloud) stream(ctx context.Context, lanes int) {
 	for range 2 { // MaximumConcurrency of the mapping of Retries
 		go c.tryAgain(ctx)
 	}
+}
+
+// recordOf is a change as the stream has it.
+func recordOf(ch regiontest.Change, sequence int) json.RawMessage {
+	change := map[string]any{
+		"Keys": map[string]any{"conversationId": map[string]string{"S": ch.Key}}, "SequenceNumber": fmt.Sprint(sequence),
+		"ApproximateCreationDateTime": time.Now().Unix(),
+	}
+	name := "MODIFY"
+	if ch.Old == nil {
+		name = "INSERT"
+	} else {
+		change["OldImage"] = ch.Old
+	}
+	change["NewImage"] = ch.New
+	body, err := json.Marshal(map[string]any{"eventName": name, "eventSource": "aws:dynamodb", "dynamodb": change})
+	if err != nil {
+		panic(err)
+	}
+	return body
 }
 
 func (l *lane) add(body json.RawMessage) {

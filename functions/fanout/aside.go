@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -66,10 +68,11 @@ const (
 func (h handler) setAside(ctx context.Context, conversations []*conversation, failed map[chat.ConversationID]error) (stuck []*conversation) {
 	ctx, cancel := context.WithTimeout(ctx, asideBudget)
 	defer cancel()
-	for _, c := range conversations {
+	var mu sync.Mutex
+	each(slices.All(conversations), func(_ int, c *conversation) {
 		err := failed[c.id]
 		if err == nil {
-			continue
+			return
 		}
 		about := []slog.Attr{metric.Conversation(c.id), metric.Seq(c.news.To), slog.Int("attempts", c.attempts), slog.Any("err", err)}
 		level := slog.LevelWarn
@@ -78,11 +81,13 @@ func (h handler) setAside(ctx context.Context, conversations []*conversation, fa
 		}
 		if lost := h.put(ctx, c, err); lost != nil {
 			level = slog.LevelError
+			mu.Lock()
 			stuck = append(stuck, c)
+			mu.Unlock()
 			about = append(about, slog.Any("lost", lost))
 		}
 		h.log.LogAttrs(ctx, level, "a conversation failed", about...)
-	}
+	})
 	return stuck
 }
 
@@ -157,7 +162,6 @@ func (h handler) again(ctx context.Context, a aside) error {
 	start := h.now()
 	conversations := []*conversation{a.conversation()}
 	b, all, tally := h.serve(ctx, conversations, stepTimeout)
-	h.settleLists(ctx, b, all)
 	stuck := h.setAside(ctx, conversations, b.failed)
 	tally.aside = len(b.failed) - len(stuck)
 	h.record(ctx, nil, all, tally, len(stuck), start)
@@ -165,19 +169,6 @@ func (h handler) again(ctx context.Context, a aside) error {
 		return fmt.Errorf("conversation %s is neither served nor set aside again: %w", a.ConversationID, b.failed[a.ConversationID])
 	}
 	return nil
-}
-
-// settleLists looks after the lists that a conversation which was set aside has written to:
-// changes of its roster that came later may have been served before. In the stream each
-// conversation's changes come one after the other.
-func (h handler) settleLists(ctx context.Context, b *batch, all []news) {
-	ctx, cancel := context.WithTimeout(ctx, settleBudget)
-	defer cancel()
-	for _, n := range all {
-		if listings := n.listings(); len(listings) > 0 && b.failed[n.id] == nil {
-			b.guard(func() error { return h.store.SettleLarge(ctx, listings) }, n.id)
-		}
-	}
 }
 
 // delivered returns changes as the mapping hands them over. It passes over what has

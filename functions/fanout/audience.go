@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/inorder-im/inorder/shared/chat"
-	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
@@ -29,24 +28,31 @@ type window struct {
 	gone     bool // is a member no more
 }
 
-type listing = store.Listing
+// listing is a conversation in a user's sync head.
+type listing struct {
+	userID         string
+	conversationID chat.ConversationID
+}
+
+// isListed reports whether a change of the roster may have made the conversation one that
+// is listed as large for someone, or no more: someone came or went, or the number of
+// members crossed the bound.
+func (n news) isListed() bool {
+	return n.rosterChanged && (!n.noted || max(n.membersBefore, n.members) > chat.InboxGroupMax)
+}
 
 // listings says in whose sync head the conversation has to be listed as large
-// from here on (true), or no more (false). Only a change of the roster makes
-// any: someone came or went, or the number of members crossed the bound.
+// from here on (true), or no more (false).
 func (n news) listings() map[listing]bool {
-	large, wasLarge := !n.noted, n.membersBefore > chat.InboxGroupMax
-	if !n.rosterChanged || !large && !wasLarge {
+	if !n.isListed() {
 		return nil
 	}
+	large, wasLarge := !n.noted, n.membersBefore > chat.InboxGroupMax
+	crossed := wasLarge != large || wasLarge != (n.members > chat.InboxGroupMax)
 	changes := map[listing]bool{}
 	for _, w := range n.windows {
-		l := listing{UserID: w.userID, ConversationID: n.id}
-		switch {
-		case w.gone || !large:
-			changes[l] = false
-		case w.came || !wasLarge:
-			changes[l] = true
+		if w.gone || w.came || crossed {
+			changes[listing{w.userID, n.id}] = large && !w.gone
 		}
 	}
 	return changes

@@ -194,7 +194,7 @@ func (h handler) deliver(ctx context.Context, r round) error {
 		if err == nil {
 			n.windows = present(n.news, page, left)
 			members += len(page)
-			b := &batch{failed: map[chat.ConversationID]error{}}
+			b := &batch{step: hasty, passes: true, failed: map[chat.ConversationID]error{}}
 			t = t.plus(h.push(ctx, b, []news{n}))
 			err = b.failed[r.Crowd]
 		}

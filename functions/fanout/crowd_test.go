@@ -26,7 +26,13 @@ type ordered struct {
 }
 
 func (w *world) Crowd(_ context.Context, id chat.ConversationID) (chat.Conversation, bool, error) {
-	return chat.Conversation{ConversationID: id, LastSeq: int64(len(w.ledgers[id])), MemberCount: len(w.rosters[id])}, w.rosters[id] != nil, w.rosterErr[id]
+	head := w.heads[id]
+	head.ConversationID, head.LastSeq = id, int64(len(w.ledgers[id]))
+	return head, w.rosters[id] != nil, w.rosterErr[id]
+}
+
+func (w *world) MembersAmong(context.Context, chat.ConversationID, []string) (chat.Conversation, map[string]bool, error) {
+	panic("the roster is as the stream told")
 }
 
 func (w *world) CrowdPage(_ context.Context, id chat.ConversationID, cursor string, limit int) ([]chat.Member, string, error) {
@@ -75,6 +81,7 @@ func inCrowd(r events.DynamoDBEventRecord, before, after int64) events.DynamoDBE
 
 func (w *world) follow(t *testing.T, o *orders, event events.DynamoDBEvent) (failed []string) {
 	t.Helper()
+	w.tell(event)
 	h, _ := w.handler()
 	h.rounds = o
 	for _, f := range h.follow(t.Context(), event).BatchItemFailures {
@@ -122,7 +129,7 @@ func TestACrowdsComingAndGoingIsTold(t *testing.T) {
 	list := []chat.ConversationID{"group:a"}
 	require.Equal(t, map[string][]chat.ConversationID{"gone": list, "both": list, "came": list, "back": list}, w.raised)
 	require.Equal(t, map[listing]bool{
-		{UserID: "gone", ConversationID: "group:a"}: false, {UserID: "both", ConversationID: "group:a"}: false, {UserID: "came", ConversationID: "group:a"}: true, {UserID: "back", ConversationID: "group:a"}: true,
+		{"gone", "group:a"}: false, {"both", "group:a"}: false, {"came", "group:a"}: true, {"back", "group:a"}: true,
 	}, w.listed)
 	require.Equal(t, []string{"push group:a 5,6,7<7"}, w.got(t, "gone-phone"))
 	require.Equal(t, []string{"push group:a 6,7<7"}, w.got(t, "both-phone"))
@@ -158,7 +165,7 @@ func TestASmallConversationThatBecameACrowd(t *testing.T) {
 		change.Change.NewImage["membersVersion"] = events.NewNumberAttribute("4")
 		require.Empty(t, w.follow(t, o, batchOf(change)), name)
 		require.Equal(t, []ordered{{round{Crowd: "group:a", FromSeq: 5}, 0}}, o.list, name)
-		require.Equal(t, map[listing]bool{{UserID: "early", ConversationID: "group:a"}: true, {UserID: "came", ConversationID: "group:a"}: true, {UserID: "gone", ConversationID: "group:a"}: false}, w.listed, name)
+		require.Equal(t, map[listing]bool{{"early", "group:a"}: true, {"came", "group:a"}: true, {"gone", "group:a"}: false}, w.listed, name)
 		require.Len(t, w.raised, 3, name)
 	}
 }
@@ -215,6 +222,26 @@ func TestARoundReachesAllWhoAreConnected(t *testing.T) {
 	require.Empty(t, w.got(t, "zoe-phone"))
 	require.Empty(t, o.list)
 	require.Empty(t, w.raised)
+}
+
+// One whose connections cannot be read misses a round; the others do not hear of it again
+// and again, and those after it are not kept from it.
+func TestG10_ARoundPassesOverWhomItCannotLookUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, o := crowd(1100), &orders{}
+		w.write("group:a", 2)
+		w.hidden = "user00010"
+		require.NoError(t, w.deliver(t, o, round{Crowd: "group:a", FromSeq: 2}))
+		for i := 0; i < 1100; i += 10 {
+			require.Equal(t, i != 10, len(w.got(t, fmt.Sprintf("user%05d-phone", i))) == 1, i)
+		}
+		require.Empty(t, o.list)
+		w.connErr = errors.New("no table")
+		w.hidden = ""
+		require.NoError(t, w.deliver(t, o, round{Crowd: "group:a", FromSeq: 2}))
+		require.Len(t, o.list, 1, "where nobody can be looked up it is tried again")
+	})
 }
 
 // The sample is a round as the queue hands it over.

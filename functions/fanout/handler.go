@@ -25,7 +25,7 @@ import (
 const parallel = 64
 
 // How long the parts of a batch may take. What is slow is told in a second round, so
-// notes and pushes may come twice, and each round may push twice: in all at most 54
+// notes and pushes may come twice, and each round may push twice: in all at most 52
 // seconds of the function's minute.
 const (
 	swift        = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
@@ -35,7 +35,7 @@ const (
 	tellBudget   = 17 * time.Second       // noting and pushing all of a round
 	raiseBudget  = 8 * time.Second        // noting all of a part of them
 	pushBudget   = 5 * time.Second        // looking up connections and posting; what is left then is dropped: a push is a hint
-	settleBudget = 2 * time.Second        // forgetting connections; and settling the lists of what was set aside
+	settleBudget = 2 * time.Second        // forgetting connections
 	asideBudget  = 8 * time.Second        // setting aside what failed
 )
 
@@ -50,9 +50,9 @@ type storage interface {
 	Raise(ctx context.Context, userID string, conversationIDs []chat.ConversationID) (cursor int64, err error)
 	Enlist(ctx context.Context, userID string, conversationID chat.ConversationID) error
 	Delist(ctx context.Context, userID string, conversationID chat.ConversationID) error
-	SettleLarge(ctx context.Context, written map[store.Listing]bool) error
 	Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error)
 	Disconnect(ctx context.Context, userID string, conns ...store.Connection) error
+	MembersAmong(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (head chat.Conversation, members map[string]bool, err error)
 	Crowd(ctx context.Context, conversationID chat.ConversationID) (head chat.Conversation, found bool, err error)
 	CrowdPage(ctx context.Context, conversationID chat.ConversationID, cursor string, limit int) (members []chat.Member, next string, err error)
 }
@@ -198,7 +198,8 @@ func (h handler) passOver(ctx context.Context, err error, about ...slog.Attr) {
 
 // batch collects, from several goroutines, what became of conversations.
 type batch struct {
-	step time.Duration
+	step   time.Duration
+	passes bool // over users who cannot be looked up, unless nobody can
 
 	mu      sync.Mutex
 	failed  map[chat.ConversationID]error // by conversation id, the first error
@@ -341,7 +342,11 @@ func (h handler) loadOne(ctx context.Context, c *conversation) (news, error) {
 func (h handler) raise(ctx context.Context, b *batch, all []news) <-chan struct{} {
 	changed := map[string][]chat.ConversationID{}
 	var larger, smaller []listing
+	var toCompare []news
 	for _, n := range all {
+		if n.isListed() {
+			toCompare = append(toCompare, n)
+		}
 		for _, w := range n.windows {
 			if n.noted || w.came || w.gone {
 				changed[w.userID] = append(changed[w.userID], n.id)
@@ -368,16 +373,65 @@ func (h handler) raise(ctx context.Context, b *batch, all []news) <-chan struct{
 			})
 		})
 		h.list(ctx, b, smaller, h.store.Delist)
+		each(slices.All(toCompare), func(_ int, n news) {
+			b.guard(func() error {
+				ctx, cancel := context.WithTimeout(ctx, b.step)
+				defer cancel()
+				return h.compare(ctx, n)
+			}, n.id)
+		})
 	}()
 	return done
 }
 
 func (h handler) list(ctx context.Context, b *batch, listings []listing, update func(ctx context.Context, userID string, conversationID chat.ConversationID) error) {
 	each(slices.All(listings), func(_ int, l listing) {
-		h.note(ctx, b, l.UserID, []chat.ConversationID{l.ConversationID}, func(ctx context.Context) error {
-			return update(ctx, l.UserID, l.ConversationID)
+		h.note(ctx, b, l.userID, []chat.ConversationID{l.conversationID}, func(ctx context.Context) error {
+			return update(ctx, l.userID, l.conversationID)
 		})
 	})
+}
+
+// compare has a conversation listed by the roster as it is, where that is another than the
+// stream told of. What was set aside is served later than it was told, and by a roster
+// that may be remembered; the changes since then were listed meanwhile, and are not told
+// again. Who writes a list last looks at the roster after that, so the lists are right in
+// the end, whoever it is.
+func (h handler) compare(ctx context.Context, n news) error {
+	type roster struct{ version, members int64 }
+	seen, listed := roster{n.membersVersion, n.members}, map[string]bool{}
+	for l, large := range n.listings() {
+		listed[l.userID] = large
+	}
+	left, joined := moves(n.news.From, n.entries)
+	users := slices.AppendSeq(slices.Collect(maps.Keys(listed)), maps.Keys(left))
+	users = slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(users, maps.Keys(joined)))))
+	for len(users) > 0 {
+		head, found, err := h.store.Crowd(ctx, n.id)
+		if err != nil || !found || seen == (roster{head.MembersVersion, int64(head.MemberCount)}) {
+			return err
+		}
+		head, members, err := h.store.MembersAmong(ctx, n.id, users)
+		if err != nil {
+			return err
+		}
+		seen = roster{head.MembersVersion, int64(head.MemberCount)}
+		for _, userID := range users {
+			large := members[userID] && head.MemberCount > chat.InboxGroupMax
+			if was, ok := listed[userID]; ok && was == large {
+				continue
+			}
+			update := h.store.Delist
+			if large {
+				update = h.store.Enlist
+			}
+			if err := update(ctx, userID, n.id); err != nil && !store.Permanent(err) {
+				return err
+			}
+			listed[userID] = large
+		}
+	}
+	return nil
 }
 
 // note writes something of one user. What fails for good fails for this user

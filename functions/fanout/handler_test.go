@@ -33,6 +33,7 @@ const now = 1795950400000 // ms, two minutes after the sample
 // world is everything around the handler: ledgers, rosters, sync heads,
 // connections and sockets.
 type world struct {
+	heads       map[chat.ConversationID]chat.Conversation // their rosters' versions and sizes
 	rosters     map[chat.ConversationID][]chat.Member
 	ledgers     map[chat.ConversationID][]chat.Message
 	connections map[string][]store.Connection
@@ -43,21 +44,21 @@ type world struct {
 	rosterErr              map[chat.ConversationID]error // by conversation
 	raiseErr               map[string]error              // by user
 	connErr                error
+	hidden                 string // whose connections cannot be read
 	forgetErr              error
 	slowEntries, slowRaise <-chan struct{} // what is of mallory waits for it
 
 	unread   string              // how connections begin that take nothing until the time is up
 	panics   chat.ConversationID // a conversation whose entries make the reader panic
 	retryErr error
-	buryErr  error
 
-	settleErr error
+	queueTakes time.Duration
+	buryErr    error
 
 	mu      sync.Mutex
-	steps   []string                         // the order of "raise", "connections", "deliver"
-	raised  map[string][]chat.ConversationID // by user
-	listed  map[listing]bool                 // as large, or no more
-	settled map[listing]bool
+	steps   []string                           // the order of "raise", "connections", "deliver"
+	raised  map[string][]chat.ConversationID   // by user
+	listed  map[listing]bool                   // as large, or no more
 	asked   map[chat.ConversationID]chat.Range // of Entries, by conversation
 	looked  []string                           // users of Connections
 	frames  map[string][]string                // posted, by connection
@@ -72,7 +73,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		rosters: map[chat.ConversationID][]chat.Member{}, ledgers: map[chat.ConversationID][]chat.Message{}, connections: map[string][]store.Connection{},
+		heads: map[chat.ConversationID]chat.Conversation{}, rosters: map[chat.ConversationID][]chat.Member{}, ledgers: map[chat.ConversationID][]chat.Message{}, connections: map[string][]store.Connection{},
 		sockets: map[string]error{}, entriesErr: map[chat.ConversationID]error{}, rosterErr: map[chat.ConversationID]error{}, raiseErr: map[string]error{},
 		raised: map[string][]chat.ConversationID{}, listed: map[listing]bool{}, asked: map[chat.ConversationID]chat.Range{}, frames: map[string][]string{}, forgot: map[string][]store.Connection{},
 	}
@@ -149,20 +150,15 @@ func (w *world) Delist(_ context.Context, userID string, conversationID chat.Con
 	return w.list(userID, conversationID, false)
 }
 
-func (w *world) SettleLarge(_ context.Context, written map[store.Listing]bool) error {
-	w.settled = written
-	return w.settleErr
-}
-
 func (w *world) list(userID string, conversationID chat.ConversationID, large bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.step(map[bool]string{true: "list", false: "delist"}[large])
-	w.listed[listing{UserID: userID, ConversationID: conversationID}] = large
+	w.listed[listing{userID, conversationID}] = large
 	return w.raiseErr[userID]
 }
 
-func (w *world) Connections(_ context.Context, userIDs []string) (map[string][]store.Connection, error) {
+func (w *world) Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error) {
 	w.step("connections")
 	w.looked = userIDs
 	if w.connErr != nil {
@@ -173,6 +169,11 @@ func (w *world) Connections(_ context.Context, userIDs []string) (map[string][]s
 		if conns := w.connections[id]; len(conns) > 0 {
 			found[id] = conns
 		}
+	}
+	if w.hidden != "" && slices.Contains(userIDs, w.hidden) {
+		<-ctx.Done()
+		delete(found, w.hidden)
+		return found, &store.UnreadError{UserIDs: []string{w.hidden}, Err: ctx.Err()}
 	}
 	return found, nil
 }
@@ -229,6 +230,9 @@ func (w *world) Close(_ context.Context, connectionID string) error {
 }
 
 func (w *world) Retry(_ context.Context, body string, delay time.Duration) error {
+	time.Sleep(w.queueTakes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.retryErr != nil {
 		return w.retryErr
 	}
@@ -241,6 +245,8 @@ func (w *world) Retry(_ context.Context, body string, delay time.Duration) error
 }
 
 func (w *world) Bury(_ context.Context, body string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.buryErr == nil {
 		w.buried = append(w.buried, body)
 	}
@@ -284,8 +290,18 @@ func (w *world) handler() (handler, *bytes.Buffer) {
 	}, &log
 }
 
+// tell has the heads as the stream tells of them.
+func (w *world) tell(event events.DynamoDBEvent) {
+	for _, r := range event.Records {
+		if ch, err := changeOf(r); err == nil {
+			w.heads[ch.conversationID] = chat.Conversation{MembersVersion: ch.newVersion, MemberCount: int(ch.newMembers)}
+		}
+	}
+}
+
 func (w *world) handle(t *testing.T, event events.DynamoDBEvent) (failed []string, log string) {
 	t.Helper()
+	w.tell(event)
 	h, buffer := w.handler()
 	response := h.follow(t.Context(), event)
 	require.NotNil(t, response.BatchItemFailures)
@@ -683,6 +699,7 @@ func TestG10_WhatFailsIsSetAside(t *testing.T) {
 			require.Equal(t, tc.a, len(w.got(t, "alice-phone")) > 0)
 			require.Equal(t, tc.b, len(w.got(t, "bob-phone")) > 0)
 			var ids []chat.ConversationID
+			slices.SortFunc(w.aside, func(a, b aside) int { return cmp.Compare(a.ConversationID, b.ConversationID) })
 			for i, a := range w.aside {
 				ids = append(ids, a.ConversationID)
 				require.Equal(t, 1, a.Attempts)
@@ -937,6 +954,61 @@ func TestG10_ASlowConversationDoesNotHoldItsLane(t *testing.T) {
 	}
 }
 
+// Where one user's partition is throttled, all conversations of that user in a batch are
+// set aside, as soon as one.
+func TestG10_ManyAreSetAsideAsSoonAsOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.raiseErr["mallory"] = errors.New("throttled")
+		w.queueTakes = 100 * time.Millisecond
+		var records []events.DynamoDBEventRecord
+		for i := range 100 {
+			id := chat.ConversationID(fmt.Sprint("group:", i))
+			w.member(id, "mallory", 1)
+			w.write(id, 1)
+			records = append(records, record(fmt.Sprint(i), id, 0, 1))
+		}
+		start := time.Now()
+		failed, _ := w.handle(t, batchOf(records...))
+		require.Empty(t, failed, "none is left to the stream")
+		require.Len(t, w.aside, 100)
+		require.LessOrEqual(t, time.Since(start), 200*time.Millisecond)
+	})
+}
+
+// One whose connections cannot be read, as their partition is throttled, keeps nobody else
+// from the pushes, be it in the same conversation; what it misses is tried again.
+func TestG10_WhoseConnectionsCannotBeReadHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.member("group:a", "alice", 1, "phone")
+		w.member("group:b", "bob", 1, "phone")
+		w.member("group:b", "mallory", 1, "phone")
+		w.write("group:a", 1)
+		w.write("group:b", 1)
+		w.hidden = "mallory"
+		var took time.Duration
+		start := time.Now()
+		go func() {
+			time.Sleep(swift)
+			synctest.Wait()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if len(w.frames["alice-phone"]) == 1 && len(w.frames["bob-phone"]) == 1 {
+				took = time.Since(start)
+			}
+		}()
+		failed, _ := w.handle(t, batchOf(record("1", "group:a", 0, 1), record("2", "group:b", 0, 1)))
+		require.Empty(t, failed)
+		require.Equal(t, swift, took, "until alice and bob had their pushes")
+		require.Equal(t, swift+hasty, time.Since(start), "the lane goes on")
+		require.Len(t, w.aside, 1)
+		require.Equal(t, chat.ConversationID("group:b"), w.aside[0].ConversationID)
+	})
+}
+
 // A large conversation's posts do not use up a small one's time.
 func TestG10_SmallAudiencesComeFirst(t *testing.T) {
 	t.Parallel()
@@ -1054,6 +1126,7 @@ func TestLargeConversationsAreListed(t *testing.T) {
 			w.membersEvent("group:a", 7, tc.added, tc.removed)
 			change := record("1", "group:a", 6, 7)
 			change.Change.NewImage = head("group:a", 7, 2)
+			change.Change.NewImage["memberCount"] = events.NewNumberAttribute(fmt.Sprint(tc.after))
 			change.Change.OldImage["memberCount"] = events.NewNumberAttribute(fmt.Sprint(tc.before))
 			failed, _ := w.handle(t, batchOf(change))
 			require.Empty(t, failed)
@@ -1073,47 +1146,6 @@ func TestLargeConversationsAreListed(t *testing.T) {
 	}
 }
 
-// What was set aside may come after later changes of the same roster, which another
-// environment has served. So the lists that it writes are settled; and those of the stream,
-// whose changes come in their order, cost nothing more.
-func TestG9_TheListsOfWhatWasSetAsideAreSettled(t *testing.T) {
-	t.Parallel()
-	large := func() *world {
-		w := newWorld()
-		for i := range 30 {
-			w.member("group:a", fmt.Sprintf("user%03d", i), 1)
-		}
-		w.write("group:a", 7)
-		w.membersEvent("group:a", 7, []string{"user003"}, []string{"gone"})
-		return w
-	}
-	body := `{"conversationId": "group:a", "fromSeq": 7, "toSeq": 7, "membersVersion": 2, "membersBefore": 30, "rosterChanged": true, "members": 30}`
-	written := map[listing]bool{{UserID: "user003", ConversationID: "group:a"}: true, {UserID: "gone", ConversationID: "group:a"}: false}
-
-	w := large()
-	h, _ := w.handler()
-	_, err := h.handle(t.Context(), sqsEvent(t, body))
-	require.NoError(t, err)
-	require.Equal(t, written, w.listed)
-	require.Equal(t, written, w.settled)
-	require.Empty(t, w.aside)
-
-	w = large()
-	w.settleErr = errors.New("no answer")
-	h, _ = w.handler()
-	_, err = h.handle(t.Context(), sqsEvent(t, body))
-	require.NoError(t, err)
-	require.Len(t, w.aside, 1, "until it is settled")
-
-	w = large()
-	change := record("1", "group:a", 6, 7)
-	change.Change.NewImage = head("group:a", 7, 2)
-	change.Change.OldImage["memberCount"] = events.NewNumberAttribute("30")
-	w.handle(t, batchOf(change))
-	require.Equal(t, written, w.listed)
-	require.Nil(t, w.settled)
-}
-
 // Who reads a large system conversation from a publication on is in no event.
 func TestNewReadersOfALargeConversationAreToldOfIt(t *testing.T) {
 	t.Parallel()
@@ -1126,10 +1158,11 @@ func TestNewReadersOfALargeConversationAreToldOfIt(t *testing.T) {
 	w.write("system:news", 7)
 	change := record("1", "system:news", 6, 7)
 	change.Change.NewImage = head("system:news", 7, 2)
+	change.Change.NewImage["memberCount"] = events.NewNumberAttribute("31")
 	change.Change.OldImage["memberCount"] = events.NewNumberAttribute("30")
 	failed, _ := w.handle(t, batchOf(change))
 	require.Empty(t, failed)
-	require.Equal(t, map[listing]bool{{UserID: "late", ConversationID: "system:news"}: true}, w.listed)
+	require.Equal(t, map[listing]bool{{"late", "system:news"}: true}, w.listed)
 	require.Equal(t, map[string][]chat.ConversationID{"late": {"system:news"}}, w.raised)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -54,20 +55,50 @@ func (t tally) plus(other tally) tally {
 // connection that has it by the answer to its send. Small audiences come first, so
 // that they do not wait for a large one: each conversation of more than
 // chat.InboxGroupMax members has its posts, and their time, to itself.
-func (h handler) push(ctx context.Context, b *batch, all []news) tally {
+//
+// Whose connections cannot be read soon, as their partition is throttled, is waited for
+// when all others have their posts.
+func (h handler) push(ctx context.Context, b *batch, all []news) (t tally) {
 	mails := address(all)
-	if len(mails) == 0 {
-		return tally{}
-	}
+	users := slices.Sorted(maps.Keys(mails))
 	limited, cancel := context.WithTimeout(ctx, pushBudget)
 	defer cancel()
-	connections, err := h.store.Connections(limited, slices.Sorted(maps.Keys(mails)))
-	if err != nil {
-		for _, n := range all {
-			b.fail(err, n.id)
+	var unread error
+	for _, most := range []time.Duration{swift, b.step} {
+		if len(users) == 0 {
+			return t
 		}
-		return tally{}
+		connections, err := h.lookUp(limited, most, users)
+		t = t.plus(h.post(ctx, limited, mails, connections))
+		if err == nil {
+			return t
+		}
+		if part, ok := errors.AsType[*store.UnreadError](err); ok {
+			users = part.UserIDs
+		}
+		unread = err
 	}
+	if b.passes && len(users) < len(mails) {
+		t.unpushed += len(users)
+		t.firstErr = cmp.Or(t.firstErr, unread)
+		return t
+	}
+	for _, n := range all {
+		if slices.ContainsFunc(n.windows, func(w window) bool { return slices.Contains(users, w.userID) }) {
+			b.fail(unread, n.id)
+		}
+	}
+	return t
+}
+
+func (h handler) lookUp(ctx context.Context, most time.Duration, userIDs []string) (map[string][]store.Connection, error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return h.store.Connections(ctx, userIDs)
+}
+
+// post sends mail to the connections of its users, within the limited time.
+func (h handler) post(ctx, limited context.Context, mails map[string]*mail, connections map[string][]store.Connection) tally {
 	encoder := push.NewEncoder()
 	recipients, deliveries := prepare(encoder, mails, connections)
 	outcomes := make([]push.Outcome, len(deliveries))

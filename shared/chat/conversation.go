@@ -192,6 +192,15 @@ func ValidateTitle(field, title string) error {
 	return validateName(field, "a title", title)
 }
 
+// ValidateRole refuses what is no role.
+func ValidateRole(field string, role Role) error {
+	switch role {
+	case RoleOwner, RoleAdmin, RolePlain:
+		return nil
+	}
+	return FieldErrorf(CodeBadRequest, field, "%q is no role; use owner, admin or member", role)
+}
+
 // ValidateMembers refuses a list of users who are to come that is empty, too long,
 // or names someone twice. Too long is Limit, with the largest number in the
 // details.

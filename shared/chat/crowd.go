@@ -14,8 +14,8 @@ const (
 	gapLeast     = 1000 // ms
 	gapPerMember = 0.3  // ms
 
-	// commitSlack is how long before a round a message is written to be in it for
-	// certain: it is stamped before it is committed, by a clock that may be slow.
+	// commitSlack is how long before a round one tries to commit a message that is to be in
+	// it for certain: that takes a while, and a clock may be slow.
 	commitSlack = 2000 // ms
 )
 
@@ -36,10 +36,16 @@ func (c Conversation) JoinedQuietly(joined []Member) Conversation {
 
 // NextPush returns the time, in ms, of the round of pushes that a message of this time is
 // in: PushAt if it comes early enough for that, else one that is at least the gap later,
-// and not before the message. So a crowd that was quiet hears of a message at once.
+// and not before the message. So a crowd that was quiet hears of a message at once. What
+// is further away than any message leaves it is of a clock that is wrong, and is no round
+// to wait for.
 func (c Conversation) NextPush(at int64) int64 {
-	if at+commitSlack < c.PushAt {
+	gap := gapLeast + int64(gapPerMember*float64(c.MemberCount))
+	switch ahead := c.PushAt - at; {
+	case ahead > 2*(gap+commitSlack):
+		return at
+	case ahead > commitSlack:
 		return c.PushAt
 	}
-	return max(at, c.PushAt+gapLeast+int64(gapPerMember*float64(c.MemberCount)))
+	return max(at, c.PushAt+gap)
 }

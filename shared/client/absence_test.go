@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -304,6 +305,91 @@ func TestWhatIsGoneIsNoAbsence(t *testing.T) {
 		require.Len(t, stored(t, bob, single), 7)
 		require.Zero(t, s.Count(wire.ActionHistory))
 	})
+}
+
+// A group that is read again keeps no other conversation waiting, nor what follows in it.
+func TestG10_ReadingAgainHoldsNothingUp(t *testing.T) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
+		a := newAbsence(t, s)
+		groups := []chat.ConversationID{a.group}
+		for range 5 {
+			made, err := a.alice.CreateGroup(a.ctx, wire.CreateGroup{Title: "g", Members: []string{"bob"}})
+			require.NoError(t, err)
+			groups = append(groups, made.ConversationID)
+		}
+		cfg := config(s, "bob", "phone")
+		cfg.Store = client.NewMemory()
+		online(t, cfg).Close()
+		for _, a.group = range groups {
+			a.remove()
+			a.post(1)
+			a.add()
+			a.post(1)
+		}
+		s.Interfere(first(1000, wire.ActionHistory, clienttest.Ignore))
+		bob := dial(t, cfg)
+		single := s.Post("alice", wire.Send{To: "bob", Text: "hi"}).ConversationID
+		time.Sleep(time.Second)
+		for _, id := range append(groups, single) {
+			require.NotEmpty(t, stored(t, bob, id))
+			require.Equal(t, s.Entries(id)[len(s.Entries(id))-1], stored(t, bob, id)[len(stored(t, bob, id))-1])
+		}
+		s.Interfere(clienttest.Hooks{})
+		for _, a.group = range groups {
+			a.caughtUp(bob, "bob")
+		}
+	})
+}
+
+// mortal is a store that carries out some more commits, and no other.
+type mortal struct {
+	client.Store
+	left int
+}
+
+func (m *mortal) Commit(ctx context.Context, b client.Batch) error {
+	if m.left--; m.left < 0 {
+		return errors.New("the device is dead")
+	}
+	return m.Store.Commit(ctx, b)
+}
+
+// Wherever a device is killed that comes back from absences, it has what a new one has.
+func TestG5_ADeviceThatIsKilledWhileItComesBack(t *testing.T) {
+	t.Parallel()
+	for writes := range 20 {
+		t.Run(fmt.Sprint(writes), func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
+				a := newAbsence(t, s)
+				a.post(250)
+				cfg := config(s, "bob", "phone")
+				cfg.Store, cfg.StartWith = client.NewMemory(), client.Everything
+				online(t, cfg).Close()
+				a.edit(5, "edited")
+				a.remove()
+				a.recall(2, 100, 276)
+				s.Erase("carol")
+				a.add()
+				a.post(150)
+				a.remove()
+				a.recall(4, 310)
+				a.add()
+				a.recall(6)
+				killed := cfg
+				killed.Store = &mortal{cfg.Store, writes}
+				bob := dial(t, killed)
+				ctx, cancel := context.WithTimeout(a.ctx, time.Minute)
+				defer cancel()
+				_, _ = bob.Send(ctx, client.Draft{ConversationID: a.group, Text: "mine", ClientMsgID: "mine"})
+				<-ctx.Done()
+				bob.Close()
+				bob = online(t, cfg)
+				a.caughtUp(bob, "bob")
+				line, _ := bob.Conversation(a.group)
+				require.Zero(t, line.RecheckSeq)
+			})
+		})
+	}
 }
 
 // Only who was away reads anything again, and only what it holds, once.

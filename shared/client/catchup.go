@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -204,8 +203,9 @@ func plausibleLine(line wire.Conversation) error {
 	return nil
 }
 
-// pullAll pulls every conversation that has a gap, a few at a time. One that
-// fails does not keep the others from being pulled.
+// pullAll pulls every conversation that has a gap, a few at a time, and then reads again
+// what is in doubt, which may be long. One that fails does not keep the others from being
+// pulled.
 func (c *Client) pullAll(s *session) error {
 	c.mu.Lock()
 	var due []*conversation
@@ -224,6 +224,11 @@ func (c *Client) pullAll(s *session) error {
 		pulls.Go(func() error { return c.pull(s, cv) })
 	}
 	err := pulls.Wait()
+	for _, cv := range due {
+		if failed := c.recheck(s, cv); err == nil {
+			err = failed
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.progress.on && err == nil {
@@ -287,6 +292,9 @@ func (c *Client) closeGap(s *session, cv *conversation) {
 		c.stats.Gaps++
 		c.mu.Unlock()
 		err := c.pull(s, cv)
+		if err == nil {
+			err = c.recheck(s, cv)
+		}
 		pause := c.cfg.GapWait
 		if err != nil && s.ctx.Err() == nil {
 			c.noteError(err)
@@ -302,31 +310,15 @@ func (c *Client) closeGap(s *session, cv *conversation) {
 	}
 }
 
-// pull syncs a conversation until the server says that there is no more, and reads
-// again what the user's absence left in doubt. There is one pull of a conversation at a
-// time; who comes second finds the work done.
+// pull syncs a conversation until the server says that there is no more. There is one
+// pull of a conversation at a time; who comes second finds the work done.
 func (c *Client) pull(s *session, cv *conversation) error {
-	for _, place := range []chan struct{}{cv.pulling, s.pulls} {
-		select {
-		case place <- struct{}{}:
-			defer func() { <-place }()
-		case <-s.ctx.Done():
-			return again(context.Cause(s.ctx))
-		}
-	}
-	if err := c.startLate(s, cv); err != nil {
-		return err
-	}
-	for more := true; more; {
-		err := c.sync(s, cv)
-		if err == nil {
-			more, err = c.recheck(s, cv)
-		}
-		if err != nil {
+	return s.inTurn(func() error {
+		if err := c.startLate(s, cv); err != nil {
 			return err
 		}
-	}
-	return nil
+		return c.sync(s, cv)
+	}, cv.pulling, s.pulls)
 }
 
 // sync pulls what follows the position. A refusal is final, such as that of a group the

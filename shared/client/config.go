@@ -36,7 +36,8 @@ type Config struct {
 
 	// Store is what the device keeps; nil is a new Memory.
 	Store Store
-	// Log gets what a program need not act on; nil is nowhere.
+	// Log gets what a program need not act on, such as why the client is not connected,
+	// which it tries to be for ever; nil is nowhere.
 	Log *slog.Logger
 	// HTTPClient makes the handshake; nil is one of the client's own.
 	HTTPClient *http.Client
@@ -90,6 +91,7 @@ const (
 	probeTime   = 5 * time.Second // for a connection in doubt to show that it lives
 	maxRefused  = 100             // writes that are kept, the last
 	pullsAtOnce = 4
+	sendsAtOnce = 4
 	readPage    = 100 // messages read from the store at once
 
 	// maxBadFrames ends a connection that talks nonsense.

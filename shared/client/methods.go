@@ -135,13 +135,18 @@ func (c *Client) RequestEdit(ctx context.Context, r wire.Edit) (wire.Edited, err
 	return a.Edited, err
 }
 
-// CreateGroup makes a group of the user and others; Visibility is all if empty.
+// CreateGroup makes a group of the user, who owns it, and up to chat.MaxRosterChange-1
+// others, who may be none; AddMembers takes the rest. Visibility is all if empty. It errs
+// with Limit where the server's quotas are used up, and with Forbidden where only the
+// product makes groups.
 func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Created, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	if r.Members == nil {
 		r.Members = []string{}
 	}
-	if err := cmp.Or(chat.ValidateClientMsgID("clientMsgId", r.ClientMsgID), chat.ValidateTitle("title", r.Title)); err != nil {
+	all := append([]string{c.cfg.UserID}, r.Members...)
+	err := cmp.Or(chat.ValidateClientMsgID("clientMsgId", r.ClientMsgID), chat.ValidateTitle("title", r.Title), chat.ValidateMembers("members", all))
+	if err != nil {
 		return wire.Created{}, err
 	}
 	a, err := c.perform(ctx, wire.ActionCreateGroup, "", r.ClientMsgID, r)
@@ -151,39 +156,45 @@ func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Crea
 	return *a.created, nil
 }
 
-// AddMembers adds up to chat.MaxRosterChange users to a group. It errs with Forbidden,
-// and the members concerned in the details, for those who lately left it themselves.
+// AddMembers adds up to chat.MaxRosterChange users to a group, of up to
+// chat.MaxGroupMembers; owners and admins may. It errs with BadRequest for those who are
+// members already, with Forbidden for those who lately left it themselves, and with Limit
+// where the group or a quota is full: the users concerned are in the details.
 func (c *Client) AddMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionAddMembers, r.ConversationID, r.ClientMsgID, r, chat.ValidateMembers("members", r.Members))
 }
 
-// RemoveMembers removes up to chat.MaxRosterChange members from a group.
+// RemoveMembers removes up to chat.MaxRosterChange members from a group; the owner removes
+// anyone, an admin plain members. It errs with BadRequest for those who are no members, and
+// for the user, who can Leave.
 func (c *Client) RemoveMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionRemoveMembers, r.ConversationID, r.ClientMsgID, r, chat.ValidateKnownMembers("members", r.Members))
 }
 
-// Leave takes the user out of a group, a dissolved one too.
+// Leave takes the user out of a group, a dissolved one too. If it is the owner, the oldest
+// admin owns it then, or else the oldest member.
 func (c *Client) Leave(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionLeave, r.ConversationID, r.ClientMsgID, r, nil)
 }
 
-// SetRole gives a member another role. The owner who makes another the owner
-// becomes an admin.
+// SetRole gives another member another role, which the owner may. The owner who makes
+// another the owner becomes an admin.
 func (c *Client) SetRole(ctx context.Context, r wire.SetRole) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
-	return c.write(ctx, wire.ActionSetRole, r.ConversationID, r.ClientMsgID, r, nil)
+	return c.write(ctx, wire.ActionSetRole, r.ConversationID, r.ClientMsgID, r, cmp.Or(chat.ValidateKnownUserID("userId", r.UserID), chat.ValidateRole("role", r.Role)))
 }
 
-// SetTitle renames a group.
+// SetTitle renames a group, in up to chat.MaxTitleRunes; owners and admins may.
 func (c *Client) SetTitle(ctx context.Context, r wire.SetTitle) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionSetTitle, r.ConversationID, r.ClientMsgID, r, chat.ValidateTitle("title", r.Title))
 }
 
-// Dissolve ends a group: it can be read and left, and takes no messages any more.
+// Dissolve ends a group, which the owner may: it can be read and left, and takes no
+// messages any more.
 func (c *Client) Dissolve(ctx context.Context, r wire.ChangeGroup) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionDissolve, r.ConversationID, r.ClientMsgID, r, nil)
@@ -209,7 +220,8 @@ const maxPages = chat.MaxCrowdMembers/50 + 1
 const maxRereads = 10
 
 // Members returns the roster of a conversation, as it was at one moment, and its
-// version.
+// version. It errs with Forbidden in what the user has left and in a system conversation,
+// and with Busy where the roster changes faster than it can be read.
 func (c *Client) Members(ctx context.Context, conversationID chat.ConversationID) ([]wire.Member, int64, error) {
 	for range maxRereads {
 		members, version, err := c.membersOnce(ctx, conversationID)
@@ -241,7 +253,8 @@ func (c *Client) membersOnce(ctx context.Context, conversationID chat.Conversati
 }
 
 // Receipts returns the members who have received and who have read the message with
-// this seq.
+// this seq; of a single conversation in which only one has written, the user alone. It errs
+// with NotFound for a message that the user cannot see, and with Forbidden as Members does.
 func (c *Client) Receipts(ctx context.Context, conversationID chat.ConversationID, seq int64) (delivered, read []string, err error) {
 	cursor := ""
 	for range maxPages {
@@ -258,9 +271,9 @@ func (c *Client) Receipts(ctx context.Context, conversationID chat.ConversationI
 	return nil, nil, fmt.Errorf("receipts of %s: %w: the list does not end", conversationID, ErrProtocol)
 }
 
-// History asks the server for the messages before beforeSeq, or for the newest if
-// that is 0; limit is up to wire.MaxHistoryLimit, 0 for the server's own. It
-// waits for a connection. The messages are not stored. What the device knows of
+// History asks the server for the messages before beforeSeq, or for the newest if that is
+// 0; limit is up to wire.MaxHistoryLimit, 0 for the server's own, and a page is at most
+// 32 KB. It waits for a connection. The messages are not stored. What the device knows of
 // their recalls and edits is applied.
 func (c *Client) History(ctx context.Context, conversationID chat.ConversationID, beforeSeq int64, limit int) (wire.HistoryPage, error) {
 	request := wire.History{ConversationID: conversationID}

@@ -233,32 +233,57 @@ func (c *Client) pump(name string) {
 }
 
 // sendLane sends the writes of a lane one after the other: frames of one client may be
-// handled at the same time, in any order.
+// handled at the same time, in any order. Of all lanes a few are sent at a time: what is
+// sent to hundreds of people would be too fast, again and again, and the user thrown out
+// for it. Who is told so waits in its place, for the others would be told the same.
 func (c *Client) sendLane(s *session, l *lane) {
 	for failures := 0; ; {
-		ctx, cancel := context.WithCancel(s.ctx)
-		e, request := c.nextOf(s, l, cancel)
-		if e == nil {
-			cancel()
+		more := false
+		err := s.inTurn(func() (err error) {
+			more, err = c.sendNext(s, l)
+			if retryAfter(err) > 0 {
+				sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
+			}
+			return err
+		}, s.sends)
+		switch {
+		case err == nil && !more:
 			return
-		}
-		var result json.RawMessage
-		var a answer
-		err := s.request(ctx, e.Action, request, &result)
-		if err == nil {
-			a, err = e.read(result)
-		}
-		err = c.answered(e, a, err)
-		cancel()
-		if err == nil {
+		case s.ctx.Err() != nil:
+			c.mu.Lock()
+			l.sending = false
+			c.mu.Unlock()
+			return
+		case err == nil:
 			failures = 0
-			continue
+		default:
+			if retryAfter(err) == 0 {
+				sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
+			}
+			failures++
 		}
+	}
+}
+
+// sendNext sends the next write of a lane, and reports whether there was one. An error
+// means that there has to be another attempt.
+func (c *Client) sendNext(s *session, l *lane) (sent bool, err error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	e, request := c.nextOf(s, l, cancel)
+	if e == nil {
+		return false, nil
+	}
+	var result json.RawMessage
+	var a answer
+	if err = s.request(ctx, e.Action, request, &result); err == nil {
+		a, err = e.read(result)
+	}
+	if err = c.answered(e, a, err); err != nil {
 		c.noteError(err)
 		c.cfg.Log.Info("not sent yet", "action", e.Action, "clientMsgId", e.ClientMsgID, "err", err)
-		sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
-		failures++
 	}
+	return true, err
 }
 
 // nextOf returns the write to send now, with its request, or nil when the lane's

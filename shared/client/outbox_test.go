@@ -134,6 +134,60 @@ func TestAThrottledClientBacksOffAndLosesNothing(t *testing.T) {
 	})
 }
 
+// What is written to hundreds of people at once is sent a few at a time: a server that
+// limits writes throws out who is refused a hundred times.
+func TestG10_WritesThatComeTooFastWait(t *testing.T) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
+		const people, perWindow, atOnce = 300, 50, 4
+		alice := online(t, config(s, "alice", "phone"))
+		var mu sync.Mutex
+		var since time.Time
+		admitted, refused, windows := 0, 0, 0
+		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
+			mu.Lock()
+			defer mu.Unlock()
+			if now := time.Now(); now.Sub(since) >= clienttest.RetryAfter {
+				since, admitted, windows = now, 0, windows+1
+			}
+			if admitted++; admitted <= perWindow {
+				return clienttest.Handle
+			}
+			refused++
+			return clienttest.TooFast
+		}})
+		var all errgroup.Group
+		for i := range people {
+			all.Go(func() error {
+				_, err := alice.Send(t.Context(), client.Draft{To: fmt.Sprint("user", i), Text: "hi"})
+				return err
+			})
+		}
+		require.NoError(t, all.Wait())
+		require.LessOrEqual(t, refused, windows*atOnce)
+	})
+}
+
+// Conversations into which nothing can be sent hold up no other.
+func TestG10_AWriteThatFailsHoldsUpNoOther(t *testing.T) {
+	bubble(t, func(t *testing.T, s *clienttest.Server) {
+		alice := online(t, config(s, "alice", "phone"))
+		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
+			if strings.Contains(string(r.Body), "hot") {
+				return clienttest.Busy
+			}
+			return clienttest.Handle
+		}})
+		ctx := within(t, time.Minute)
+		for i := range 20 {
+			go func() { _, _ = alice.Send(ctx, client.Draft{To: fmt.Sprint("user", i), Text: "hot"}) }()
+		}
+		time.Sleep(20 * time.Second)
+		_, err := alice.Send(within(t, time.Second), client.Draft{To: "bob", Text: "hi"})
+		require.NoError(t, err)
+		<-ctx.Done()
+	})
+}
+
 func TestAnArrivingMessageIsItsOwnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, s *clienttest.Server) {
 		group := s.MakeGroup("g", "alice")

@@ -12,9 +12,27 @@ import (
 // on all that was held before is in doubt (Conversation.RecheckSeq), and is read again,
 // the newest first. What happens to it later comes as an event.
 
-// recheck reads a page of what is held from before an absence, and reports whether there
-// may be more.
-func (c *Client) recheck(s *session, cv *conversation) (more bool, err error) {
+// recheck reads again what is in doubt. That may be much: what follows comes first after
+// each page, and of all conversations one is read at a time, so that none waits for it.
+func (c *Client) recheck(s *session, cv *conversation) error {
+	for {
+		var more bool
+		err := s.inTurn(func() (err error) {
+			more, err = c.recheckPage(s, cv)
+			return err
+		}, s.rechecks, cv.pulling)
+		if err != nil || !more {
+			return err
+		}
+		if err := c.pull(s, cv); err != nil {
+			return err
+		}
+	}
+}
+
+// recheckPage reads a page of what is held from before an absence, and reports whether
+// there may be more.
+func (c *Client) recheckPage(s *session, cv *conversation) (more bool, err error) {
 	c.mu.Lock()
 	before := cv.unchecked() + 1
 	c.mu.Unlock()

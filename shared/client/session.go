@@ -31,6 +31,9 @@ type session struct {
 	pulls chan struct{}  // a place for each sync under way
 	kick  chan struct{}  // asks for another round of catching up
 
+	rechecks chan struct{} // a place for a conversation that is read again
+	sends    chan struct{} // a place for each write under way
+
 	born   time.Time
 	heard  atomic.Int64 // time since born at which a frame came
 	nextID atomic.Int64
@@ -76,8 +79,9 @@ func (c *Client) connect() (*session, error) {
 	conn.SetReadLimit(maxMessageBytes)
 	s := &session{
 		conn: conn, limit: c.cfg.RequestTimeout, log: c.cfg.Log,
-		pulls: make(chan struct{}, pullsAtOnce), kick: make(chan struct{}, 1),
-		born: time.Now(), waiting: map[string]chan frame{}, known: sub != "",
+		pulls: make(chan struct{}, pullsAtOnce), kick: make(chan struct{}, 1), rechecks: make(chan struct{}, 1),
+		sends: make(chan struct{}, sendsAtOnce),
+		born:  time.Now(), waiting: map[string]chan frame{}, known: sub != "",
 	}
 	s.ctx, s.end = context.WithCancelCause(c.ctx)
 	return s, nil
@@ -240,6 +244,19 @@ func (s *session) start(work func()) bool {
 	}
 	s.work.Go(work)
 	return true
+}
+
+// inTurn does work once it has each of these places.
+func (s *session) inTurn(work func() error, places ...chan struct{}) error {
+	for _, place := range places {
+		select {
+		case place <- struct{}{}:
+			defer func() { <-place }()
+		case <-s.ctx.Done():
+			return again(context.Cause(s.ctx))
+		}
+	}
+	return work()
 }
 
 // serve runs a session to its end and gives the reason.

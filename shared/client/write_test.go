@@ -397,9 +397,25 @@ func TestAWriteThatCannotBeIsRefusedAtOnce(t *testing.T) {
 			"data is none": {func() error { e := edit; e.Data = []byte(`{"x`); _, err := alice.RequestEdit(ctx, e); return err }, chat.CodeBadRequest, "data"},
 			"no version":   {func() error { e := edit; e.Version = 0; _, err := alice.RequestEdit(ctx, e); return err }, chat.CodeBadRequest, "version"},
 			"a long roster": {func() error {
-				_, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "x", Members: slices.Repeat([]string{strings.Repeat("u", 128)}, 300)})
+				_, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "x", Members: make([]string, chat.MaxRosterChange)})
 				return err
-			}, chat.CodeTooLarge, ""},
+			}, chat.CodeLimit, "members"},
+			"a group with oneself": {func() error {
+				_, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "x", Members: []string{"alice"}})
+				return err
+			}, chat.CodeBadRequest, "members"},
+			"a group with somebody twice": {func() error {
+				_, err := alice.CreateGroup(ctx, wire.CreateGroup{Title: "x", Members: []string{"bob", "bob"}})
+				return err
+			}, chat.CodeBadRequest, "members"},
+			"a role for nobody": {func() error {
+				_, err := alice.SetRole(ctx, wire.SetRole{ConversationID: in.group, Role: chat.RoleAdmin})
+				return err
+			}, chat.CodeBadRequest, "userId"},
+			"no role": {func() error {
+				_, err := alice.SetRole(ctx, wire.SetRole{ConversationID: in.group, UserID: "bob", Role: "moderator"})
+				return err
+			}, chat.CodeBadRequest, "role"},
 		} {
 			refused, ok := errors.AsType[*chat.Error](c.do())
 			require.True(t, ok, name)

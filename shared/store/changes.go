@@ -77,7 +77,7 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 	if err != nil {
 		return Changed{}, err
 	}
-	heads, err := s.readHeads(ctx, large.IDs)
+	heads, err := s.headsOf(ctx, userID, large.IDs)
 	if err != nil {
 		return Changed{}, err
 	}
@@ -108,6 +108,28 @@ func (s *Store) readSyncHead(ctx context.Context, userID string) (head table.Syn
 		}
 	}
 	return head, large, nil
+}
+
+// headsOf reads the heads of a user's large conversations. The list of them may still have
+// one that the user was just removed from: by its head that one would hear of what was
+// written since.
+func (s *Store) headsOf(ctx context.Context, userID string, conversationIDs []chat.ConversationID) ([]chat.Conversation, error) {
+	heads, err := s.readHeads(ctx, conversationIDs)
+	if err != nil {
+		return nil, err
+	}
+	var doubtful []table.Item
+	for _, head := range heads {
+		if s.mayHaveGone(head, chat.Line{}) {
+			doubtful = append(doubtful, table.LineKey(userID, head.ConversationID))
+		}
+	}
+	gone := map[chat.ConversationID]chat.Line{}
+	err = s.linesNow(ctx, doubtful, func(in table.Item) error {
+		s.addInboxes(ctx, gone, []table.Item{in})
+		return nil
+	})
+	return slices.DeleteFunc(heads, func(h chat.Conversation) bool { return gone[h.ConversationID].LeftSeq != 0 }), err
 }
 
 // changedLines reads the lines of the conversations that changed first, about

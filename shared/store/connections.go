@@ -191,16 +191,36 @@ func (s *Store) Disconnect(ctx context.Context, userID string, conns ...Connecti
 	return nil
 }
 
+// UnreadError says whose connections could not be read, where those of others could.
+type UnreadError struct {
+	UserIDs []string
+	Err     error // why
+}
+
+func (e *UnreadError) Error() string {
+	return fmt.Sprintf("looking up connections of %d users: %v", len(e.UserIDs), e.Err)
+}
+
+func (e *UnreadError) Unwrap() error { return e.Err }
+
 // Connections returns the live connections of users, strongly consistent. Users
-// without one are absent from the map, and those whose item is damaged.
+// without one are absent from the map, and those whose item is damaged. Beside an
+// *UnreadError, which is the only one, it has those that could be read: one partition
+// that is throttled hides no others.
 func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][]Connection, error) {
 	keys := make([]table.Item, len(userIDs))
 	for i, id := range userIDs {
 		keys[i] = table.Item{"userId": table.Str(id)}
 	}
-	items, err := s.db.BatchGet(ctx, s.db.Connections, keys, true)
+	items, unread, err := s.db.BatchGetPart(ctx, s.db.Connections, keys, true)
 	if err != nil {
-		return nil, fmt.Errorf("looking up connections of %d users: %w", len(userIDs), err)
+		part := &UnreadError{Err: err}
+		for _, key := range unread {
+			if id, ok := key["userId"].(*types.AttributeValueMemberS); ok {
+				part.UserIDs = append(part.UserIDs, id.Value)
+			}
+		}
+		err = part
 	}
 	found := make(map[string][]Connection, len(items))
 	for _, in := range items {
@@ -213,7 +233,7 @@ func (s *Store) Connections(ctx context.Context, userIDs []string) (map[string][
 			found[all.userID] = all.live
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 type userConnections struct {

@@ -1,8 +1,12 @@
 package store_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -227,4 +231,41 @@ func TestG5_AttendPutsAConnectionBack(t *testing.T) {
 	}
 	require.ErrorIs(t, s.Attend(ctx, "bob", newer), store.ErrTooManyDevices, "the oldest had to go")
 	require.Len(t, live(), store.MaxDevices)
+}
+
+// One user in a partition that is throttled hides no others, however many they are.
+func TestG10_WhatCannotBeReadHidesNoOthersConnections(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	users := []string{"mallory"}
+	for i := range 150 {
+		users = append(users, fmt.Sprint("user", i))
+	}
+	for _, userID := range users {
+		_, err := s.Connect(t.Context(), userID, conn(userID+"=", "phone", 0))
+		require.NoError(t, err)
+	}
+	throttled := &wire{Edit: func(op string, request, answer []byte) []byte {
+		if op != "BatchGetItem" || !bytes.Contains(request, []byte(`"mallory"`)) {
+			return answer
+		}
+		var a map[string]map[string]any
+		require.NoError(t, json.Unmarshal(answer, &a))
+		items, _ := a["Responses"][c.Tables.Connections].([]any)
+		a["Responses"][c.Tables.Connections] = slices.DeleteFunc(items, func(in any) bool {
+			return in.(map[string]any)["userId"].(map[string]any)["S"] == "mallory"
+		})
+		a["UnprocessedKeys"] = map[string]any{c.Tables.Connections: map[string]any{"Keys": []any{map[string]any{"userId": map[string]string{"S": "mallory"}}}}}
+		edited, err := json.Marshal(a)
+		require.NoError(t, err)
+		return edited
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	found, err := c.Store(throttled).Connections(ctx, users)
+	var unread *store.UnreadError
+	require.ErrorAs(t, err, &unread)
+	require.Equal(t, []string{"mallory"}, unread.UserIDs)
+	require.Len(t, found, 150)
 }

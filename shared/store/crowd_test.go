@@ -3,15 +3,23 @@ package store_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/operate"
+	"github.com/inorder-im/inorder/shared/store/regiontest"
 )
 
 // fullGroup is a group of as many members as users may make it: ann, who owns it, and
@@ -307,6 +315,48 @@ func TestPublishToACrowd(t *testing.T) {
 	require.Equal(t, int64(3), c.Head(id).LastSeq)
 }
 
+// deaf is DynamoDB that gives the first transaction of writes no answer, and does not
+// apply it.
+type deaf struct {
+	*regiontest.Region
+	heard atomic.Bool
+}
+
+func (d *deaf) Do(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems") && d.heard.CompareAndSwap(false, true) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return d.Region.Do(r)
+}
+
+// A message that is committed long after it was received is not counted to a round that
+// is over by then: no later change would tell of it.
+func TestG5_ARoundIsToComeWhenItsMessageIsCommitted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHot(t, 2)
+		round := time.Now().Add(2500 * time.Millisecond).UnixMilli()
+		_, err := h.region.Client().UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: aws.String(regiontest.Tables().Conversations), UpdateExpression: aws.String("SET pushAt = :at, memberCount = :many"),
+			Key: map[string]types.AttributeValue{"conversationId": &types.AttributeValueMemberS{Value: string(h.group)}},
+			ExpressionAttributeValues: map[string]types.AttributeValue{
+				":at": &types.AttributeValueMemberN{Value: fmt.Sprint(round)}, ":many": &types.AttributeValueMemberN{Value: "1500"},
+			},
+		})
+		require.NoError(t, err)
+		options := h.region.Client().Options()
+		options.HTTPClient = &deaf{Region: h.region}
+		slow := store.New(dynamodb.New(options), regiontest.Tables())
+		_, err = h.say(slow, who(0), "m", 10)
+		require.NoError(t, err)
+		head, _, err := h.store().Crowd(t.Context(), h.group)
+		require.NoError(t, err)
+		require.Equal(t, int64(2), head.LastSeq)
+		require.Greater(t, head.PushAt, time.Now().Add(-100*time.Millisecond).UnixMilli())
+	})
+}
+
 // What a crowd's head says of pushes: at once where it was quiet, then with a gap, and
 // never further away than a gap and what a message may be late by.
 func TestRoundsOfPushesOfACrowd(t *testing.T) {
@@ -326,4 +376,6 @@ func TestRoundsOfPushesOfACrowd(t *testing.T) {
 		require.LessOrEqual(t, next, now+2000+1300)
 		small.PushAt = next
 	}
+	small.PushAt = at + time.Hour.Milliseconds()
+	require.Equal(t, at, small.NextPush(at), "a clock that is wrong does not keep it from all")
 }

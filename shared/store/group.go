@@ -385,8 +385,8 @@ func (s *Store) SetRole(ctx context.Context, r Request, conversationID chat.Conv
 	if err := chat.ValidateKnownUserID("userId", userID); err != nil {
 		return Committed{}, err
 	}
-	if role != chat.RoleOwner && role != chat.RoleAdmin && role != chat.RolePlain {
-		return Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "role", "%q is no role; use owner, admin or member", role)
+	if err := chat.ValidateRole("role", role); err != nil {
+		return Committed{}, err
 	}
 	if userID == r.UserID {
 		return Committed{}, chat.FieldErrorf(chat.CodeBadRequest, "userId", "your own role changes when you make another the owner")

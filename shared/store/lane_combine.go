@@ -227,12 +227,12 @@ func (s *Store) newBatch(head chat.Conversation, intents []table.Intent) (batch,
 	if err != nil {
 		return batch{}, err
 	}
-	b := batch{head: head, after: head}
+	b, now := batch{head: head, after: head}, s.db.Now()
 	for _, m := range numbered {
 		intent := byID[m.MessageID]
 		intent.Message.Message = m
 		b.intents = append(b.intents, intent)
-		b.after = write{message: m, fullAt: s.filled(b.after.FullAt, m, s.db.Now())}.headAfter(b.after, changes{})
+		b.after = write{message: m, at: now.UnixMilli(), fullAt: s.filled(b.after.FullAt, m, now)}.headAfter(b.after, changes{})
 	}
 	return b, nil
 }

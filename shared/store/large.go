@@ -10,13 +10,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
@@ -63,109 +61,6 @@ func (s *Store) Delist(ctx context.Context, userID string, conversationID chat.C
 	return nil
 }
 
-// Listing is a conversation in the list of a user's large ones.
-type Listing struct {
-	UserID         string
-	ConversationID chat.ConversationID
-}
-
-// maxSettling is how often lists are compared with what they follow, which may change
-// as often as that meanwhile.
-const maxSettling = 5
-
-// SettleLarge is for who has written to lists (true: the conversation is on it) at a time
-// when another may have done so for a later change, and been faster: it makes them as the
-// users' lines and the heads say. It compares after each write, so whoever writes last has
-// it right; what changes after that is told by its own record of the stream. A list that
-// has wrongly kept a conversation would tell of its seqs for ever to one who has left.
-func (s *Store) SettleLarge(ctx context.Context, written map[Listing]bool) error {
-	written = maps.Clone(written)
-	for range maxSettling {
-		right, err := s.listings(ctx, slices.Collect(maps.Keys(written)))
-		if err != nil {
-			return err
-		}
-		maps.DeleteFunc(right, func(l Listing, listed bool) bool { return written[l] == listed })
-		if len(right) == 0 {
-			return nil
-		}
-		maps.Copy(written, right)
-		g, ctx := settling(ctx)
-		for l, listed := range right {
-			write := s.Delist
-			if listed {
-				write = s.Enlist
-			}
-			g.Go(func() error {
-				if err := write(ctx, l.UserID, l.ConversationID); err != nil && !Permanent(err) {
-					return err
-				}
-				return nil
-			})
-		}
-		if err := g.Wait(); err != nil {
-			return err
-		}
-	}
-	return errors.New("the lists of large conversations change faster than they are settled")
-}
-
-// settlingAtOnce is how many items are read or written at a time.
-const settlingAtOnce = 16
-
-// listings says which of the listings there ought to be. Where head or line is damaged, or
-// not there, it says nothing.
-func (s *Store) listings(ctx context.Context, all []Listing) (map[Listing]bool, error) {
-	var mu sync.Mutex
-	large, right := map[chat.ConversationID]bool{}, map[Listing]bool{}
-	for _, l := range all {
-		large[l.ConversationID] = false
-	}
-	heads, ctxHeads := settling(ctx)
-	for _, id := range slices.Collect(maps.Keys(large)) {
-		heads.Go(func() error {
-			head, found, err := s.head(ctxHeads, id)
-			mu.Lock()
-			defer mu.Unlock()
-			if large[id] = found && head.MemberCount > chat.InboxGroupMax; !found || errors.Is(err, table.ErrDamaged) {
-				delete(large, id)
-				return nil
-			}
-			return err
-		})
-	}
-	if err := heads.Wait(); err != nil {
-		return nil, err
-	}
-	lines, ctxLines := settling(ctx)
-	for _, l := range all {
-		if _, known := large[l.ConversationID]; !known {
-			continue
-		}
-		lines.Go(func() error {
-			var line chat.Line
-			found, err := s.db.Get(ctxLines, s.db.Inboxes, table.LineKey(l.UserID, l.ConversationID), &line)
-			if errors.Is(err, table.ErrDamaged) { // as told of where the user's list is read
-				return nil
-			}
-			if err != nil || !found {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			right[l] = line.LeftSeq == 0 && large[l.ConversationID]
-			return nil
-		})
-	}
-	return right, lines.Wait()
-}
-
-func settling(ctx context.Context) (*errgroup.Group, context.Context) {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(settlingAtOnce)
-	return g, ctx
-}
-
 const (
 	// maxRelisted leaves room on a list that is made anew, or the next conversations
 	// would make it too long again.
@@ -184,7 +79,8 @@ const (
 // is not tried again before the user leaves one of them.
 //
 // What became large since the list was read changes it, and then this does nothing: it is
-// not so long that what comes finds no room without a trace.
+// not so long that what comes finds no room without a trace. What the user has left since
+// then may have been taken off before it was on, and is taken off in the end.
 func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) error {
 	ctx, cancel := context.WithTimeout(ctx, relistTimeout)
 	defer cancel()
@@ -211,18 +107,22 @@ func (s *Store) relist(ctx context.Context, userID string, was table.LargeList) 
 		in.ConditionExpression = aws.String("ids = :was AND #over = :true")
 		in.ExpressionAttributeValues[":was"] = table.Set(was.IDs...)
 	}
-	if _, err := s.db.UpdateItem(ctx, in); err != nil {
-		if table.ConditionFailed(err) {
-			return nil
-		}
+	if _, err := s.db.UpdateItem(ctx, in); table.ConditionFailed(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("listing the large conversations of %s anew: %w", userID, err)
 	}
-	// What was left since then was on no list to be taken off.
-	listed := map[Listing]bool{}
-	for _, id := range large {
-		listed[Listing{userID, id}] = true
+	keys := make([]table.Item, len(large))
+	for i, id := range large {
+		keys[i] = table.LineKey(userID, id)
 	}
-	return s.SettleLarge(ctx, listed)
+	return s.linesNow(ctx, keys, func(in table.Item) error {
+		var line chat.Line
+		if err := table.Unmarshal(in, &line); err != nil || line.LeftSeq == 0 {
+			return err
+		}
+		return s.Delist(ctx, userID, line.ConversationID)
+	})
 }
 
 // largeOf returns the large conversations that the user is in, the first so many of them.

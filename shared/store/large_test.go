@@ -3,7 +3,9 @@ package store_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -394,85 +396,84 @@ func TestRostersOfHeadsWithoutAHashAreCounted(t *testing.T) {
 	}
 }
 
-// listedFor returns the large conversations that stand in a user's list.
-func listedFor(c *cloud, user string) []chat.ConversationID {
-	c.T.Helper()
-	var list struct {
-		IDs []chat.ConversationID `json:"ids"`
-	}
-	c.Get(c.Tables.Inboxes, lineKey(user, "#large"), &list)
-	return list.IDs
-}
-
-// largeGroup makes a group of more than 20, and returns its members but the owner.
-func largeGroup(t *testing.T, s *store.Store, owner string) (id chat.ConversationID, others []string) {
-	t.Helper()
-	for i := range chat.InboxGroupMax + 2 {
-		others = append(others, fmt.Sprintf("u%02d", i))
-	}
-	return newGroup(t, s, chat.VisibleAll, owner, others...), others
-}
-
-// Who comes and goes is listed by two changes, and what is written last need not be what
-// came last: one of them may have been set aside, and another environment is faster. After
-// settling it is as the roster is.
-func TestG9_AListIsSettledByTheRoster(t *testing.T) {
+// Who is a member is told as of one head, of however many users.
+func TestMembersAmong(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	s := c.Store(nil)
-	id, others := largeGroup(t, s, "ann")
-	gone, stays, back := others[0], others[1], others[2]
-	for _, user := range []string{gone, back} {
-		_, err := s.Leave(t.Context(), by(user, "leave"), id)
-		require.NoError(t, err)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob")
+	asked := make([]string, 250)
+	for i := range asked {
+		asked[i] = fmt.Sprint("stranger", i)
 	}
-	require.NoError(t, s.Enlist(t.Context(), gone, id), "of the join, after the leaving")
-	require.NoError(t, s.Delist(t.Context(), stays, id), "of a leaving before it came again")
-	require.NoError(t, s.Enlist(t.Context(), back, id))
-	w := &wire{}
-	slow := c.Store(w)
-	w.Set(func(op string, n int) fault {
-		if op == "UpdateItem" && n == 1 { // it comes again while it is taken off
-			_, err := s.AdmitMembers(t.Context(), id, []string{back}, "again")
-			require.NoError(t, err)
-			require.NoError(t, s.Enlist(t.Context(), back, id))
-		}
-		return none
-	})
-	require.NoError(t, slow.SettleLarge(t.Context(), map[store.Listing]bool{
-		{UserID: back, ConversationID: id}: true,
-	}))
-	require.Contains(t, listedFor(c, back), id)
-	require.NoError(t, s.SettleLarge(t.Context(), map[store.Listing]bool{
-		{UserID: gone, ConversationID: id}: true, {UserID: stays, ConversationID: id}: false,
-	}))
-	require.NotContains(t, listedFor(c, gone), id)
-	require.Contains(t, listedFor(c, stays), id)
-
-	c.Set(c.Tables.Conversations, convKey(id), values{"memberCount": chat.InboxGroupMax})
-	require.NoError(t, s.SettleLarge(t.Context(), map[store.Listing]bool{{UserID: stays, ConversationID: id}: true}))
-	require.NotContains(t, listedFor(c, stays), id, "it is no large one any more")
+	asked[0], asked[99], asked[249] = "ann", "gone", "bob"
+	must(t)(s.AddMembers(t.Context(), by("ann", "2"), id, []string{"gone"}))
+	must(t)(s.RemoveMembers(t.Context(), by("ann", "3"), id, []string{"gone"}))
+	head, members, err := s.MembersAmong(t.Context(), id, asked)
+	require.NoError(t, err)
+	require.Equal(t, c.Head(id), head)
+	require.Equal(t, map[string]bool{"ann": true, "bob": true}, onlyTrue(members))
 }
 
-// A list that is made anew does not bring back what the user has left since it was read.
-func TestG9_AListThatIsMadeAnewHasNothingThatWasLeftMeanwhile(t *testing.T) {
+func onlyTrue(of map[string]bool) map[string]bool {
+	maps.DeleteFunc(of, func(_ string, is bool) bool { return !is })
+	return of
+}
+
+// Until the fan-out has taken a conversation off the list of one who was removed from it,
+// its head is on that list. It tells of nothing that was written since.
+func TestG9_AListTellsWhoWasRemovedOfNothingSince(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
-	w := &wire{}
-	s, slow := c.Store(nil), c.Store(w)
-	id, others := largeGroup(t, s, "ann")
-	bob := others[0]
-	cursor := raise(t, s, bob, []chat.ConversationID{id})
-	c.Put(c.Tables.Inboxes, values{"userId": bob, "conversationId": "#large", "over": true})
-	w.Set(func(op string, n int) fault {
-		if op == "UpdateItem" && n == 1 {
-			_, err := s.Leave(t.Context(), by(bob, "leave"), id)
-			require.NoError(t, err)
-			require.NoError(t, s.Delist(t.Context(), bob, id)) // of the fan-out, which is done with it
-		}
-		return none
-	})
-	_, err := slow.Changes(t.Context(), bob, cursor, "", 50)
+	s := c.Store(nil)
+	ctx := t.Context()
+	id, other := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy"), newGroup(t, s, chat.VisibleAll, "dan", "bob")
+	cursor, err := s.Raise(ctx, "bob", []chat.ConversationID{other})
 	require.NoError(t, err)
-	require.NotContains(t, listedFor(c, bob), id)
+	for _, listed := range []chat.ConversationID{id, other} {
+		require.NoError(t, s.Enlist(ctx, "bob", listed))
+	}
+	_, err = s.Raise(ctx, "cy", []chat.ConversationID{other})
+	require.NoError(t, err)
+	require.NoError(t, s.Enlist(ctx, "cy", id))
+	must(t)(s.RemoveMembers(ctx, by("ann", "rm"), id, []string{"bob"}))
+	sendIn(t, s, "ann", id, "after")
+
+	changed, err := s.Changes(ctx, "bob", cursor, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []chat.Conversation{c.Head(other)}, changed.Heads)
+	require.NoError(t, s.Delist(ctx, "bob", id))
+	changed, err = s.Changes(ctx, "bob", cursor, changed.HeadsCursor, 10)
+	require.NoError(t, err)
+	require.Empty(t, changed.Heads, "that it is off the list is nothing new")
+	changed, err = s.Changes(ctx, "cy", 1, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []chat.Conversation{c.Head(id)}, changed.Heads, "who is still a member")
+}
+
+// A list that is made anew while its user is removed from one of its conversations does
+// not have that one: it has been taken off already, from a list on which it was not.
+func TestG9_AListMadeAnewHasNoConversationOfTheRemoved(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	ctx := t.Context()
+	id := newGroup(t, s, chat.VisibleAll, "ann", append(others(0, chat.InboxGroupMax), "bob")...)
+	c.Put(c.Tables.Inboxes, map[string]any{"userId": "bob", "conversationId": "#large", "over": true})
+	removed := false
+	reader := c.Store(&wire{Edit: func(op string, request, answer []byte) []byte {
+		if op == "BatchGetItem" && strings.Contains(string(request), c.Tables.Conversations) && !removed {
+			removed = true
+			must(t)(s.RemoveMembers(ctx, by("ann", "rm"), id, []string{"bob"}))
+			require.NoError(t, s.Delist(ctx, "bob", id))
+		}
+		return answer
+	}})
+	_, err := reader.Changes(ctx, "bob", 0, "", 10)
+	require.NoError(t, err)
+	require.True(t, removed)
+	lists, err := s.DB().LargeLists(ctx, []string{"bob"}, true)
+	require.NoError(t, err)
+	require.Empty(t, lists["bob"].IDs)
+	require.False(t, lists["bob"].Over)
 }

@@ -56,7 +56,7 @@ func (s *Store) Charge(kind Requests) limit.Charge {
 		defer cancel()
 		burst := micros(rate, rate.Burst)
 		c := charge{key: table.LineKey(userID, chat.ConversationID(limitKey+string(kind))), now: now.UnixMicro(), cost: micros(rate, n)}
-		c.latest = c.now + burst - c.cost
+		c.latest, c.never = c.now+burst-c.cost, c.now+2*burst
 		full := false // as long as nothing else is known
 		for range maxCharges {
 			fullAt, err := s.charge(ctx, c, full)
@@ -65,10 +65,10 @@ func (s *Store) Charge(kind Requests) limit.Charge {
 				return 0, fmt.Errorf("charging the bucket %s of %s: %w", kind, userID, err)
 			case fullAt == 0:
 				return 0, nil
-			case fullAt > c.latest:
+			case fullAt > c.latest && fullAt <= c.never:
 				return time.Duration(fullAt-min(burst/2, burst-c.cost)-c.now) * time.Microsecond, nil
 			}
-			full = fullAt < c.now
+			full = fullAt < c.now || fullAt > c.never
 		}
 		return 0, errors.New("others charged the bucket each time")
 	}
@@ -83,6 +83,7 @@ func micros(rate limit.Rate, n int) int64 {
 type charge struct {
 	key               table.Item
 	now, cost, latest int64
+	never             int64 // that late only a clock that is wrong fills a bucket: it would shut the user out until then
 }
 
 // charge charges a bucket that is full, or one that is not, and gives 0. Where the
@@ -99,8 +100,8 @@ func (s *Store) charge(ctx context.Context, c charge, full bool) (fullAt int64, 
 	}
 	if full {
 		in.UpdateExpression = aws.String("SET fullAt = :then")
-		in.ConditionExpression = aws.String("attribute_not_exists(fullAt) OR fullAt < :now")
-		in.ExpressionAttributeValues = table.Item{":then": table.Num(c.now + c.cost), ":now": table.Num(c.now)}
+		in.ConditionExpression = aws.String("attribute_not_exists(fullAt) OR fullAt < :now OR fullAt > :never")
+		in.ExpressionAttributeValues = table.Item{":then": table.Num(c.now + c.cost), ":now": table.Num(c.now), ":never": table.Num(c.never)}
 	}
 	_, err = s.db.UpdateItem(ctx, in)
 	failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err)

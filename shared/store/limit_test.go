@@ -207,3 +207,20 @@ func TestG10_WhatLimitsAUserIsNoConversation(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 }
+
+// A bucket that an environment with a wrong clock filled shuts nobody out, and is one
+// bucket again.
+func TestG10_AUserIsNotShutOutByAClock(t *testing.T) {
+	t.Parallel()
+	rate := limit.Rate{PerSecond: 1, Burst: 4}
+	s, now := newCloud(t).Store(nil), time.UnixMilli(1795950300123)
+	charge := func(at time.Time) time.Duration {
+		wait, err := s.Charge(store.RequestWrites)(t.Context(), "alice", rate, 2, at)
+		require.NoError(t, err)
+		return wait
+	}
+	require.Zero(t, charge(now.Add(time.Hour)))
+	require.Zero(t, charge(now))
+	require.Zero(t, charge(now))
+	require.Positive(t, charge(now))
+}

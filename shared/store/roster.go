@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
 // Roster reads the members of a conversation, strongly consistent, ordered by
@@ -51,6 +55,31 @@ func (s *Store) MembersOf(ctx context.Context, userID string, conversationID cha
 		return MemberPage{}, err
 	}
 	return MemberPage{Members: members, MembersVersion: v.Head.MembersVersion, Next: next}, nil
+}
+
+// MembersAmong reads a head and which of the users are members at it. Where they are more
+// than one request takes, some of them may be so at a later head.
+func (s *Store) MembersAmong(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (head chat.Conversation, members map[string]bool, err error) {
+	members = make(map[string]bool, len(userIDs))
+	for chunk := range slices.Chunk(userIDs, table.MaxTransactGet-1) {
+		gets := []types.TransactGetItem{{Get: &types.Get{TableName: &s.db.Conversations, Key: table.HeadKey(conversationID)}}}
+		for _, id := range chunk {
+			gets = append(gets, types.TransactGetItem{Get: &types.Get{TableName: &s.db.Members, Key: table.MemberKey(conversationID, id)}})
+		}
+		out, err := s.db.TransactGet(ctx, gets)
+		if err != nil {
+			return head, nil, fmt.Errorf("reading the head and %d members of %s: %w", len(chunk), conversationID, err)
+		}
+		if head.LastSeq == 0 {
+			if err := table.Unmarshal(out.Responses[0].Item, &head); err != nil {
+				return head, nil, err
+			}
+		}
+		for i, id := range chunk {
+			members[id] = out.Responses[i+1].Item != nil
+		}
+	}
+	return head, members, nil
 }
 
 func errFormer() error {

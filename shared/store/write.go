@@ -38,7 +38,8 @@ type write struct {
 
 	counted bool // the group that is created counts for its creator's quota
 
-	fullAt int64 // of the head that this attempt leaves, in µs; 0 where nothing is counted
+	at     int64 // when this attempt is made, in ms: the message may have been received long before
+	fullAt int64 // of the head that it leaves, in µs; 0 where nothing is counted
 
 	change changeFunc // nil for a plain message
 
@@ -194,7 +195,7 @@ func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error)
 	if refused := s.meter(&w, at.head); refused != nil {
 		return *refused, nil
 	}
-	w.message.Seq = at.head.LastSeq + 1
+	w.message.Seq, w.at = at.head.LastSeq+1, s.db.Now().UnixMilli()
 	if w.change != nil && at.changes == nil {
 		var err error
 		at.changes, err = w.change(ctx, at.head, at.self)
@@ -734,7 +735,7 @@ func (w write) headAfter(head chat.Conversation, e changes) chat.Conversation {
 		head = head.WithRoster(e.joined, e.left)
 	}
 	if head.IsCrowd() {
-		head.PushAt = head.NextPush(w.message.ServerTime)
+		head.PushAt = head.NextPush(max(w.message.ServerTime, w.at))
 	}
 	if e.dissolved {
 		head.State = chat.StateDissolved

@@ -176,8 +176,8 @@ func (a *act) setRole(r wire.SetRole) (wire.Sent, error) {
 	switch {
 	case chat.ValidateKnownUserID("userId", r.UserID) != nil:
 		return wire.Sent{}, chat.ValidateKnownUserID("userId", r.UserID)
-	case r.Role != chat.RoleOwner && r.Role != chat.RoleAdmin && r.Role != chat.RolePlain:
-		return wire.Sent{}, chat.FieldErrorf(chat.CodeBadRequest, "role", "%q is no role", r.Role)
+	case chat.ValidateRole("role", r.Role) != nil:
+		return wire.Sent{}, chat.ValidateRole("role", r.Role)
 	case r.UserID == a.userID:
 		return wire.Sent{}, chat.FieldErrorf(chat.CodeBadRequest, "userId", "not your own")
 	}

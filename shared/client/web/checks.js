@@ -4,6 +4,7 @@
 /** @import { Content } from "./types.js" */
 
 const DEVICE_ID = /^[A-Za-z0-9._-]{1,64}$/;
+const KEY = /^(single|group|system|to|new):/;
 const MAX_USER_ID_BYTES = 128;
 const SUBPROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/; // what browsers accept as a subprotocol
 const JWT = /eyJ[A-Za-z0-9_.-]*/g;
@@ -154,9 +155,12 @@ export function checkUsers(users) {
   if (!Array.isArray(users) || !users.every((user) => typeof user === "string")) throw new TypeError("members have to be a list of user ids");
 }
 
+// A user id is no key, though either is a string.
 /** @param {unknown} key @returns {asserts key is string} */
 export function checkKey(key) {
-  if (typeof key !== "string") throw new TypeError("a conversation's key has to be a string: its conversationId, or what keyFor or createGroup gives");
+  if (typeof key === "string" && KEY.test(key)) return;
+  const given = typeof key === "string" ? `${JSON.stringify(key.slice(0, 100))} is none` : "it has to be a string";
+  throw new TypeError(`a conversation's key is its conversationId, or what keyFor or createGroup returns; ${given}`);
 }
 
 /**

@@ -259,6 +259,7 @@ export class InorderClient extends EventTarget {
    * @param {string} [target]
    */
   may(key, action, target) {
+    checkKey(key);
     return mayDo(this.#role.model, key, action, target);
   }
 
@@ -278,7 +279,8 @@ export class InorderClient extends EventTarget {
   }
 
   /**
-   * Makes a group of us and the members, and returns its key at once. A RangeError says what is wrong with the title.
+   * Makes a group of us and up to 47 members, and returns its key at once. A RangeError says what is wrong with the
+   * title. If the server refuses it, the conversation is closed, "failed"; see retry and discard.
    * @param {string} title
    * @param {string[]} members
    * @returns {ConversationKey}
@@ -291,24 +293,43 @@ export class InorderClient extends EventTarget {
     return NEW_KEY + entry.clientMsgId;
   }
 
-  /** @param {ConversationKey} key @param {string[]} members */
+  // Each of the following resolves to its clientMsgId once it is stored. What the server refuses is a row with the state
+  // failed: FORBIDDEN where may says no, BAD_REQUEST for who is a member already, or is none.
+
+  /**
+   * Adds up to 48 users to a group, which has up to 1,000. Who lately left it by itself is not added.
+   * @param {ConversationKey} key
+   * @param {string[]} members
+   */
   async addMembers(key, members) {
     checkUsers(members);
     return this.#change("addMembers", key, { members });
   }
 
-  /** @param {ConversationKey} key @param {string[]} members */
+  /**
+   * Removes up to 48 members from a group, not ourselves: see leave.
+   * @param {ConversationKey} key
+   * @param {string[]} members
+   */
   async removeMembers(key, members) {
     checkUsers(members);
     return this.#change("removeMembers", key, { members });
   }
 
-  /** @param {ConversationKey} key */
+  /**
+   * Takes us out of a group, a dissolved one too. If we own it, the oldest admin does then, or else the oldest member.
+   * @param {ConversationKey} key
+   */
   async leave(key) {
     return this.#change("leave", key);
   }
 
-  /** @param {ConversationKey} key @param {string} userId @param {import("./types.js").Role} role */
+  /**
+   * Gives another member a role. If that is owner, we become an admin.
+   * @param {ConversationKey} key
+   * @param {string} userId
+   * @param {import("./types.js").Role} role
+   */
   async setRole(key, userId, role) {
     return this.#change("setRole", key, { userId, role });
   }
@@ -323,7 +344,10 @@ export class InorderClient extends EventTarget {
     return this.#change("setTitle", key, { title });
   }
 
-  /** @param {ConversationKey} key */
+  /**
+   * Ends a group: it can be read and left, and takes no messages any more.
+   * @param {ConversationKey} key
+   */
   async dissolve(key) {
     return this.#change("dissolve", key);
   }

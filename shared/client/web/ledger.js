@@ -85,11 +85,12 @@ export class Ledger {
 
   /**
    * Whether an entry in order, above after, is news to this user: not an own one, nor one that only takes content away.
+   * One that was not asked for may be.
    * @param {string} userId @param {number} after
    */
   newsFor(userId, after) {
     const last = this.messages.findLast((message) => message.seq <= after || !isNoNews(message, userId));
-    return last !== undefined && last.seq > after;
+    return (last?.seq ?? this.baseSeq) > after;
   }
 
   /**

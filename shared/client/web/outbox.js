@@ -11,6 +11,7 @@ import { pauseAfter } from "./connection.js";
 /** The fields of an entry that is neither stored nor under way. */
 export const NOT_IN_FLIGHT = Object.freeze({ busy: null, failures: 0, stored: false });
 
+const AT_ONCE = 4;
 const MAX_ID_BYTES = 64; // of a clientMsgId; an earlier version of this code made longer ones
 
 /**
@@ -56,6 +57,9 @@ export class Outbox {
   #entries;
   /** @type {object | null} One object per connection, while entries may be sent. */
   #turn = null;
+
+  /** @type {Set<OutboxEntry>} Those that the server is asked for, or that are to wait because the user is too fast. */
+  #asked = new Set();
 
   /** @param {Parts} parts */
   constructor(parts) {
@@ -104,6 +108,7 @@ export class Outbox {
   /** Entries are sent from here on. */
   resume() {
     this.#turn = {};
+    this.#asked.clear();
     this.pump();
   }
 
@@ -113,8 +118,9 @@ export class Outbox {
   }
 
   /**
-   * Sends the oldest unanswered entry of each conversation unless it is under way. Only the oldest: the server may
-   * handle frames of one client at the same time, in any order.
+   * Sends the oldest unanswered entry of each conversation unless it is under way, a few at a time. Only the oldest: the
+   * server may handle frames of one client at the same time, in any order. Only a few: what is sent to hundreds of people
+   * would be too fast, again and again, and the user thrown out for it.
    */
   pump() {
     if (!this.#turn) return;
@@ -124,6 +130,7 @@ export class Outbox {
       const key = this.#parts.model.keyOf(entry);
       if (taken.has(key)) continue;
       taken.add(key);
+      if (this.#asked.size >= AT_ONCE) return;
       if (entry.stored && entry.busy !== this.#turn) this.#transmit(this.#turn, entry);
     }
   }
@@ -132,17 +139,28 @@ export class Outbox {
   async #transmit(turn, entry) {
     const { session, answers, random, timing, sleep } = this.#parts;
     entry.busy = turn;
+    this.#asked.add(entry);
     try {
       answers.answered(entry, await session.request(entry.action, requestOf(entry)));
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       if (entry.state !== "sending") return; // its message arrived before the bad news about its reply
       if (!error.retryable) answers.refused(entry, error);
-      else if (turn === this.#turn) await sleep(pauseAfter(error, random, entry.failures++, timing));
+      else if (turn === this.#turn) {
+        if (!(error.details?.retryAfterMs > 0)) this.#leave(turn, entry);
+        await sleep(pauseAfter(error, random, entry.failures++, timing));
+      }
     } finally {
       if (entry.busy === turn) entry.busy = null;
-      this.pump();
+      this.#leave(turn, entry);
     }
+  }
+
+  // Others may be sent in its place.
+  /** @param {object} turn @param {OutboxEntry} entry */
+  #leave(turn, entry) {
+    if (turn === this.#turn) this.#asked.delete(entry);
+    this.pump();
   }
 }
 

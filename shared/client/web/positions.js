@@ -1,7 +1,8 @@
-// Tells the server how far the user has received, read and cleared: one request at a time per conversation, a moment
-// after something changed, until the server knows. A lost one does no harm, the next says the same and more. About what
-// was just pushed the server is told without an answer, and is taken to know it until the next catch-up, which says what
-// it knows of most conversations, though not of large ones. What it is not known to know is told once more, and answered.
+// Tells the server how far the user has received, read and cleared, a moment after something changed, until the server
+// knows: one request at a time, for who comes back into hundreds of conversations would be too fast, again and again,
+// and thrown out for it. A lost one does no harm, the next says the same and more. About what was just pushed the server
+// is told without an answer, a little at a time, and is taken to know it until the next catch-up, which says what it
+// knows of most conversations, though not of large ones. What it is not known to know is told once more, and answered.
 
 import { pauseAfter } from "./connection.js";
 import { know, raise } from "./facts.js";
@@ -10,6 +11,10 @@ import { know, raise } from "./facts.js";
  * @import { Parts } from "./engine.js"
  * @import { OwnPositions } from "./facts.js"
  */
+
+// So many are told without an answer in so many ms.
+const MOST_UNANSWERED = 20;
+const UNANSWERED_MS = 2_000;
 
 /**
  * Of a conversation, on one connection. told is what was told without an answer since the last catch-up, said how far
@@ -21,6 +26,9 @@ export class Positions {
   #parts;
   /** @type {Map<string, TellState> | null} */
   #states = null;
+  #unanswered = { since: -Infinity, count: 0 };
+  /** @type {Promise<void>} The last request. */
+  #asking = Promise.resolve();
 
   /** @param {Parts} parts */
   constructor(parts) {
@@ -31,6 +39,7 @@ export class Positions {
   start() {
     this.stop();
     this.#states = new Map();
+    this.#asking = Promise.resolve();
   }
 
   /** The connection is gone; what was not answered is told again over the next one. */
@@ -120,7 +129,7 @@ export class Positions {
   async #tell(conversationId, state) {
     const { random, timing, writer } = this.#parts;
     const states = this.#states;
-    const due = this.#due(conversationId, state);
+    let due = this.#due(conversationId, state);
     if (!due) return;
     state.busy = true;
     let pauseMs = 0;
@@ -128,7 +137,10 @@ export class Positions {
       await writer.settled(); // delivered means: stored here
       if (states !== this.#states) return;
       if (this.#tellUnanswered(conversationId, due, state)) return;
-      await this.#ask(conversationId, due);
+      await this.#inTurn(async () => {
+        due = states === this.#states ? this.#due(conversationId, state) : null; // it may be more by now
+        if (due) await this.#ask(conversationId, due);
+      });
       state.failures = 0;
       Object.assign(state.asked, due);
     } catch (thrown) {
@@ -141,12 +153,23 @@ export class Positions {
     if (states === this.#states && this.#due(conversationId, state)) this.#wait(conversationId, state, pauseMs);
   }
 
-  // What was told so already, and the server turned out not to know, is not told so again.
+  /** @param {() => Promise<void>} work */
+  #inTurn(work) {
+    const done = this.#asking.then(work);
+    this.#asking = done.catch(() => {});
+    return done;
+  }
+
+  // What was told so already, and the server turned out not to know, is not told so again. Nor is what would be too fast:
+  // nobody would hear that it was refused.
   /** @param {string} conversationId @param {OwnPositions} due @param {TellState} state */
   #tellUnanswered(conversationId, { clearedSeq, ...positions }, state) {
-    const { session, changes } = this.#parts;
+    const { session, changes, clock } = this.#parts;
     const through = Math.max(positions.deliveredSeq ?? 0, positions.readSeq ?? 0);
     if (clearedSeq !== undefined || through <= state.said || !changes.willTellOf(conversationId)) return false;
+    const now = clock.monotonic();
+    if (now - this.#unanswered.since >= UNANSWERED_MS) this.#unanswered = { since: now, count: 0 };
+    if (++this.#unanswered.count > MOST_UNANSWERED) return false;
     state.said = through;
     session.tell("tell", { conversationId, ...positions });
     Object.assign(state.told, positions);
@@ -156,7 +179,7 @@ export class Positions {
   /** @param {string} conversationId @param {OwnPositions} due */
   async #ask(conversationId, { clearedSeq, ...positions }) {
     const { session } = this.#parts;
-    if (Object.keys(positions).length > 0) this.know(conversationId, await session.request("ack", { conversationId, ...positions }));
-    if (clearedSeq !== undefined) this.know(conversationId, await session.request("clear", { conversationId, throughSeq: clearedSeq }));
+    if (Object.keys(positions).length > 0) this.know(conversationId, await session.ask("ack", { conversationId, ...positions }));
+    if (clearedSeq !== undefined) this.know(conversationId, await session.ask("clear", { conversationId, throughSeq: clearedSeq }));
   }
 }

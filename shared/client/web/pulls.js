@@ -10,7 +10,11 @@ import { accountsForAll } from "./ledger.js";
 
 const AT_ONCE = 4;
 
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due does not include the random part */
+/**
+ * One per connection; due does not include the random part, page is the last page that is read again, and free are the
+ * places for pulls, for which queue waits.
+ * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, free: number, queue: Array<() => void>}} Turn
+ */
 
 export class Pulls {
   #parts;
@@ -25,7 +29,7 @@ export class Pulls {
   /** A connection is there; the pulls of an earlier one are void. */
   start() {
     this.stop();
-    this.#turn = { pulls: new Map(), waits: new Map() };
+    this.#turn = { pulls: new Map(), waits: new Map(), rechecks: new Map(), page: Promise.resolve(), free: AT_ONCE, queue: [] };
   }
 
   stop() {
@@ -34,22 +38,17 @@ export class Pulls {
   }
 
   /**
-   * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
-   * pulled all the same. Rejects with the first error.
+   * Pulls these, from the last held entry on, which shows whether the server has it, too, and then reads again what is
+   * in doubt, which may be long. If one fails the others are pulled all the same. Rejects with the first error.
    * @param {Ledger[]} ledgers
    */
   async all(ledgers) {
     const turn = this.#turn;
     if (!turn) return;
-    const queue = [...ledgers];
     /** @type {unknown} */
     let failed = null;
-    const work = async () => {
-      for (let ledger; turn === this.#turn && (ledger = queue.shift()); ) {
-        await this.#pull(turn, ledger, true).catch((error) => (failed ??= error));
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    await Promise.all(ledgers.map((ledger) => this.#pull(turn, ledger, true).catch((error) => (failed ??= error))));
+    for (const ledger of ledgers) await this.#recheck(turn, ledger).catch((error) => (failed ??= error));
     if (failed) throw failed;
   }
 
@@ -70,7 +69,8 @@ export class Pulls {
     if (!isBehind) return;
     const timer = this.#parts.clock.setTimeout(() => {
       turn.waits.delete(ledger);
-      this.#pull(turn, ledger).catch((error) => {
+      const pull = ledger.hasGap ? this.#pull(turn, ledger) : Promise.resolve();
+      pull.then(() => this.#recheck(turn, ledger)).catch((error) => {
         if (error.retryable && turn === this.#turn) this.mind(ledger, this.#patience(ledger));
       });
     }, waitMs + this.#parts.random() * this.#spreadMs(ledger));
@@ -98,24 +98,40 @@ export class Pulls {
    * @param {boolean} [again] whether to ask for the last held entry as well
    */
   #pull(turn, ledger, again = false) {
-    let pull = turn.pulls.get(ledger);
-    if (!pull) {
-      pull = this.#pullOnce(turn, ledger, again);
-      turn.pulls.set(ledger, pull);
+    const work = async () => {
+      this.#parts.entries.startLate(ledger);
+      await this.#pages(turn, ledger, again);
+    };
+    return turn.pulls.get(ledger) ?? this.#alone(turn, ledger, () => this.#inPlace(turn, work));
+  }
+
+  /** @param {Turn} turn @param {() => Promise<void>} work */
+  async #inPlace(turn, work) {
+    if (turn.free > 0) turn.free--;
+    else await new Promise((resolve) => turn.queue.push(() => resolve(undefined)));
+    try {
+      if (turn === this.#turn) await work();
+    } finally {
+      const next = turn.queue.shift();
+      if (next) next();
+      else turn.free++;
     }
+  }
+
+  // Does what has to be done by one at a time for a ledger.
+  /** @param {Turn} turn @param {Ledger} ledger @param {() => Promise<void>} work */
+  #alone(turn, ledger, work) {
+    const pull = this.#tried(turn, ledger, work);
+    turn.pulls.set(ledger, pull);
     return pull;
   }
 
   // Rejects with retryable errors only. A refusal, such as that of a removed member, is final: it must not keep the
   // cursor from moving on.
-  /** @param {Turn} turn @param {Ledger} ledger @param {boolean} again */
-  async #pullOnce(turn, ledger, again) {
-    this.#parts.entries.startLate(ledger);
+  /** @param {Turn} turn @param {Ledger} ledger @param {() => Promise<void>} work */
+  async #tried(turn, ledger, work) {
     try {
-      await this.#pages(turn, ledger, again);
-      while (await this.#recheck(turn, ledger)) {
-        if (ledger.hasGap) await this.#pages(turn, ledger, false);
-      }
+      await work();
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       ledger.failures++;
@@ -155,19 +171,39 @@ export class Pulls {
     }
   }
 
-  // Reads a page again of what was held when the user came back, the newest first: what was recalled or erased meanwhile
-  // was not told. Returns whether there may be more.
+  // Reads again what was held when the user came back, the newest first: what was recalled or erased meanwhile was not
+  // told. That may be much. What follows comes first after each page, and of all conversations one page is read at a
+  // time, so that none waits for it. Callers share what is under way.
   /** @param {Turn} turn @param {Ledger} ledger */
-  async #recheck(turn, ledger) {
+  #recheck(turn, ledger) {
+    let recheck = turn.rechecks.get(ledger);
+    if (!recheck) {
+      recheck = this.#recheckAll(turn, ledger).finally(() => turn.rechecks.delete(ledger));
+      turn.rechecks.set(ledger, recheck);
+    }
+    return recheck;
+  }
+
+  /** @param {Turn} turn @param {Ledger} ledger */
+  async #recheckAll(turn, ledger) {
+    while (turn === this.#turn && this.#parts.model.unchecked(ledger) > 0) {
+      const page = turn.page.then(() => turn.pulls.get(ledger) ?? this.#alone(turn, ledger, () => this.#recheckPage(turn, ledger)));
+      turn.page = page.catch(() => {});
+      await page;
+    }
+  }
+
+  /** @param {Turn} turn @param {Ledger} ledger */
+  async #recheckPage(turn, ledger) {
     const { model, session, entries, limits } = this.#parts;
     const { conversationId } = ledger;
+    if (ledger.hasGap) await this.#pages(turn, ledger, false); // what follows comes first
     const isCurrent = () => turn === this.#turn && model.ledgers.get(conversationId) === ledger;
     const seq = isCurrent() ? model.unchecked(ledger) : 0;
-    if (seq === 0) return false;
+    if (seq === 0) return;
     const page = await session.ask("history", { conversationId, beforeSeq: seq + 1, limit: limits.pull });
-    if (!isCurrent()) return false;
+    if (!isCurrent()) return;
     if (page.hasMore && page.nextBeforeSeq > seq) throw new RequestError({ code: "PROTOCOL", message: `history before ${seq + 1} did not move`, retryable: true });
     entries.pulledAgain(ledger, page);
-    return isCurrent();
   }
 }

@@ -160,7 +160,11 @@ func (o *Operator) Unlist(ctx context.Context, userID string, conversationID cha
 		return false, err
 	}
 	// The user may have come back at this moment.
-	return true, o.store.SettleLarge(ctx, map[store.Listing]bool{{UserID: userID, ConversationID: conversationID}: false})
+	head, members, err := o.store.MembersAmong(ctx, conversationID, []string{userID})
+	if err == nil && members[userID] && head.MemberCount > chat.InboxGroupMax {
+		err = o.store.Enlist(ctx, userID, conversationID)
+	}
+	return true, err
 }
 
 // wrongHead says what cannot be right about a sync head, "" for nothing. One that
@@ -221,12 +225,12 @@ func (o *Operator) Relist(ctx context.Context, conversationID chat.ConversationI
 	if err != nil {
 		return 0, err
 	}
-	listed := map[store.Listing]bool{}
+	var listed []string
 	for _, m := range members {
 		if slices.Contains(lists[m.UserID].IDs, conversationID) {
 			continue
 		}
-		listed[store.Listing{UserID: m.UserID, ConversationID: conversationID}] = true
+		listed = append(listed, m.UserID)
 		if err := o.store.Enlist(ctx, m.UserID, conversationID); err != nil && !store.Permanent(err) {
 			return users, err
 		}
@@ -235,5 +239,12 @@ func (o *Operator) Relist(ctx context.Context, conversationID chat.ConversationI
 		}
 		users++
 	}
-	return users, o.store.SettleLarge(ctx, listed) // some of them may have left meanwhile
+	// Some of them may have left meanwhile.
+	_, still, err := o.store.MembersAmong(ctx, conversationID, listed)
+	for _, userID := range listed {
+		if err == nil && !still[userID] {
+			err = o.store.Delist(ctx, userID, conversationID)
+		}
+	}
+	return users, err
 }

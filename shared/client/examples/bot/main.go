@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -37,11 +38,16 @@ func run(ctx context.Context, server, user, data string) error {
 	defer store.Close()
 	bot, err := client.Dial(ctx, client.Config{
 		URL: "ws://" + server + "/v1", UserID: user, DeviceID: "bot", Token: devToken(server, user), Store: store,
+		Log: slog.Default(),
 	})
 	if err != nil {
 		return err
 	}
 	defer bot.Close()
+	if err := bot.Online(ctx); err != nil {
+		return err
+	}
+	log.Printf("%s is online", user)
 	for in, err := range bot.Incoming(ctx) {
 		if err != nil {
 			return err

@@ -253,19 +253,36 @@ export declare class InorderClient extends EventTarget {
         replyTo?: Pick<Row, "seq" | "messageId"> | null;
     }): Promise<string>;
     /**
-     * Makes a group of us and the members, and returns its key at once. A RangeError says what is wrong with the title.
+     * Makes a group of us and up to 47 members, and returns its key at once. A RangeError says what is wrong with the
+     * title. If the server refuses it, the conversation is closed, "failed"; see retry and discard.
      * @param {string} title
      * @param {string[]} members
      * @returns {ConversationKey}
      */
     createGroup(title: string, members: string[]): ConversationKey;
-    /** @param {ConversationKey} key @param {string[]} members */
+    /**
+     * Adds up to 48 users to a group, which has up to 1,000. Who lately left it by itself is not added.
+     * @param {ConversationKey} key
+     * @param {string[]} members
+     */
     addMembers(key: ConversationKey, members: string[]): Promise<string>;
-    /** @param {ConversationKey} key @param {string[]} members */
+    /**
+     * Removes up to 48 members from a group, not ourselves: see leave.
+     * @param {ConversationKey} key
+     * @param {string[]} members
+     */
     removeMembers(key: ConversationKey, members: string[]): Promise<string>;
-    /** @param {ConversationKey} key */
+    /**
+     * Takes us out of a group, a dissolved one too. If we own it, the oldest admin does then, or else the oldest member.
+     * @param {ConversationKey} key
+     */
     leave(key: ConversationKey): Promise<string>;
-    /** @param {ConversationKey} key @param {string} userId @param {import("./types.js").Role} role */
+    /**
+     * Gives another member a role. If that is owner, we become an admin.
+     * @param {ConversationKey} key
+     * @param {string} userId
+     * @param {import("./types.js").Role} role
+     */
     setRole(key: ConversationKey, userId: string, role: import("./types.js").Role): Promise<string>;
     /**
      * Renames a group. A RangeError says what is wrong with the title.
@@ -273,7 +290,10 @@ export declare class InorderClient extends EventTarget {
      * @param {string} title
      */
     setTitle(key: ConversationKey, title: string): Promise<string>;
-    /** @param {ConversationKey} key */
+    /**
+     * Ends a group: it can be read and left, and takes no messages any more.
+     * @param {ConversationKey} key
+     */
     dissolve(key: ConversationKey): Promise<string>;
     /**
      * Takes a message back, given its row.

@@ -56,6 +56,7 @@ export declare class Ledger {
     countBy(userId: string, after: number, through: number, sent: number[]): number;
     /**
      * Whether an entry in order, above after, is news to this user: not an own one, nor one that only takes content away.
+     * One that was not asked for may be.
      * @param {string} userId @param {number} after
      */
     newsFor(userId: string, after: number): boolean;

@@ -63,8 +63,9 @@ export declare class Outbox {
     /** Nothing is sent until resume; an answer that comes late counts all the same. */
     pause(): void;
     /**
-     * Sends the oldest unanswered entry of each conversation unless it is under way. Only the oldest: the server may
-     * handle frames of one client at the same time, in any order.
+     * Sends the oldest unanswered entry of each conversation unless it is under way, a few at a time. Only the oldest: the
+     * server may handle frames of one client at the same time, in any order. Only a few: what is sent to hundreds of people
+     * would be too fast, again and again, and the user thrown out for it.
      */
     pump(): void;
 }

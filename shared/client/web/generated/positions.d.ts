@@ -9,10 +9,6 @@ export type TellState = {
     said: number;
 };
 /**
- * @import { Parts } from "./engine.js"
- * @import { OwnPositions } from "./facts.js"
- */
-/**
  * Of a conversation, on one connection. told is what was told without an answer since the last catch-up, said how far
  * any such was.
  * @typedef {{timer: any, busy: boolean, failures: number, asked: OwnPositions, told: OwnPositions, said: number}} TellState

@@ -6,8 +6,16 @@ export type Turn = {
         timer: any;
         due: number;
     }>;
+    rechecks: Map<Ledger, Promise<void>>;
+    page: Promise<void>;
+    free: number;
+    queue: Array<() => void>;
 };
-/** @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>}} Turn one per connection; due does not include the random part */
+/**
+ * One per connection; due does not include the random part, page is the last page that is read again, and free are the
+ * places for pulls, for which queue waits.
+ * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, free: number, queue: Array<() => void>}} Turn
+ */
 export declare class Pulls {
     #private;
     /** @param {Parts} parts */
@@ -16,8 +24,8 @@ export declare class Pulls {
     start(): void;
     stop(): void;
     /**
-     * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
-     * pulled all the same. Rejects with the first error.
+     * Pulls these, from the last held entry on, which shows whether the server has it, too, and then reads again what is
+     * in doubt, which may be long. If one fails the others are pulled all the same. Rejects with the first error.
      * @param {Ledger[]} ledgers
      */
     all(ledgers: Ledger[]): Promise<void>;

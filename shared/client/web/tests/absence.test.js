@@ -216,3 +216,66 @@ test("who was not away reads nothing again", async (t) => {
   assert.deepEqual(shown(bob, id), wanted(server, "bob", id));
   assert.equal(server.count("history"), 0);
 });
+
+test("G10: a group that is read again holds up no other conversation, nor what follows in it", async (t) => {
+  const { clock, server, device, online } = setUp(t);
+  const groups = Array.from({ length: 6 }, (_, i) => server.group(`g${i}`, ["alice", "bob"]));
+  const store = new MemoryStore();
+  const first = await online("bob", { store });
+  first.setOffline(true);
+  for (const conversationId of groups) {
+    server.act("alice", "removeMembers", { conversationId, members: ["bob"] });
+    server.post("alice", { conversationId }, "meanwhile");
+    server.act("alice", "addMembers", { conversationId, members: ["bob"] });
+    server.post("alice", { conversationId }, "last");
+  }
+  const single = server.post("alice", { to: "bob" }, "last").conversationId;
+  server.answer = ({ action }) => (action === "history" ? "lose" : undefined);
+  const bob = device("bob", { store });
+  await bob.start();
+  await clock.advance(1_000);
+  assert.deepEqual([...groups, single].map((id) => bob.messages(id, 100).at(-1)?.text), Array(7).fill("last"));
+  assert.deepEqual([server.count("history"), server.count("sync")], [1, 13], "the others wait for it, and ask for nothing twice");
+  server.answer = () => undefined;
+  await clock.advance(60_000);
+  for (const id of groups) assert.deepEqual(shown(bob, id), wanted(server, "bob", id));
+});
+
+// A store that makes some more writes, and does not return from the next one: the device is dead.
+class MortalStore extends MemoryStore {
+  constructor(store, writes) {
+    super();
+    this.claim = (atLeast) => store.claim(atLeast);
+    this.load = () => store.load();
+    this.commit = (change, term) => (writes-- > 0 ? store.commit(change, term) : new Promise(() => {}));
+  }
+}
+
+test("G5: wherever a device is killed that comes back from absences, it has what a new one has", async (t) => {
+  for (let writes = 0; writes < 30; writes++) {
+    const world = setUpAbsence(t);
+    const { server, device, online, id, post, remove, recall, add, edit, idle } = world;
+    const store = new MemoryStore();
+    const limits = { pull: 10 };
+    (await online("bob", { store, limits })).setOffline(true);
+    edit(3, 1, "edited");
+    remove();
+    recall(2, 20);
+    edit(4, 1, "edited meanwhile");
+    server.erase("carol");
+    add();
+    for (let i = 0; i < 15; i++) post("between");
+    remove();
+    recall(5, 38);
+    add();
+    recall(6);
+    const killed = device("bob", { store: new MortalStore(store, writes), limits });
+    void killed.start().then(() => killed.send(id, "mine"));
+    await idle();
+    killed.setOffline(true);
+    const bob = await online("bob", { store, limits });
+    await idle();
+    assert.deepEqual(states((await store.load()).messages), states(server.visible("bob", id)), `killed after ${writes} writes`);
+    assert.deepEqual(shown(bob, id), wanted(server, "bob", id));
+  }
+});

@@ -494,6 +494,13 @@ test("arguments of another type are refused where they are given", async (t) => 
   assert.deepEqual(alice.conversations(), []);
 });
 
+test("a user id where a key is due is refused where it is given", async (t) => {
+  const { alice } = await setUpOnline(t, "alice");
+  const message = /^a conversation's key is .* keyFor .*; "bob" is none$/;
+  for (const call of [() => alice.messages("bob"), () => alice.conversation("bob"), () => alice.may("bob", "leave"), () => alice.markRead("bob"), () => alice.show("bob")]) assert.throws(call, { name: "TypeError", message });
+  for (const call of [() => alice.send("bob", "hi"), () => alice.leave("bob"), () => alice.loadEarlier("bob")]) await assert.rejects(call(), { name: "TypeError", message });
+});
+
 test("an entry that the store cannot hold is passed: a stand-in has its place, and all else is stored", async (t) => {
   const { clock, server, online } = setUp(t);
   const store = new MemoryStore();

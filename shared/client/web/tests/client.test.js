@@ -723,3 +723,107 @@ test("what is no text is sent, shown and edited with its data", async (t) => {
   await clock.until(() => bob.messages(bob.keyFor("alice"))[0].data.objectKey === "k2");
   await assert.rejects(alice.send(withBob(alice), { type: "text", text: " " }), RangeError);
 });
+
+test("what others wrote before the end that a device begins with is delivered, though the end is all the user's own", async (t) => {
+  const { clock, server, online } = setUp(t);
+  for (let i = 0; i < 5; i++) server.post("alice", { to: "bob" }, "from alice");
+  const { conversationId } = server.post("alice", { to: "bob" }, "the last of alice's");
+  for (let i = 0; i < 4; i++) server.post("bob", { conversationId }, "from another device of bob's");
+  const bob = await online("bob", { limits: { late: 6, end: 3 } });
+  await clock.advance(5_000);
+  assert.equal(bob.messages(conversationId).length, 3);
+  assert.equal(server.line("bob", conversationId).deliveredSeq, 10);
+  const asked = server.count("ack");
+  bob.setOffline(true);
+  bob.setOffline(false);
+  await clock.advance(5_000);
+  assert.equal(server.count("ack"), asked, "and told once");
+});
+
+test("G10: gaps in hundreds of conversations are pulled a few at a time", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const ids = Array.from({ length: 100 }, (_, i) => server.post(`user${i}`, { to: "bob" }, "hi").conversationId);
+  const bob = await online("bob");
+  await clock.advance(5_000);
+  server.pushes = () => 0;
+  ids.forEach((conversationId, i) => server.post(`user${i}`, { conversationId }, "lost"));
+  await clock.advance(1_000);
+  server.pushes = () => 1;
+  const retryAfterMs = 5_000, each = 10, atOnce = 4;
+  let since = -Infinity, admitted = 0, refused = 0, windows = 0;
+  server.refuse = ({ action }) => {
+    if (action !== "sync") return undefined;
+    if (clock.now() - since >= retryAfterMs) [since, admitted, windows] = [clock.now(), 0, windows + 1];
+    if (admitted++ < each) return undefined;
+    refused++;
+    return { code: "BUSY", message: "too fast", retryable: true, details: { retryAfterMs } };
+  };
+  ids.forEach((conversationId, i) => server.post(`user${i}`, { conversationId }, "after it"));
+  await clock.until(() => ids.every((id) => bob.messages(id).length === 3), 300_000);
+  assert.ok(refused <= atOnce * windows, `${refused} refused in ${windows} windows`);
+});
+
+// Limits writes as the real server does: 50 at once, ten more a second, and who is refused 100 times, and 20 more a
+// second, is thrown out. Returns how often that was.
+function limitWrites(server, clock) {
+  const bucket = (burst, perSecond) => {
+    let [tokens, at] = [burst, clock.now()];
+    return () => {
+      [tokens, at] = [Math.min(burst, tokens + ((clock.now() - at) * perSecond) / 1_000), clock.now()];
+      return tokens >= 1 ? (tokens--, 0) : Math.ceil(((1 - tokens) * 1_000) / perSecond);
+    };
+  };
+  let thrown = 0;
+  const writes = bucket(50, 10);
+  const refusals = bucket(100, 20);
+  server.refuse = ({ action }) => {
+    const retryAfterMs = ["ack", "tell", "send"].includes(action) ? writes() : 0;
+    if (retryAfterMs === 0) return undefined;
+    if (refusals() > 0) thrown++;
+    return { code: "BUSY", message: "too fast", retryable: true, details: { retryAfterMs } };
+  };
+  return () => thrown;
+}
+
+test("G10: who comes back into hundreds of conversations tells of all, and is not too fast again and again", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const senders = Array.from({ length: 300 }, (_, i) => `user${i}`);
+  const ids = senders.map((sender) => server.post(sender, { to: "bob" }, "hi").conversationId);
+  const thrown = limitWrites(server, clock);
+  await online("bob");
+  await clock.advance(60_000);
+  assert.deepEqual(ids.filter((id) => server.line("bob", id).deliveredSeq < 1), []);
+  assert.equal(thrown(), 0);
+});
+
+test("G10: who hears of hundreds of conversations at once tells of all, and is not too fast again and again", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const thrown = limitWrites(server, clock);
+  await online("bob");
+  const ids = Array.from({ length: 300 }, (_, i) => server.post(`user${i}`, { to: "bob" }, "hi").conversationId);
+  await clock.advance(60_000);
+  assert.deepEqual(ids.filter((id) => server.line("bob", id).deliveredSeq < 1), []);
+  assert.equal(thrown(), 0);
+});
+
+test("G10: what was written to hundreds of people is sent, and is not too fast again and again", async (t) => {
+  const { clock, server, online } = setUp(t);
+  const thrown = limitWrites(server, clock);
+  const alice = await online("alice");
+  const keys = Array.from({ length: 300 }, (_, i) => alice.keyFor(`user${i}`));
+  await Promise.all(keys.map((key) => alice.send(key, "hi")));
+  await clock.advance(60_000);
+  assert.deepEqual(keys.filter((key) => alice.messages(key)[0]?.state !== "sent"), []);
+  assert.equal(thrown(), 0);
+});
+
+test("G10: conversations into which nothing can be sent hold up no other", async (t) => {
+  const { clock, server, online } = setUp(t);
+  server.refuse = ({ action, to }) => (action === "send" && to?.startsWith("hot") ? { code: "BUSY", message: "contention", retryable: true } : undefined);
+  const alice = await online("alice");
+  for (let i = 0; i < 20; i++) await alice.send(alice.keyFor(`hot${i}`), "hi");
+  await clock.advance(20_000);
+  await alice.send(alice.keyFor("bob"), "hi");
+  await clock.advance(200);
+  assert.equal(alice.messages(alice.keyFor("bob"))[0].state, "sent");
+});

@@ -7,11 +7,11 @@ import { jwtOf, opaqueTokenOf, setUp } from "./world.js";
 
 const USERS = ["alice", "bob", "carol", "dave"];
 const DEVICES = ["alice/web-1", "alice/web-2", "bob/web-3", "carol/web-4", "dave/web-5"];
-const REVISIONS = new Set(["recall", "edit"]);
+const REVISIONS = new Set(["recall", "edit", "erase"]);
 
 // G5, G8, G7, G3, G1 under everything at once: devices of several users write, answer, edit, recall, read, clear and
-// change their group, while frames come late and out of order, pushes are lost and doubled, answers are lost, and there
-// are errors, cuts and reloads. In the end all hold what the server holds.
+// change their group, and users are erased, while frames come late and out of order, pushes are lost and doubled,
+// answers are lost, and there are errors, cuts and reloads. In the end all hold what the server holds.
 for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
   test(`G5: convergence under faults, seed ${seed}`, async (t) => {
     const { clock, server, device } = setUp(t);
@@ -81,6 +81,7 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
       else if (chance(0.25)) await revise(slot, step);
       else if (chance(0.2)) await manage(slot, step);
       else if (chance(0.4)) await look(slot);
+      else if (chance(0.03)) server.erase(oneOf(USERS));
       else if (chance(0.1)) server.cutAll();
       else if (chance(0.15)) await boot(slot);
       else slot.client.setOffline(chance(0.3));
@@ -105,18 +106,19 @@ for (const seed of [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) {
         const visible = server.visible(client.userId, conversationId);
         const shown = visible.filter(({ event }) => !REVISIONS.has(event?.kind));
         const { leftSeq, leftHead, deliveredSeq } = lines.get(client.userId);
-        // Who has left does not hear what was recalled since.
+        // Who has left does not hear what was recalled and erased since.
         const told = new Set(visible.map(({ seq }) => seq));
-        const recalls = server.entries(conversationId).filter(({ event }) => event?.kind === "recall");
-        const untold = new Set(recalls.filter(({ seq }) => leftSeq && !told.has(seq)).map(({ event }) => event.targetSeq));
-        const content = (seq, ...parts) => (untold.has(seq) ? [seq] : [seq, ...parts]);
+        const untold = server.entries(conversationId).filter(({ seq }) => leftSeq && !told.has(seq));
+        const erased = new Set(untold.map(({ event }) => event?.erased));
+        const recalled = new Set(untold.filter(({ event }) => event?.kind === "recall").map(({ event }) => event.targetSeq));
+        const content = (seq, ...parts) => (recalled.has(seq) || erased.has(server.entries(conversationId)[seq - 1].senderId) ? [seq] : [seq, ...parts]);
         const want = shown.map(({ seq, text, status, version }) => content(seq, text ?? "", status === "recalled", status === "normal" && version > 1));
         const got = client.messages(conversationId).filter(({ seq }) => seq !== null);
         assert.deepEqual(got.map(({ seq, text, recalled, edited }) => content(seq, text, recalled, edited)), want, what);
 
         const summary = client.conversation(conversationId);
         assert.equal(summary.unread, server.line(client.userId, conversationId).unread, `${what}: unread`);
-        assert.ok(deliveredSeq >= (visible.findLast(({ senderId }) => senderId !== client.userId)?.seq ?? 0), `${what}: delivered`);
+        assert.ok(deliveredSeq >= (visible.findLast(({ senderId, event }) => senderId !== client.userId && event?.kind !== "erase")?.seq ?? 0), `${what}: delivered`);
         if (conversationId !== group) continue;
         assert.equal(summary.title, (leftHead ?? head).title, `${what}: title`);
         assert.equal(summary.closed, leftSeq ? "left" : head.state === "dissolved" ? "dissolved" : null, `${what}: closed`);

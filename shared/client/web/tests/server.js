@@ -751,7 +751,7 @@ function lineOf(conversation, userId) {
     deliveredSeq,
     clearedSeq,
     ...(leftSeq && { leftSeq }),
-    unread: conversation.entries.filter(({ seq, senderId }) => seq > Math.max(readSeq, clearedSeq, joinSeq - 1) && seq <= lastSeq && senderId !== userId).length,
+    unread: conversation.entries.filter(({ seq, senderId, event }) => seq > Math.max(readSeq, clearedSeq, joinSeq - 1) && seq <= lastSeq && senderId !== userId && event?.kind !== "erase").length,
     updatedAt,
     ...(last && { lastMessage: { seq: last.seq, senderId: last.senderId, messageType: last.messageType, text: last.text?.slice(0, 100), status: last.status, serverTime: last.serverTime } }),
   };

@@ -65,24 +65,31 @@ const batchGetsAtOnce = 8
 // and asks again for keys it left unprocessed. The items come in no order; with
 // attributes, they have no others.
 func (db *DB) BatchGet(ctx context.Context, table string, keys []Item, consistent bool, attributes ...string) ([]Item, error) {
-	chunks := slices.Collect(slices.Chunk(keys, maxBatchGet))
-	found := make([][]Item, len(chunks))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(batchGetsAtOnce)
-	for i, chunk := range chunks {
-		g.Go(func() (err error) {
-			found[i], err = db.batchGetChunk(ctx, table, chunk, consistent, attributes)
-			return err
-		})
-	}
-	err := g.Wait()
+	found, _, err := db.BatchGetPart(ctx, table, keys, consistent, attributes...)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(found...), nil
+	return found, nil
 }
 
-func (db *DB) batchGetChunk(ctx context.Context, table string, keys []Item, consistent bool, attributes []string) (found []Item, err error) {
+// BatchGetPart is BatchGet which gives what it read, and the keys of what it could not
+// read, beside an error, too.
+func (db *DB) BatchGetPart(ctx context.Context, table string, keys []Item, consistent bool, attributes ...string) (found, unread []Item, err error) {
+	chunks := slices.Collect(slices.Chunk(keys, maxBatchGet))
+	parts, left := make([][]Item, len(chunks)), make([][]Item, len(chunks))
+	var g errgroup.Group
+	g.SetLimit(batchGetsAtOnce)
+	for i, chunk := range chunks {
+		g.Go(func() (err error) {
+			parts[i], left[i], err = db.batchGetChunk(ctx, table, chunk, consistent, attributes)
+			return err
+		})
+	}
+	err = g.Wait()
+	return slices.Concat(parts...), slices.Concat(left...), err
+}
+
+func (db *DB) batchGetChunk(ctx context.Context, table string, keys []Item, consistent bool, attributes []string) (found, unread []Item, err error) {
 	projection, names := project(attributes)
 	for attempt := 1; len(keys) > 0; attempt++ {
 		out, err := db.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
@@ -94,15 +101,15 @@ func (db *DB) batchGetChunk(ctx context.Context, table string, keys []Item, cons
 			},
 		})
 		if err != nil {
-			return nil, err
+			return found, keys, err
 		}
 		found = append(found, out.Responses[table]...)
 		keys = out.UnprocessedKeys[table].Keys
 		if len(keys) > 0 && db.Pace.WaitRead(ctx, attempt, true) != nil {
-			return nil, errUnfinished
+			return found, keys, errUnfinished
 		}
 	}
-	return found, nil
+	return found, nil, nil
 }
 
 // project returns a projection on attributes, none for all. Their names stand apart,
