@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,6 +67,10 @@ func (o *Operator) Hottest(ctx context.Context, limit int, wait func(context.Con
 		g.Go(func() error {
 			var head chat.Conversation
 			found, err := o.db.Get(reads, o.db.Conversations, table.HeadKey(id), &head)
+			if errors.Is(err, table.ErrDamaged) {
+				o.db.Damaged(ctx, o.db.Conversations, table.HeadKey(id), err)
+				return nil
+			}
 			if now := o.db.Now(); found && head.LastSeq > was.LastSeq {
 				mu.Lock()
 				defer mu.Unlock()
