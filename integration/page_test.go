@@ -117,7 +117,7 @@ func TestPage(t *testing.T) {
 	requireSame(t, again, bob)
 }
 
-// The menu of a message is used, and left, by the keyboard alone, which goes on where it was.
+// The menu of a message is used by the keyboard, which goes on where it was.
 func TestPage_TheMenuByKeyboard(t *testing.T) {
 	t.Parallel()
 	cloud := startCloud(t)
