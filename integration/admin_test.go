@@ -178,7 +178,7 @@ func TestAdmin_ListsTheHottest(t *testing.T) {
 	for {
 		select {
 		case o := <-looked:
-			require.Regexp(t, `(?m)^`+string(id)+` +single +\d+\.\d +\d+% +\d+ +2`, o.must(t))
+			require.Regexp(t, `(?m)^`+string(id)+` +single +\d+\.\d +\d\.\d\ds +\d+ +2`, o.must(t))
 			require.Contains(t, o.stderr, "looking again in 1s")
 			return
 		default:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -735,7 +736,7 @@ func TestG9_WhoHasLeftALargeGroupHearsNothingOfItAfterALateListing(t *testing.T)
 		require.Eventually(t, func() bool { return listedFor(user) }, patience, time.Millisecond)
 	}
 	var enlistings atomic.Int32
-	retried, delisted, listed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	retried, delisted, listed := newEvent(), newEvent(), newEvent()
 	db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
 		text := string(request)
 		if operation != "UpdateItem" || !strings.Contains(text, `"#large"`) || !strings.Contains(text, zed.user) {
@@ -744,23 +745,46 @@ func TestG9_WhoHasLeftALargeGroupHearsNothingOfItAfterALateListing(t *testing.T)
 		switch {
 		case strings.Contains(text, "DELETE ids"):
 			answer := forward()
-			if enlistings.CompareAndSwap(2, 3) {
-				close(delisted)
+			if enlistings.Load() > 1 {
+				delisted.happen()
 			}
 			return answer
 		case enlistings.Add(1) == 1: // of the stream: the conversation is set aside
-			<-delisted
+			delisted.await(t.Context())
 			return failure("ValidationException")
 		}
-		close(retried)
-		<-delisted
+		retried.happen()
+		delisted.await(t.Context())
 		answer := forward()
-		close(listed)
+		listed.happen()
 		return answer
 	})
 	addMembers(t, owner, id, zed.user)
-	<-retried
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.True(t, retried.await(ctx))
 	must[wire.Sent](t, zed, wire.ActionLeave, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()})
-	<-listed
+	require.True(t, listed.await(ctx))
 	require.Eventually(t, func() bool { return !listedFor(zed.user) }, patience, 10*time.Millisecond)
+}
+
+// event is something that happens once, or again without a difference.
+type event struct {
+	happened chan struct{}
+	happen   func()
+}
+
+func newEvent() event {
+	happened := make(chan struct{})
+	return event{happened, sync.OnceFunc(func() { close(happened) })}
+}
+
+// await reports whether it happened before ctx ended.
+func (e event) await(ctx context.Context) bool {
+	select {
+	case <-e.happened:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

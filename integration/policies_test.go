@@ -495,32 +495,34 @@ func lostInTheLane(t *testing.T, d *device, to string, seen *watchman) bool {
 func nearTheLimits(t *testing.T, s stack, db *dynamodb.Client) {
 	t.Helper()
 	const often = 200
-	requireCharged := func(user, kind, what string) {
-		t.Helper()
-		require.NotNil(t, itemAt(t, db, "Inboxes", map[string]any{"userId": user, "conversationId": "#limit:" + kind}), what)
+	charged := func(user, kind string) bool {
+		return itemAt(t, db, "Inboxes", map[string]any{"userId": user, "conversationId": "#limit:" + kind}) != nil
 	}
 	for action, kind := range map[string]string{
 		wire.ActionPing: "r", wire.ActionChanges: "r",
 		wire.ActionSend: "w", wire.ActionAck: "w", wire.ActionRecall: "w", wire.ActionSetTitle: "w",
 	} {
 		d := mustConnect(t, s, newUser("hurried"), "phone")
-		var hurry errgroup.Group
-		hurry.SetLimit(2) // one after the other could be slow enough, and more at a time spread over environments
-		for range often {
-			hurry.Go(func() error {
-				_ = d.do(t.Context(), action, nil, nil) // what is refused counts
-				return nil
-			})
+		hurry := func() bool {
+			var all errgroup.Group
+			all.SetLimit(2) // one after the other could be slow enough, and more at a time spread over environments
+			for range often {
+				all.Go(func() error {
+					_ = d.do(t.Context(), action, nil, nil) // what is refused counts
+					return nil
+				})
+			}
+			_ = all.Wait() // nothing in it fails
+			return charged(d.user, kind)
 		}
-		_ = hurry.Wait() // nothing in it fails
-		requireCharged(d.user, kind, action)
+		require.Eventually(t, hurry, patience, time.Millisecond, action) // on a machine that is slow no one is fast
 	}
 	d := mustConnect(t, s, newUser("restless"), "phone")
 	for range 5 {
 		d.close()
 		require.NoError(t, d.reconnect(t.Context()))
 	}
-	requireCharged(d.user, "c", "$connect")
+	require.True(t, charged(d.user, "c"))
 }
 
 // everything makes each function do all it can.
