@@ -99,20 +99,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // config is what the command line says.
 type config struct {
-	addr     address.Address
-	dataDir  string
-	template string
-	params   map[string]string
-	dynamoDB address.Address
-	posts    address.Address // where functions post to connections, none for here
-	queues   address.Address // where functions find queues, none for here
-	serial   bool
-	rawLogs  bool
-	watch    bool
-	debug    []string // functions, as they are called by invoke
-	web      string   // the folder that is served instead of the page, "" for none
-	origins  []string // of pages that may use what is for programs here
-	hosts    []string // by which pages may call this machine
+	addr         address.Address
+	dataDir      string
+	templateFile string
+	params       map[string]string
+	databaseAt   address.Address // none for an engine of our own
+	postsAt      address.Address // where functions post to connections, none for here
+	queuesAt     address.Address // where functions find queues, none for here
+	serial       bool
+	rawLogs      bool
+	watch        bool
+	debug        []string // functions, as they are called by invoke
+	web          string   // the folder that is served instead of the page, "" for none
+	origins      []string // of pages that may use what is for programs here
+	hosts        []string // by which pages may call this machine
 }
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {
@@ -139,7 +139,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return nil
 	})
 	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data ends with the program")
-	flags.StringVar(&cfg.template, "template", "template.yaml", "the SAM template's `file`")
+	flags.StringVar(&cfg.templateFile, "template", "template.yaml", "the SAM template's `file`")
 	flags.Func("param", "a template parameter as `name=value`; may be repeated", func(s string) error {
 		name, value, found := strings.Cut(s, "=")
 		if !found || name == "" {
@@ -148,9 +148,9 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		cfg.params[name] = value
 		return nil
 	})
-	flags.Var(&cfg.dynamoDB, "dynamodb-endpoint", "`address` of a DynamoDB to use instead of starting one")
-	flags.Var(&cfg.posts, "connections-endpoint", "`address` that functions post to connections at, of a proxy that passes on to -addr")
-	flags.Var(&cfg.queues, "queues-endpoint", "`address` that functions find queues at, of a proxy that passes on to -addr")
+	flags.Var(&cfg.databaseAt, "dynamodb-endpoint", "`address` of a DynamoDB to use instead of starting one")
+	flags.Var(&cfg.postsAt, "connections-endpoint", "`address` that functions post to connections at, of a proxy that passes on to -addr")
+	flags.Var(&cfg.queuesAt, "queues-endpoint", "`address` that functions find queues at, of a proxy that passes on to -addr")
 	flags.StringVar(&cfg.web, "web", "", "`folder` with a page of your own to serve instead of the demo page; what it lacks of\n"+
 		"/client/ and /config.json is still there")
 	flags.Func("allow-origin", "`origin` of a web page you develop, such as http://localhost:5173, that may use what else is for\n"+
