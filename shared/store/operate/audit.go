@@ -374,7 +374,7 @@ func (a *audit) conversation(ctx context.Context, id chat.ConversationID, limit 
 
 // damaged reports an item that cannot be read, and lets the audit go on: one that an
 // operator or a restore has damaged must not keep all others from being looked at (G10).
-// Any other error it gives back.
+// Any other error it returns.
 func (a *audit) damaged(err error, v Violation) error {
 	if !errors.Is(err, table.ErrDamaged) {
 		return err
@@ -474,7 +474,7 @@ func (o *Operator) lastEntry(ctx context.Context, conversationID chat.Conversati
 }
 
 // entryNext reads the first message of a range, in reading order; nil if there
-// is none. Of one that is damaged it gives what its key says.
+// is none. Of one that is damaged it returns what its key says.
 func (o *Operator) entryNext(ctx context.Context, conversationID chat.ConversationID, r chat.Range, d table.Direction) (*table.Message, error) {
 	out, err := o.db.QueryRange(ctx, conversationID, r, d, 1)
 	if err != nil || len(out.Items) == 0 {
@@ -580,7 +580,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 }
 
 // page reads messages from a seq on, and looks for gaps after prev and between them. Of a
-// last one that is damaged it gives the seq.
+// last one that is damaged it returns the seq.
 func (a *audit) page(ctx context.Context, head chat.Conversation, from int64, prev *table.Message, items []table.Item) (entries []table.Message, last *table.Message, err error) {
 	for _, in := range items {
 		m, damage := table.UnmarshalMessage(in)

@@ -47,7 +47,7 @@ func sorted(all ...finding) []finding {
 	return all
 }
 
-// lively fills a store with all that the product does, and gives the ids of a
+// lively fills a store with all that the product does, and returns the ids of a
 // single conversation of 12 messages and of a group.
 func lively(t *testing.T, s *store.Store) (single, group chat.ConversationID) {
 	t.Helper()
