@@ -17,10 +17,10 @@
 // that one develops is let in with -allow-origin; what other pages ask, and names
 // that were made to point here, are refused. Only tokens are given to other machines
 // too, if they are served (-addr 0.0.0.0:3000), and by the names of -allow-host: a page
-// on a phone needs them. The database is behind that check,
-// too: dynoxide itself would answer any page, so it has an address that pages do
-// not find (except where 127.0.0.1 is all there is, as on macOS: there it is a port
-// that nobody is told of, and the browser's own permission for local addresses).
+// on a phone needs them. The database is behind that check, too: dynoxide itself would
+// answer any page, so it has an address that pages do not find (except where 127.0.0.1
+// is all there is, as on macOS: there it is a port that nobody is told of, and the
+// browser's own permission for local addresses).
 package main
 
 import (
