@@ -75,7 +75,8 @@ func newDevice(s stack, user, name string) *device {
 // connect opens a new device's socket.
 func connect(ctx context.Context, s stack, user, name string) (*device, error) {
 	d := newDevice(s, user, name)
-	return d, d.reconnect(ctx)
+	err := d.reconnect(ctx)
+	return d, err
 }
 
 // mustConnect is connect for a test, with a device that ends with it.

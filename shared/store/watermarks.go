@@ -184,7 +184,8 @@ func (s *Store) updateLine(ctx context.Context, userID string, head chat.Convers
 	if len(attributes) == 0 || head.LastSeq == 0 {
 		return chat.Line{}, false, s.noLine(ctx, head, remembered)
 	}
-	return old, done, table.Unmarshal(attributes, &old)
+	err = table.Unmarshal(attributes, &old)
+	return old, done, err
 }
 
 // ReceiptPage says who has received and who has read a message.

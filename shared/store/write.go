@@ -388,7 +388,8 @@ func (s *Store) headAndSelf(ctx context.Context, conversationID chat.Conversatio
 		return base{}, err
 	}
 	s.heads.learn(p.head)
-	return p, table.Unmarshal(out.Responses[1].Item, &p.self)
+	err = table.Unmarshal(out.Responses[1].Item, &p.self)
+	return p, err
 }
 
 // doneError is how a change says that there is nothing left to do: an earlier
