@@ -415,7 +415,7 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 		var done atomic.Int64
 		db.set(func(op string, request []byte, forward func() proxy.Answer) proxy.Answer {
 			if op == operation && bytes.Contains(request, []byte(part)) && done.Add(1) > n {
-				return failure("ValidationException")
+				return failure("AccessDeniedException") // of the tables, and not of one item
 			}
 			return forward()
 		})
@@ -444,5 +444,53 @@ func TestAdmin_SaysHowToGoOn(t *testing.T) {
 	require.Equal(t, "raised 2 heads by 10\n", runAdmin(t, rest...).must(t))
 	for _, head := range decoded[chat.Conversation](t, operate(t, c.Stack, "list", "-json").must(t)) {
 		require.Equal(t, int64(11), head.LastSeq, "each once")
+	}
+}
+
+// What is damaged, or made to look like something else, stops no command of the operator's
+// and does nothing to the terminal; the exit code says what was left undone.
+func TestG10_TheOperatorsToolGoesOnPastWhatIsDamaged(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint, "-param", "AuditSchedule=off")
+	const alice = "-yes" // as a user may be called
+	a, b := mustConnect(t, c.Stack, alice, "phone"), mustConnect(t, c.Stack, newUser("bob"), "phone")
+	id := exchangeMessages(t, a, b, 2)
+	other := mustSend(t, a, wire.Send{To: newUser("carol"), Text: "my secret"}).ConversationID
+	line := map[string]any{"userId": b.user, "conversationId": id}
+	change(t, db.client, "Inboxes", line, "SET readSeq = :x", map[string]any{":x": "\x1b[2J"})
+	roster := operate(t, c.Stack, "roster", string(id))
+	require.Regexp(t, `(?m)^`+alice+` .*\n`+b.user+` .*no line$`, roster.must(t))
+	change(t, db.client, "Inboxes", line, "SET readSeq = :x", map[string]any{":x": 0})
+
+	message := map[string]any{"conversationId": id, "seq": 1}
+	change(t, db.client, "Messages", message, "SET serverTime = :x", map[string]any{":x": "\x1b[2J\u202e"})
+	erase := []string{"erase-user", "-yes", "-addr", c.Page, "--", alice}
+	left := runAdmin(t, erase...)
+	require.Equal(t, 1, left.code)
+	require.Contains(t, left.stdout, "blanked 2 messages")
+	require.Contains(t, left.stderr, "-yes is not wholly erased: 1 damaged messages and 0 conversations were passed over")
+	require.Regexp(t, `table=\S+ conversationId=`+string(id)+` seq=1 `, left.stderr)
+	require.NotContains(t, operate(t, c.Stack, "export", string(other)).must(t), "secret")
+	change(t, db.client, "Messages", message, "SET serverTime = :x", map[string]any{":x": 1})
+	require.Contains(t, runAdmin(t, erase...).must(t), "blanked 1 messages")
+
+	change(t, db.client, "Conversations", map[string]any{"conversationId": id}, "SET memberCount = :x", map[string]any{":x": "\x1b[2J"})
+	raised := operate(t, c.Stack, "raise", "-all", "-margin", "5", "-yes")
+	require.Equal(t, [2]any{1, "raised 1 heads by 5\n"}, [2]any{raised.code, raised.stdout})
+	require.Contains(t, raised.stderr, "1 heads were passed over")
+	change(t, db.client, "Conversations", map[string]any{"conversationId": id}, "SET memberCount = :x, title = :t, visibility = :v",
+		map[string]any{":x": 2, ":t": "\x1b]0;title\a", ":v": "\u202ella\t\n\u009b2J"})
+
+	var seen strings.Builder
+	for _, args := range [][]string{{"list"}, {"show", string(id)}, {"ledger", string(id), "-content"}, {"repair", string(id)}, {"show", string(id), "-json"}, {"export", string(id)}} {
+		o := operate(t, c.Stack, args...)
+		seen.WriteString(o.must(t) + o.stderr)
+	}
+	for _, o := range []operated{roster, left, raised} {
+		seen.WriteString(o.stdout + o.stderr)
+	}
+	for _, r := range seen.String() {
+		require.True(t, strconv.IsPrint(r) || r == '\n', "%q in %q", r, seen.String())
 	}
 }

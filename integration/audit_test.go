@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/infra/local/dynamo/dynamotest"
@@ -145,6 +147,21 @@ func TestAdmin_RepairListsALargeConversation(t *testing.T) {
 
 	require.Regexp(t, `largeNotListed .*`+members[0]+`.* -yes would list`, operate(t, c.Stack, "repair", string(id)).must(t))
 	require.Contains(t, operate(t, c.Stack, "repair", string(id), "-margin", "0", "-yes").must(t), "listed it for 1 members\n")
+	require.Empty(t, mustAudit(t, c.Stack, `{"all": true}`).Violations)
+
+	// And one to whom it is listed without being a member hears of it no more.
+	listed := item(t, map[string]any{"userId": "stranger", "conversationId": "#large"})
+	listed["ids"] = &types.AttributeValueMemberSS{Value: []string{string(id)}}
+	_, err := db.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(tableName(t, db, "Inboxes")), Item: listed})
+	require.NoError(t, err)
+	stale := mustAudit(t, c.Stack, `{"all": true}`).Violations
+	require.Len(t, stale, 1)
+	require.Equal(t, []any{"largeStale", "stranger", id}, []any{string(stale[0].Kind), stale[0].UserID, stale[0].ConversationID})
+	would := operate(t, c.Stack, "repair", string(id), "-user", "stranger")
+	require.Equal(t, "would take "+string(id)+" off the list of stranger\n", would.must(t))
+	require.Contains(t, would.stderr, "-yes")
+	require.Equal(t, "took "+string(id)+" off the list of stranger\n", operate(t, c.Stack, "repair", string(id), "-user", "stranger", "-yes").must(t))
+	require.Contains(t, operate(t, c.Stack, "repair", string(id), "-user", "stranger", "-yes").must(t), "is not on the list of stranger")
 	require.Empty(t, mustAudit(t, c.Stack, `{"all": true}`).Violations)
 }
 

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/inorder-im/inorder/integration/proxy"
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/wire"
 )
@@ -711,4 +713,54 @@ func anEditBringsNobodyWhatOneMayNotRead(t *testing.T) {
 	require.NoError(t, all[3].sync(t.Context(), id))
 	require.Equal(t, "before", all[3].messages(id)[1].Text, "who was gone by then")
 	require.Equal(t, "edited", all[1].messages(id)[1].Text)
+}
+
+// The fan-out lists a newcomer to a large group late, when the one who came has gone again
+// and another environment has told of that: nothing of the group is told any more.
+func TestG9_WhoHasLeftALargeGroupHearsNothingOfItAfterALateListing(t *testing.T) {
+	t.Parallel()
+	db := startDatabase(t)
+	c := startCloud(t, "-dynamodb-endpoint", db.endpoint)
+	owner, zed := mustConnect(t, c.Stack, newUser("owner"), "phone"), mustConnect(t, c.Stack, newUser("zed"), "phone")
+	members := make([]string, chat.InboxGroupMax)
+	for i := range members {
+		members[i] = newUser("member")
+	}
+	id := createGroup(t, owner, chat.VisibleAll, members...)
+	listedFor := func(user string) bool {
+		list := itemAt(t, db.client, "Inboxes", map[string]any{"userId": user, "conversationId": "#large"})
+		return strings.Contains(fmt.Sprint(list["ids"]), string(id))
+	}
+	for _, user := range append(members, owner.user) { // the making of the group is told
+		require.Eventually(t, func() bool { return listedFor(user) }, patience, time.Millisecond)
+	}
+	var enlistings atomic.Int32
+	retried, delisted, listed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	db.set(func(operation string, request []byte, forward func() proxy.Answer) proxy.Answer {
+		text := string(request)
+		if operation != "UpdateItem" || !strings.Contains(text, `"#large"`) || !strings.Contains(text, zed.user) {
+			return forward()
+		}
+		switch {
+		case strings.Contains(text, "DELETE ids"):
+			answer := forward()
+			if enlistings.CompareAndSwap(2, 3) {
+				close(delisted)
+			}
+			return answer
+		case enlistings.Add(1) == 1: // of the stream: the conversation is set aside
+			<-delisted
+			return failure("ValidationException")
+		}
+		close(retried)
+		<-delisted
+		answer := forward()
+		close(listed)
+		return answer
+	})
+	addMembers(t, owner, id, zed.user)
+	<-retried
+	must[wire.Sent](t, zed, wire.ActionLeave, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()})
+	<-listed
+	require.Eventually(t, func() bool { return !listedFor(zed.user) }, patience, 10*time.Millisecond)
 }

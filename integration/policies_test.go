@@ -346,9 +346,9 @@ func unlucky(t *testing.T, s stack, seen *watchman) {
 }
 
 // asCrowd makes a conversation pass for a crowd.
-func asCrowd(t *testing.T, db *dynamodb.Client, conversationID chat.ConversationID) {
+func asCrowd(t *testing.T, db *dynamodb.Client, conversationID chat.ConversationID, members int) {
 	t.Helper()
-	change(t, db, "Conversations", map[string]any{"conversationId": conversationID}, "SET memberCount = :many", map[string]any{":many": 1500})
+	change(t, db, "Conversations", map[string]any{"conversationId": conversationID}, "SET memberCount = :many", map[string]any{":many": members})
 }
 
 // crowded lets the product add someone to a crowd, who writes there; of its rounds one
@@ -360,7 +360,7 @@ func crowded(t *testing.T, s stack, seen *watchman) {
 	ann, bob, cy := listen(t, s, newUser("ann"), "phone"), listen(t, s, newUser("bob"), "phone"), listen(t, s, newUser("cy"), "phone")
 	id := createGroup(t, ann.device, chat.VisibleAll, cy.user)
 	entryAt(t, cy, id, 1) // or there would be a round of it too, which could be the one that fails
-	asCrowd(t, seen.client, id)
+	asCrowd(t, seen.client, id, 1500)
 	_, err := publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": id, "members": []string{bob.user}}, "clientMsgId": newID()})
 	require.NoError(t, err)
 	seen.fail("DeliverFunction/Query/Members", "AccessDeniedException")
@@ -381,7 +381,7 @@ func crowded(t *testing.T, s stack, seen *watchman) {
 	seen.fail("FanoutFunction/Query/Messages", "AccessDeniedException")
 	require.NoError(t, cy.do(ctx, wire.ActionLeave, wire.ChangeGroup{ConversationID: id, ClientMsgID: newID()}, nil))
 	require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "SendMessage", "Retries"}) }, patience, time.Millisecond)
-	asCrowd(t, seen.client, id)
+	asCrowd(t, seen.client, id, 1600)
 	seen.fail("", "")
 	require.Eventually(t, func() bool { return seen.saw(permission{"FanoutFunction", "GetItem", "Members"}) }, patience, time.Millisecond)
 }
@@ -414,7 +414,7 @@ func evictions(t *testing.T, s stack, seen *watchman) {
 
 	added := fill(mustConnect(t, s, newUser("added"), "phone"))
 	group := createGroup(t, ann, chat.VisibleAll)
-	asCrowd(t, seen.client, group)
+	asCrowd(t, seen.client, group, 1500)
 	_, err = publish(ctx, t, s, map[string]any{"addMembers": map[string]any{"conversationId": group, "members": []string{added.user}}, "clientMsgId": newID()})
 	require.NoError(t, err)
 	evicted(added, "PublishFunction")

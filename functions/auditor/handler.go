@@ -110,6 +110,7 @@ var invariants = map[operate.ViolationKind]metric.Name{
 	operate.RosterWrong:      metric.InvariantHead,
 	operate.LineMissing:      metric.InvariantHead,
 	operate.LargeNotListed:   metric.InvariantHead,
+	operate.LargeStale:       metric.InvariantHead,
 	operate.SyncHeadWrong:    metric.InvariantHead,
 	operate.LineFormer:       metric.InvariantHead,
 	operate.LineOrphaned:     metric.InvariantHead,
@@ -125,6 +126,9 @@ var invariants = map[operate.ViolationKind]metric.Name{
 	operate.NotErased:        metric.InvariantRevision,
 	operate.ItemDamaged:      metric.InvariantItem,
 }
+
+// maxNamed is how many conversations that were not finished a line names.
+const maxNamed = 10
 
 // record writes the report's log line, and one for each violation. They have
 // nothing of what messages say.
@@ -147,6 +151,9 @@ func (h handler) record(ctx context.Context, r operate.AuditReport, err error, t
 	}
 	log = log.With("conversations", r.Conversations, "messages", r.Messages, "lines", r.Lines,
 		"violations", total, slog.Group("kinds", counts...), "finished", r.Next == nil && len(r.Unfinished) == 0, "ms", took.Milliseconds())
+	if len(r.Unfinished) > 0 {
+		log = log.With("unfinished", r.Unfinished[:min(len(r.Unfinished), maxNamed)])
+	}
 	switch {
 	case err != nil && chat.CodeOf(err) == chat.CodeInternal:
 		log.ErrorContext(ctx, "audit", "err", err)
@@ -154,6 +161,8 @@ func (h handler) record(ctx context.Context, r operate.AuditReport, err error, t
 		log.WarnContext(ctx, "audit", "err", err)
 	case total > 0:
 		log.ErrorContext(ctx, "audit")
+	case len(r.Unfinished) > 0:
+		log.WarnContext(ctx, "audit")
 	default:
 		log.InfoContext(ctx, "audit")
 	}

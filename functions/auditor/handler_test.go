@@ -148,11 +148,13 @@ func TestAuditor_Counts(t *testing.T) {
 	want := map[metric.Name][]operate.ViolationKind{
 		metric.InvariantHead: {
 			operate.HeadMissing, operate.HeadBehind, operate.MemberCountWrong, operate.RosterWrong, operate.LineMissing, operate.LineFormer, operate.LineOrphaned,
+			operate.LargeNotListed, operate.LargeStale, operate.SyncHeadWrong,
 		},
 		metric.InvariantHole:        {operate.HeadAhead, operate.Hole},
 		metric.InvariantIdempotency: {operate.DuplicateMessage, operate.DuplicateKey, operate.RecordMissing, operate.RecordMismatch},
 		metric.InvariantPosition:    {operate.PositionAhead},
-		metric.InvariantRevision:    {operate.EventTarget, operate.NotBlank},
+		metric.InvariantRevision:    {operate.EventTarget, operate.NotBlank, operate.NotErased},
+		metric.InvariantItem:        {operate.ItemDamaged},
 	}
 	f := &fakeStore{}
 	for _, kinds := range want {
@@ -187,4 +189,17 @@ func TestAuditor_Fails(t *testing.T) {
 	require.Equal(t, []string{"audit of group:1"}, f.calls)
 	require.Equal(t, "ERROR", lines[0]["level"])
 	require.Equal(t, "no table", lines[0]["err"])
+}
+
+// What could not be finished is named in the line, since nobody reads a schedule's report.
+func TestAuditor_SaysWhatItHasNotFinished(t *testing.T) {
+	t.Parallel()
+	f := &fakeStore{}
+	for i := range 11 {
+		f.report.Unfinished = append(f.report.Unfinished, chat.ConversationID(fmt.Sprint("group:", i)))
+	}
+	_, lines, err := invoke(t, f, `{}`)
+	require.NoError(t, err)
+	require.Equal(t, []any{"WARN", false}, []any{lines[0]["level"], lines[0]["finished"]})
+	require.Len(t, lines[0]["unfinished"], 10)
 }

@@ -31,16 +31,17 @@ type aside struct {
 	MembersBefore  int64               `json:"membersBefore"`
 	RosterChanged  bool                `json:"rosterChanged,omitempty"`
 	Members        int64               `json:"members,omitempty"`
-	CommittedAt    int64               `json:"committedAt"` // ms
-	Attempts       int                 `json:"attempts"`    // that were made from the queue
-	Err            string              `json:"err"`         // of the last one
+	CommittedAt    int64               `json:"committedAt"`      // ms
+	Attempts       int                 `json:"attempts"`         // that were made from the queue
+	Err            string              `json:"err"`              // of the last one
+	Unread         []string            `json:"unread,omitempty"` // who alone is to be told; none: all
 }
 
 func (a aside) conversation() *conversation {
 	c := &conversation{
 		id: a.ConversationID, news: chat.Range{From: a.FromSeq, To: a.ToSeq}, membersVersion: a.MembersVersion,
 		membersBefore: a.MembersBefore, rosterChanged: a.RosterChanged, committedAt: a.CommittedAt, attempts: a.Attempts,
-		members: a.Members,
+		members: a.Members, unread: a.Unread,
 	}
 	if a.Members > chat.MaxGroupMembers {
 		c.rounds = []dueRound{{from: a.FromSeq}} // at once, whether it was the round that failed or not
@@ -60,6 +61,7 @@ const (
 	lasting = 10
 
 	maxReason = 1000 // bytes of an error that go along
+	maxUnread = 100  // users who go along: as many as one request looks up
 )
 
 // setAside puts the conversations that failed into the queue, from which they come
@@ -103,10 +105,14 @@ func (h handler) put(ctx context.Context, c *conversation, err error) error {
 }
 
 func asideOf(c *conversation, err error) aside {
-	reason := err.Error()
+	reason, unread := err.Error(), c.unread
+	if part, ok := errors.AsType[*store.UnreadError](err); ok && len(part.UserIDs) <= maxUnread {
+		unread = part.UserIDs
+	}
 	return aside{
 		ConversationID: c.id, FromSeq: c.news.From, ToSeq: c.news.To, MembersVersion: c.membersVersion, MembersBefore: c.membersBefore,
 		RosterChanged: c.rosterChanged, Members: c.members, CommittedAt: c.committedAt, Attempts: c.attempts + 1, Err: reason[:min(len(reason), maxReason)],
+		Unread: unread,
 	}
 }
 

@@ -13,8 +13,8 @@ type news struct {
 	*conversation
 	entries []chat.Message
 	windows []window
-	noted   bool   // in the sync heads of all members, with each message
-	notify  []byte // the frame that is pushed instead of the entries, if they are too much
+	noted   bool // in the sync heads of all members, with each message
+	brief   bool // the head is pushed instead of the entries, which are too much
 }
 
 // window is what one user may hear of: the seqs from from through to. They lie in a

@@ -22,6 +22,7 @@ type conversation struct {
 	rounds         []dueRound // of a crowd: those that begin in these records
 	records        []string   // SequenceNumbers
 	attempts       int        // that were made from the queue
+	unread         []string   // who alone is to be told: the others were, but nobody could look these up
 }
 
 // dueRound is a round of pushes of a crowd, see chat.Conversation.NextPush.

@@ -52,7 +52,8 @@ const (
 	maxRoundAttempts = 10
 
 	// roundReserve is what of a function's time is left when a round goes on in
-	// another: a page that hangs has pushBudget and settleBudget.
+	// another: a page that hangs has pushBudget, a step for who is looked up late, and
+	// settleBudget.
 	roundReserve = 15 * time.Second
 )
 
@@ -65,7 +66,11 @@ func (h handler) isCrowd(c *conversation) bool {
 // who came by an event or were removed: they are not told of by the roster, and in their
 // sync heads.
 func (h handler) loadCrowd(ctx context.Context, c *conversation) (news, error) {
-	for _, due := range c.rounds {
+	rounds := c.rounds
+	if len(c.unread) > 0 { // they were ordered
+		rounds = nil
+	}
+	for _, due := range rounds {
 		if err := h.sendRound(ctx, round{Crowd: c.id, FromSeq: due.from}, time.UnixMilli(due.at).Sub(h.now())); err != nil {
 			return news{}, err
 		}
@@ -256,11 +261,7 @@ func (h handler) loadRound(ctx context.Context, r *round) (n news, left map[stri
 		bytes += envelope + len(m.Text) + len(m.Data)
 		n.committedAt = max(n.committedAt, m.ServerTime)
 	}
-	if first > r.FromSeq || bytes > maxRoundBytes {
-		if n.notify, err = wire.Encode(wire.Notify{Type: wire.TypeNotify, Updates: []wire.Head{{ConversationID: r.Crowd, CommittedMaxSeq: r.ToSeq}}}); err != nil {
-			return news{}, nil, err
-		}
-	}
+	n.brief = first > r.FromSeq || bytes > maxRoundBytes
 	left, _ = moves(first, n.entries)
 	return n, left, nil
 }

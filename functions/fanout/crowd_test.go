@@ -186,6 +186,44 @@ func TestARoundThatCannotBeOrdered(t *testing.T) {
 	require.Equal(t, []ordered{{round{Crowd: "group:a", FromSeq: 5}, 0}}, o.list)
 }
 
+// One who is out and could not be looked up is tried again without the round.
+func TestG10_ARoundIsNotOrderedAgainForOneWhoIsOut(t *testing.T) {
+	t.Parallel()
+	for name, members := range map[string]int64{"a crowd": chat.MaxGroupMembers + 1, "a crowd since then": chat.MaxGroupMembers} {
+		synctest.Test(t, func(t *testing.T) {
+			w, o := newWorld(), &orders{}
+			w.online("gone", "phone")
+			w.write("group:a", 9)
+			w.membersEvent("group:a", 7, nil, []string{"gone"})
+			change := inCrowd(record("1", "group:a", 4, 9), 1, now)
+			change.Change.NewImage["membersVersion"] = events.NewNumberAttribute("4")
+			change.Change.NewImage["memberCount"] = events.NewNumberAttribute(fmt.Sprint(members))
+			w.rosterErr["group:a after "] = nil
+			w.rosterErr["group:a"] = store.ErrCrowd
+			w.hidden = "gone"
+			h, _ := w.handler()
+			h.rounds, h.store = o, settled{w}
+			h.follow(t.Context(), batchOf(change))
+			require.Len(t, w.aside, 1, name)
+			require.Len(t, o.list, 1, name)
+			w.hidden = ""
+			clear(w.asked)
+			clear(w.raised)
+			require.NoError(t, h.again(t.Context(), w.aside[0]))
+			require.Len(t, w.aside, 1, name)
+			require.Len(t, o.list, 1, name)
+			require.Equal(t, []string{"push group:a 5,6,7<7"}, w.got(t, "gone-phone"), name)
+		})
+	}
+}
+
+// settled is a world whose rosters are as the stream told.
+type settled struct{ *world }
+
+func (settled) Crowd(context.Context, chat.ConversationID) (chat.Conversation, bool, error) {
+	return chat.Conversation{}, false, nil
+}
+
 func (w *world) deliver(t *testing.T, o *orders, r round) error {
 	t.Helper()
 	h, _ := w.handler()

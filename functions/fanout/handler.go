@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/letter"
@@ -21,12 +22,15 @@ import (
 	"github.com/inorder-im/inorder/shared/store"
 )
 
-// parallel is how many DynamoDB calls of a batch are under way at a time.
-const parallel = 64
+// How many DynamoDB calls are under way at a time.
+const (
+	parallel  = 64 // of a batch
+	comparing = 16 // of one conversation whose lists are compared
+)
 
 // How long the parts of a batch may take. What is slow is told in a second round, so
-// notes and pushes may come twice, and each round may push twice: in all at most 52
-// seconds of the function's minute.
+// notes and pushes may come twice, and each round may push twice, each time with a step
+// more for who is looked up late: in all at most 52 seconds of the function's minute.
 const (
 	swift        = 250 * time.Millisecond // after which the others of a batch go on without one that is slow
 	hasty        = 2 * time.Second        // reading one conversation, or noting one user, while a lane waits
@@ -35,6 +39,7 @@ const (
 	tellBudget   = 17 * time.Second       // noting and pushing all of a round
 	raiseBudget  = 8 * time.Second        // noting all of a part of them
 	pushBudget   = 5 * time.Second        // looking up connections and posting; what is left then is dropped: a push is a hint
+	lookUpEach   = 50 * time.Microsecond  // for each user of large conversations, beside swift
 	settleBudget = 2 * time.Second        // forgetting connections
 	asideBudget  = 8 * time.Second        // setting aside what failed
 )
@@ -416,19 +421,27 @@ func (h handler) compare(ctx context.Context, n news) error {
 			return err
 		}
 		seen = roster{head.MembersVersion, int64(head.MemberCount)}
+		var writes errgroup.Group // at once: meanwhile the roster may change again
+		writes.SetLimit(comparing)
 		for _, userID := range users {
 			large := members[userID] && head.MemberCount > chat.InboxGroupMax
 			if was, ok := listed[userID]; ok && was == large {
 				continue
 			}
+			listed[userID] = large
 			update := h.store.Delist
 			if large {
 				update = h.store.Enlist
 			}
-			if err := update(ctx, userID, n.id); err != nil && !store.Permanent(err) {
-				return err
-			}
-			listed[userID] = large
+			writes.Go(func() error {
+				if err := update(ctx, userID, n.id); err != nil && !store.Permanent(err) {
+					return err
+				}
+				return nil
+			})
+		}
+		if err := writes.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1009,6 +1009,59 @@ func TestG10_WhoseConnectionsCannotBeReadHoldsUpNobody(t *testing.T) {
 	})
 }
 
+// Whoever could be told is not told again, as often as it takes until the others are.
+func TestG10_OnlyWhoCouldNotBeLookedUpIsToldAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for i := range 30 {
+			w.member("group:a", fmt.Sprint("user", i), 1, "phone")
+		}
+		w.write("group:a", 1)
+		w.hidden = "user7"
+		failed, _ := w.handle(t, batchOf(changed("1", "group:a", 0, 1)))
+		require.Empty(t, failed)
+		for attempt := range 3 {
+			require.Len(t, w.aside, attempt+1)
+			if attempt == 2 {
+				w.hidden = ""
+			}
+			clear(w.asked)
+			h, _ := w.handler()
+			require.NoError(t, h.again(t.Context(), w.aside[attempt]))
+		}
+		require.Len(t, w.aside, 3)
+		for i := range 30 {
+			require.Equal(t, []string{"push group:a 1<1"}, w.got(t, fmt.Sprint("user", i, "-phone")))
+		}
+	})
+}
+
+// The names of those who could not be looked up go along as far as a message of the queue
+// has room for them; else all are told again.
+func TestTheNamesOfFewGoAlong(t *testing.T) {
+	t.Parallel()
+	for n, along := range map[int]int{1: 1, maxUnread: maxUnread, maxUnread + 1: 0} {
+		w := newWorld()
+		unread := &store.UnreadError{Err: errors.New(strings.Repeat("<", 2000))}
+		for i := range 2 * maxUnread {
+			w.member("group:a", fmt.Sprintf("%s%03d", strings.Repeat("<", chat.MaxUserIDBytes-3), i), 1)
+			if i < n {
+				unread.UserIDs = append(unread.UserIDs, w.rosters["group:a"][i].UserID)
+			}
+		}
+		w.connErr = unread
+		w.write("group:a", 1)
+		failed, _ := w.handle(t, batchOf(changed("1", "group:a", 0, 1)))
+		require.Empty(t, failed)
+		require.Len(t, w.aside, 1)
+		require.Len(t, w.aside[0].Unread, along)
+		body, err := json.Marshal(w.aside[0])
+		require.NoError(t, err)
+		require.Less(t, len(body), 256<<10, "SQS's limit")
+	}
+}
+
 // A large conversation's posts do not use up a small one's time.
 func TestG10_SmallAudiencesComeFirst(t *testing.T) {
 	t.Parallel()
@@ -1030,7 +1083,67 @@ func TestG10_SmallAudiencesComeFirst(t *testing.T) {
 	require.ElementsMatch(t, []string{"alice-phone", "u7-phone"}, w.groups[0])
 	require.Len(t, w.groups[1], 29, "those of the middle one who are not of the small one")
 	require.Len(t, w.groups[2], 30)
-	require.Equal(t, []string{"push group:large 1<1", "push group:middle 1<1", "push group:small 1<1"}, w.got(t, "u7-phone"), "one frame has all")
+	require.Equal(t, []string{"push group:small 1<1", "push group:middle 1<1", "push group:large 1<1"}, w.got(t, "u7-phone"), "one frame has all")
+}
+
+// distant is a world whose table of connections is asked for 800 users at a time, which
+// takes 40 ms.
+type distant struct{ *world }
+
+func (d distant) Connections(ctx context.Context, userIDs []string) (map[string][]store.Connection, error) {
+	found := map[string][]store.Connection{}
+	for len(userIDs) > 0 {
+		select {
+		case <-time.After(40 * time.Millisecond):
+		case <-ctx.Done():
+			return found, &store.UnreadError{UserIDs: userIDs, Err: ctx.Err()}
+		}
+		for _, id := range userIDs[:min(len(userIDs), 800)] {
+			found[id] = d.connections[id]
+		}
+		userIDs = userIDs[min(len(userIDs), 800):]
+	}
+	return found, nil
+}
+
+// Nor do those whose connections have to be read, however many they are: they are waited
+// for, and nothing is set aside for it.
+func TestG10_ManyLargeGroupsTakeNoOthersTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var records []events.DynamoDBEventRecord
+		for g := range 8 {
+			id := chat.ConversationID(fmt.Sprint("group:", g))
+			for i := range chat.MaxGroupMembers {
+				w.member(id, fmt.Sprint("member", g, "-", i), 1, "phone")
+			}
+			w.write(id, 1)
+			records = append(records, changed(string(id), id, 0, 1))
+		}
+		w.member("single:a", "yan", 1, "phone")
+		w.member("single:a", "zoe", 1, "phone")
+		w.write("single:a", 1)
+		h, _ := w.handler()
+		h.store = distant{w}
+		start := time.Now()
+		var mu sync.Mutex
+		var heard []time.Duration
+		posts := 0
+		h.pusher = gateway{latency: 10 * time.Millisecond, posted: func(connectionID string) {
+			mu.Lock()
+			defer mu.Unlock()
+			posts++
+			if !strings.HasPrefix(connectionID, "member") {
+				heard = append(heard, time.Since(start))
+			}
+		}}.pusher()
+		h.follow(t.Context(), batchOf(append(records, changed("last", "single:a", 0, 1))...))
+		require.Equal(t, []time.Duration{50 * time.Millisecond, 50 * time.Millisecond}, heard)
+		require.Equal(t, 8*chat.MaxGroupMembers+2, posts)
+		require.LessOrEqual(t, time.Since(start), pushBudget)
+		require.Empty(t, w.aside)
+	})
 }
 
 // Nor do the many writes that a large conversation takes when it is made.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/stretchr/testify/require"
@@ -144,4 +145,55 @@ func lateChange(t *testing.T, others int, before, remembers bool) {
 	for _, userID := range append(members, "bob") {
 		require.Equal(t, want[userID], len(lists[userID].IDs) == 1, "%s of %d members", userID, len(roster))
 	}
+}
+
+// emptied is a group of which all who came have gone again since, where a read takes
+// 10 ms and a write 5.
+type emptied struct{ *world }
+
+func (e emptied) Crowd(context.Context, chat.ConversationID) (chat.Conversation, bool, error) {
+	time.Sleep(10 * time.Millisecond)
+	return chat.Conversation{LastSeq: 21, MembersVersion: 21, MemberCount: 30}, true, nil
+}
+
+func (e emptied) MembersAmong(ctx context.Context, id chat.ConversationID, userIDs []string) (chat.Conversation, map[string]bool, error) {
+	head, _, err := e.Crowd(ctx, id)
+	return head, map[string]bool{}, err
+}
+
+func (e emptied) Enlist(ctx context.Context, userID string, id chat.ConversationID) error {
+	time.Sleep(5 * time.Millisecond)
+	return e.world.Enlist(ctx, userID, id)
+}
+
+func (e emptied) Delist(ctx context.Context, userID string, id chat.ConversationID) error {
+	time.Sleep(5 * time.Millisecond)
+	return e.world.Delist(ctx, userID, id)
+}
+
+// Nor is a lane held up by the lists of many who came and are gone when that is told.
+func TestG10_ManyWhoCameAndWentHoldNoLane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var came []string
+		for i := range 10 * chat.MaxRosterChange {
+			came = append(came, fmt.Sprint("user", i))
+			w.member("group:a", came[i], 1)
+		}
+		w.write("group:a", 1)
+		w.membersEvent("group:a", 1, came, nil)
+		joining := changed("1", "group:a", 0, 1)
+		joining.Change.OldImage = head("group:a", 0, 0)
+		h, _ := w.handler()
+		h.store = emptied{w}
+		start := time.Now()
+		h.follow(t.Context(), batchOf(joining))
+		require.Empty(t, w.aside)
+		require.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
+		require.Len(t, w.listed, len(came))
+		for l, large := range w.listed {
+			require.False(t, large, l.userID)
+		}
+	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/inorder-im/inorder/shared/wire"
 )
 
-// mail is what one user is to get.
+// mail is what one user is to get, of small audiences first.
 type mail struct {
 	parts    []part
 	smallest audienceOf // of its conversations
@@ -53,42 +53,143 @@ func (t tally) plus(other tally) tally {
 
 // push sends each user's news to all of the user's devices, but no message to the
 // connection that has it by the answer to its send. Small audiences come first, so
-// that they do not wait for a large one: each conversation of more than
-// chat.InboxGroupMax members has its posts, and their time, to itself.
+// that they do not wait for a large one, nor for the many connections of its members:
+// each conversation of more than chat.InboxGroupMax members has its posts, and their
+// time, to itself.
 //
 // Whose connections cannot be read soon, as their partition is throttled, is waited for
 // when all others have their posts.
-func (h handler) push(ctx context.Context, b *batch, all []news) (t tally) {
-	mails := address(all)
-	users := slices.Sorted(maps.Keys(mails))
+func (h handler) push(ctx context.Context, b *batch, all []news) tally {
+	p := posting{handler: h, encoder: push.NewEncoder(), mails: address(all)}
+	small, large := p.users()
 	limited, cancel := context.WithTimeout(ctx, pushBudget)
 	defer cancel()
-	var unread error
-	for _, most := range []time.Duration{swift, b.step} {
-		if len(users) == 0 {
-			return t
-		}
-		connections, err := h.lookUp(limited, most, users)
-		t = t.plus(h.post(ctx, limited, mails, connections))
-		if err == nil {
-			return t
-		}
-		if part, ok := errors.AsType[*store.UnreadError](err); ok {
-			users = part.UserIDs
-		}
-		unread = err
+	p.post(limited, small, swift, len(large) > 0)
+	p.post(limited, large, swift+time.Duration(len(large))*lookUpEach, false)
+	if late := p.unread; len(late) > 0 {
+		waiting, cancel := context.WithTimeout(ctx, b.step)
+		defer cancel()
+		p.unread = nil
+		p.post(waiting, late, b.step, false)
 	}
-	if b.passes && len(users) < len(mails) {
-		t.unpushed += len(users)
-		t.firstErr = cmp.Or(t.firstErr, unread)
+	if err := p.encoder.Err(); err != nil {
+		h.log.ErrorContext(ctx, "encoding a push", "err", err)
+	}
+	t := h.settle(ctx, p.recipients, p.outcomes)
+	if b.passes && len(p.unread) < len(p.mails) {
+		t.unpushed += len(p.unread)
+		t.firstErr = cmp.Or(t.firstErr, p.why)
 		return t
 	}
+	unread := map[string]bool{}
+	for _, userID := range p.unread {
+		unread[userID] = true
+	}
 	for _, n := range all {
-		if slices.ContainsFunc(n.windows, func(w window) bool { return slices.Contains(users, w.userID) }) {
-			b.fail(unread, n.id)
+		part := &store.UnreadError{Err: p.why}
+		for _, w := range n.windows {
+			if unread[w.userID] {
+				part.UserIDs = append(part.UserIDs, w.userID)
+			}
+		}
+		if len(part.UserIDs) > 0 {
+			b.fail(part, n.id)
 		}
 	}
 	return t
+}
+
+// posting is what becomes of a batch's mail.
+type posting struct {
+	handler
+	encoder *push.Encoder
+	mails   map[string]*mail
+
+	recipients []recipient
+	outcomes   []push.Outcome
+	large      int      // posts of large conversations
+	unread     []string // whose connections could not be read
+	why        error
+}
+
+// maxPosts is how many posts a push takes on for large conversations, but for one to each
+// of their connections. A function of 512 MB makes about a thousand a second.
+const maxPosts = 5000
+
+// users are those who get mail: who is in a small conversation of the batch, and all
+// others, those of smaller ones first.
+func (p *posting) users() (small, large []string) {
+	all := slices.SortedFunc(maps.Keys(p.mails), func(a, b string) int {
+		return cmp.Or(p.mails[a].smallest.compare(p.mails[b].smallest), cmp.Compare(a, b))
+	})
+	n, _ := slices.BinarySearchFunc(all, 1, func(userID string, size int) int {
+		return cmp.Compare(p.mails[userID].smallest.size, size)
+	})
+	return all[:n], all[n:]
+}
+
+// post posts the mail of those users whose connections can be read in so long. More
+// says that it is to leave half of the time.
+func (p *posting) post(ctx context.Context, users []string, most time.Duration, more bool) {
+	if len(users) == 0 {
+		return
+	}
+	connections, err := p.lookUp(ctx, most, users)
+	if part, ok := errors.AsType[*store.UnreadError](err); ok {
+		users = part.UserIDs
+	}
+	if err != nil {
+		p.unread, p.why = append(p.unread, users...), cmp.Or(p.why, err)
+	}
+	recipients, deliveries := prepare(p.encoder, p.mails, connections)
+	p.abridge(recipients)
+	groups := byAudience(p.mails, recipients)
+	for n, places := range groups {
+		group := make([]push.Delivery, len(places))
+		for i, place := range places {
+			group[i] = deliveries[place]
+			p.recipients = append(p.recipients, recipients[place])
+		}
+		left := len(groups) - n
+		if more {
+			left++
+		}
+		p.outcomes = append(p.outcomes, p.deliverInTime(ctx, group, left)...)
+	}
+}
+
+// abridge has large conversations told of by their heads alone where their messages take
+// more posts than there is time for, those first that spare most: whoever was not reached
+// would hear of nothing before the next push, or before it asks.
+func (p *posting) abridge(recipients []recipient) {
+	connections := map[*news]int{}
+	for _, r := range recipients {
+		for _, part := range p.mails[r.userID].parts {
+			connections[part.of]++
+		}
+	}
+	spared := map[*news]int{}
+	for n, posts := range connections {
+		if n.audience().size == 0 || n.brief {
+			continue
+		}
+		frames := 0
+		for range p.encoder.Frames([]wire.Update{{ConversationID: n.id, Messages: n.entries, CommittedMaxSeq: n.news.To}}) {
+			frames++
+		}
+		if p.large += frames * posts; frames > 1 {
+			spared[n] = (frames - 1) * posts
+		}
+	}
+	most := slices.SortedFunc(maps.Keys(spared), func(a, b *news) int {
+		return cmp.Or(cmp.Compare(spared[b], spared[a]), cmp.Compare(a.id, b.id))
+	})
+	for _, n := range most {
+		if p.large > maxPosts {
+			n.brief = true
+			p.large -= spared[n]
+		}
+	}
 }
 
 func (h handler) lookUp(ctx context.Context, most time.Duration, userIDs []string) (map[string][]store.Connection, error) {
@@ -97,35 +198,10 @@ func (h handler) lookUp(ctx context.Context, most time.Duration, userIDs []strin
 	return h.store.Connections(ctx, userIDs)
 }
 
-// post sends mail to the connections of its users, within the limited time.
-func (h handler) post(ctx, limited context.Context, mails map[string]*mail, connections map[string][]store.Connection) tally {
-	encoder := push.NewEncoder()
-	recipients, deliveries := prepare(encoder, mails, connections)
-	outcomes := make([]push.Outcome, len(deliveries))
-	groups := byAudience(mails, recipients)
-	for n, places := range groups {
-		group := make([]push.Delivery, len(places))
-		for i, place := range places {
-			group[i] = deliveries[place]
-		}
-		large := mails[recipients[places[0]].userID].smallest != audienceOf{}
-		for i, o := range h.deliverInTime(limited, group, large, len(groups)-n) {
-			outcomes[places[i]] = o
-		}
-	}
-	if err := encoder.Err(); err != nil {
-		h.log.ErrorContext(ctx, "encoding a push", "err", err)
-	}
-	return h.settle(ctx, recipients, outcomes)
-}
-
-// deliverInTime delivers to the first of so many groups that are left. Of what is left of
-// the time a large conversation has an equal part, so that one whose devices do not read
-// leaves the others theirs, and all small ones together have half at least.
-func (h handler) deliverInTime(ctx context.Context, group []push.Delivery, large bool, left int) []push.Outcome {
-	if !large {
-		left = min(left, 2)
-	}
+// deliverInTime delivers to the first of so many groups that are left, each of which has
+// an equal part of what is left of the time: a large conversation whose devices do not
+// read leaves the others theirs.
+func (h handler) deliverInTime(ctx context.Context, group []push.Delivery, left int) []push.Outcome {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
@@ -141,9 +217,7 @@ func byAudience(mails map[string]*mail, recipients []recipient) [][]int {
 	for i, r := range recipients {
 		groups[mails[r.userID].smallest] = append(groups[mails[r.userID].smallest], i)
 	}
-	order := slices.SortedFunc(maps.Keys(groups), func(a, b audienceOf) int {
-		return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.conversationID, b.conversationID))
-	})
+	order := slices.SortedFunc(maps.Keys(groups), audienceOf.compare)
 	sorted := make([][]int, len(order))
 	for i, key := range order {
 		sorted[i] = groups[key]
@@ -158,6 +232,10 @@ type audienceOf struct {
 	conversationID chat.ConversationID
 }
 
+func (a audienceOf) compare(b audienceOf) int {
+	return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.conversationID, b.conversationID))
+}
+
 func (n news) audience() audienceOf {
 	if len(n.windows) <= chat.InboxGroupMax {
 		return audienceOf{}
@@ -167,21 +245,30 @@ func (n news) audience() audienceOf {
 
 func address(all []news) map[string]*mail {
 	mails := map[string]*mail{}
-	for i := range all {
-		n := &all[i]
+	for _, n := range bySize(all) {
 		for _, w := range n.windows {
+			if len(n.unread) > 0 && !slices.Contains(n.unread, w.userID) {
+				continue
+			}
 			m := mails[w.userID]
 			if m == nil {
 				m = &mail{smallest: n.audience()}
 				mails[w.userID] = m
 			}
-			if n.audience().size < m.smallest.size {
-				m.smallest = n.audience()
-			}
 			m.parts = append(m.parts, part{n, w})
 		}
 	}
 	return mails
+}
+
+// bySize sorts news, small audiences first.
+func bySize(all []news) []*news {
+	sorted := make([]*news, len(all))
+	for i := range all {
+		sorted[i] = &all[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *news) int { return cmp.Compare(a.audience().size, b.audience().size) })
+	return sorted
 }
 
 // prepare addresses the mail to the connections of those who have any.
@@ -204,14 +291,23 @@ func prepare(encoder *push.Encoder, mails map[string]*mail, connections map[stri
 func (m *mail) frames(encoder *push.Encoder, connectionID string) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		var updates []wire.Update
+		var heads []wire.Head
 		for _, p := range m.parts {
-			if p.of.notify == nil {
+			if p.of.brief {
+				heads = append(heads, wire.Head{ConversationID: p.of.id, CommittedMaxSeq: p.window.to})
+			} else {
 				updates = append(updates, p.of.update(p.window, connectionID))
-			} else if !yield(p.of.notify) {
+			}
+		}
+		for frame := range encoder.Frames(updates) {
+			if !yield(frame) {
 				return
 			}
 		}
-		encoder.Frames(updates)(yield)
+		if len(heads) > 0 { // of a batch, so that they fit one frame
+			frame, _ := wire.Encode(wire.Notify{Type: wire.TypeNotify, Updates: heads}) // ids always can be encoded
+			yield(frame)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store/operate"
@@ -25,6 +26,9 @@ waits in the user's own outbox; what a function that was killed left uncommitted
 DynamoDB deletes it, which it does an hour later or some days after that; backups, for as
 long as they are kept (35 days of point-in-time recovery); and logs, which have ids but no
 content.
+
+What is damaged, one message or one conversation, is passed over and named on standard
+error, and the exit code is 1: mend it, by a restore or a repair, and erase again.
 
 It may be repeated at will. Block the user first: what is sent meanwhile may be missed.
 Without -yes it only counts.`,
@@ -50,12 +54,31 @@ func (s *session) erase(ctx context.Context, userID string, after chat.Conversat
 		if done.After == "" {
 			return err
 		}
-		command := []string{"erase-user", "-after", string(done.After), userID}
+		if !done.Whole() {
+			err = fmt.Errorf("%w\n%w", err, notWhole(userID, done))
+		}
+		command := []string{"erase-user", "-after", string(done.After)}
 		if yes {
 			command = append(command, "-yes")
 		}
-		return s.goOn(err, command...)
+		return s.goOn(err, command, userID)
 	}
+	if err := s.tellErasure(userID, yes, done); err != nil {
+		return err
+	}
+	if !done.Whole() {
+		return notWhole(userID, done)
+	}
+	return nil
+}
+
+// notWhole is the error of an erasure that has passed over something.
+func notWhole(userID string, done operate.Erasure) error {
+	return fmt.Errorf("%s is not wholly erased: %d damaged messages and %d conversations were passed over, as said above, and have their content; "+
+		"restore the messages from a backup, repair the conversations, and erase all of it again", quote(userID), done.Damaged, done.Untold)
+}
+
+func (s *session) tellErasure(userID string, yes bool, done operate.Erasure) error {
 	if s.asJSON {
 		return s.emit(struct {
 			UserID string `json:"userId"`

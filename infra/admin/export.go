@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/inorder-im/inorder/shared/chat"
 )
@@ -62,11 +63,11 @@ func (s *session) export(ctx context.Context, id chat.ConversationID, w io.Write
 
 // intoFile writes a file that is there only once it is whole.
 func intoFile(path string, write func(io.Writer) error) (err error) {
-	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the operator names it
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part") // another run may write the same
 	if err != nil {
 		return fmt.Errorf("-o %s: %w", path, err)
 	}
+	part := f.Name()
 	if err = errors.Join(write(f), f.Sync(), f.Close()); err == nil {
 		err = os.Rename(part, path)
 	}

@@ -74,6 +74,9 @@ func (s *session) fill(ctx context.Context, from store.Tables, how operate.FillO
 	}
 	say(s.out, "%s %d roster items, %d inbox lines, %d idempotency records, %d heads and %d messages\n",
 		verb, done.Members, done.Inboxes, done.Idempotency, done.Conversations, done.Messages)
+	if done.Damaged > 0 {
+		s.note("%d damaged sync heads, named above, are left out; their users' devices read their whole list once", done.Damaged)
+	}
 	if !how.Act {
 		s.note("nothing was changed; do it with -yes")
 		return nil

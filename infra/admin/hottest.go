@@ -16,8 +16,9 @@ func hottestCommand() command {
 how much they grew in between is how hot they are. It takes half a read unit for some
 ten conversations that there are, and a unit for each that it looks at again.
 
-full is which part of ConversationWritesPerSecond's bucket is taken; from 100 on, messages
-are refused. With a long -for it finds those that are busy all the time, with a
+full in is how long the bucket of ConversationWritesPerSecond fills up again. By the default,
+400, messages are refused from 0.19s on, and large ones from 0.13s; where it is 250 or less,
+from 0.75s and 0.5s. With a long -for it finds those that are busy all the time, with a
 short one those that are at this moment.`,
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
 			span := flags.Duration("for", 10*time.Second, "`time` between the looks")
@@ -43,9 +44,9 @@ func (s *session) hottest(ctx context.Context, span time.Duration, limit int) er
 	if len(hot) == 0 {
 		s.note("no conversation was written to meanwhile")
 	}
-	t := s.table("conversation", "kind", "messages/s", "full", "lastSeq", "members", "title")
+	t := s.table("conversation", "kind", "messages/s", "full in", "lastSeq", "members", "title")
 	for _, h := range hot {
-		if err := t.row(h, h.ConversationID, h.Kind, fmt.Sprintf("%.1f", h.PerSecond), fmt.Sprintf("%d%%", h.Full), h.LastSeq, h.MemberCount, quote(h.Title)); err != nil {
+		if err := t.row(h, h.ConversationID, h.Kind, fmt.Sprintf("%.1f", h.PerSecond), fmt.Sprintf("%.2fs", float64(h.FullInMs)/1000), h.LastSeq, h.MemberCount, quote(h.Title)); err != nil {
 			return err
 		}
 	}

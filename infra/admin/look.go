@@ -41,7 +41,7 @@ func (s *session) list(ctx context.Context, limit int) error {
 	t := s.table("conversation", "kind", "state", "lastSeq", "members", "updated", "title")
 	count := 0
 	for cursor := ""; ; {
-		heads, next, err := s.operator.Heads(ctx, cursor, pageSize)
+		heads, _, next, err := s.operator.Heads(ctx, cursor, pageSize)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func showCommand() command {
 					{"owner", quote(head.Owner)}, {"visibility", head.Visibility}, {"lastSeq", head.LastSeq}, {"members", head.MemberCount},
 					{"roster version", head.MembersVersion}, {"created", clock(head.CreatedAt)}, {"updated", clock(head.UpdatedAt)},
 				} {
-					say(s.out, "%-15s %v\n", line[0], line[1])
+					say(s.out, "%-15s %s\n", line[0], visible(fmt.Sprint(line[1]), ""))
 				}
 				return nil
 			}
@@ -334,7 +334,7 @@ func line(w io.Writer, cells []any) error {
 				return fmt.Errorf("writing: %w", err)
 			}
 		}
-		if _, err := fmt.Fprint(w, c); err != nil {
+		if _, err := io.WriteString(w, visible(fmt.Sprint(c), "")); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 	}
@@ -359,7 +359,7 @@ func emit(w io.Writer, v any) error {
 	if err != nil {
 		return fmt.Errorf("encoding the answer: %w", err)
 	}
-	if _, err := w.Write(append(data, '\n')); err != nil {
+	if _, err := w.Write(append(visibleJSON(data), '\n')); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	return nil

@@ -61,6 +61,7 @@ func commands() []command {
 
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = terminal{stdout}, terminal{stderr}
 	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" || args[0] == "help" {
 		usage(stderr)
 		if len(args) == 0 {
@@ -130,14 +131,16 @@ func (c command) takes() string {
 	return n
 }
 
-// parse takes flags before, between and after the arguments.
+// parse takes flags before, between and after the arguments, and what is behind a "--" as
+// an argument: users may have taken an id that begins as a flag does.
 func parse(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); err != nil {
 			return nil, err
 		}
-		if flags.NArg() == 0 {
-			return rest, nil
+		parsed := args[:len(args)-flags.NArg()]
+		if flags.NArg() == 0 || len(parsed) > 0 && parsed[len(parsed)-1] == "--" {
+			return append(rest, flags.Args()...), nil
 		}
 		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
 	}

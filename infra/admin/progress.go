@@ -24,9 +24,13 @@ func (s *session) progress() func(format string, args ...any) {
 	}
 }
 
-// goOn adds to an error which command does the rest of the work that broke off.
-func (s *session) goOn(err error, command ...string) error {
+// goOn adds to an error which command does the rest of the work that broke off. An
+// argument may begin as a flag does.
+func (s *session) goOn(err error, command []string, args ...string) error {
 	words := slices.Concat(command, s.where.flags())
+	if len(args) > 0 {
+		words = append(append(words, "--"), args...)
+	}
 	for i, w := range words {
 		words[i] = shell(w)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
@@ -18,6 +19,9 @@ func raiseCommand() command {
 have seen, and these would take new messages for ones that they have. So each head
 jumps by a margin, which has to be more than a conversation can have lost. Devices
 are told that the seqs between are gone, and pass them.
+
+With -all, a head that cannot be raised is named on standard error and passed over, and
+the exit code is 1: mend it, and raise it by -conversation.
 
 Without -yes it only counts.`,
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
@@ -75,36 +79,70 @@ func (s *session) raise(ctx context.Context, conversationID chat.ConversationID,
 
 func (s *session) raiseAll(ctx context.Context, cursor string, margin int64, yes bool) error {
 	progress := s.progress()
-	count, last := 0, cursor
+	count, left, last := 0, 0, cursor
 	brokeOff := func(err error) error {
 		if !yes || last == "" {
 			return err
 		}
-		err = fmt.Errorf("%w\n%d heads were raised", err, count)
-		return s.goOn(err, "raise", "-all", "-margin", strconv.FormatInt(margin, 10), "-yes", "-after", last)
+		err = errors.Join(err, fmt.Errorf("%d heads were raised", count), notRaised(left))
+		return s.goOn(err, []string{"raise", "-all", "-margin", strconv.FormatInt(margin, 10), "-yes", "-after", last})
 	}
 	for more := true; more; more = cursor != "" {
-		heads, next, err := s.operator.Heads(ctx, cursor, pageSize)
+		heads, damaged, next, err := s.operator.Heads(ctx, cursor, pageSize)
 		if err != nil {
 			return brokeOff(err)
 		}
+		left += damaged
 		for _, h := range heads {
-			if yes {
-				if _, err := s.operator.RaiseHead(ctx, h.ConversationID, margin); err != nil {
-					return brokeOff(err)
-				}
+			if err := s.raiseOne(ctx, h.ConversationID, margin, yes); err == nil {
+				count++
+			} else if ofOne(ctx, err) {
+				left++
+				s.note("passed over %s: %v", h.ConversationID, err)
+			} else {
+				return brokeOff(err)
 			}
-			count, last = count+1, string(h.ConversationID)
+			last = string(h.ConversationID)
 			progress("%d heads", count)
 		}
 		cursor = next
 	}
+	if err := s.tellRaised(count, left, margin, yes); err != nil {
+		return err
+	}
+	return notRaised(left)
+}
+
+func (s *session) raiseOne(ctx context.Context, conversationID chat.ConversationID, margin int64, yes bool) error {
+	if !yes {
+		return nil
+	}
+	_, err := s.operator.RaiseHead(ctx, conversationID, margin)
+	return err
+}
+
+// ofOne reports whether an error is of one conversation, and no reason to leave others.
+func ofOne(ctx context.Context, err error) bool {
+	_, refused := errors.AsType[*chat.Error](err)
+	return ctx.Err() == nil && (refused || store.Permanent(err))
+}
+
+// notRaised is the error of heads that were passed over; nil if there are none.
+func notRaised(left int) error {
+	if left == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d heads were passed over, as said above; mend each, and raise it by -conversation", left)
+}
+
+func (s *session) tellRaised(count, left int, margin int64, yes bool) error {
 	if s.asJSON {
 		return s.emit(struct {
 			DryRun bool  `json:"dryRun"`
 			Heads  int   `json:"heads"`
+			Left   int   `json:"left"` // passed over
 			Margin int64 `json:"margin"`
-		}{!yes, count, margin})
+		}{!yes, count, left, margin})
 	}
 	if !yes {
 		say(s.out, "would raise %d heads by %d\n", count, margin)

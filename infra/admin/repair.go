@@ -13,8 +13,9 @@ func repairCommand() command {
 	return command{
 		name: "repair", args: []string{"conversationId"}, about: "mends a head that is behind its ledger",
 		help: `It audits the conversation, raises a head that is behind its ledger to the ledger's
-last seq and the margin, and lists a large conversation where it is not listed. What
-else is wrong it only shows. Nothing in the stack may do this by itself: it takes
+last seq and the margin, and lists a large conversation where it is not listed. With
+-user it takes one off that user's list where it should not be on it. What else is wrong
+it only shows. Nothing in the stack may do this by itself: it takes
 your credentials.
 
 The margin is for messages that devices have seen and the ledger has lost: devices
@@ -23,8 +24,12 @@ are told that the seqs between are gone, and pass them. 0 is right if nothing wa
 Without -yes it only says what it would do.`,
 		prepare: func(flags *flag.FlagSet) func(context.Context, *session, []string) error {
 			margin := flags.Int64("margin", -1, "how many `seqs` to leave out: 0, or more than devices may have seen beyond the ledger")
+			user := flags.String("user", "", "`userId` of one whom the audit has as largeStale")
 			yes := flags.Bool("yes", false, "do it")
 			return func(ctx context.Context, s *session, args []string) error {
+				if *user != "" {
+					return s.unlist(ctx, chat.ConversationID(args[0]), *user, *yes)
+				}
 				if *yes && *margin < 0 {
 					return errors.New("-margin says how many seqs to leave out: 0 if no message was lost, else more than devices may have seen beyond the ledger")
 				}
@@ -32,6 +37,35 @@ Without -yes it only says what it would do.`,
 			}
 		},
 	}
+}
+
+// unlist takes a conversation off a user's list of large ones. There may be neither the
+// conversation nor the user any more.
+func (s *session) unlist(ctx context.Context, conversationID chat.ConversationID, userID string, yes bool) error {
+	unlist := s.operator.ShouldUnlist
+	if yes {
+		unlist = s.operator.Unlist
+	}
+	off, err := unlist(ctx, userID, conversationID)
+	if err != nil {
+		return err
+	}
+	if s.asJSON {
+		return s.emit(struct {
+			DryRun   bool `json:"dryRun"`
+			Unlisted bool `json:"unlisted"`
+		}{!yes, off})
+	}
+	switch {
+	case !off:
+		say(s.out, "%s is not on the list of %s, or rightly so\n", conversationID, quote(userID))
+	case yes:
+		say(s.out, "took %s off the list of %s\n", conversationID, quote(userID))
+	default:
+		say(s.out, "would take %s off the list of %s\n", conversationID, quote(userID))
+		s.note("nothing was changed; do it with -yes")
+	}
+	return nil
 }
 
 // repaired is what became of a repair.

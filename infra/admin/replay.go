@@ -92,11 +92,11 @@ func (r *replay) run(ctx context.Context) (err error) {
 	// Also of a run that breaks off one can see what it did.
 	defer func() { err = errors.Join(err, t.flush(), r.giveBack(context.WithoutCancel(ctx))) }()
 	for {
-		letters, err := r.receive(ctx)
+		letters, more, err := r.receive(ctx)
 		if err != nil {
 			return err
 		}
-		if len(letters) == 0 {
+		if !more {
 			break
 		}
 		for _, m := range letters {
@@ -123,20 +123,22 @@ func (r *replay) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// receive returns letters that this run has not seen.
-func (r *replay) receive(ctx context.Context) ([]sqstypes.Message, error) {
+// receive returns letters that this run has not seen. more is false once none is visible:
+// those that it has seen are hidden again, and known by their newest handle.
+func (r *replay) receive(ctx context.Context) (fresh []sqstypes.Message, more bool, err error) {
 	out, err := r.queues.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
 		QueueUrl: &r.queue, MaxNumberOfMessages: 10, VisibilityTimeout: hideFor, WaitTimeSeconds: 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the dead-letter queue: %w", err)
+		return nil, false, fmt.Errorf("reading the dead-letter queue: %w", err)
 	}
-	fresh := slices.DeleteFunc(out.Messages, func(m sqstypes.Message) bool { return slices.Contains(r.seen, aws.ToString(m.MessageId)) })
-	for _, m := range fresh {
-		r.seen = append(r.seen, aws.ToString(m.MessageId))
+	for _, m := range out.Messages {
+		if id := aws.ToString(m.MessageId); !slices.Contains(r.seen, id) {
+			r.seen, fresh = append(r.seen, id), append(fresh, m)
+		}
+		r.held = append(slices.DeleteFunc(r.held, func(held sqstypes.Message) bool { return aws.ToString(held.MessageId) == aws.ToString(m.MessageId) }), m)
 	}
-	r.held = append(r.held, fresh...)
-	return fresh, nil
+	return fresh, len(out.Messages) > 0, nil
 }
 
 // giveBack makes the letters that stay visible to the next run. It is for the end:
@@ -262,26 +264,44 @@ func (r *replay) push(ctx context.Context, streamARN string, records []streamtyp
 // Whoever changed later was told with that change. Of large ones devices read the head
 // whenever they ask, if they are listed for them, which the join that was lost did not do.
 func (r *replay) raiseHeads(ctx context.Context, l letter.Letter) (string, error) {
-	conversations, users := 0, 0
+	conversations, users, failed := 0, 0, 0
+	var last error
 	err := r.operator.ChangedBetween(ctx, l.Batch.First.Add(-clockSkew).UnixMilli(), l.Batch.Last.Add(clockSkew).UnixMilli(), func(head chat.Conversation) error {
-		if head.MemberCount > chat.InboxGroupMax {
-			listed, err := r.operator.Relist(ctx, head.ConversationID)
-			if listed > 0 {
-				conversations, users = conversations+1, users+listed
-			}
-			return err
+		told, err := r.raiseHeadsOf(ctx, head)
+		if told > 0 {
+			conversations, users = conversations+1, users+told
 		}
-		members, err := r.store.Roster(ctx, head.ConversationID)
 		if err != nil {
-			return err
+			failed, last = failed+1, fmt.Errorf("%s: %w", head.ConversationID, err)
 		}
-		for _, m := range members {
-			if _, err := r.store.Raise(ctx, m.UserID, []chat.ConversationID{head.ConversationID}); err != nil && !store.Permanent(err) {
-				return err
-			}
-		}
-		conversations, users = conversations+1, users+len(members)
-		return nil
+		return ctx.Err()
 	})
+	if err == nil && failed > 0 {
+		err = fmt.Errorf("%d conversations could not be told of, at last %w", failed, last)
+	}
 	return fmt.Sprintf("%d sync heads, for %d conversations", users, conversations), err
+}
+
+// raiseHeadsOf tells the members of a conversation. One whom it cannot tell keeps no other
+// from being told.
+func (r *replay) raiseHeadsOf(ctx context.Context, head chat.Conversation) (told int, err error) {
+	if head.MemberCount > chat.InboxGroupMax {
+		return r.operator.Relist(ctx, head.ConversationID)
+	}
+	members, err := r.store.Roster(ctx, head.ConversationID)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range members {
+		_, failed := r.store.Raise(ctx, m.UserID, []chat.ConversationID{head.ConversationID})
+		if failed != nil && !store.Permanent(failed) {
+			err = fmt.Errorf("telling %s: %w", m.UserID, failed)
+		} else {
+			told++
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return told, err
 }

@@ -54,13 +54,16 @@ func (r *Reader) OneOf(name string, values ...string) string {
 	return v
 }
 
-// Int is a whole number that has to be set.
+// Int is a whole number that has to be set. A fraction counts as the next whole number
+// above: CloudFormation takes any number for a parameter, and half a day of retention must
+// neither stop every function nor become 0, which often is for ever.
 func (r *Reader) Int(name string, least, most int) int {
-	n, err := strconv.Atoi(r.getenv(name))
-	if err != nil || n < least || n > most {
+	f, err := strconv.ParseFloat(r.getenv(name), 64)
+	if f = math.Ceil(f); err != nil || !(f >= float64(least) && f <= float64(most)) {
 		r.Wrong(name, fmt.Sprintf("a whole number from %d to %d", least, most))
+		return 0
 	}
-	return n
+	return int(f)
 }
 
 // IntOr is a whole number that may be left out.

@@ -135,7 +135,7 @@ func TestRateFromEnv(t *testing.T) {
 		_, err := read(bad[0], bad[1])
 		require.ErrorContains(t, err, "variable A is", bad)
 	}
-	for _, bad := range []string{"", "0", "-1", "1.5"} {
+	for _, bad := range []string{"", "0", "-1", "x"} {
 		_, err := read("1", bad)
 		require.ErrorContains(t, err, "variable B is", bad)
 	}

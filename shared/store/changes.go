@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -77,11 +78,19 @@ func (s *Store) Changes(ctx context.Context, userID string, cursor int64, headsC
 	if err != nil {
 		return Changed{}, err
 	}
-	heads, err := s.headsOf(ctx, userID, large.IDs)
+	heads, err := s.readHeads(ctx, large.IDs)
 	if err != nil {
 		return Changed{}, err
 	}
 	out.Heads, out.HeadsCursor = unseenHeads(heads, headsCursor)
+	gone, err := s.gone(ctx, userID, out.Heads)
+	if err != nil {
+		return Changed{}, err
+	}
+	if len(gone) > 0 {
+		heads = slices.DeleteFunc(heads, func(h chat.Conversation) bool { return gone[h.ConversationID] })
+		out.Heads, out.HeadsCursor = unseenHeads(heads, headsCursor)
+	}
 	return out, nil
 }
 
@@ -110,26 +119,30 @@ func (s *Store) readSyncHead(ctx context.Context, userID string) (head table.Syn
 	return head, large, nil
 }
 
-// headsOf reads the heads of a user's large conversations. The list of them may still have
-// one that the user was just removed from: by its head that one would hear of what was
-// written since.
-func (s *Store) headsOf(ctx context.Context, userID string, conversationIDs []chat.ConversationID) ([]chat.Conversation, error) {
-	heads, err := s.readHeads(ctx, conversationIDs)
-	if err != nil {
-		return nil, err
-	}
+// listedFor is for how long after a removal the fan-out may take, which it may have set
+// aside, until the conversation is off the list of who was removed.
+const listedFor = time.Hour
+
+// gone returns those of the heads on a user's list that the user was removed from: by them
+// one would hear of what was written since.
+func (s *Store) gone(ctx context.Context, userID string, heads []chat.Conversation) (map[chat.ConversationID]bool, error) {
 	var doubtful []table.Item
 	for _, head := range heads {
-		if s.mayHaveGone(head, chat.Line{}) {
+		if head.RemovedAt != 0 && s.db.Now().Sub(time.UnixMilli(head.RemovedAt)) < listedFor {
 			doubtful = append(doubtful, table.LineKey(userID, head.ConversationID))
 		}
 	}
-	gone := map[chat.ConversationID]chat.Line{}
-	err = s.linesNow(ctx, doubtful, func(in table.Item) error {
-		s.addInboxes(ctx, gone, []table.Item{in})
+	lines, gone := map[chat.ConversationID]chat.Line{}, map[chat.ConversationID]bool{}
+	err := s.linesNow(ctx, doubtful, func(in table.Item) error {
+		s.addInboxes(ctx, lines, []table.Item{in})
 		return nil
 	})
-	return slices.DeleteFunc(heads, func(h chat.Conversation) bool { return gone[h.ConversationID].LeftSeq != 0 }), err
+	for id, line := range lines {
+		if line.LeftSeq != 0 {
+			gone[id] = true
+		}
+	}
+	return gone, err
 }
 
 // changedLines reads the lines of the conversations that changed first, about

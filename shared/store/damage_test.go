@@ -320,3 +320,36 @@ func TestG6_SyncPassesADamagedEntryInAGap(t *testing.T) {
 	require.Equal(t, int64(4), page.NextSeq)
 	require.Equal(t, []int64{3}, page.Skipped)
 }
+
+// One member's line is damaged: what the others have read is told.
+func TestG10_ADamagedLineDoesNotStopTheReceipts(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s, told := telling(c, nil)
+	id := newGroup(t, s, chat.VisibleAll, "ann", "bob", "cy")
+	sent, err := s.Append(t.Context(), chatIn(text("ann", "1", "hi"), id), "")
+	require.NoError(t, err)
+	for _, user := range []string{"bob", "cy"} {
+		c.Set(c.Tables.Inboxes, lineKey(user, id), values{"readSeq": sent.Seq})
+	}
+	c.Set(c.Tables.Inboxes, lineKey("cy", id), values{"readSeq": "x"})
+	page, err := s.Receipts(t.Context(), "ann", id, sent.Seq, "", 100)
+	require.NoError(t, err)
+	require.Contains(t, page.Read, "bob")
+	require.NotContains(t, page.Read, "cy")
+	requireTold(t, told(), values{"userId": "cy", "conversationId": string(id)})
+}
+
+// A list of large conversations with what is no id tells of the others.
+func TestG10_AListWithWhatIsNoIDTellsOfTheOthers(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	ids := c.Lines("bob", 2)
+	cursor := raise(t, s, "bob", ids[:1])
+	require.NoError(t, s.Enlist(t.Context(), "bob", ids[1]))
+	require.NoError(t, s.Enlist(t.Context(), "bob", chat.ConversationID("group:"+strings.Repeat("x", 3000))))
+	changed, err := s.Changes(t.Context(), "bob", cursor, "", 50)
+	require.NoError(t, err)
+	require.Len(t, changed.Heads, 1)
+}

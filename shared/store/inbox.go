@@ -22,11 +22,14 @@ type Line struct {
 }
 
 // readHeads reads heads by id, strongly consistent: a device takes a head's
-// lastSeq for all there is. They come in no order; damaged ones are left out.
+// lastSeq for all there is. They come in no order; damaged ones are left out, and what is
+// no id, which DynamoDB may refuse with all others.
 func (s *Store) readHeads(ctx context.Context, conversationIDs []chat.ConversationID) ([]chat.Conversation, error) {
-	keys := make([]table.Item, len(conversationIDs))
-	for i, id := range conversationIDs {
-		keys[i] = table.HeadKey(id)
+	keys := make([]table.Item, 0, len(conversationIDs))
+	for _, id := range conversationIDs {
+		if _, ok := id.Kind(); ok {
+			keys = append(keys, table.HeadKey(id))
+		}
 	}
 	items, err := s.db.BatchGet(ctx, s.db.Conversations, keys, true)
 	if err != nil {

@@ -138,7 +138,7 @@ func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort,
 // viaLane commits a message whose sender was verified at this base, by whomever. It
 // returns errNoLane if the lane does not take it.
 func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Committed, error) {
-	if err := s.takesNoMore(w, at.head, so); err != nil {
+	if err := s.takesNoMore(w, at.head, beforeLane, so); err != nil {
 		return Committed{}, err
 	}
 	if err := s.check(ctx, w, &at); err != nil {
@@ -259,7 +259,7 @@ func (s *Store) stillTaken(ctx context.Context, q *waiting) error {
 	if err != nil || !found {
 		return unlessPassing(err)
 	}
-	return s.takesNoMore(q.w, head, q.so)
+	return s.takesNoMore(q.w, head, inLane, q.so)
 }
 
 // first is write.first, which no later look would contradict.

@@ -73,7 +73,7 @@ func (s *Store) combine(ctx context.Context, q *waiting) (*Committed, error) {
 		return nil, unlessPassing(err)
 	}
 	head = q.at.head
-	if err := s.takesNoMore(q.w, head, q.so); err != nil {
+	if err := s.takesNoMore(q.w, head, inLane, q.so); err != nil {
 		return nil, err
 	}
 	intents := choose(q.intent, others, min(q.limit(head), s.room(head)))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -440,6 +441,11 @@ func TestG9_AListTellsWhoWasRemovedOfNothingSince(t *testing.T) {
 	sendIn(t, s, "ann", id, "after")
 
 	changed, err := s.Changes(ctx, "bob", cursor, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []chat.Conversation{c.Head(other)}, changed.Heads)
+	c.Set(c.Tables.Conversations, convKey(id), values{"removedAt": time.Now().Add(-50 * time.Minute).UnixMilli()}) // it was set aside
+	sendIn(t, s, "dan", other, "too")
+	changed, err = s.Changes(ctx, "bob", cursor, changed.HeadsCursor, 10)
 	require.NoError(t, err)
 	require.Equal(t, []chat.Conversation{c.Head(other)}, changed.Heads)
 	require.NoError(t, s.Delist(ctx, "bob", id))

@@ -91,7 +91,7 @@ func TestOptionsFromEnv(t *testing.T) {
 
 	for name, values := range map[string][]string{
 		"DIRECT_MESSAGES":                {"Closed", "on"},
-		"RETENTION_DAYS":                 {"-1", "x", "1.5", "1d", "36501", " 1"},
+		"RETENTION_DAYS":                 {"-1", "x", "1d", "36500.5", " 1"},
 		"MAX_GROUP_MEMBERS":              {"1", "1001", "x"},
 		"MAX_CROWD_MEMBERS":              {"-1", "100001", "x"},
 		"REJOIN_DAYS":                    {"-1", "3651", "x"},

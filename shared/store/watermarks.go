@@ -224,7 +224,7 @@ func (s *Store) Receipts(ctx context.Context, userID string, conversationID chat
 			ids = append(ids, m.UserID)
 		}
 	}
-	lines, err := s.db.LinesOf(ctx, conversationID, ids)
+	lines, err := s.db.ReadableLinesOf(ctx, conversationID, ids)
 	if err != nil {
 		return ReceiptPage{}, err
 	}

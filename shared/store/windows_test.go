@@ -22,7 +22,7 @@ func TestWindowsFromEnv(t *testing.T) {
 		"the longest":              {"9223372036", "1", store.Windows{Recall: 9223372036 * time.Second, Edit: time.Second}, ""},
 		"absent":                   {"", "900", store.Windows{}, "RECALL_WINDOW_SECONDS is not set"},
 		"below -1":                 {"120", "-2", store.Windows{}, `EDIT_WINDOW_SECONDS is "-2"`},
-		"a fraction":               {"1.5", "900", store.Windows{}, `RECALL_WINDOW_SECONDS is "1.5"`},
+		"a fraction":               {"1.5", "900", store.Windows{Recall: 2 * time.Second, Edit: 900 * time.Second}, ""},
 		"a duration":               {"120", "15m", store.Windows{}, `EDIT_WINDOW_SECONDS is "15m"`},
 		"longer than time":         {"9223372037", "900", store.Windows{}, `RECALL_WINDOW_SECONDS is "9223372037"`},
 		"two that are wrong":       {"x", "y", store.Windows{}, `EDIT_WINDOW_SECONDS is "y"`},

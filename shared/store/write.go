@@ -190,7 +190,7 @@ func (s *Store) attempt(ctx context.Context, w write, at *base) (outcome, error)
 	if at.head.LastSeq >= chat.MaxSeq {
 		return outcome{}, errFull()
 	}
-	if refused := s.meter(&w, at.head); refused != nil {
+	if refused := s.meter(&w, at.head, alone); refused != nil {
 		return *refused, nil
 	}
 	w.message.Seq, w.at = at.head.LastSeq+1, s.db.Now().UnixMilli()

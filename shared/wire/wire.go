@@ -409,7 +409,7 @@ type Update struct {
 	CommittedMaxSeq int64               `json:"committedMaxSeq"`
 }
 
-// Notify tells of more new messages in crowds than are pushed whole.
+// Notify tells of more new messages in crowds and large groups than are pushed whole.
 type Notify struct {
 	Type    string `json:"type"`
 	Updates []Head `json:"updates"`

@@ -238,6 +238,9 @@ func TestLoad_BrokenTemplates(t *testing.T) {
   Kind: {Type: AWS::EC2::Image::Id, Default: x}
   Typo: {Type: String, Default: x, Minlength: 1}
   Many: {Type: List<Number>, Default: "1, x"}
+  None: {Type: Number, Default: NaN, MinValue: 0}
+  Endless: {Type: Number, Default: Inf, MinValue: 0}
+  Hex: {Type: Number, Default: "0x10", MinValue: 0}
 Resources:
 ` + topic, want: []string{
 			":2: Parameters.NoDefault: parameter NoDefault has no default: give it a value",
@@ -251,7 +254,10 @@ Resources:
 			`:10: Parameters.Long: parameter Long: its 3 characters are longer than MaxLength 2`,
 			`:11: Parameters.Kind.Type: "AWS::EC2::Image::Id" is not understood: want String or Number or CommaDelimitedList or List<Number>`,
 			":12: Parameters.Typo.Minlength: the local cloud does not know Minlength of a parameter",
-			`:13: Parameters.Many: parameter Many: want a number, not "x"`}},
+			`:13: Parameters.Many: parameter Many: want a number, not "x"`,
+			`:14: Parameters.None: parameter None: want a number, not "NaN"`,
+			`:15: Parameters.Endless: parameter Endless: want a number, not "Inf"`,
+			`:16: Parameters.Hex: parameter Hex: want a number, not "0x10"`}},
 		{name: "overrides are checked and known",
 			template: "Parameters:\n  P: {Type: Number, Default: 1}\n  Q: {Type: String, Default: a}\nResources:\n" + topic,
 			options:  template.Options{Parameters: map[string]string{"P": "x", "R": "y"}},

@@ -98,7 +98,7 @@ func (e *evaluation) checkNumbers(name string, values []string, o object) {
 	for _, v := range values {
 		f, err := strconv.ParseFloat(v, 64)
 		switch {
-		case err != nil:
+		case err != nil || strings.Trim(v, "+-.0123456789eE") != "": // Go knows more numbers
 			e.fail(o.node, "parameter %s: want a number, not %q", name, v)
 		case hasMin && f < smallest:
 			e.fail(o.node, "parameter %s: %s is below MinValue %v", name, v, smallest)

@@ -26,21 +26,22 @@ func (o *Operator) Head(ctx context.Context, conversationID chat.ConversationID)
 
 // Heads returns the heads of all conversations, in no order, from the cursor on: a
 // page of at most limit, and the next cursor, "" after the last. Damaged ones are told
-// of and left out.
-func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, next string, err error) {
+// of, counted and left out.
+func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads []chat.Conversation, damaged int, next string, err error) {
 	in := &dynamodb.ScanInput{TableName: &o.db.Conversations, Limit: aws.Int32(int32(limit))} //nolint:gosec // bounded by the caller
 	if cursor != "" {
 		in.ExclusiveStartKey = table.HeadKey(chat.ConversationID(cursor))
 	}
 	out, err := o.db.Scan(ctx, in)
 	if err != nil {
-		return nil, "", fmt.Errorf("listing conversations: %w", err)
+		return nil, 0, "", fmt.Errorf("listing conversations: %w", err)
 	}
 	heads = make([]chat.Conversation, 0, len(out.Items))
 	for _, in := range out.Items {
 		var head chat.Conversation
 		if err := table.Unmarshal(in, &head); err != nil {
 			o.db.Damaged(ctx, o.db.Conversations, in, err)
+			damaged++
 			continue
 		}
 		heads = append(heads, head)
@@ -48,9 +49,9 @@ func (o *Operator) Heads(ctx context.Context, cursor string, limit int) (heads [
 	var last chat.Conversation
 	err = table.Unmarshal(out.LastEvaluatedKey, &last)
 	if err != nil {
-		return nil, "", err
+		return nil, 0, "", err
 	}
-	return heads, string(last.ConversationID), nil
+	return heads, damaged, string(last.ConversationID), nil
 }
 
 // LedgerPage reads at most limit messages of a range as they are, ascending, and
@@ -80,9 +81,9 @@ func (o *Operator) LedgerPage(ctx context.Context, conversationID chat.Conversat
 }
 
 // Lines returns the lines that users have of a conversation. Users without one are
-// absent from the map.
+// absent from the map, and those of a damaged one, which is told of.
 func (o *Operator) Lines(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
-	return o.db.LinesOf(ctx, conversationID, userIDs)
+	return o.db.ReadableLinesOf(ctx, conversationID, userIDs)
 }
 
 // LinesOf returns a user's lines of all conversations, by conversation id: at most
@@ -97,16 +98,10 @@ func (o *Operator) LinesOf(ctx context.Context, userID, cursor string, limit int
 	for i, in := range items {
 		if err := table.Unmarshal(in, &lines[i]); err != nil {
 			o.db.Damaged(ctx, o.db.Inboxes, in, err)
-			lines[i] = keyOf(in)
+			lines[i] = table.KeyOf(in)
 		}
 	}
 	return lines, next, nil
-}
-
-// keyOf returns a line of which there is only its key: that of a damaged one can be read.
-func keyOf(line table.Item) (key chat.Line) {
-	_ = table.Unmarshal(table.Item{"userId": line["userId"], "conversationId": line["conversationId"]}, &key) // they are strings, or it were no key
-	return key
 }
 
 // byMessageID is the index of the Messages table.
@@ -165,6 +160,7 @@ func isNoIndex(err error) bool {
 
 func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []table.Item) ([]chat.Message, error) {
 	var messages []chat.Message
+	var damage error
 	for _, in := range keys {
 		var key table.Message
 		if err := table.Unmarshal(in, &key); err != nil {
@@ -172,6 +168,11 @@ func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []tabl
 		}
 		var m table.Message
 		found, err := o.db.Get(ctx, o.db.Messages, table.MessageKey(key.ConversationID, key.Seq), &m)
+		if errors.Is(err, table.ErrDamaged) {
+			o.db.Damaged(ctx, o.db.Messages, in, err)
+			damage = fmt.Errorf("message %s, at seq %d of %s: %w", messageID, key.Seq, key.ConversationID, err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -179,6 +180,9 @@ func (o *Operator) messagesAt(ctx context.Context, messageID string, keys []tabl
 			m.Message.Data = []byte(m.Data)
 			messages = append(messages, m.Message)
 		}
+	}
+	if len(messages) == 0 && damage != nil {
+		return nil, damage
 	}
 	if len(messages) == 0 {
 		return nil, chat.FieldErrorf(chat.CodeNotFound, "messageId", "there is no message %q", messageID)

@@ -29,7 +29,7 @@ func TestAdmin_Heads(t *testing.T) {
 	got := map[chat.ConversationID]bool{}
 	pages := 0
 	for cursor := ""; ; pages++ {
-		heads, next, err := operate.New(s).Heads(t.Context(), cursor, 3)
+		heads, _, next, err := operate.New(s).Heads(t.Context(), cursor, 3)
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(heads), 3)
 		for _, h := range heads {

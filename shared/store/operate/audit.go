@@ -3,11 +3,11 @@ package operate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
@@ -38,6 +39,7 @@ const (
 	LineFormer       ViolationKind = "lineFormer"       // a member whose inbox line says it has left
 	LineOrphaned     ViolationKind = "lineOrphaned"     // the inbox line of a member that the roster lacks
 	LargeNotListed   ViolationKind = "largeNotListed"   // a member whose devices are not told of a large conversation
+	LargeStale       ViolationKind = "largeStale"       // a user whose devices are told of a large conversation that is none of the user's
 	SyncHeadWrong    ViolationKind = "syncHead"         // a sync head, or what lies beside it, that cannot be right
 	EventTarget      ViolationKind = "eventTarget"      // a recall or edit whose message does not fit
 	NotBlank         ViolationKind = "notBlank"         // a recalled message that still has content
@@ -62,6 +64,7 @@ var remedies = map[ViolationKind]string{
 	LineFormer:       "remove leftSeq, leftHead and leftAt from the line, or delete the roster item, by what the last event about this user says",
 	LineOrphaned:     "put the roster item back, or set leftSeq in the line, by what the last event about this user says",
 	LargeNotListed:   "list it, by go run ./infra/admin repair with this conversationId; until then the member's devices learn of messages there by pushes only",
+	LargeStale:       "take it off, by go run ./infra/admin repair with this conversationId and -user with this userId; until then the user's devices are told how far it has come",
 	SyncHeadWrong:    "delete the item; the user's devices then read their whole list once",
 	EventTarget:      "restore both messages from a backup of the Messages table, or make the message what the event says",
 	NotBlank:         "remove text and data of the message",
@@ -90,8 +93,9 @@ type AuditReport struct {
 	Counts        map[ViolationKind]int `json:"counts"`            // of all, by kind
 	Omitted       int                   `json:"omitted,omitempty"` // violations counted and not listed: there are too many
 
-	// Unfinished are conversations whose ledger was not read to its end, because
-	// the time was up. Next is where AuditAll goes on; nil if it is through.
+	// Unfinished are conversations that were not looked at to their end: the time was up,
+	// or they were written to all the time. Next is where AuditAll goes on; nil if it is
+	// through.
 	Unfinished []chat.ConversationID `json:"unfinished,omitempty"`
 	Next       *AuditCursor          `json:"next,omitempty"`
 }
@@ -131,6 +135,9 @@ const (
 	// auditReserve is kept of the time to give the report.
 	auditReserve = 5 * time.Second
 
+	// lookAgain is for how long something is looked at again while transactions are at work
+	// on it, which each take milliseconds.
+	lookAgain = 3 * time.Second
 	// maxRosterCounts is how often a roster is counted that does not fit its head.
 	maxRosterCounts = 4
 )
@@ -344,7 +351,7 @@ func timeIsUp(ctx context.Context) bool {
 
 // add reports a violation, once.
 func (a *audit) add(v Violation) {
-	v.Remedy = remedies[v.Kind]
+	v.Remedy, v.Expected, v.Found = remedies[v.Kind], short(v.Expected), short(v.Found)
 	if slices.Contains(a.report.Violations, v) {
 		return
 	}
@@ -354,6 +361,17 @@ func (a *audit) add(v Violation) {
 		return
 	}
 	a.report.Violations = append(a.report.Violations, v)
+}
+
+// maxSaid is of how many bytes what was expected or found is: an attribute that somebody
+// has put there may take 400 KB, and a thousand of them are in a report.
+const maxSaid = 300
+
+func short(said string) string {
+	if len(said) <= maxSaid {
+		return said
+	}
+	return strings.ToValidUTF8(said[:maxSaid], "") + "…"
 }
 
 // everything is a limit that no ledger reaches.
@@ -366,17 +384,38 @@ const everything = chat.MaxSeq
 // says so and ends.
 func (a *audit) conversation(ctx context.Context, id chat.ConversationID, limit int64) (found bool, err error) {
 	found, err = a.wholeConversation(ctx, id, limit)
-	if errors.Is(err, table.ErrDamaged) {
-		return true, a.damaged(err, Violation{ConversationID: id})
+	if err != nil {
+		return true, a.leave(ctx, err, id)
 	}
-	return found, err
+	return found, nil
 }
 
-// damaged reports an item that cannot be read, and lets the audit go on: one that an
-// operator or a restore has damaged must not keep all others from being looked at (G10).
-// Any other error it returns.
+// leave ends the looking at one conversation, and lets the audit go on with the others
+// (G10): it met an item that is damaged, or is written to all the time, or the time is up,
+// as in the middle of a crowd's roster. Any other error it returns.
+func (a *audit) leave(ctx context.Context, err error, id chat.ConversationID) error {
+	if store.Permanent(err) {
+		return a.damaged(err, Violation{ConversationID: id})
+	}
+	if chat.CodeOf(err) == chat.CodeBusy || timeIsUp(ctx) {
+		a.unfinished(id)
+		return nil
+	}
+	return err
+}
+
+// unfinished takes down a conversation that was not looked at to its end.
+func (a *audit) unfinished(id chat.ConversationID) {
+	if len(a.report.Unfinished) < maxViolations && !slices.Contains(a.report.Unfinished, id) {
+		a.report.Unfinished = append(a.report.Unfinished, id)
+	}
+}
+
+// damaged reports an item that cannot be read, or has what DynamoDB does not take, such as
+// an id that is too long for a key, and lets the audit go on. Any other error it gives
+// back.
 func (a *audit) damaged(err error, v Violation) error {
-	if !errors.Is(err, table.ErrDamaged) {
+	if !store.Permanent(err) {
 		return err
 	}
 	v.Kind, v.Expected, v.Found = ItemDamaged, "items that can be read", err.Error()
@@ -492,7 +531,12 @@ func (o *Operator) entryNext(ctx context.Context, conversationID chat.Conversati
 
 // again reads items serialisably; nil for those that are not there.
 func (a *audit) again(ctx context.Context, gets ...types.TransactGetItem) ([]table.Item, error) {
-	out, err := a.db.TransactGet(ctx, gets)
+	looking, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
+	out, err := a.db.TransactGet(looking, gets)
+	if err != nil && looking.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", chat.Errorf(chat.CodeBusy, "they are written to all the time"), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("looking again at %d items: %w", len(gets), err)
 	}
@@ -545,7 +589,7 @@ func (a *audit) ledger(ctx context.Context, head chat.Conversation, r chat.Range
 	checked := map[string]bool{}
 	for r.From <= r.To {
 		if timeIsUp(ctx) {
-			a.report.Unfinished = append(a.report.Unfinished, id)
+			a.unfinished(id)
 			return nil
 		}
 		out, err := a.db.QueryRange(ctx, id, r, table.Ascending, auditPage)

@@ -132,7 +132,7 @@ func (a *audit) linesOf(ctx context.Context, id chat.ConversationID, userIDs []s
 // lineOf reads an inbox line, or what the store keeps among them. ok is false for one
 // that is damaged, which it reports.
 func (a *audit) lineOf(in table.Item) (line chat.Line, ok bool) {
-	key := keyOf(in)
+	key := table.KeyOf(in)
 	if key.ConversationID < table.FirstLine {
 		return key, true // of another form
 	}
@@ -266,9 +266,9 @@ func (a *audit) unrostered(ctx context.Context, id chat.ConversationID, lines ma
 	return nil
 }
 
-// lines checks inbox lines of any users and conversations against heads and
-// rosters.
-func (a *audit) lines(ctx context.Context, items []table.Item) error {
+// byConversation sorts lines, and checks what the store keeps among them. Those of
+// conversations that could not be finished are left out: they would take as long again.
+func (a *audit) byConversation(ctx context.Context, items []table.Item) (map[chat.ConversationID]map[string]chat.Line, error) {
 	byConversation := map[chat.ConversationID]map[string]chat.Line{}
 	for _, in := range items {
 		line, ok := a.lineOf(in)
@@ -276,13 +276,28 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 			continue
 		}
 		if line.ConversationID < table.FirstLine {
-			a.own(line, in)
+			if err := a.own(ctx, line, in); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if slices.Contains(a.report.Unfinished, line.ConversationID) {
 			continue
 		}
 		if byConversation[line.ConversationID] == nil {
 			byConversation[line.ConversationID] = map[string]chat.Line{}
 		}
 		byConversation[line.ConversationID][line.UserID] = line
+	}
+	return byConversation, nil
+}
+
+// lines checks inbox lines of any users and conversations against heads and
+// rosters.
+func (a *audit) lines(ctx context.Context, items []table.Item) error {
+	byConversation, err := a.byConversation(ctx, items)
+	if err != nil {
+		return err
 	}
 	keys := make([]table.Item, 0, len(byConversation))
 	for id := range byConversation {
@@ -308,7 +323,10 @@ func (a *audit) lines(ctx context.Context, items []table.Item) error {
 		if err == nil {
 			err = a.unrostered(ctx, id, lines, top)
 		}
-		if err = a.damaged(err, Violation{ConversationID: id}); err != nil {
+		if err != nil {
+			err = a.leave(ctx, err, id)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,12 @@
 package operate_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"slices"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/inorder-im/inorder/shared/chat"
 	"github.com/inorder-im/inorder/shared/store"
+	"github.com/inorder-im/inorder/shared/store/internal/storetest"
 	"github.com/inorder-im/inorder/shared/store/operate"
 )
 
@@ -1098,4 +1101,94 @@ func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 		c.Put(c.Tables.Inboxes, wrong)
 	}
 	require.Equal(t, []string{"w1", "w2", "w3", "w4", "w5"}, kinds())
+}
+
+// busyWith is a connection to DynamoDB on which a transaction is always at work on one
+// conversation.
+type busyWith struct {
+	next http.RoundTripper
+	id   chat.ConversationID
+}
+
+func (b busyWith) RoundTrip(r *http.Request) (*http.Response, error) {
+	request, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(request))
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactGetItems") && bytes.Contains(request, []byte(b.id)) {
+		return storetest.Refusing(r, http.StatusBadRequest, storetest.CancelledAnswer(slices.Repeat([]string{"TransactionConflict"}, storetest.ItemsOf(request))...)), nil
+	}
+	return b.next.RoundTrip(r)
+}
+
+// A conversation that is written to all the time cannot be looked at again: the audit says
+// so, and looks at all others.
+func TestG10_TheAuditGoesOnPastAConversationThatIsAlwaysBusy(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	busy := sendN(t, s, 3)
+	others := []string{"carol", "dave", "erin"}
+	for _, other := range others {
+		send(t, s, "alice", other, other)
+		c.Set(c.Tables.Inboxes, lineKey("alice", chat.SingleID("alice", other)), values{"readSeq": 9})
+	}
+	c.Set(c.Tables.Inboxes, lineKey("alice", busy), values{"readSeq": 9})
+	options := c.Options(&wire{})
+	options.HTTPClient = &http.Client{Transport: busyWith{http.DefaultTransport, busy}}
+	o := operate.New(store.New(dynamodb.New(options), c.Tables))
+	for name, audit := range map[string]func(context.Context) (operate.AuditReport, error){
+		"everything":       func(ctx context.Context) (operate.AuditReport, error) { return o.AuditAll(ctx, operate.AuditCursor{}) },
+		"a sample":         func(ctx context.Context) (operate.AuditReport, error) { return o.AuditSample(ctx, 1000) },
+		"one conversation": func(ctx context.Context) (operate.AuditReport, error) { return o.AuditConversation(ctx, busy) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// A function has a quarter of an hour.
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+			defer cancel()
+			report, err := audit(ctx)
+			require.NoError(t, err)
+			require.Contains(t, report.Unfinished, busy)
+			if name != "one conversation" {
+				require.Equal(t, len(others), report.Counts[operate.PositionAhead], "%v", report.Violations)
+			}
+		})
+	}
+}
+
+// What takes all the time that there is, such as the roster of a crowd, ends neither the
+// report nor the going on after it.
+func TestG10_AnAuditEndsInTheMiddleOfARoster(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	for _, other := range []string{"bob", "carol"} {
+		send(t, s, "alice", other, other)
+	}
+	w := &wire{}
+	o := operate.New(c.Store(w))
+	report, err := o.AuditAll(t.Context(), operate.AuditCursor{})
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Conversations)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.Set(func(op string, n int) fault {
+		if op == "Query" && n == 2 { // the roster of the first
+			cancel()
+			return dropped
+		}
+		return none
+	})
+	report, err = o.AuditAll(ctx, operate.AuditCursor{})
+	require.NoError(t, err)
+	require.Len(t, report.Unfinished, 1)
+	require.NotNil(t, report.Next)
+	require.Equal(t, report.Unfinished[0], report.Next.ConversationID)
+	w.Set(nil)
+	report, err = o.AuditAll(t.Context(), *report.Next)
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Conversations, "it gets on")
+	require.Nil(t, report.Next)
 }

@@ -1,6 +1,8 @@
 package operate_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +27,7 @@ func TestG10_TheAuditGoesOnPastADamagedItem(t *testing.T) {
 		"the last message": {func(c *cloud) (string, values, string) {
 			return c.Tables.Messages, entryKey(single, 3), "serverTime"
 		}, finding{operate.ItemDamaged, single, 3, ""}},
+		"a sender": {func(c *cloud) (string, values, string) { return c.Tables.Messages, entryKey(single, 2), "senderId" }, finding{operate.ItemDamaged, single, 0, ""}},
 		"a line": {func(c *cloud) (string, values, string) {
 			return c.Tables.Inboxes, lineKey("bob", single), "readSeq"
 		}, finding{operate.ItemDamaged, single, 0, "bob"}},
@@ -41,6 +44,9 @@ func TestG10_TheAuditGoesOnPastADamagedItem(t *testing.T) {
 			}
 			table, key, attribute := damage.item(c)
 			c.Set(table, key, values{attribute: "x"})
+			if name == "a sender" {
+				c.Set(table, key, values{attribute: strings.Repeat("x", 3000)}) // longer than a key may be
+			}
 			wrong := func(r operate.AuditReport, err error) (all []finding) {
 				t.Helper()
 				require.NoError(t, err)
@@ -85,15 +91,70 @@ func TestG10_WhatIsDoneToAllPassesOverADamagedItem(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, lines, 3)
 	require.Contains(t, lines, chat.Line{UserID: "alice", ConversationID: single}, "an erasure must not pass it over")
+	rosters, err := o.Lines(t.Context(), single, []string{"alice", "bob"})
+	require.NoError(t, err)
+	require.Len(t, rosters, 1)
+	require.Contains(t, rosters, "bob")
 	raised, err := o.RaiseHead(t.Context(), single, 10)
 	require.NoError(t, err)
 	require.Equal(t, int64(13), raised.After)
 
 	c.Set(c.Tables.Conversations, convKey(single), values{"memberCount": "x"})
-	heads, _, err := o.Heads(t.Context(), "", 10)
+	heads, damaged, _, err := o.Heads(t.Context(), "", 10)
 	require.NoError(t, err)
-	require.Len(t, heads, 2)
+	require.Equal(t, [2]int{2, 1}, [2]int{len(heads), damaged})
 	changed := 0
 	require.NoError(t, o.ChangedBetween(t.Context(), 0, chat.MaxSeq, func(chat.Conversation) error { changed++; return nil }))
 	require.Equal(t, 2, changed)
+}
+
+// A conversation that was damaged between two looks is not among the hottest, and all
+// others are.
+func TestG10_TheHottestAreListedBesideADamagedHead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	single := sendN(t, s, 3)
+	send(t, s, "alice", "carol", "c1")
+	hot, err := operate.New(s).Hottest(t.Context(), 10, func(context.Context) error {
+		send(t, s, "alice", "carol", "c2")
+		c.Set(c.Tables.Conversations, convKey(single), values{"memberCount": "x"})
+		return nil
+	})
+	require.NoError(t, err)
+	require.Len(t, hot, 1)
+}
+
+// A message that is found twice, once damaged, is found once.
+func TestG10_AMessageIsFoundBesideADamagedOne(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	single := sendN(t, s, 3)
+	c.CopyMessage(single, 1, 9)
+	id := ledger(t, s, "alice", single)[0].MessageID
+	c.Set(c.Tables.Messages, entryKey(single, 1), values{"serverTime": "x"})
+	found, err := operate.New(s).ScanMessage(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	c.Delete(c.Tables.Messages, entryKey(single, 9))
+	_, err = operate.New(s).ScanMessage(t.Context(), id)
+	require.ErrorContains(t, err, "decoding", "it is there")
+}
+
+// Nor does a list of large conversations that has what is no key.
+func TestG10_TheAuditGoesOnPastAListOfWhatIsNoKey(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	sendN(t, s, 3)
+	c.Set(c.Tables.Inboxes, lineKey("alice", chat.SingleID("alice", "bob")), values{"readSeq": 9})
+	for _, user := range []string{"aaron", "zed"} {
+		require.NoError(t, s.Enlist(t.Context(), user, chat.ConversationID("group:"+strings.Repeat("x", 3000))))
+	}
+	r, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
+	require.NoError(t, err)
+	require.Equal(t, []finding{
+		{operate.ItemDamaged, "", 0, "aaron"}, {operate.ItemDamaged, "", 0, "zed"}, {operate.PositionAhead, chat.SingleID("alice", "bob"), 0, "alice"},
+	}, found(r))
 }

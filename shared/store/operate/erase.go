@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/inorder-im/inorder/shared/chat"
+	"github.com/inorder-im/inorder/shared/store"
 	"github.com/inorder-im/inorder/shared/store/internal/table"
 )
 
@@ -25,10 +27,17 @@ type Erasure struct {
 	Events        int   `json:"events"`        // events written, each of which tells the devices of a conversation
 	Connections   bool  `json:"connections"`   // whether there were any
 
+	// What was passed over, and still has content. The log names each.
+	Damaged int64 `json:"damaged"` // messages and events of the user that cannot be read or written
+	Untold  int   `json:"untold"`  // conversations whose devices could not be told, for a reason that lies in them
+
 	// After is the last conversation that was looked through. An erasure that broke
 	// off goes on after it.
 	After chat.ConversationID `json:"after,omitempty"`
 }
+
+// Whole reports whether nothing was passed over.
+func (e Erasure) Whole() bool { return e.Damaged == 0 && e.Untold == 0 }
 
 // erased stands where the fingerprint of a message stood: from the fingerprint, a
 // short text could be guessed.
@@ -62,6 +71,11 @@ const erased = "erased"
 // edit: it reads again and takes the edit's content too, and that of its event.
 // What is blank already is passed over, so it may be repeated at will, and has to
 // be if the user goes on writing meanwhile. progress is called after each page.
+//
+// What cannot be erased as it is, one message or one conversation, keeps its content and
+// nothing else from being erased (G10). It is counted, and erased by a run that comes
+// once it is mended. Of a damaged message devices are told as of any other: the server
+// shows it to nobody, and they may hold it.
 func (o *Operator) EraseUser(ctx context.Context, userID string, after chat.ConversationID, act bool, progress func(Erasure)) (Erasure, error) {
 	e := eraser{Operator: o, userID: userID, act: act, progress: progress}
 	e.done.After = after
@@ -71,7 +85,11 @@ func (o *Operator) EraseUser(ctx context.Context, userID string, after chat.Conv
 			return e.done, err
 		}
 		for _, l := range lines {
-			if err := e.conversation(ctx, l.ConversationID); err != nil {
+			err := e.conversation(ctx, l.ConversationID)
+			if untold := (*untoldError)(nil); errors.As(err, &untold) && ctx.Err() == nil {
+				e.db.Log.ErrorContext(ctx, "a conversation is not erased", "conversationId", l.ConversationID, "err", err)
+				e.done.Untold++
+			} else if err != nil {
 				return e.done, err
 			}
 			e.done.Conversations++
@@ -119,14 +137,15 @@ func (e *eraser) conversation(ctx context.Context, id chat.ConversationID) error
 		e.done.Scanned += int64(out.ScannedCount)
 		for _, in := range out.Items {
 			m, err := table.UnmarshalMessage(in)
-			if err != nil {
-				return err
-			}
-			if m.Is(chat.EventErase) {
+			switch {
+			case err != nil:
+				err = e.passOver(ctx, in, err)
+			case m.Is(chat.EventErase):
 				e.told = max(e.told, m.Seq)
-				continue
+			default:
+				err = e.message(ctx, m)
 			}
-			if err := e.message(ctx, m); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -137,32 +156,58 @@ func (e *eraser) conversation(ctx context.Context, id chat.ConversationID) error
 	}
 }
 
+// passOver takes down a message of the user's that is damaged.
+func (e *eraser) passOver(ctx context.Context, in table.Item, damage error) error {
+	e.db.Damaged(ctx, e.db.Messages, in, damage)
+	e.done.Damaged++
+	var m table.Message
+	m.ConversationID = table.KeyOf(in).ConversationID
+	m.Seq, _ = table.SeqOf(in)
+	return e.tell(ctx, m)
+}
+
 // message blanks one, and again if it was changed between the reading and the
 // writing.
 func (e *eraser) message(ctx context.Context, m table.Message) error {
-	e.count(m)
-	if err := e.tell(ctx, m); err != nil || !e.act {
+	if err := e.tell(ctx, m); err != nil {
 		return err
+	}
+	was := m
+	if !e.act {
+		e.count(was)
+		return nil
 	}
 	if m.Event != nil {
 		e.edits[m.Seq] = true
 	}
 	for attempt := 1; ; attempt++ {
-		if err := e.newerEdits(ctx, m); err != nil {
-			return err
+		failed := e.newerEdits(ctx, m)
+		if failed == nil {
+			failed = e.blank(ctx, m)
 		}
-		err := e.blank(ctx, m)
-		if err == nil || !table.ConditionFailed(err) && !table.IsConflict(err) {
-			return err
+		untold := (*untoldError)(nil)
+		switch {
+		case failed == nil:
+			e.count(was)
+			return nil
+		case errors.As(failed, &untold):
+			return failed
+		case store.Permanent(failed):
+			return e.passOver(ctx, table.MessageKey(m.ConversationID, m.Seq), failed)
+		case !table.ConditionFailed(failed) && !table.IsConflict(failed):
+			return failed
 		}
 		if err := e.db.Pace.WaitRead(ctx, attempt, false); err != nil {
 			return fmt.Errorf("waiting for message %s: %w", m.MessageID, err)
 		}
-		in, err := e.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, table.Ascending)
-		if err != nil || in == nil || in.MessageID != m.MessageID {
+		now, err := e.entryNext(ctx, m.ConversationID, chat.Range{From: m.Seq, To: m.Seq}, table.Ascending)
+		if err != nil || now == nil || now.MessageID != m.MessageID {
 			return err // expired, or removed
 		}
-		m = *in
+		if table.ConditionFailed(failed) && now.Version == m.Version { // it lacks what the condition names
+			return e.passOver(ctx, table.MessageKey(m.ConversationID, m.Seq), failed)
+		}
+		m = *now
 	}
 }
 
@@ -173,19 +218,25 @@ func (e *eraser) tell(ctx context.Context, m table.Message) error {
 	}
 	e.told = m.Seq + 1
 	if e.act {
-		committed, err := e.store.TellErased(ctx, m.ConversationID, e.userID, m.MessageID)
+		committed, err := e.store.TellErased(ctx, m.ConversationID, e.userID, cmp.Or(m.MessageID, fmt.Sprint(m.Seq)))
 		if refusal, ok := errors.AsType[*chat.Error](err); ok && refusal.Code == chat.CodeNotFound {
 			e.told = chat.MaxSeq + 1 // there is no head: nobody can read the conversation
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("telling the devices of %s: %w", m.ConversationID, err)
+			return &untoldError{err}
 		}
 		e.told = committed.Seq
 	}
 	e.done.Events++
 	return nil
 }
+
+// untoldError says that the devices of a conversation could not be told.
+type untoldError struct{ err error }
+
+func (e *untoldError) Error() string { return "telling the devices: " + e.err.Error() }
+func (e *untoldError) Unwrap() error { return e.err }
 
 // newerEdits blanks the events of a message's edits that the ledger did not show:
 // they came after its end was read, or were being written.
@@ -196,7 +247,7 @@ func (e *eraser) newerEdits(ctx context.Context, m table.Message) error {
 		return err
 	}
 	for _, seq := range slices.Sorted(maps.Keys(events)) {
-		if event := events[seq]; !blank(event) {
+		if event := events[seq]; event.Is(chat.EventEdit) && event.SenderID == m.SenderID && !blank(event) {
 			if err := e.message(ctx, event); err != nil {
 				return err
 			}
@@ -259,7 +310,9 @@ func (e *eraser) connections(ctx context.Context) error {
 	if !e.act {
 		var found table.Connections
 		exists, err := e.db.Get(ctx, e.db.Connections, key, &found)
-		e.done.Connections = exists
+		if e.done.Connections = exists; errors.Is(err, table.ErrDamaged) {
+			return nil // it is deleted as it is
+		}
 		return err
 	}
 	out, err := e.db.DeleteItem(ctx, &dynamodb.DeleteItemInput{

@@ -1,11 +1,15 @@
 package operate_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/stretchr/testify/require"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -284,4 +288,96 @@ func TestEraseUser_WithoutAHead(t *testing.T) {
 	done := erase(t, c.Store(nil), "alice")
 	require.Equal(t, [2]int64{1, 0}, [2]int64{done.Messages, int64(done.Events)})
 	require.NotContains(t, fmt.Sprint(c.Scan(c.Tables.Messages)), "text of 1")
+}
+
+// What cannot be erased as it is, one message or one conversation, is passed over, told
+// of and counted, and keeps nothing else from being erased. The next run finishes once
+// it is mended.
+func TestG10_AnErasureGoesOnPastWhatIsDamaged(t *testing.T) {
+	t.Parallel()
+	single := chat.SingleID("alice", "bob")
+	type place func(c *cloud) (table string, key values)
+	message := func(seq int64) place {
+		return func(c *cloud) (string, values) { return c.Tables.Messages, entryKey(single, seq) }
+	}
+	head := func(c *cloud) (string, values) { return c.Tables.Conversations, convKey(single) }
+	for name, tc := range map[string]struct {
+		place
+		damage  values
+		damaged int64
+		untold  int
+	}{
+		"the first message":           {message(1), values{"serverTime": "x"}, 1, 0},
+		"the last message":            {message(3), values{"version": "x"}, 1, 0},
+		"a text of another type":      {message(2), values{"text": values{"a": 1}}, 1, 0},
+		"a message without a version": {message(2), values{"version": nil}, 1, 0},
+		"a message without its id":    {message(2), values{"messageId": nil}, 1, 0},
+		"a version in halves":         {message(2), values{"version": 1.5}, 1, 0},
+		"edits that come twice":       {message(2), values{"edits": []int{3, 3}}, 1, 0},
+		"a head":                      {head, values{"memberCount": "x"}, 0, 1},
+		"a head behind its ledger":    {head, values{"lastSeq": 1}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			var lines strings.Builder
+			s := c.Store(nil, store.WithLog(slog.New(slog.NewTextHandler(&lines, nil))))
+			sendN(t, s, 3)
+			others := []string{"carol", "dave", "erin", "frank"} // before and after it
+			for _, other := range others {
+				send(t, s, "alice", other, other)
+			}
+			table, key := tc.place(c)
+			whole := c.Raw(table, key)
+			c.Set(table, key, tc.damage)
+			// A conversation is written to by another environment.
+			s = c.Store(nil, store.WithLog(slog.New(slog.NewTextHandler(&lines, nil))))
+			dry, err := operate.New(s).EraseUser(t.Context(), "alice", "", false, nothing)
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			done, err := operate.New(s).EraseUser(ctx, "alice", "", true, nothing)
+			require.NoError(t, err)
+			require.Equal(t, [2]any{tc.damaged, tc.untold}, [2]any{done.Damaged, done.Untold})
+			require.False(t, done.Whole())
+			require.Equal(t, 5, done.Conversations)
+			if tc.untold == 0 && !strings.Contains(name, "without") && !strings.Contains(name, "twice") {
+				require.Equal(t, dry, done, "a dry run says so too")
+			}
+			for _, other := range others {
+				events, all := erasuresIn(t, s, chat.SingleID("alice", other))
+				require.Len(t, events, 1, other)
+				require.Empty(t, all[0].Text, other)
+			}
+			require.Regexp(t, `conversationId=`+string(single), lines.String(), "it is told of")
+
+			_, err = c.DB.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: whole})
+			require.NoError(t, err)
+			s = c.Store(nil)
+			require.True(t, erase(t, s, "alice").Whole())
+			events, all := erasuresIn(t, s, single)
+			require.NotEmpty(t, events)
+			for _, m := range all {
+				require.Empty(t, m.Text)
+			}
+			require.NotContains(t, fmt.Sprint(c.Scan(c.Tables.Messages)), "text of")
+			require.True(t, erase(t, s, "alice").Whole())
+			report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
+			require.NoError(t, err)
+			require.Empty(t, report.Violations)
+		})
+	}
+}
+
+// A message that names as its edits what is none takes nothing of anyone's with it.
+func TestG10_AnErasureFollowsNoEditThatIsNone(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	id := send(t, s, "alice", "bob", "1").ConversationID
+	send(t, s, "bob", "alice", "2")
+	c.Set(c.Tables.Messages, entryKey(id, 1), values{"edits": []int{1, 2}})
+	require.True(t, erase(t, s, "alice").Whole())
+	_, all := erasuresIn(t, s, id)
+	require.Equal(t, [2]string{"", "text of 2"}, [2]string{all[0].Text, all[1].Text})
 }

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -22,6 +23,8 @@ type Filled struct {
 	Idempotency   int64 `json:"idempotency"`
 	Conversations int64 `json:"conversations"`
 	Messages      int64 `json:"messages"`
+
+	Damaged int64 `json:"damaged"` // sync heads that cannot be read, and are left out: devices then read their whole list once
 }
 
 // syncHeadJump is by how much Fill raises sync heads: by more than a user can have
@@ -63,13 +66,14 @@ func (o *Operator) Fill(ctx context.Context, from store.Tables, how FillOptions,
 		if step.from == step.to {
 			return done, fmt.Errorf("table %s is to be filled from itself", step.to)
 		}
-		if err := o.fillable(ctx, step.to, how.Again); err != nil {
+		if err := o.fillable(ctx, step.from, step.to, how.Again); err != nil {
 			return done, err
 		}
 	}
 	for _, step := range steps {
-		err := o.copyTable(ctx, step.from, step.to, how.Act, func(n int) {
+		err := o.copyTable(ctx, step.from, step.to, how.Act, func(n, damaged int) {
 			*step.count += int64(n)
+			done.Damaged += int64(damaged)
 			progress(done)
 		})
 		if err != nil {
@@ -79,38 +83,53 @@ func (o *Operator) Fill(ctx context.Context, from store.Tables, how FillOptions,
 	return done, nil
 }
 
-func (o *Operator) fillable(ctx context.Context, table string, again bool) error {
-	out, err := o.db.Scan(ctx, &dynamodb.ScanInput{TableName: &table, Limit: aws.Int32(1)})
+// fillable refuses a table that is not empty, and one that is filled from another kind of
+// table: rosters and inboxes, say, are made of the same attributes.
+func (o *Operator) fillable(ctx context.Context, from, to string, again bool) error {
+	var keys [2]string
+	for i, name := range []string{from, to} {
+		out, err := o.db.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &name})
+		if err != nil {
+			return fmt.Errorf("looking at table %s: %w", name, err)
+		}
+		for _, k := range out.Table.KeySchema {
+			keys[i] += " " + aws.ToString(k.AttributeName)
+		}
+	}
+	if keys[0] != keys[1] {
+		return fmt.Errorf("table %s is not of the same kind as %s: its key is%s, not%s", from, to, keys[0], keys[1])
+	}
+	out, err := o.db.Scan(ctx, &dynamodb.ScanInput{TableName: &to, Limit: aws.Int32(1)})
 	if err != nil {
-		return fmt.Errorf("looking into table %s: %w", table, err)
+		return fmt.Errorf("looking into table %s: %w", to, err)
 	}
 	if len(out.Items) > 0 && !again {
-		return fmt.Errorf("table %s is not empty", table)
+		return fmt.Errorf("table %s is not empty", to)
 	}
 	return nil
 }
 
-func (o *Operator) copyTable(ctx context.Context, from, to string, act bool, copied func(n int)) error {
+func (o *Operator) copyTable(ctx context.Context, from, to string, act bool, copied func(n, damaged int)) error {
 	pages := dynamodb.NewScanPaginator(o.db, &dynamodb.ScanInput{TableName: &from})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return err
 		}
-		for items := page.Items; len(items) > 0; {
-			n := min(len(items), batchWriteMax)
-			for _, in := range items[:n] {
-				if err := jump(in); err != nil {
-					return err
+		for chunk := range slices.Chunk(page.Items, batchWriteMax) {
+			items := slices.DeleteFunc(chunk, func(in table.Item) bool {
+				err := jump(in)
+				if err != nil {
+					o.db.Damaged(ctx, from, in, err)
 				}
-			}
+				return err != nil
+			})
 			if act {
-				if err := o.putAll(ctx, to, items[:n]); err != nil {
+				if err := o.putAll(ctx, to, items); err != nil {
 					return err
 				}
 			}
-			copied(n)
-			items = items[n:]
+			copied(len(items), len(chunk)-len(items))
 		}
 	}
 	return nil

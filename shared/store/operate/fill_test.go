@@ -139,3 +139,50 @@ func TestFill_UnprocessedItems(t *testing.T) {
 	require.Equal(t, int64(40), done.Messages)
 	require.Equal(t, c.Scan(from.Messages), c.Scan(c.Tables.Messages))
 }
+
+// A sync head that cannot be read cannot jump. It is left out, which has the user's
+// devices read their whole list once, and keeps nothing else from being copied.
+func TestG10_AFillGoesOnPastADamagedSyncHead(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	from := restored(c)
+	old := store.New(c.DB, from)
+	lively(t, old)
+	for _, user := range []string{"alice", "bob", "cy"} {
+		_, err := old.Raise(t.Context(), user, []chat.ConversationID{"group:1"})
+		require.NoError(t, err)
+	}
+	c.Set(from.Inboxes, lineKey("bob", "#"), values{"v": "x"})
+	all := len(c.Scan(from.Inboxes))
+	s := c.Store(nil)
+	done, err := operate.New(s).Fill(t.Context(), from, operate.FillOptions{Act: true}, func(operate.Filled) {})
+	require.NoError(t, err)
+	require.Equal(t, [2]int64{int64(all - 1), 1}, [2]int64{done.Inboxes, done.Damaged})
+	require.Len(t, c.Scan(c.Tables.Inboxes), all-1)
+	require.Equal(t, c.Scan(from.Messages), c.Scan(c.Tables.Messages))
+	told, err := s.Changes(t.Context(), "bob", 1, "", 50)
+	require.NoError(t, err)
+	require.True(t, told.Full)
+}
+
+// Rosters and inboxes are made of the same attributes, and one table's items would stand
+// in the place of another's without an error.
+func TestFill_RefusesATableInThePlaceOfAnother(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	from := restored(c)
+	lively(t, store.New(c.DB, from))
+	for name, swap := range map[string]func(*store.Tables){
+		"roster and inboxes":      func(t *store.Tables) { t.Members, t.Inboxes = t.Inboxes, t.Members },
+		"messages for heads":      func(t *store.Tables) { t.Conversations = t.Messages },
+		"a table that is not one": func(t *store.Tables) { t.Messages = "none" },
+	} {
+		wrong := from
+		swap(&wrong)
+		_, err := operate.New(c.Store(nil)).Fill(t.Context(), wrong, operate.FillOptions{Act: true}, func(operate.Filled) {})
+		require.Error(t, err, name)
+		for _, table := range []string{c.Tables.Conversations, c.Tables.Members, c.Tables.Inboxes, c.Tables.Messages} {
+			require.Zero(t, c.Count(table), name)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -34,7 +35,7 @@ type Hot struct {
 	LastSeq        int64               `json:"lastSeq"`
 	Grown          int64               `json:"grown"` // entries since the first look
 	PerSecond      float64             `json:"perSecond"`
-	Full           int                 `json:"full"` // percent of what its bucket holds that is taken; see store.WithConversationRate
+	FullInMs       int64               `json:"fullInMs"` // until its bucket is full again; see store.WithConversationRate
 }
 
 // Hottest returns at most limit conversations that grew between two looks, the fastest
@@ -66,6 +67,10 @@ func (o *Operator) Hottest(ctx context.Context, limit int, wait func(context.Con
 		g.Go(func() error {
 			var head chat.Conversation
 			found, err := o.db.Get(reads, o.db.Conversations, table.HeadKey(id), &head)
+			if errors.Is(err, table.ErrDamaged) {
+				o.db.Damaged(ctx, o.db.Conversations, table.HeadKey(id), err)
+				return nil
+			}
 			if now := o.db.Now(); found && head.LastSeq > was.LastSeq {
 				mu.Lock()
 				defer mu.Unlock()
@@ -87,7 +92,7 @@ func hotOf(head chat.Conversation, grown int64, span time.Duration, now time.Tim
 	return Hot{
 		ConversationID: head.ConversationID, Kind: head.Kind, Title: head.Title, MemberCount: head.MemberCount,
 		LastSeq: head.LastSeq, Grown: grown, PerSecond: float64(grown) / max(span, time.Millisecond).Seconds(),
-		Full: int(100 * max(0, time.UnixMicro(head.FullAt).Sub(now)) / time.Second),
+		FullInMs: max(0, time.UnixMicro(head.FullAt).Sub(now)).Milliseconds(),
 	}
 }
 

@@ -37,7 +37,7 @@ func TestHottest(t *testing.T) {
 	require.Equal(t, []int64{4, 2}, []int64{hot[0].LastSeq, hot[1].LastSeq})
 	require.Greater(t, hot[0].PerSecond, hot[1].PerSecond)
 	require.Equal(t, 2, hot[0].MemberCount)
-	require.Zero(t, hot[1].Full, "what nobody counts is not full")
+	require.Zero(t, hot[1].FullInMs, "what nobody counts is not full")
 
 	hot = look(1)
 	require.Len(t, hot, 1)

@@ -2,8 +2,10 @@ package operate_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/stretchr/testify/require"
@@ -104,4 +106,60 @@ func TestRaiseHead_AHeadRemembersSoManyStretches(t *testing.T) {
 			require.Less(t, storetest.SizeOf(&types.AttributeValueMemberM{Value: c.Raw(c.Tables.Conversations, convKey(id))}), 1024)
 		})
 	}
+}
+
+// A large conversation that stays on the list of one who has left it, or is large no more,
+// is found by the audit of everything, and taken off by the repair.
+func TestG9_TheAuditorFindsWhoIsListedForTooLong(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	s := c.Store(nil)
+	var others []string
+	for i := range 24 {
+		others = append(others, fmt.Sprintf("u%02d", i))
+	}
+	id, small := newGroup(t, s, chat.VisibleAll, "ann", others...), newGroup(t, s, chat.VisibleAll, "zoe", others[3:5]...)
+	gone, removed := others[0], others[1]
+	for _, user := range append(others, "ann") {
+		require.NoError(t, s.Enlist(t.Context(), user, id))
+	}
+	_, err := s.Leave(t.Context(), by(gone, "leave"), id)
+	require.NoError(t, err)
+	_, err = s.RemoveMembers(t.Context(), by("ann", "remove"), id, []string{removed})
+	require.NoError(t, err)
+	require.NoError(t, s.Enlist(t.Context(), "stranger", id))
+	require.NoError(t, s.Enlist(t.Context(), others[3], small))
+	require.NoError(t, s.Enlist(t.Context(), others[4], "group:none"))
+
+	stale := func() (found []string) {
+		report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{UserID: " "})
+		require.NoError(t, err)
+		for _, v := range report.Violations {
+			if v.Kind == operate.LargeStale {
+				found = append(found, fmt.Sprint(v.UserID, " ", v.ConversationID))
+			}
+		}
+		slices.Sort(found)
+		return found
+	}
+	require.Equal(t, []string{
+		fmt.Sprint("stranger ", id), fmt.Sprint(others[3], " ", small), fmt.Sprint(others[4], " group:none"),
+	}, stale(), "those who went may be on their way off the list")
+	early := time.Now().Add(-2 * time.Hour).UnixMilli()
+	c.Set(c.Tables.Conversations, convKey(id), values{"removedAt": early})
+	for _, user := range []string{gone, removed} {
+		c.Set(c.Tables.Inboxes, lineKey(user, id), values{"leftAt": early, "leftHead": map[string]any{"conversationId": id, "updatedAt": early}})
+	}
+	require.Equal(t, []string{
+		fmt.Sprint("stranger ", id), fmt.Sprint(gone, " ", id), fmt.Sprint(removed, " ", id), fmt.Sprint(others[3], " ", small), fmt.Sprint(others[4], " group:none"),
+	}, stale())
+	for user, conversation := range map[string]chat.ConversationID{gone: id, removed: id, "stranger": id, others[3]: small, others[4]: "group:none"} {
+		off, err := operate.New(s).Unlist(t.Context(), user, conversation)
+		require.NoError(t, err)
+		require.True(t, off)
+	}
+	off, err := operate.New(s).Unlist(t.Context(), "ann", id)
+	require.NoError(t, err)
+	require.False(t, off, "a member is on it rightly")
+	require.Empty(t, stale())
 }

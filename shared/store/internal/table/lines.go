@@ -50,6 +50,33 @@ func (db *DB) ListPage(ctx context.Context, userID, cursor string, limit int, al
 
 // LinesOf returns the lines that users have of a conversation, by userId.
 func (db *DB) LinesOf(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
+	items, err := db.lineItems(ctx, conversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	return LinesByUser(items)
+}
+
+// ReadableLinesOf is LinesOf for who changes nothing by them: damaged ones are told of and
+// left out.
+func (db *DB) ReadableLinesOf(ctx context.Context, conversationID chat.ConversationID, userIDs []string) (map[string]chat.Line, error) {
+	items, err := db.lineItems(ctx, conversationID, userIDs)
+	if err != nil {
+		return nil, err
+	}
+	lines := make(map[string]chat.Line, len(items))
+	for _, in := range items {
+		var line chat.Line
+		if err := Unmarshal(in, &line); err != nil {
+			db.Damaged(ctx, db.Inboxes, in, err)
+			continue
+		}
+		lines[line.UserID] = line
+	}
+	return lines, nil
+}
+
+func (db *DB) lineItems(ctx context.Context, conversationID chat.ConversationID, userIDs []string) ([]Item, error) {
 	keys := make([]Item, len(userIDs))
 	for i, id := range userIDs {
 		keys[i] = LineKey(id, conversationID)
@@ -58,7 +85,13 @@ func (db *DB) LinesOf(ctx context.Context, conversationID chat.ConversationID, u
 	if err != nil {
 		return nil, fmt.Errorf("reading %d inbox lines of %s: %w", len(keys), conversationID, err)
 	}
-	return LinesByUser(items)
+	return items, nil
+}
+
+// KeyOf returns a line of which there is only its key: that of a damaged one can be read.
+func KeyOf(line Item) (key chat.Line) {
+	_ = Unmarshal(Item{"userId": line["userId"], "conversationId": line["conversationId"]}, &key) // they are strings, or it were no key
+	return key
 }
 
 // LinesByUser reads the lines that users have of one conversation, by userId.
