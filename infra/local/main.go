@@ -115,18 +115,20 @@ type config struct {
 	hosts        []string // by which pages may call this machine
 }
 
+const usage = `Runs a SAM WebSocket application on this machine, straight from its template.
+
+usage: go run ./infra/local [flags]
+       go run ./infra/local invoke <function> <event.json>   (see invoke -h)
+
+An address is written 127.0.0.1:3000 or http://127.0.0.1:3000.
+
+`
+
 func parseFlags(args []string, stderr io.Writer) (config, error) {
 	cfg := config{params: map[string]string{}}
 	flags := flag.NewFlagSet("local", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() {} // after a mistake, it would take the words about that off the screen
-	usage := func() {
-		_, _ = fmt.Fprint(stderr, "Runs a SAM WebSocket application on this machine, straight from its template.\n\n"+
-			"usage: go run ./infra/local [flags]\n"+
-			"       go run ./infra/local invoke <function> <event.json>   (see invoke -h)\n\n"+
-			"An address is written 127.0.0.1:3000 or http://127.0.0.1:3000.\n\n")
-		flags.PrintDefaults()
-	}
+	flags.Usage = func() {}       // after a mistake, it would take the words about that off the screen
 	_ = cfg.addr.Set(defaultAddr) // it is one
 	flags.Func("addr", "`address` to serve on (default "+cfg.addr.URL()+"); port 0 takes a free one, and\n"+
 		"0.0.0.0:3000 serves other machines of the network too, such as a phone", func(s string) error {
@@ -180,7 +182,8 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		usage()
+		_, _ = fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
 		return config{}, err
 	case err != nil:
 		_, _ = fmt.Fprintln(stderr, "-h lists the flags")
