@@ -117,6 +117,37 @@ func TestPage(t *testing.T) {
 	requireSame(t, again, bob)
 }
 
+// The menu of a message is used by the keyboard, which goes on where it was.
+func TestPage_TheMenuByKeyboard(t *testing.T) {
+	t.Parallel()
+	cloud := startCloud(t)
+	alice := openBrowser(t)(cloud.Page, newUser("alice"), "")
+	alice.attend()
+	alice.converse(newUser("bob"))
+	alice.say("one")
+	alice.say("two")
+	alice.await("that all is sent", allSent)
+	const inMenu = `document.getElementById("menu").contains(document.activeElement)`
+	open := func() {
+		evaluate[bool](alice, `(document.querySelector("#messages .more").focus(), true)`)
+		alice.do(chromedp.KeyEvent(kb.Enter))
+		alice.await("the menu", inMenu)
+	}
+	closed := func(at int) {
+		alice.await("the menu to be closed", `!document.getElementById("menu").matches(":popover-open")`)
+		alice.await("the focus", fmt.Sprintf(`document.querySelectorAll("#messages .more")[%d] === document.activeElement`, at))
+	}
+	open()
+	alice.do(chromedp.KeyEvent(kb.Escape))
+	closed(0)
+	open()
+	for range evaluate[int](alice, `document.getElementById("menu").childElementCount`) {
+		require.True(t, evaluate[bool](alice, inMenu))
+		alice.do(chromedp.KeyEvent(kb.Tab))
+	}
+	closed(1)
+}
+
 // Three tabs of one device against a real server: they share one connection, and go
 // on when the one that has it crashes or is frozen.
 func TestPage_TabsShareOneConnection(t *testing.T) {

@@ -57,6 +57,14 @@ func BusyFor(wait time.Duration, format string, args ...any) *Error {
 	return e
 }
 
+// FullFor is BusyFor where not the caller is too fast, but the conversation takes no more:
+// what the caller has for others need not wait.
+func FullFor(wait time.Duration, format string, args ...any) *Error {
+	e := BusyFor(wait, format, args...)
+	e.Field = "conversationId"
+	return e
+}
+
 // Errorf makes an Error without a field.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}

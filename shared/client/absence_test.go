@@ -334,6 +334,11 @@ func TestG10_ReadingAgainHoldsNothingUp(t *testing.T) {
 			require.NotEmpty(t, stored(t, bob, id))
 			require.Equal(t, s.Entries(id)[len(s.Entries(id))-1], stored(t, bob, id)[len(stored(t, bob, id))-1])
 		}
+		late := s.MakeGroup("late", "alice", "bob")
+		s.Post("alice", wire.Send{ConversationID: late, Text: "hi"})
+		time.Sleep(2 * time.Second)
+		line, _ := bob.Conversation(late)
+		require.Equal(t, 2, line.MemberCount, "nor what is told of others")
 		s.Interfere(clienttest.Hooks{})
 		for _, a.group = range groups {
 			a.caughtUp(bob, "bob")

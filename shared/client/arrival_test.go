@@ -260,11 +260,12 @@ func TestLargeConversationsArePulled(t *testing.T) {
 // Were they to ask for it at once, a message would be as many requests in one moment.
 func TestPullsOfTheSameGapAreSpreadByTheSizeOfTheGroup(t *testing.T) {
 	for name, tc := range map[string]struct {
-		notifyAbove, lost int
-		spread            time.Duration
+		notifyAbove, lost, more int
+		spread                  time.Duration
 	}{
-		"a notify":              {399, 0, 2 * chat.MaxGroupMembers * time.Millisecond}, // as a crowd of whose size it does not know yet
-		"a push after lost one": {400, 1, 2 * 400 * time.Millisecond},
+		"a notify":               {399, 0, 0, 2 * chat.MaxGroupMembers * time.Millisecond}, // as a crowd of whose size it does not know yet
+		"a push after lost one":  {400, 1, 0, 2 * 400 * time.Millisecond},
+		"pushes after lost ones": {400, 1, 20, 2 * 400 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *clienttest.Server) {
@@ -297,8 +298,12 @@ func TestPullsOfTheSameGapAreSpreadByTheSizeOfTheGroup(t *testing.T) {
 				hooks.OnPush = nil
 				s.Interfere(hooks)
 				s.Post(users[members-1], wire.Send{ConversationID: group, Text: "all at once"})
+				for range tc.more {
+					time.Sleep(time.Millisecond)
+					s.Post(users[members-1], wire.Send{ConversationID: group, Text: "and more"})
+				}
 				for _, c := range clients {
-					take(t, c, group, tc.lost+1)
+					take(t, c, group, tc.lost+1+tc.more)
 				}
 				first, last := time.Hour, time.Duration(0)
 				for range devices {

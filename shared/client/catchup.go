@@ -203,9 +203,9 @@ func plausibleLine(line wire.Conversation) error {
 	return nil
 }
 
-// pullAll pulls every conversation that has a gap, a few at a time, and then reads again
-// what is in doubt, which may be long. One that fails does not keep the others from being
-// pulled.
+// pullAll pulls every conversation that has a gap, a few at a time. One that fails does not
+// keep the others from being pulled. What is in doubt is read again after that, which may
+// be long: what else changes is heard of meanwhile.
 func (c *Client) pullAll(s *session) error {
 	c.mu.Lock()
 	var due []*conversation
@@ -224,13 +224,13 @@ func (c *Client) pullAll(s *session) error {
 		pulls.Go(func() error { return c.pull(s, cv) })
 	}
 	err := pulls.Wait()
-	for _, cv := range due {
-		if failed := c.recheck(s, cv); err == nil {
-			err = failed
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, cv := range due {
+		if cv.unchecked() > 0 {
+			c.mind(s, cv, c.cfg.GapWait, 0)
+		}
+	}
 	if c.progress.on && err == nil {
 		c.publish(Progress{Done: c.progress.done, Total: c.progress.done})
 	}
@@ -254,9 +254,11 @@ func (c *Client) advance(by int64) {
 	c.publish(Progress{Done: c.progress.done, Total: c.progress.total})
 }
 
-// mind makes sure that a gap is pulled after a wait, unless pushes close it
-// first. The caller holds the mutex.
-func (c *Client) mind(s *session, cv *conversation, wait time.Duration) {
+// mind makes sure that a gap is pulled after a wait, and at random up to spread later,
+// unless pushes close it first. A wait of the same length that is under way stays, or the
+// pulls of those who hear of a gap again and again would hardly be spread. The caller holds
+// the mutex.
+func (c *Client) mind(s *session, cv *conversation, wait, spread time.Duration) {
 	if !cv.behind() || s == nil || s.ctx.Err() != nil {
 		return
 	}
@@ -264,9 +266,10 @@ func (c *Client) mind(s *session, cv *conversation, wait time.Duration) {
 		cv.minded = s.start(func() { c.closeGap(s, cv) })
 	}
 	fresh := cv.wait == 0
-	if fresh || wait < cv.wait {
-		cv.wait = wait
+	if !fresh && wait >= cv.patience {
+		return
 	}
+	cv.patience, cv.wait = wait, wait+jitterWithin(spread)
 	if due := time.Now().Add(cv.wait); fresh || due.Before(cv.due) {
 		cv.due = due
 		cv.sooner.fire()
@@ -279,6 +282,7 @@ func (c *Client) closeGap(s *session, cv *conversation) {
 		c.mu.Lock()
 		if !cv.behind() || s.ctx.Err() != nil {
 			cv.minded, cv.wait = false, 0
+			c.news.fire()
 			c.mu.Unlock()
 			return
 		}
@@ -289,7 +293,9 @@ func (c *Client) closeGap(s *session, cv *conversation) {
 			continue
 		}
 		c.mu.Lock()
-		c.stats.Gaps++
+		if cv.ledger.gap() {
+			c.stats.Gaps++
+		}
 		c.mu.Unlock()
 		err := c.pull(s, cv)
 		if err == nil {

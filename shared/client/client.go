@@ -288,7 +288,17 @@ func (c *Client) Refresh(ctx context.Context) error {
 		c.session.wake()
 	}
 	c.mu.Unlock()
-	return c.await(ctx, "catching up", func() bool { return c.made >= round })
+	return c.await(ctx, "catching up", func() bool { return c.made >= round && !c.rechecks() })
+}
+
+// rechecks reports whether anything is still to be read again. The caller holds the mutex.
+func (c *Client) rechecks() bool {
+	for _, cv := range c.conversations {
+		if cv.unchecked() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // await waits until hold, which is called with the mutex, is true.
@@ -413,10 +423,11 @@ type conversation struct {
 	confirmed *session // that the position was compared in with the server's ledger
 	rewinds   int      // times that it started over
 
-	minded bool          // a goroutine of the session waits for the gap to close
-	wait   time.Duration // how long it does, the shortest asked for this gap; 0 without a gap
-	due    time.Time     // when its patience ends
-	sooner signal        // whenever due comes nearer
+	minded   bool          // a goroutine of the session waits for the gap to close
+	patience time.Duration // the shortest wait that was asked for this gap
+	wait     time.Duration // how long it waits, with the spread; 0 without a gap
+	due      time.Time     // when that is over
+	sooner   signal        // whenever due comes nearer
 }
 
 func newConversation(id chat.ConversationID) *conversation {

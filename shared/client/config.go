@@ -92,7 +92,8 @@ const (
 	maxRefused  = 100             // writes that are kept, the last
 	pullsAtOnce = 4
 	sendsAtOnce = 4
-	readPage    = 100 // messages read from the store at once
+	slowAfter   = 3 * time.Second // a write that takes longer is not counted among these
+	readPage    = 100             // messages read from the store at once
 
 	// maxBadFrames ends a connection that talks nonsense.
 	maxBadFrames = 100

@@ -37,11 +37,12 @@
 // one, a Clear), is stored in the outbox before the first attempt and sent until the server
 // answers, over reconnects and restarts, always with the same clientMsgId, so the
 // server commits it once. One write per conversation is on its way at a time, which keeps
-// the user's own order, and four of all, for a server limits how fast one may write. It
-// leaves the outbox in the commit that stores the answer. A call that stops waiting before
-// gives a [PendingError]; [Settled] then tells of the end. What the server refuses leaves
-// the outbox and is the call's error; if no call waits any more, [Client.Refused] keeps it,
-// for [Client.Retry] or [Client.Discard].
+// the user's own order, and four of all, for a server limits how fast one may write; one
+// that is slow to be answered does not count. It leaves the outbox in the commit that
+// stores the answer. A call that stops waiting before gives a [PendingError]; [Settled]
+// then tells of the end. What the server refuses leaves the outbox and is the call's error;
+// if no call waits any more, [Client.Refused] keeps it, for [Client.Retry] or
+// [Client.Discard].
 //
 // Only Ack is not kept: the next one says the same and more.
 //

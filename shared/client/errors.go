@@ -119,6 +119,13 @@ func retryAfter(err error) time.Duration {
 	return time.Duration(min(ms, float64(time.Hour/time.Millisecond))) * time.Millisecond
 }
 
+// isTooFast reports whether the server says that the user is too fast, and not that the
+// conversation takes no more.
+func isTooFast(err error) bool {
+	e, ok := errors.AsType[*chat.Error](err)
+	return ok && e.Field == "" && retryAfter(err) > 0
+}
+
 // violated is an answer that the protocol does not allow. The next one may be
 // right, so it is worth asking again.
 func violated(format string, args ...any) error {

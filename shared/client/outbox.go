@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/inorder-im/inorder/shared/chat"
@@ -233,19 +234,10 @@ func (c *Client) pump(name string) {
 }
 
 // sendLane sends the writes of a lane one after the other: frames of one client may be
-// handled at the same time, in any order. Of all lanes a few are sent at a time: what is
-// sent to hundreds of people would be too fast, again and again, and the user thrown out
-// for it. Who is told so waits in its place, for the others would be told the same.
+// handled at the same time, in any order.
 func (c *Client) sendLane(s *session, l *lane) {
 	for failures := 0; ; {
-		more := false
-		err := s.inTurn(func() (err error) {
-			more, err = c.sendNext(s, l)
-			if retryAfter(err) > 0 {
-				sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
-			}
-			return err
-		}, s.sends)
+		more, err := c.sendInTurn(s, l, failures)
 		switch {
 		case err == nil && !more:
 			return
@@ -257,12 +249,33 @@ func (c *Client) sendLane(s *session, l *lane) {
 		case err == nil:
 			failures = 0
 		default:
-			if retryAfter(err) == 0 {
-				sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
-			}
 			failures++
 		}
 	}
+}
+
+// sendInTurn is sendNext, with the pause after it, in one of a few places for all lanes:
+// what is sent to hundreds of people would be too fast, again and again, and the user
+// thrown out for it. Who is told so waits in its place, for the others would be told the
+// same. Who waits for anything else, an answer that does not come too, holds up no other.
+func (c *Client) sendInTurn(s *session, l *lane, failures int) (more bool, err error) {
+	select {
+	case s.sends <- struct{}{}:
+	case <-s.ctx.Done():
+		return false, again(context.Cause(s.ctx))
+	}
+	leave := sync.OnceFunc(func() { <-s.sends })
+	defer leave()
+	slow := time.AfterFunc(slowAfter, leave)
+	more, err = c.sendNext(s, l)
+	slow.Stop()
+	if err != nil {
+		if !isTooFast(err) {
+			leave()
+		}
+		sleep(s.ctx, c.cfg.pauseAfter(err, failures), nil)
+	}
+	return more, err
 }
 
 // sendNext sends the next write of a lane, and reports whether there was one. An error
@@ -347,7 +360,7 @@ func (c *Client) answered(e *entry, a answer, err error) error {
 	if err := c.compare(cv, a.Sent); err != nil {
 		return again(err)
 	}
-	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait, 0)
 	return nil
 }
 
@@ -395,7 +408,7 @@ func (c *Client) takeOwn(send wire.Send, sent wire.Sent) error {
 	if err := c.take(cv, step, []chat.Message{m}); err != nil {
 		return again(err)
 	}
-	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait)
+	c.mind(c.session, cv, ownWaitFactor*c.cfg.GapWait, 0)
 	return nil
 }
 

@@ -169,23 +169,36 @@ func TestG10_WritesThatComeTooFastWait(t *testing.T) {
 
 // Conversations into which nothing can be sent hold up no other.
 func TestG10_AWriteThatFailsHoldsUpNoOther(t *testing.T) {
-	bubble(t, func(t *testing.T, s *clienttest.Server) {
-		alice := online(t, config(s, "alice", "phone"))
-		s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
-			if strings.Contains(string(r.Body), "hot") {
-				return clienttest.Busy
-			}
-			return clienttest.Handle
-		}})
-		ctx := within(t, time.Minute)
-		for i := range 20 {
-			go func() { _, _ = alice.Send(ctx, client.Draft{To: fmt.Sprint("user", i), Text: "hot"}) }()
-		}
-		time.Sleep(20 * time.Second)
-		_, err := alice.Send(within(t, time.Second), client.Draft{To: "bob", Text: "hi"})
-		require.NoError(t, err)
-		<-ctx.Done()
-	})
+	for name, tc := range map[string]struct {
+		fate  clienttest.Fate
+		limit time.Duration
+	}{
+		"refused":    {clienttest.Busy, time.Second},
+		"full":       {clienttest.Full, time.Second},
+		"unanswered": {clienttest.Ignore, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *clienttest.Server) {
+				alice := online(t, config(s, "alice", "phone"))
+				s.Interfere(clienttest.Hooks{OnRequest: func(r clienttest.Request) clienttest.Fate {
+					if strings.Contains(string(r.Body), "hot") {
+						return tc.fate
+					}
+					return clienttest.Handle
+				}})
+				ctx := within(t, time.Minute)
+				for i := range 8 {
+					go func() { _, _ = alice.Send(ctx, client.Draft{To: fmt.Sprint("user", i), Text: "hot"}) }()
+				}
+				for range 10 {
+					_, err := alice.Send(within(t, tc.limit), client.Draft{To: "bob", Text: "hi"})
+					require.NoError(t, err)
+					time.Sleep(4 * time.Second)
+				}
+				<-ctx.Done()
+			})
+		})
+	}
 }
 
 func TestAnArrivingMessageIsItsOwnAnswer(t *testing.T) {

@@ -119,7 +119,7 @@ func (c *Client) refuse(s *session, cv *conversation, u wire.Update) {
 	for _, m := range u.Messages {
 		cv.ledger.see(m.Seq)
 	}
-	c.mind(s, cv, c.cfg.GapWait)
+	c.mind(s, cv, c.cfg.GapWait, 0)
 }
 
 // verify looks for the last message that both the device and the server have of a

@@ -36,7 +36,7 @@ func (c *Client) pushed(s *session, f frame) error {
 		if f.Type == wire.TypeNotify {
 			members = max(members, chat.MaxGroupMembers) // a crowd, known as such or not
 		}
-		c.mind(s, cv, c.cfg.GapWait+spread(members))
+		c.mind(s, cv, c.cfg.GapWait, spread(members))
 		if unknown {
 			s.wake() // for its title and the like
 		}
@@ -44,11 +44,11 @@ func (c *Client) pushed(s *session, f frame) error {
 	return nil
 }
 
-// spread is how much longer to wait before a pull that all members of a conversation are
-// about to make: they hear of a gap at the same moment.
+// spread is over what time to spread a pull that all members of a conversation are about
+// to make: they hear of a gap at the same moment.
 func spread(members int) time.Duration {
 	members = min(max(members, 0), chat.MaxCrowdMembers) // a wrong number is no reason to fail
-	return jitterWithin(time.Duration(members) * spreadPerMember)
+	return time.Duration(members) * spreadPerMember
 }
 
 // take makes a step of a conversation true: it stores what the step brings, and

@@ -228,6 +228,7 @@ func TestG4_WithdrawnIsNotSent(t *testing.T) {
 	_, err := c.Store(w).Append(t.Context(), chatIn(text("ann", "1", "hi"), id), "")
 	refusal := refused(t, chat.CodeBusy, err)
 	require.Positive(t, refusal.Details[chat.DetailRetryAfter])
+	require.Equal(t, "conversationId", refusal.Field, "not the sender is too fast")
 	require.Less(t, time.Since(begin), 8*time.Second)
 	require.Zero(t, c.Count(c.Tables.Lane), "nobody can commit it any more")
 	other := sendIn(t, c.Store(nil), "bob", id, "2")

@@ -139,7 +139,7 @@ func kilobytes(m chat.Message) int { return (weight(m) + 1023) / 1024 }
 // together do not come back together.
 func (s *Store) errFullFor(conversationID chat.ConversationID, wait time.Duration) error {
 	wait = max(wait, time.Second/2) + rand.N(time.Second/2) //nolint:gosec // jitter is no secret
-	return chat.BusyFor(wait, "conversation %s takes %d messages a second, of 1 KB each, from all its senders; send again in %d ms with the same clientMsgId",
+	return chat.FullFor(wait, "conversation %s takes %d messages a second, of 1 KB each, from all its senders; send again in %d ms with the same clientMsgId",
 		conversationID, s.perSecond, wait.Milliseconds())
 }
 

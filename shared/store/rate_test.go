@@ -33,6 +33,7 @@ func requireFull(t *testing.T, r store.Committed, err error) time.Duration {
 	refusal := refused(t, chat.CodeBusy, err)
 	require.Equal(t, store.Committed{Effort: metric.Effort{Full: 1}}, r, "it was not tried")
 	require.Contains(t, refusal.Message, "messages a second")
+	require.Equal(t, "conversationId", refusal.Field, "not the sender is too fast")
 	ms, _ := refusal.Details[chat.DetailRetryAfter].(int64)
 	require.Positive(t, ms)
 	return time.Duration(ms) * time.Millisecond

@@ -32,7 +32,7 @@ func errClosed(field, what string) error {
 // crowdedPause to all of it later.
 func crowded(conversationID chat.ConversationID, attempts int, cause error) error {
 	wait := crowdedPause/2 + rand.N(crowdedPause/2) //nolint:gosec // jitter is no secret
-	return fmt.Errorf("%w (after %d transactions: %w)", chat.BusyFor(wait,
+	return fmt.Errorf("%w (after %d transactions: %w)", chat.FullFor(wait,
 		"conversation %s takes no more at this moment; send again in %d ms with the same clientMsgId", conversationID, wait.Milliseconds()), attempts, cause)
 }
 

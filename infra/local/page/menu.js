@@ -6,6 +6,10 @@ const GAP_PX = 4;
 
 let current = null; // {opener, offers} of the menu that is open
 
+$("menu").addEventListener("focusout", ({ relatedTarget }) => {
+  if (relatedTarget !== null && !$("menu").contains(relatedTarget)) closeMenu(); // it was left with Tab
+});
+
 /**
  * Opens the menu beside its opener. offers() returns what can be done now, as {act, label, run}; it is called again by
  * redrawMenu, and before something is done.
@@ -30,7 +34,7 @@ export function openMenu(opener, offers) {
     opener.setAttribute("aria-expanded", newState === "open");
     if (newState === "closed" && current?.opener === opener) current = null;
   };
-  menu.showPopover();
+  menu.showPopover({ source: opener }); // which Tab comes back to
   place(menu, opener.getBoundingClientRect());
   menu.firstElementChild.focus();
 }

@@ -33,6 +33,7 @@ const (
 	Garbage               // its answer cannot be read
 	Missing               // it is refused with NOT_FOUND
 	TooFast               // it is refused with BUSY, for RetryAfter
+	Full                  // likewise, for its conversation takes no more just now
 	Throttled             // API Gateway throttles it
 )
 
@@ -373,6 +374,9 @@ func (s *Server) receive(c *Conn, data []byte) {
 		return
 	case TooFast:
 		c.answer(header, nil, chat.BusyFor(RetryAfter, "too fast"))
+		return
+	case Full:
+		c.answer(header, nil, chat.FullFor(RetryAfter, "the conversation takes no more"))
 		return
 	case Throttled:
 		c.Say(`{"message": "Too Many Requests", "connectionId":"x", "requestId":"y"}`)

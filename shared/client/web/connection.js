@@ -196,7 +196,7 @@ export class Connection {
     this.#socket = socket;
     socket.onopen = () => this.#opened();
     socket.onmessage = (event) => this.#receive(event.data);
-    socket.onclose = () => this.#lost(this.state === "online" ? "the connection was lost" : "the server refused or could not be reached");
+    socket.onclose = socket.onerror = () => this.#lost(this.state === "online" ? "the connection was lost" : "the server refused or could not be reached");
   }
 
   #opened() {
@@ -307,7 +307,7 @@ export class Connection {
     const socket = this.#socket;
     this.#socket = null;
     if (socket) {
-      socket.onopen = socket.onmessage = socket.onclose = null;
+      socket.onopen = socket.onmessage = socket.onclose = socket.onerror = null;
       socket.close();
     }
     if (this.state === "online") this.state = "connecting"; // no request may start from a rejection below

@@ -2,6 +2,7 @@
 // Each entry is sent, and sent again under the same clientMsgId, until there is an answer.
 
 import { pauseAfter } from "./connection.js";
+import { Places, SLOW_MS } from "./places.js";
 
 /**
  * @import { Parts } from "./engine.js"
@@ -58,8 +59,7 @@ export class Outbox {
   /** @type {object | null} One object per connection, while entries may be sent. */
   #turn = null;
 
-  /** @type {Set<OutboxEntry>} Those that the server is asked for, or that are to wait because the user is too fast. */
-  #asked = new Set();
+  #places = new Places(AT_ONCE);
 
   /** @param {Parts} parts */
   constructor(parts) {
@@ -108,7 +108,7 @@ export class Outbox {
   /** Entries are sent from here on. */
   resume() {
     this.#turn = {};
-    this.#asked.clear();
+    this.#places = new Places(AT_ONCE);
     this.pump();
   }
 
@@ -130,37 +130,37 @@ export class Outbox {
       const key = this.#parts.model.keyOf(entry);
       if (taken.has(key)) continue;
       taken.add(key);
-      if (this.#asked.size >= AT_ONCE) return;
       if (entry.stored && entry.busy !== this.#turn) this.#transmit(this.#turn, entry);
     }
   }
 
   /** @param {object} turn @param {OutboxEntry} entry */
   async #transmit(turn, entry) {
-    const { session, answers, random, timing, sleep } = this.#parts;
     entry.busy = turn;
-    this.#asked.add(entry);
+    await this.#places.take((leave) => this.#attempt(turn, entry, leave));
+    if (entry.busy === turn) entry.busy = null;
+    this.pump();
+  }
+
+  // Who is told to be too fast waits in its place, for the others would be told the same. Who waits for anything else, an
+  // answer that does not come too, holds up no other.
+  /** @param {object} turn @param {OutboxEntry} entry @param {() => void} leave */
+  async #attempt(turn, entry, leave) {
+    const { session, answers, clock, random, timing, sleep } = this.#parts;
+    if (turn !== this.#turn || entry.state !== "sending") return;
+    const slow = clock.setTimeout(leave, SLOW_MS);
     try {
-      answers.answered(entry, await session.request(entry.action, requestOf(entry)));
+      answers.answered(entry, await session.request(entry.action, requestOf(entry)).finally(() => clock.clearTimeout(slow)));
     } catch (thrown) {
       const error = /** @type {any} */ (thrown);
       if (entry.state !== "sending") return; // its message arrived before the bad news about its reply
       if (!error.retryable) answers.refused(entry, error);
       else if (turn === this.#turn) {
-        if (!(error.details?.retryAfterMs > 0)) this.#leave(turn, entry);
+        const isTooFast = error.details?.retryAfterMs > 0 && error.field === undefined;
+        if (!isTooFast) leave();
         await sleep(pauseAfter(error, random, entry.failures++, timing));
       }
-    } finally {
-      if (entry.busy === turn) entry.busy = null;
-      this.#leave(turn, entry);
     }
-  }
-
-  // Others may be sent in its place.
-  /** @param {object} turn @param {OutboxEntry} entry */
-  #leave(turn, entry) {
-    if (turn === this.#turn) this.#asked.delete(entry);
-    this.pump();
   }
 }
 

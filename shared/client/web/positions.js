@@ -1,11 +1,13 @@
 // Tells the server how far the user has received, read and cleared, a moment after something changed, until the server
-// knows: one request at a time, for who comes back into hundreds of conversations would be too fast, again and again,
-// and thrown out for it. A lost one does no harm, the next says the same and more. About what was just pushed the server
-// is told without an answer, a little at a time, and is taken to know it until the next catch-up, which says what it
-// knows of most conversations, though not of large ones. What it is not known to know is told once more, and answered.
+// knows: one request at a time, unless it is slow to be answered, for who comes back into hundreds of conversations
+// would be too fast, again and again, and thrown out for it. A lost one does no harm, the next says the same and more.
+// About what was just pushed the server is told without an answer, a little at a time, and is taken to know it until
+// the next catch-up, which says what it knows of most conversations, though not of large ones. What it is not known to
+// know is told once more, and answered.
 
 import { pauseAfter } from "./connection.js";
 import { know, raise } from "./facts.js";
+import { Places, SLOW_MS } from "./places.js";
 
 /**
  * @import { Parts } from "./engine.js"
@@ -27,8 +29,7 @@ export class Positions {
   /** @type {Map<string, TellState> | null} */
   #states = null;
   #unanswered = { since: -Infinity, count: 0 };
-  /** @type {Promise<void>} The last request. */
-  #asking = Promise.resolve();
+  #places = new Places(1);
 
   /** @param {Parts} parts */
   constructor(parts) {
@@ -39,7 +40,7 @@ export class Positions {
   start() {
     this.stop();
     this.#states = new Map();
-    this.#asking = Promise.resolve();
+    this.#places = new Places(1);
   }
 
   /** The connection is gone; what was not answered is told again over the next one. */
@@ -127,7 +128,7 @@ export class Positions {
 
   /** @param {string} conversationId @param {TellState} state */
   async #tell(conversationId, state) {
-    const { random, timing, writer } = this.#parts;
+    const { clock, random, timing, writer } = this.#parts;
     const states = this.#states;
     let due = this.#due(conversationId, state);
     if (!due) return;
@@ -137,9 +138,11 @@ export class Positions {
       await writer.settled(); // delivered means: stored here
       if (states !== this.#states) return;
       if (this.#tellUnanswered(conversationId, due, state)) return;
-      await this.#inTurn(async () => {
+      await this.#places.take(async (leave) => {
         due = states === this.#states ? this.#due(conversationId, state) : null; // it may be more by now
-        if (due) await this.#ask(conversationId, due);
+        if (!due) return;
+        const slow = clock.setTimeout(leave, SLOW_MS);
+        await this.#ask(conversationId, due).finally(() => clock.clearTimeout(slow));
       });
       state.failures = 0;
       Object.assign(state.asked, due);
@@ -151,13 +154,6 @@ export class Positions {
       state.busy = false;
     }
     if (states === this.#states && this.#due(conversationId, state)) this.#wait(conversationId, state, pauseMs);
-  }
-
-  /** @param {() => Promise<void>} work */
-  #inTurn(work) {
-    const done = this.#asking.then(work);
-    this.#asking = done.catch(() => {});
-    return done;
   }
 
   // What was told so already, and the server turned out not to know, is not told so again. Nor is what would be too fast:

@@ -2,6 +2,7 @@
 
 import { RequestError, fullJitter } from "./connection.js";
 import { accountsForAll } from "./ledger.js";
+import { Places } from "./places.js";
 
 /**
  * @import { Parts } from "./engine.js"
@@ -11,9 +12,9 @@ import { accountsForAll } from "./ledger.js";
 const AT_ONCE = 4;
 
 /**
- * One per connection; due does not include the random part, page is the last page that is read again, and free are the
- * places for pulls, for which queue waits.
- * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, free: number, queue: Array<() => void>}} Turn
+ * One per connection; due does not include the random part, page is the last page that is read again, and places are for
+ * pulls.
+ * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, places: Places}} Turn
  */
 
 export class Pulls {
@@ -29,7 +30,7 @@ export class Pulls {
   /** A connection is there; the pulls of an earlier one are void. */
   start() {
     this.stop();
-    this.#turn = { pulls: new Map(), waits: new Map(), rechecks: new Map(), page: Promise.resolve(), free: AT_ONCE, queue: [] };
+    this.#turn = { pulls: new Map(), waits: new Map(), rechecks: new Map(), page: Promise.resolve(), places: new Places(AT_ONCE) };
   }
 
   stop() {
@@ -38,8 +39,9 @@ export class Pulls {
   }
 
   /**
-   * Pulls these, from the last held entry on, which shows whether the server has it, too, and then reads again what is
-   * in doubt, which may be long. If one fails the others are pulled all the same. Rejects with the first error.
+   * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
+   * pulled all the same. Rejects with the first error. What is in doubt is read again after that, which may be long:
+   * what else changes is heard of meanwhile.
    * @param {Ledger[]} ledgers
    */
   async all(ledgers) {
@@ -48,7 +50,6 @@ export class Pulls {
     /** @type {unknown} */
     let failed = null;
     await Promise.all(ledgers.map((ledger) => this.#pull(turn, ledger, true).catch((error) => (failed ??= error))));
-    for (const ledger of ledgers) await this.#recheck(turn, ledger).catch((error) => (failed ??= error));
     if (failed) throw failed;
   }
 
@@ -99,23 +100,11 @@ export class Pulls {
    */
   #pull(turn, ledger, again = false) {
     const work = async () => {
+      if (turn !== this.#turn) return;
       this.#parts.entries.startLate(ledger);
       await this.#pages(turn, ledger, again);
     };
-    return turn.pulls.get(ledger) ?? this.#alone(turn, ledger, () => this.#inPlace(turn, work));
-  }
-
-  /** @param {Turn} turn @param {() => Promise<void>} work */
-  async #inPlace(turn, work) {
-    if (turn.free > 0) turn.free--;
-    else await new Promise((resolve) => turn.queue.push(() => resolve(undefined)));
-    try {
-      if (turn === this.#turn) await work();
-    } finally {
-      const next = turn.queue.shift();
-      if (next) next();
-      else turn.free++;
-    }
+    return turn.pulls.get(ledger) ?? this.#alone(turn, ledger, () => turn.places.take(work));
   }
 
   // Does what has to be done by one at a time for a ledger.
@@ -144,7 +133,7 @@ export class Pulls {
     } finally {
       turn.pulls.delete(ledger);
     }
-    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // for what was heard of meanwhile
+    if (turn === this.#turn) this.mind(ledger, this.#patience(ledger)); // for what was heard of meanwhile, or is in doubt
   }
 
   // Syncs until the server says that there is no more.

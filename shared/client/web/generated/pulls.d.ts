@@ -1,3 +1,4 @@
+import { Places } from "./places.js";
 import type { Parts } from "./engine.js";
 import type { Ledger } from "./ledger.js";
 export type Turn = {
@@ -8,13 +9,12 @@ export type Turn = {
     }>;
     rechecks: Map<Ledger, Promise<void>>;
     page: Promise<void>;
-    free: number;
-    queue: Array<() => void>;
+    places: Places;
 };
 /**
- * One per connection; due does not include the random part, page is the last page that is read again, and free are the
- * places for pulls, for which queue waits.
- * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, free: number, queue: Array<() => void>}} Turn
+ * One per connection; due does not include the random part, page is the last page that is read again, and places are for
+ * pulls.
+ * @typedef {{pulls: Map<Ledger, Promise<void>>, waits: Map<Ledger, {timer: any, due: number}>, rechecks: Map<Ledger, Promise<void>>, page: Promise<void>, places: Places}} Turn
  */
 export declare class Pulls {
     #private;
@@ -24,8 +24,9 @@ export declare class Pulls {
     start(): void;
     stop(): void;
     /**
-     * Pulls these, from the last held entry on, which shows whether the server has it, too, and then reads again what is
-     * in doubt, which may be long. If one fails the others are pulled all the same. Rejects with the first error.
+     * Pulls these, from the last held entry on, which shows whether the server has it, too. If one fails the others are
+     * pulled all the same. Rejects with the first error. What is in doubt is read again after that, which may be long:
+     * what else changes is heard of meanwhile.
      * @param {Ledger[]} ledgers
      */
     all(ledgers: Ledger[]): Promise<void>;

@@ -236,6 +236,10 @@ test("G10: a group that is read again holds up no other conversation, nor what f
   await clock.advance(1_000);
   assert.deepEqual([...groups, single].map((id) => bob.messages(id, 100).at(-1)?.text), Array(7).fill("last"));
   assert.deepEqual([server.count("history"), server.count("sync")], [1, 13], "the others wait for it, and ask for nothing twice");
+  const late = server.group("late", ["alice", "bob"]);
+  server.post("alice", { conversationId: late }, "hi");
+  await clock.advance(2_000);
+  assert.equal(bob.conversation(late).title, "late", "nor what is told of others");
   server.answer = () => undefined;
   await clock.advance(60_000);
   for (const id of groups) assert.deepEqual(shown(bob, id), wanted(server, "bob", id));

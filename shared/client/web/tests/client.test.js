@@ -817,13 +817,29 @@ test("G10: what was written to hundreds of people is sent, and is not too fast a
   assert.equal(thrown(), 0);
 });
 
-test("G10: conversations into which nothing can be sent hold up no other", async (t) => {
+for (const [name, limitMs, interfere] of [
+  ["refused", 1_000, (server, isHot) => (server.refuse = (frame) => (isHot(frame) ? { code: "BUSY", message: "contention", retryable: true } : undefined))],
+  ["full", 1_000, (server, isHot) => (server.refuse = (frame) => (isHot(frame) ? { code: "BUSY", message: "full", retryable: true, field: "conversationId", details: { retryAfterMs: 7_000 } } : undefined))],
+  ["unanswered", 7_000, (server, isHot) => (server.answer = (frame) => (isHot(frame) ? "lose" : undefined))],
+]) {
+  test(`G10: conversations into which nothing can be sent hold up no other: ${name}`, async (t) => {
+    const { clock, server, online } = setUp(t);
+    interfere(server, ({ action, to }) => action === "send" && to?.startsWith("hot"));
+    const alice = await online("alice");
+    for (let i = 0; i < 8; i++) await alice.send(alice.keyFor(`hot${i}`), "hi");
+    for (let i = 0; i < 10; i++) {
+      await alice.send(alice.keyFor("bob"), "hi");
+      await clock.until(() => alice.messages(alice.keyFor("bob")).at(-1).state === "sent", limitMs);
+      await clock.advance(4_000);
+    }
+  });
+}
+
+test("G10: positions that the server does not take in hold up no other for long", async (t) => {
   const { clock, server, online } = setUp(t);
-  server.refuse = ({ action, to }) => (action === "send" && to?.startsWith("hot") ? { code: "BUSY", message: "contention", retryable: true } : undefined);
-  const alice = await online("alice");
-  for (let i = 0; i < 20; i++) await alice.send(alice.keyFor(`hot${i}`), "hi");
-  await clock.advance(20_000);
-  await alice.send(alice.keyFor("bob"), "hi");
-  await clock.advance(200);
-  assert.equal(alice.messages(alice.keyFor("bob"))[0].state, "sent");
+  const ids = Array.from({ length: 8 }, (_, i) => server.post(`user${i}`, { to: "bob" }, "hi").conversationId);
+  server.answer = ({ action, conversationId }) => (action === "ack" && ids.includes(conversationId) ? "lose" : undefined);
+  const other = server.post("alice", { to: "bob" }, "hi").conversationId;
+  await online("bob");
+  await clock.until(() => server.line("bob", other).deliveredSeq === 1, 30_000);
 });

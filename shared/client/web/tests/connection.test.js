@@ -57,6 +57,17 @@ test("full jitter stays between nothing and a growing, capped bound", () => {
   assert.equal(fullJitter(() => 0, 9, TIMING), 0);
 });
 
+test("a socket that only errs, as Chromium's does where the page's policy forbids it, is lost at once", async (t) => {
+  const { clock, sockets, connection } = setUp(t);
+  connection.start();
+  await clock.advance(0);
+  sockets[0].onerror?.();
+  assert.equal(connection.detail, "the server refused or could not be reached");
+  sockets[0].onclose?.();
+  await clock.advance(TIMING.backoffBaseMs);
+  assert.equal(sockets.length, 2);
+});
+
 test("a reply reaches its request, whatever the order", async (t) => {
   const { connection, opened } = setUp(t);
   const socket = await opened();
