@@ -235,9 +235,11 @@ func coldStart(b *testing.B, reaper *process.Reaper, f lambda.Function, event []
 		},
 	})
 	require.NoError(b, err)
+	began := time.Now()
 	answer, failed, err := service.Invoke(b.Context(), f.LogicalID, event)
+	took := time.Since(began)
 	require.NoError(b, err)
 	require.NoError(b, service.Close(context.Background()))
 	require.Empty(b, failed, "%s: %s\n%s", f.Name, answer, strings.Join(output, "\n"))
-	return service.Stats()[0].ColdStarts[0]
+	return took
 }

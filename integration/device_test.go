@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	smithytime "github.com/aws/smithy-go/time"
 	"github.com/stretchr/testify/require"
 
 	raw "github.com/inorder-im/inorder/integration/device"
@@ -74,7 +75,8 @@ func newDevice(s stack, user, name string) *device {
 // connect opens a new device's socket.
 func connect(ctx context.Context, s stack, user, name string) (*device, error) {
 	d := newDevice(s, user, name)
-	return d, d.reconnect(ctx)
+	err := d.reconnect(ctx)
+	return d, err
 }
 
 // mustConnect is connect for a test, with a device that ends with it.
@@ -259,12 +261,8 @@ func patiently(ctx context.Context, request func() error) error {
 		if err == nil || !mayRetry(err) || attempt == 20 {
 			return err
 		}
-		timer := time.NewTimer(mathrand.N(20 * time.Millisecond << min(attempt, 6)))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if smithytime.SleepWithContext(ctx, mathrand.N(20*time.Millisecond<<min(attempt, 6))) != nil {
 			return err
-		case <-timer.C:
 		}
 	}
 }

@@ -62,7 +62,8 @@ func openListener(ctx context.Context, s stack, user, name string) (*listener, e
 	l := &listener{device: newDevice(s, user, name), pushed: map[chat.ConversationID][]chat.Message{}}
 	l.take = l.keep
 	l.answered = func(m chat.Message) { l.pushed[m.ConversationID] = append(l.pushed[m.ConversationID], m) }
-	return l, l.reconnect(ctx)
+	err := l.reconnect(ctx)
+	return l, err
 }
 
 // listenAll opens a listener for each user, under one device name.

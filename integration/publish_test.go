@@ -50,7 +50,8 @@ func invoke[T any](ctx context.Context, s stack, function string, event []byte) 
 		return answer, fmt.Errorf("invoking %s: %s", function, resp.Status)
 	}
 	if resp.Header.Get("X-Amz-Function-Error") == "" {
-		return answer, json.NewDecoder(resp.Body).Decode(&answer)
+		err = json.NewDecoder(resp.Body).Decode(&answer)
+		return answer, err
 	}
 	var failed functionError
 	if err := json.NewDecoder(resp.Body).Decode(&failed); err != nil {

@@ -117,11 +117,11 @@ func TestAuditor_Refuses(t *testing.T) {
 func TestAuditor_Reports(t *testing.T) {
 	t.Parallel()
 	violation := operate.Violation{
-		ConversationID: "group:1", Kind: operate.Hole, Seq: 4, ToSeq: 5, Expected: "2 messages", Found: "nothing", Remedy: "restore them",
+		ConversationID: "group:1", Kind: operate.ViolationHole, Seq: 4, ToSeq: 5, Expected: "2 messages", Found: "nothing", Remedy: "restore them",
 	}
 	f := &fakeStore{report: operate.AuditReport{
 		Conversations: 2, Messages: 30, Lines: 4, Violations: []operate.Violation{violation},
-		Counts: map[operate.ViolationKind]int{operate.Hole: 1, operate.HeadBehind: 2}, Next: &operate.AuditCursor{ConversationID: "group:1"},
+		Counts: map[operate.ViolationKind]int{operate.ViolationHole: 1, operate.ViolationHeadBehind: 2}, Next: &operate.AuditCursor{ConversationID: "group:1"},
 	}}
 	r, lines, err := invoke(t, f, `{"all": true}`)
 	require.NoError(t, err, "violations are no failure of the audit: it would be repeated")
@@ -147,14 +147,14 @@ func TestAuditor_Counts(t *testing.T) {
 	t.Parallel()
 	want := map[metric.Name][]operate.ViolationKind{
 		metric.InvariantHead: {
-			operate.HeadMissing, operate.HeadBehind, operate.MemberCountWrong, operate.RosterWrong, operate.LineMissing, operate.LineFormer, operate.LineOrphaned,
-			operate.LargeNotListed, operate.LargeStale, operate.SyncHeadWrong,
+			operate.ViolationHeadMissing, operate.ViolationHeadBehind, operate.ViolationMemberCountWrong, operate.ViolationRosterWrong, operate.ViolationLineMissing, operate.ViolationLineFormer, operate.ViolationLineOrphaned,
+			operate.ViolationLargeNotListed, operate.ViolationLargeStale, operate.ViolationSyncHeadWrong,
 		},
-		metric.InvariantHole:        {operate.HeadAhead, operate.Hole},
-		metric.InvariantIdempotency: {operate.DuplicateMessage, operate.DuplicateKey, operate.RecordMissing, operate.RecordMismatch},
-		metric.InvariantPosition:    {operate.PositionAhead},
-		metric.InvariantRevision:    {operate.EventTarget, operate.NotBlank, operate.NotErased},
-		metric.InvariantItem:        {operate.ItemDamaged},
+		metric.InvariantHole:        {operate.ViolationHeadAhead, operate.ViolationHole},
+		metric.InvariantIdempotency: {operate.ViolationDuplicateMessage, operate.ViolationDuplicateKey, operate.ViolationRecordMissing, operate.ViolationRecordMismatch},
+		metric.InvariantPosition:    {operate.ViolationPositionAhead},
+		metric.InvariantRevision:    {operate.ViolationEventTarget, operate.ViolationNotBlank, operate.ViolationNotErased},
+		metric.InvariantItem:        {operate.ViolationItemDamaged},
 	}
 	f := &fakeStore{}
 	for _, kinds := range want {

@@ -104,8 +104,8 @@ func (s *session) repair(ctx context.Context, conversationID chat.ConversationID
 
 // mended are the kinds of violations that a repair ends.
 var mended = map[operate.ViolationKind]string{
-	operate.HeadBehind:     "raise the head",
-	operate.LargeNotListed: "list the conversation for the member",
+	operate.ViolationHeadBehind:     "raise the head",
+	operate.ViolationLargeNotListed: "list the conversation for the member",
 }
 
 func (s *session) tellRepair(conversationID chat.ConversationID, r repaired) error {

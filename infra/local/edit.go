@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/inorder-im/inorder/infra/local/build"
-	"github.com/inorder-im/inorder/infra/local/lambda"
 	"github.com/inorder-im/inorder/infra/local/watch"
 )
 
@@ -25,18 +24,15 @@ const templateItself = ""
 
 // editor puts functions that were edited in the place of those that run.
 type editor struct {
-	cloud     *cloud
-	functions *lambda.Service
-	folder    string // where they are built
-	out       *console
-
+	*cloud
+	folder  string                 // where they are built
 	running map[string]os.FileInfo // the executables, by logical id
 	broken  map[string]bool        // functions whose sources do not compile
 }
 
 // startWatch looks after the sources of the functions, which were built since began.
-func (c *cloud) startWatch(ctx context.Context, functions *lambda.Service, executables map[string]string, folder string, began time.Time, out *console) error {
-	e := &editor{cloud: c, functions: functions, folder: folder, out: out, running: map[string]os.FileInfo{}, broken: map[string]bool{}}
+func (c *cloud) startWatch(ctx context.Context, executables map[string]string, folder string, began time.Time) error {
+	e := &editor{cloud: c, folder: folder, running: map[string]os.FileInfo{}, broken: map[string]bool{}}
 	for id, dir := range executables {
 		info, err := os.Stat(filepath.Join(dir, "bootstrap"))
 		if err != nil {
@@ -44,35 +40,28 @@ func (c *cloud) startWatch(ctx context.Context, functions *lambda.Service, execu
 		}
 		e.running[id] = info
 	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ctx ends before its turn to end
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		watch.Run(running, watch.Config{List: e.list, Build: e.build, Since: began, Log: out.logger(self)})
-	}()
-	c.onClose(func(context.Context) {
-		cancel()
-		<-ended
+	c.beside(ctx)(func(ctx context.Context) {
+		watch.Run(ctx, watch.Config{List: e.list, Build: e.rebuild, Since: began, Log: c.out.logger(self)})
 	})
 	return nil
 }
 
 func (e *editor) list(ctx context.Context) (map[string]build.Sources, error) {
-	sources, err := build.SourcesOf(ctx, e.cloud.stack)
-	sources[templateItself] = build.Sources{Files: []string{e.cloud.stack.File}}
+	sources, err := build.SourcesOf(ctx, e.stack)
+	sources[templateItself] = build.Sources{Files: []string{e.stack.File}}
 	return sources, err
 }
 
-// build is for [watch.Config]. What does not compile runs on as it was; the others are
+// rebuild is for [watch.Config]. What does not compile runs on as it was; the others are
 // renewed, as if they had been changed alone.
-func (e *editor) build(ctx context.Context, changed []string) (unfinished []string) {
+func (e *editor) rebuild(ctx context.Context, changed []string) (unfinished []string) {
 	if changed[0] == templateItself {
 		e.tellOfTemplate()
 		changed = changed[1:]
 	}
 	began := time.Now()
 	for len(changed) > 0 {
-		dirs, err := e.cloud.buildOnly(ctx, changed, build.Options{OutDir: e.folder}, func() {})
+		dirs, err := e.buildOnly(ctx, changed, build.Options{OutDir: e.folder}, func() {})
 		faulty := build.AtFault(err)
 		rest := without(changed, faulty)
 		switch {
@@ -130,12 +119,12 @@ func (e *editor) renew(dirs map[string]string, took time.Duration) {
 
 // tellOfTemplate says once what it takes to apply a change.
 func (e *editor) tellOfTemplate() {
-	text, err := os.ReadFile(e.cloud.stack.File)
+	text, err := os.ReadFile(e.stack.File)
 	switch {
 	case err != nil:
-		e.out.step("%s is gone: what was read from it goes on until the next start", e.cloud.stack.File)
-	case !bytes.Equal(text, e.cloud.text):
-		e.out.step("%s has changed: restart to apply it", e.cloud.stack.File)
+		e.out.step("%s is gone: what was read from it goes on until the next start", e.stack.File)
+	case !bytes.Equal(text, e.text):
+		e.out.step("%s has changed: restart to apply it", e.stack.File)
 	}
 }
 

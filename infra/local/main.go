@@ -17,10 +17,10 @@
 // that one develops is let in with -allow-origin; what other pages ask, and names
 // that were made to point here, are refused. Only tokens are given to other machines
 // too, if they are served (-addr 0.0.0.0:3000), and by the names of -allow-host: a page
-// on a phone needs them. The database is behind that check,
-// too: dynoxide itself would answer any page, so it has an address that pages do
-// not find (except where 127.0.0.1 is all there is, as on macOS: there it is a port
-// that nobody is told of, and the browser's own permission for local addresses).
+// on a phone needs them. The database is behind that check, too: dynoxide itself would
+// answer any page, so it has an address that pages do not find (except where 127.0.0.1
+// is all there is, as on macOS: there it is a port that nobody is told of, and the
+// browser's own permission for local addresses).
 package main
 
 import (
@@ -99,34 +99,36 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // config is what the command line says.
 type config struct {
-	addr     address.Address
-	dataDir  string
-	template string
-	params   map[string]string
-	dynamoDB address.Address
-	posts    address.Address // where functions post to connections, none for here
-	queues   address.Address // where functions find queues, none for here
-	serial   bool
-	rawLogs  bool
-	watch    bool
-	debug    []string // functions, as they are called by invoke
-	web      string   // the folder that is served instead of the page, "" for none
-	origins  []string // of pages that may use what is for programs here
-	hosts    []string // by which pages may call this machine
+	addr         address.Address
+	dataDir      string
+	templateFile string
+	params       map[string]string
+	databaseAt   address.Address // none for an engine of our own
+	postsAt      address.Address // where functions post to connections, none for here
+	queuesAt     address.Address // where functions find queues, none for here
+	serial       bool
+	rawLogs      bool
+	watch        bool
+	debug        []string // functions, as they are called by invoke
+	web          string   // the folder that is served instead of the page, "" for none
+	origins      []string // of pages that may use what is for programs here
+	hosts        []string // by which pages may call this machine
 }
+
+const usage = `Runs a SAM WebSocket application on this machine, straight from its template.
+
+usage: go run ./infra/local [flags]
+       go run ./infra/local invoke <function> <event.json>   (see invoke -h)
+
+An address is written 127.0.0.1:3000 or http://127.0.0.1:3000.
+
+`
 
 func parseFlags(args []string, stderr io.Writer) (config, error) {
 	cfg := config{params: map[string]string{}}
 	flags := flag.NewFlagSet("local", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() {} // after a mistake, it would take the words about that off the screen
-	usage := func() {
-		_, _ = fmt.Fprint(stderr, "Runs a SAM WebSocket application on this machine, straight from its template.\n\n"+
-			"usage: go run ./infra/local [flags]\n"+
-			"       go run ./infra/local invoke <function> <event.json>   (see invoke -h)\n\n"+
-			"An address is written 127.0.0.1:3000 or http://127.0.0.1:3000.\n\n")
-		flags.PrintDefaults()
-	}
+	flags.Usage = func() {}       // after a mistake, it would take the words about that off the screen
 	_ = cfg.addr.Set(defaultAddr) // it is one
 	flags.Func("addr", "`address` to serve on (default "+cfg.addr.URL()+"); port 0 takes a free one, and\n"+
 		"0.0.0.0:3000 serves other machines of the network too, such as a phone", func(s string) error {
@@ -139,7 +141,7 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		return nil
 	})
 	flags.StringVar(&cfg.dataDir, "data", "", "`folder` that keeps the data; without it the data ends with the program")
-	flags.StringVar(&cfg.template, "template", "template.yaml", "the SAM template's `file`")
+	flags.StringVar(&cfg.templateFile, "template", "template.yaml", "the SAM template's `file`")
 	flags.Func("param", "a template parameter as `name=value`; may be repeated", func(s string) error {
 		name, value, found := strings.Cut(s, "=")
 		if !found || name == "" {
@@ -148,9 +150,9 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 		cfg.params[name] = value
 		return nil
 	})
-	flags.Var(&cfg.dynamoDB, "dynamodb-endpoint", "`address` of a DynamoDB to use instead of starting one")
-	flags.Var(&cfg.posts, "connections-endpoint", "`address` that functions post to connections at, of a proxy that passes on to -addr")
-	flags.Var(&cfg.queues, "queues-endpoint", "`address` that functions find queues at, of a proxy that passes on to -addr")
+	flags.Var(&cfg.databaseAt, "dynamodb-endpoint", "`address` of a DynamoDB to use instead of starting one")
+	flags.Var(&cfg.postsAt, "connections-endpoint", "`address` that functions post to connections at, of a proxy that passes on to -addr")
+	flags.Var(&cfg.queuesAt, "queues-endpoint", "`address` that functions find queues at, of a proxy that passes on to -addr")
 	flags.StringVar(&cfg.web, "web", "", "`folder` with a page of your own to serve instead of the demo page; what it lacks of\n"+
 		"/client/ and /config.json is still there")
 	flags.Func("allow-origin", "`origin` of a web page you develop, such as http://localhost:5173, that may use what else is for\n"+
@@ -180,7 +182,8 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		usage()
+		_, _ = fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
 		return config{}, err
 	case err != nil:
 		_, _ = fmt.Fprintln(stderr, "-h lists the flags")

@@ -15,29 +15,27 @@ import (
 	"github.com/inorder-im/inorder/infra/local/page"
 )
 
-// openFolder opens the folder of a page of the developer's own, and returns nil if there
-// is none.
-func (c *cloud) openFolder(path string, out *console) (*os.Root, error) {
-	if path == "" {
-		return nil, nil
+// openFolder opens the folder of a page of the developer's own, if there is one.
+func (c *cloud) openFolder() (err error) {
+	if c.web == "" {
+		return nil
 	}
-	folder, err := os.OpenRoot(path)
-	if err != nil {
-		return nil, fmt.Errorf("-web %s: there is no folder to serve: %w", path, err)
+	if c.folder, err = os.OpenRoot(c.web); err != nil {
+		return fmt.Errorf("-web %s: there is no folder to serve: %w", c.web, err)
 	}
-	c.onClose(func(context.Context) { _ = folder.Close() })
-	if _, err := folder.Stat(page.Index); err != nil {
-		out.step("warning: the folder %s has no %s, so there is no page at / yet", path, page.Index)
+	c.onClose(func(context.Context) { _ = c.folder.Close() })
+	if _, err := c.folder.Stat(page.Index); err != nil {
+		c.out.step("warning: the folder %s has no %s, so there is no page at / yet", c.web, page.Index)
 	}
-	return folder, nil
+	return nil
 }
 
 // page serves the demo page, or a folder of one's own. It says where to connect by the
 // name that it was called by, if that is one of this machine: a phone cannot connect to
 // 127.0.0.1.
-func (c *cloud) page(guard loopback.Guard, folder *os.Root) http.Handler {
+func (c *cloud) page(guard loopback.Guard) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page.Handler(page.Config{WebSocketURL: c.socketFor(guard, r), Folder: folder}).ServeHTTP(w, r)
+		page.Handler(page.Config{WebSocketURL: c.socketFor(guard, r), Folder: c.folder}).ServeHTTP(w, r)
 	})
 }
 
@@ -54,14 +52,14 @@ func (c *cloud) socketFor(guard loopback.Guard, r *http.Request) string {
 
 // tellOthers says where others of the network find the page, if it is served to them,
 // and what that means.
-func tellOthers(at net.Addr, out *console) {
+func (c *cloud) tellOthers() {
 	addresses, _ := net.InterfaceAddrs() // without them the user has to know the address
-	urls := networkURLs(at, addresses)
+	urls := networkURLs(c.listener.Addr(), addresses)
 	for _, u := range urls {
-		out.step("on your phone: %s", u)
+		c.out.step("on your phone: %s", u)
 	}
 	if len(urls) > 0 {
-		out.step("warning: everyone on the network can open the page and get a token for any user")
+		c.out.step("warning: everyone on the network can open the page and get a token for any user")
 	}
 }
 

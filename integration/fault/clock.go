@@ -52,7 +52,10 @@ func NewClock(ctx context.Context, dir string, packages ...string) (*Clock, erro
 	if err := os.WriteFile(c.overlayFile(), mustMarshal(map[string]any{"Replace": replace}), 0o600); err != nil {
 		return nil, fmt.Errorf("writing the overlay: %w", err)
 	}
-	return c, c.Set(0)
+	if err := c.Set(0); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func (c *Clock) overlayFile() string { return filepath.Join(c.dir, "overlay.json") }

@@ -62,7 +62,7 @@ func (c *ceiling) commit(last int64) error {
 	return err
 }
 
-// grow commits at a rate, or as fast as answers come if that is 0, and gives how many
+// grow commits at a rate, or as fast as answers come if that is 0, and returns how many
 // entries a second there were and how many commits the partitions put off.
 func (c *ceiling) grow(t *testing.T, perSecond float64, span time.Duration) (rate float64, throttled int) {
 	t.Helper()

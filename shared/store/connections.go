@@ -88,7 +88,7 @@ var ErrSuperseded = errors.New("a newer connection of this device is there")
 // Connect registers a connection and takes out those it displaces, which the
 // caller closes. Of two connections of one device the newer one stays, in
 // whatever order they are registered: the caller must not let a handshake through
-// for which it gives ErrSuperseded.
+// for which it returns ErrSuperseded.
 func (s *Store) Connect(ctx context.Context, userID string, c Connection) (Displaced, error) {
 	out, err := s.db.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:        &s.db.Connections,

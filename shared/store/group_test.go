@@ -105,7 +105,7 @@ func (g *told) members(t require.TestingT, v chat.Visibility, m chat.Message) {
 }
 
 // requireWhole checks that ledger, head, roster and inboxes of a group say the
-// same, and gives what they say.
+// same, and returns what they say.
 func requireWhole(t require.TestingT, c *cloud, s *store.Store, id chat.ConversationID) told {
 	head := c.Head(id)
 	entries, err := s.Entries(context.Background(), id, chat.Range{From: 1, To: head.LastSeq})
@@ -784,7 +784,7 @@ func TestSendersOfAGroupAreLearnedTogether(t *testing.T) {
 	requireWhole(t, c, admin, id)
 }
 
-// What a Query gives of a roster while a removal is being applied is not believed,
+// What a Query returns of a roster while a removal is being applied is not believed,
 // in either direction.
 func TestG9_AStaleRosterLetsNobodySend(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ func (s *Store) byLane(ctx context.Context, w write, at base, so *metric.Effort,
 }
 
 // viaLane commits a message whose sender was verified at this base, by whomever. It
-// gives errNoLane if the lane does not take it.
+// returns errNoLane if the lane does not take it.
 func (s *Store) viaLane(ctx context.Context, w write, at base, so *metric.Effort) (Committed, error) {
 	if err := s.takesNoMore(w, at.head, beforeLane, so); err != nil {
 		return Committed{}, err

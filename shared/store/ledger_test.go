@@ -232,7 +232,7 @@ func TestAStaleHeadIsNotedAndReadNextTime(t *testing.T) {
 	require.Equal(t, []string{"TransactWriteItems"}, calls)
 }
 
-func TestReceiptsTellWhatARequestTook(t *testing.T) {
+func TestCommittedTellsWhatARequestTook(t *testing.T) {
 	t.Parallel()
 	type effort struct{ attempts, conflicts, throttles int }
 	of := func(r store.Committed) effort { return effort{r.Attempts, r.Conflicts, r.Throttles} }

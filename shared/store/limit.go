@@ -86,8 +86,8 @@ type charge struct {
 	never             int64 // that late only a clock that is wrong fills a bucket: it would shut the user out until then
 }
 
-// charge charges a bucket that is full, or one that is not, and gives 0. Where the
-// bucket is otherwise, or has too little, it gives when it will be full; 1 is long
+// charge charges a bucket that is full, or one that is not, and returns 0. Where the
+// bucket is otherwise, or has too little, it returns when it will be full; 1 is long
 // ago.
 func (s *Store) charge(ctx context.Context, c charge, full bool) (fullAt int64, err error) {
 	in := &dynamodb.UpdateItemInput{

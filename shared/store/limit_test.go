@@ -39,7 +39,7 @@ func newEnvironments(t *testing.T, n int, rate limit.Rate) *environments {
 }
 
 // flood asks each environment until it refuses, at most that often, several at a
-// time, and gives how often it was admitted.
+// time, and returns how often it was admitted.
 func (e *environments) flood(most int) int {
 	e.t.Helper()
 	var admitted atomic.Int64

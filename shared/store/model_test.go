@@ -429,7 +429,7 @@ func (r *run) dissolve() {
 }
 
 // target draws a message, mostly one that someone said, and who revises it, mostly
-// its sender; and gives what stands against that.
+// its sender; and returns what stands against that.
 func (r *run) target(label string) (m *said, user string, want chat.Code) {
 	seq := rapid.Int64Range(1, r.g.last()).Draw(r.T, "target")
 	for ; seq > 1 && r.g.ledger[seq-1].event; seq-- {

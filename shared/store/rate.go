@@ -58,7 +58,7 @@ func (s *Store) stillFull(w write) (full int, err error) {
 	return 1, s.errFullFor(w.message.ConversationID, wait)
 }
 
-// meter counts a message in the bucket as the head has it, or gives its refusal.
+// meter counts a message in the bucket as the head has it, or returns its refusal.
 func (s *Store) meter(w *write, head chat.Conversation, at place) (refused *outcome) {
 	if s.perSecond == 0 {
 		return nil

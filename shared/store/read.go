@@ -257,7 +257,7 @@ func (q quota) next(s stretch, first bool) int {
 }
 
 // read reads a window in one direction until it is through, or the quota is used up,
-// or a long run of seqs that are gone would have to be listed. It gives at least one
+// or a long run of seqs that are gone would have to be listed. It returns at least one
 // seq.
 func (s *Store) read(ctx context.Context, conversationID chat.ConversationID, w chat.Window, d table.Direction, q quota) (stretch, error) {
 	r := w.Range
@@ -353,7 +353,7 @@ func rest(r chat.Range, seq int64, d table.Direction) chat.Range {
 	return r
 }
 
-// query reads one page and gives the messages by seq with the part of r they
+// query reads one page and returns the messages by seq with the part of r they
 // cover: a seq there without a message has none, for certain, or a damaged one.
 //
 // A strongly consistent Query shows what is committed but is not serialisable

@@ -98,7 +98,7 @@ func TestG6_ExpiredMessagesAreSkippedBeforeDynamoDBDeletesThem(t *testing.T) {
 }
 
 // walk syncs from the start in small pages, checks that they account for every
-// seq, and gives what was read.
+// seq, and returns what was read.
 func walk(t *testing.T, s *store.Store, conversationID chat.ConversationID, last int64) (got []chat.Message, skipped []int64, first int64, pages int) {
 	t.Helper()
 	for after := int64(0); after < last; pages++ {

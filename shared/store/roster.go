@@ -92,7 +92,7 @@ func errReaders() error {
 }
 
 // Rosters remembers rosters by conversation and version. A roster of a version
-// never changes, so what it gives is at least as new as the version asked for.
+// never changes, so what it returns is at least as new as the version asked for.
 type Rosters struct {
 	store   *Store
 	smaller bool // than crowds: no others
@@ -120,7 +120,7 @@ func NewRosters(s *Store) *Rosters {
 	return &Rosters{store: s, known: map[chat.ConversationID]knownRoster{}}
 }
 
-// NewSmallRosters makes one of rosters that are no crowds'. Of a crowd's it gives ErrCrowd.
+// NewSmallRosters makes one of rosters that are no crowds'. A crowd's is ErrCrowd.
 func NewSmallRosters(s *Store) *Rosters {
 	r := NewRosters(s)
 	r.smaller = true

@@ -181,7 +181,8 @@ func (s *Store) raise(ctx context.Context, userID, field string, conversationIDs
 	if err != nil {
 		return head, fmt.Errorf("raising the sync head of %s: %w", userID, err)
 	}
-	return head, table.Unmarshal(out.Attributes, &head)
+	err = table.Unmarshal(out.Attributes, &head)
+	return head, err
 }
 
 func (s *Store) createSyncHead(ctx context.Context, userID string) error {

@@ -98,7 +98,7 @@ func (w Watermarks) max(other Watermarks) Watermarks {
 }
 
 // Clear hides a conversation from the user up to throughSeq, on all devices, and
-// gives the position now in force. It never goes down. rose is false if it was
+// returns the position now in force. It never goes down. rose is false if it was
 // there already. It errs as Ack does.
 //
 // Through the last seq of a conversation that the user has left, it takes the
@@ -184,7 +184,8 @@ func (s *Store) updateLine(ctx context.Context, userID string, head chat.Convers
 	if len(attributes) == 0 || head.LastSeq == 0 {
 		return chat.Line{}, false, s.noLine(ctx, head, remembered)
 	}
-	return old, done, table.Unmarshal(attributes, &old)
+	err = table.Unmarshal(attributes, &old)
+	return old, done, err
 }
 
 // ReceiptPage says who has received and who has read a message.
@@ -193,7 +194,7 @@ type ReceiptPage struct {
 	Next            string   // the cursor of the next page, "" after the last
 }
 
-// Receipts gives, of the members after the cursor, at most limit, those whose
+// Receipts returns, of the members after the cursor, at most limit, those whose
 // watermarks have reached seq; of a single conversation that is not answered, the
 // caller alone. NotFound for a seq the caller may not read, and Forbidden for a
 // former member, who is not told who came after.

@@ -123,6 +123,12 @@ func (b *batch) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.root
 	cmd.Env = environment()
+	if args[0] == "list" {
+		// Else it keeps an index of each folder under the names and times of its files. One
+		// that is moved away meanwhile is kept as empty, and go build believes that once it
+		// is back.
+		cmd.Env = append(cmd.Env, "GODEBUG=goindex=0")
+	}
 	// The compilers that it runs end with it: it would wait for one that hangs.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) } // it removes its work folder

@@ -17,9 +17,8 @@ import (
 // Likeness makes what an engine says of its streams look as in AWS, for requests that
 // it passes on: the region and the account are the stack's, a sequence number has 21
 // digits and an event id 32 hexadecimal ones, and clients can read who deleted what has
-// expired. dynoxide counts both from 1 for each
-// table, so a program that takes them for integers, or for the same, would work here
-// and fail there.
+// expired. dynoxide counts both from 1 for each table, so a program that takes them for
+// integers, or for the same, would work here and fail there.
 //
 // Only names that are followed by a string are looked at, and one object that has such
 // names: in an item each name is followed by an object, whose one name is a type's, so

@@ -31,13 +31,13 @@ const (
 // more. An event that is given up is logged; those that wait when the service is
 // closed are dropped.
 //
-// The errors are [*UnknownFunctionError], [ErrRequestTooLarge] for more than 1 MB,
+// The errors are [ErrUnknownFunction], [ErrRequestTooLarge] for more than 1 MB,
 // [ErrTooManyRequests] when 1,000 events wait, and [ErrClosed].
 func (s *Service) InvokeEvent(function string, payload []byte) error {
-	p, ok := s.pools[function]
+	p, err := s.poolOf(function)
 	switch {
-	case !ok:
-		return &UnknownFunctionError{Function: function}
+	case err != nil:
+		return err
 	case len(payload) > maxEvent:
 		return fmt.Errorf("an event for %s of %d bytes, above %d: %w", function, len(payload), maxEvent, ErrRequestTooLarge)
 	case s.ctx.Err() != nil:

@@ -42,8 +42,7 @@ func TestAnEventThatFailsIsTriedTwiceMore(t *testing.T) {
 func TestEventsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	f := start(t, atMost(1))
-	var unknown *lambda.UnknownFunctionError
-	require.ErrorAs(t, f.InvokeEvent("G", nil), &unknown)
+	require.ErrorIs(t, f.InvokeEvent("G", nil), lambda.ErrUnknownFunction)
 	require.ErrorIs(t, f.InvokeEvent("F", make([]byte, 1<<20+1)), lambda.ErrRequestTooLarge)
 	path := filepath.Join(t.TempDir(), "end")
 	for i := range 1000 {

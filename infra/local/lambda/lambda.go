@@ -56,13 +56,8 @@ var ErrTooManyRequests = errors.New("too many requests")
 // RequestTooLargeException.
 var ErrRequestTooLarge = errors.New("the request payload is larger than 6 MB")
 
-// UnknownFunctionError is returned for a function that is not configured.
-type UnknownFunctionError struct{ Function string }
-
-// Error names the function.
-func (e *UnknownFunctionError) Error() string {
-	return fmt.Sprintf("there is no function %q", e.Function)
-}
+// ErrUnknownFunction is returned for a function that is not configured.
+var ErrUnknownFunction = errors.New("there is no function")
 
 // Function is a function of the template, and what it takes to run it. The memory is
 // told to the function and not enforced. Without a ReservedConcurrency, 10 processes are
@@ -196,14 +191,14 @@ func (f Function) bootstrap() string { return filepath.Join(f.Dir, "bootstrap") 
 // process that ended, Sandbox.Timedout, Function.ResponseSizeTooLarge, or
 // Runtime.InvalidEntrypoint for a program that cannot be run.
 //
-// err is set when there was no invocation or no answer: [*UnknownFunctionError],
+// err is set when there was no invocation or no answer: [ErrUnknownFunction],
 // [ErrRequestTooLarge], [ErrTooManyRequests] (together with the error of ctx if
 // that ended the wait), [ErrClosed], or the error of ctx. In the last case the
 // invocation goes on by itself, as in Lambda.
 func (s *Service) Invoke(ctx context.Context, function string, payload []byte) (answer []byte, functionError string, err error) {
-	p, ok := s.pools[function]
-	if !ok {
-		return nil, "", &UnknownFunctionError{Function: function}
+	p, err := s.poolOf(function)
+	if err != nil {
+		return nil, "", err
 	}
 	if len(payload) > maxRequest {
 		return nil, "", fmt.Errorf("invoking %s with %d bytes: %w", function, len(payload), ErrRequestTooLarge)
@@ -215,16 +210,22 @@ func (s *Service) Invoke(ctx context.Context, function string, payload []byte) (
 	return res.payload, res.functionError, nil
 }
 
+func (s *Service) poolOf(function string) (*pool, error) {
+	if p, ok := s.pools[function]; ok {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%w %q", ErrUnknownFunction, function)
+}
+
 // Renew is for a function whose executable was replaced. Processes of the old one end,
 // those at work when they have answered; calls from now on get the new one. It does
 // not wait.
 func (s *Service) Renew(function string) error {
-	p, ok := s.pools[function]
-	if !ok {
-		return &UnknownFunctionError{Function: function}
+	p, err := s.poolOf(function)
+	if err == nil {
+		p.renew()
 	}
-	p.renew()
-	return nil
+	return err
 }
 
 // Close refuses new calls, lets those under way finish, and ends all processes.
@@ -256,7 +257,7 @@ func (s *Service) Close(ctx context.Context) error {
 	return fmt.Errorf("lambda: %d processes were killed at work: %w", killed, ctx.Err())
 }
 
-// Stats is what happened to one function since New.
+// Stats is what happened to one function since New. Tests look at it.
 type Stats struct {
 	Name string
 	// Processes exist now, Idle of them have no work. Waiting calls have no
@@ -267,9 +268,6 @@ type Stats struct {
 	// Errors counts invocations that ended in a function error. Timeouts are
 	// those that took too long, Crashes those whose process ended unanswered.
 	Errors, Timeouts, Crashes int
-	// ColdStarts has, for the latest 100 processes that answered, the time
-	// from their start to their first answer, oldest first.
-	ColdStarts []time.Duration
 }
 
 // Stats returns one entry per function, in the order of Config.Functions.

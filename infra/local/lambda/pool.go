@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// maxColdStarts is how many cold start durations are kept.
-const maxColdStarts = 100
-
 // pool has the processes of one function.
 //
 // Calls wait in the queue only while every process is at work and no further
@@ -267,7 +264,6 @@ func (p *pool) snapshot() Stats {
 	defer p.mu.Unlock()
 	s := p.stats
 	s.Processes, s.Idle, s.Waiting = len(p.all), len(p.idle), len(p.queue)
-	s.ColdStarts = slices.Clone(s.ColdStarts)
 	return s
 }
 
@@ -276,11 +272,4 @@ func (p *pool) count(change func(*Stats)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.stats)
-}
-
-func (s *Stats) addColdStart(d time.Duration) {
-	if len(s.ColdStarts) == maxColdStarts {
-		s.ColdStarts = s.ColdStarts[1:]
-	}
-	s.ColdStarts = append(s.ColdStarts, d)
 }

@@ -64,8 +64,7 @@ func TestRenew(t *testing.T) {
 	}
 	require.Zero(t, f.stats().Errors)
 
-	var unknown *lambda.UnknownFunctionError
-	require.ErrorAs(t, f.Renew("G"), &unknown)
+	require.ErrorIs(t, f.Renew("G"), lambda.ErrUnknownFunction)
 }
 
 // Who waits for the only process gets the new one.

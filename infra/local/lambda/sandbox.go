@@ -109,9 +109,6 @@ func (p *pool) run(proc *sandbox, inv *invocation) (seen bool) {
 		p.finish(inv, res, began, cold)
 		return res != nil
 	}
-	if cold {
-		p.count(func(s *Stats) { s.addColdStart(time.Since(began)) })
-	}
 	if proc.awaitReady(time.After(settleTime)) {
 		p.release(proc)
 		p.finish(inv, res, began, cold)

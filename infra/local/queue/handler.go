@@ -127,10 +127,10 @@ func (q *Queue) sendMessage(e entry) (result, error) {
 	return result{MessageID: m.id, MD5OfBody: sumOf(m.body)}, nil
 }
 
-var receiptForm = regexp.MustCompile(`^[0-9a-f-]{36}#\d+$`)
+var handleForm = regexp.MustCompile(`^[0-9a-f-]{36}#\d+$`)
 
 func (q *Queue) deleteMessage(e entry) (result, error) {
-	if !receiptForm.MatchString(e.ReceiptHandle) {
+	if !handleForm.MatchString(e.ReceiptHandle) {
 		return result{}, refusal("ReceiptHandleIsInvalid", "%q is no receipt handle", e.ReceiptHandle)
 	}
 	return result{}, q.remove(e.ReceiptHandle)
@@ -138,7 +138,7 @@ func (q *Queue) deleteMessage(e entry) (result, error) {
 
 func (q *Queue) changeVisibility(e entry) (result, error) {
 	switch {
-	case !receiptForm.MatchString(e.ReceiptHandle):
+	case !handleForm.MatchString(e.ReceiptHandle):
 		return result{}, refusal("ReceiptHandleIsInvalid", "%q is no receipt handle", e.ReceiptHandle)
 	case e.VisibilityTimeout == nil:
 		return result{}, refusal("MissingParameter", "VisibilityTimeout is missing")

@@ -265,7 +265,7 @@ func (q *Queue) drop(is func(*message) bool) error {
 	return q.file.change(q.messages, gone)
 }
 
-// handle is a receipt: that of the last time it was received is good.
+// handle is what a message is deleted by: that of the last time it was received is good.
 func (m *message) handle() string { return fmt.Sprintf("%s#%d", m.id, m.received) }
 
 // remove takes out the messages with those handles. Those that are not there, or were

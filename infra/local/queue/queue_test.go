@@ -190,7 +190,7 @@ func TestBodiesAndReceivesSurvive(t *testing.T) {
 	}
 }
 
-func TestAReceiptIsGoodUntilTheNext(t *testing.T) {
+func TestAHandleIsGoodUntilTheNext(t *testing.T) {
 	t.Parallel()
 	c := serve(t, queue.Open(configure(t.TempDir(), "q")))
 	c.send("x")

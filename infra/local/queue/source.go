@@ -142,10 +142,10 @@ func (f *feeder) settle(messages []message, result []byte, functionError string)
 	}
 }
 
-// done returns the receipts of the messages that need no more work: none, and an error, if
+// done returns the handles of the messages that need no more work: none, and an error, if
 // the function failed, or its answer cannot be read or names a message that is not in the
 // batch.
-func (f *feeder) done(messages []message, result []byte, functionError string) (receipts []string, err error) {
+func (f *feeder) done(messages []message, result []byte, functionError string) (handles []string, err error) {
 	if functionError != "" {
 		return nil, errors.New(functionError)
 	}
@@ -162,10 +162,10 @@ func (f *feeder) done(messages []message, result []byte, functionError string) (
 	}
 	for _, m := range messages {
 		if !slices.Contains(failed, m.id) {
-			receipts = append(receipts, m.handle())
+			handles = append(handles, m.handle())
 		}
 	}
-	return receipts, nil
+	return handles, nil
 }
 
 // delivered is a message as Lambda gives it to a function ("Example standard queue

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/inorder-im/inorder/infra/local/batch"
-
 	smithytime "github.com/aws/smithy-go/time"
 
+	"github.com/inorder-im/inorder/infra/local/batch"
 	"github.com/inorder-im/inorder/shared/letter"
 )
 

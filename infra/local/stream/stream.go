@@ -126,9 +126,8 @@ func (p *Poller) nextWake() <-chan struct{} {
 	return p.woken
 }
 
-// Open finds the stream, and fixes the starting position:
-// with Latest, every record written after Open returned is delivered. Call
-// [Poller.Run] to start.
+// Open finds the stream, and fixes the starting position: with Latest, every record
+// written after Open returned is delivered. Call [Poller.Run] to start.
 func Open(ctx context.Context, cfg Config, m Mapping) (*Poller, error) {
 	if cfg.PollInterval <= 0 {
 		cfg.PollInterval = defaultPollInterval

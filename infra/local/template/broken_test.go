@@ -221,7 +221,7 @@ func TestLoad_BrokenTemplates(t *testing.T) {
 		{name: "bad conditions", template: "Conditions:\n  A: !Condition B\n  B: !Not [Condition: A]\n  C: yes\n  D: !Equals [!Ref Topic, x]\n  E: !Or [!Condition D]\nResources:\n" + topic, want: []string{
 			":3: Conditions.B[0]: the condition A depends on itself",
 			":4: Conditions.C: a condition is Fn::Equals, Fn::And, Fn::Or, Fn::Not or Condition",
-			":5: Conditions.D[0]: a condition cannot use the resource Topic; only parameters and mappings",
+			":5: Conditions.D[0]: a condition cannot use the resource Topic; only parameters",
 			":6: Conditions.E: Fn::Or takes a list of 2 to 10 conditions"}},
 
 		// parameters

@@ -149,7 +149,7 @@ func (e *evaluation) valueOf(n *yaml.Node, name string) (string, bool) {
 // usable reports a resource that cannot be referred to from n.
 func (e *evaluation) usable(n *yaml.Node, r *resource) bool {
 	if e.conditionsOnly {
-		e.fail(n, "a condition cannot use the resource %s; only parameters and mappings", r.id)
+		e.fail(n, "a condition cannot use the resource %s; only parameters", r.id)
 		return false
 	}
 	if !e.exists(r) {

@@ -1,5 +1,7 @@
 package template
 
+import "maps"
+
 const (
 	typeFunction      = "AWS::Serverless::Function"
 	typeWebSocketAPI  = "AWS::Serverless::WebSocketApi"
@@ -12,8 +14,8 @@ const (
 	typeStage = "AWS::ApiGatewayV2::Stage" // made by SAM for the API
 )
 
-// kind is what references to a resource of one type give. The patterns may use
-// {name} {id} {hash} {region} {account} {partition} {suffix} {stack}, as the resource
+// kind is what references to a resource of one type return. The patterns may use
+// {name} {stage} {hash} {apiID} {region} {account} {partition} {suffix}, as the resource
 // type's "Return values" in the CloudFormation reference describe them.
 type kind struct {
 	nameProperty string // the property that gives {name}; else it is made up
@@ -161,18 +163,8 @@ var globals = map[string]struct {
 // otherGlobals are for resource types that do not run here, so they change nothing.
 var otherGlobals = set(`Api CapacityProvider HttpApi LayerVersion MicroVMImage NetworkConnector SimpleTable StateMachine`)
 
-func union(a, b map[string]bool) map[string]bool {
-	out := map[string]bool{}
-	for _, m := range []map[string]bool{a, b} {
-		for k := range m {
-			out[k] = true
-		}
-	}
-	return out
-}
-
 func minus(a map[string]bool, words string) map[string]bool {
-	out := union(a, nil)
+	out := maps.Clone(a)
 	for w := range set(words) {
 		delete(out, w)
 	}

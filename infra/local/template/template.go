@@ -2,8 +2,8 @@
 // that the local cloud runs.
 //
 // It understands the part of SAM and CloudFormation that such a stack needs:
-// parameters, rules, mappings, conditions, Globals, the intrinsic functions, and the
-// resource types that run locally. Whatever else is in the template is either on
+// parameters, rules, conditions, Globals, the intrinsic functions, and the resource
+// types that run locally. Whatever else is in the template is either on
 // an explicit list of things without meaning on one machine (alarms, roles, tags)
 // or an [Error] with file and line. Nothing is skipped silently.
 package template
@@ -82,9 +82,8 @@ const (
 	Latest      = "LATEST"       // what is written from now on
 )
 
-// StreamMapping is an event source mapping from a table's stream to a function:
-// a DynamoDB event of
-// the function.
+// StreamMapping is an event source mapping from a table's stream to a function: a
+// DynamoDB event of the function.
 // Defaults and limits are those of the Lambda API reference, CreateEventSourceMapping.
 type StreamMapping struct {
 	LogicalID               string

@@ -159,7 +159,7 @@ func TestAdmin_ChangedBetween(t *testing.T) {
 	require.ErrorIs(t, operate.New(s).ChangedBetween(t.Context(), 0, 9999, func(chat.Conversation) error { return stop }), stop)
 }
 
-// erasable fills a store and gives the ledgers as cy sees them.
+// erasable fills a store and returns the ledgers as cy sees them.
 func erasable(t *testing.T, s *store.Store) (single, group chat.ConversationID) {
 	t.Helper()
 	single, group = lively(t, s)

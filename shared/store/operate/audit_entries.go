@@ -65,7 +65,7 @@ func (a *audit) notErased(ctx context.Context, event table.Message, seq int64) e
 	now, found, err := message(out[0])
 	if err == nil && found && !blank(now) && event.Erases(now.Message) {
 		a.add(Violation{
-			ConversationID: event.ConversationID, Kind: NotErased, Seq: seq, UserID: now.SenderID,
+			ConversationID: event.ConversationID, Kind: ViolationNotErased, Seq: seq, UserID: now.SenderID,
 			Expected: fmt.Sprintf("no text and no data: the event at seq %d says that they were erased", event.Seq), Found: "content",
 		})
 	}
@@ -106,7 +106,7 @@ func (a *audit) sameID(ctx context.Context, m table.Message, other int64) error 
 
 func (a *audit) duplicateMessage(m table.Message, other int64) {
 	a.add(Violation{
-		ConversationID: m.ConversationID, Kind: DuplicateMessage, Seq: m.Seq, UserID: m.SenderID,
+		ConversationID: m.ConversationID, Kind: ViolationDuplicateMessage, Seq: m.Seq, UserID: m.SenderID,
 		Expected: "message " + m.MessageID + " under one seq", Found: fmt.Sprintf("it is at seq %d too", other),
 	})
 }
@@ -119,7 +119,7 @@ func (a *audit) notBlank(ctx context.Context, m table.Message) error {
 	now, found, err := message(out[0])
 	if err == nil && found && now.Status == chat.StatusRecalled && !blank(now) {
 		a.add(Violation{
-			ConversationID: m.ConversationID, Kind: NotBlank, Seq: m.Seq, UserID: m.SenderID,
+			ConversationID: m.ConversationID, Kind: ViolationNotBlank, Seq: m.Seq, UserID: m.SenderID,
 			Expected: "no text and no data: the message was recalled", Found: "content",
 		})
 	}
@@ -177,7 +177,7 @@ func (a *audit) record(ctx context.Context, key string, m table.Message) error {
 		return err // removed meanwhile
 	}
 	v := Violation{
-		ConversationID: m.ConversationID, Kind: RecordMissing, Seq: m.Seq, UserID: m.SenderID,
+		ConversationID: m.ConversationID, Kind: ViolationRecordMissing, Seq: m.Seq, UserID: m.SenderID,
 		Expected: fmt.Sprintf("an idempotency record of %s that names message %s", m.ClientMsgID, m.MessageID), Found: "none",
 	}
 	if out[1] == nil {
@@ -191,7 +191,7 @@ func (a *audit) record(ctx context.Context, key string, m table.Message) error {
 	if isRecordOf(r, now) {
 		return nil
 	}
-	v.Kind = RecordMismatch
+	v.Kind = ViolationRecordMismatch
 	v.Found = fmt.Sprintf("it names message %s at seq %d of %s", r.MessageID, r.Seq, r.ConversationID)
 	if r.ConversationID == "" || r.ConversationID == m.ConversationID && r.Seq == m.Seq {
 		a.add(v)
@@ -210,7 +210,7 @@ func (a *audit) record(ctx context.Context, key string, m table.Message) error {
 	case other.MessageID == m.MessageID && other.ConversationID == m.ConversationID:
 		a.duplicateMessage(m, other.Seq)
 	default:
-		v.Kind = DuplicateKey
+		v.Kind = ViolationDuplicateKey
 		v.Expected = fmt.Sprintf("one message of the idempotency key %s", m.ClientMsgID)
 		v.Found = fmt.Sprintf("another at seq %d of %s", other.Seq, other.ConversationID)
 		a.add(v)
@@ -268,7 +268,7 @@ func (a *audit) target(ctx context.Context, event table.Message) error {
 	}
 	if expected, got, ok := fits(now, target); !ok {
 		a.add(Violation{
-			ConversationID: event.ConversationID, Kind: EventTarget, Seq: event.Seq, UserID: event.SenderID,
+			ConversationID: event.ConversationID, Kind: ViolationEventTarget, Seq: event.Seq, UserID: event.SenderID,
 			Expected: fmt.Sprintf("at seq %d %s", target.Seq, expected), Found: got,
 		})
 	}

@@ -52,13 +52,13 @@ func (t tally) against(head chat.Conversation) []Violation {
 	var wrong []Violation
 	if t.count != head.MemberCount {
 		wrong = append(wrong, Violation{
-			ConversationID: head.ConversationID, Kind: MemberCountWrong,
+			ConversationID: head.ConversationID, Kind: ViolationMemberCountWrong,
 			Expected: fmt.Sprintf("memberCount %d, as the roster has", t.count), Found: fmt.Sprintf("memberCount %d", head.MemberCount),
 		})
 	}
 	if head.Hashed() && t.hash != head.RosterHash {
 		wrong = append(wrong, Violation{
-			ConversationID: head.ConversationID, Kind: RosterWrong,
+			ConversationID: head.ConversationID, Kind: ViolationRosterWrong,
 			Expected: fmt.Sprintf("rosterHash %d, as the roster has", t.hash), Found: fmt.Sprintf("rosterHash %d", head.RosterHash),
 		})
 	}
@@ -169,13 +169,13 @@ func (a *audit) line(ctx context.Context, id chat.ConversationID, userID string,
 	v := Violation{ConversationID: id, UserID: userID}
 	if out[2] == nil {
 		if out[1] != nil {
-			v.Kind, v.Expected, v.Found = LineMissing, "an inbox line of the member", "none"
+			v.Kind, v.Expected, v.Found = ViolationLineMissing, "an inbox line of the member", "none"
 			a.add(v)
 		}
 		return nil
 	}
 	if out[0] == nil {
-		v.Kind, v.UserID, v.Expected, v.Found = HeadMissing, "", "a head", "inbox lines"
+		v.Kind, v.UserID, v.Expected, v.Found = ViolationHeadMissing, "", "a head", "inbox lines"
 		a.add(v)
 		return nil
 	}
@@ -189,15 +189,15 @@ func (a *audit) line(ctx context.Context, id chat.ConversationID, userID string,
 	}
 	top = max(top, head.LastSeq)
 	if position := ahead(line, top); position != "" {
-		v.Kind, v.Expected, v.Found = PositionAhead, fmt.Sprintf("positions up to %d", top), position
+		v.Kind, v.Expected, v.Found = ViolationPositionAhead, fmt.Sprintf("positions up to %d", top), position
 		a.add(v)
 	}
 	switch isMember := out[1] != nil; {
 	case isMember && line.LeftSeq != 0:
-		v.Kind, v.Expected, v.Found = LineFormer, "the inbox line of a member", fmt.Sprintf("leftSeq %d", line.LeftSeq)
+		v.Kind, v.Expected, v.Found = ViolationLineFormer, "the inbox line of a member", fmt.Sprintf("leftSeq %d", line.LeftSeq)
 		a.add(v)
 	case !isMember && line.LeftSeq == 0:
-		v.Kind, v.Expected, v.Found = LineOrphaned, "a roster item", "an inbox line alone"
+		v.Kind, v.Expected, v.Found = ViolationLineOrphaned, "a roster item", "an inbox line alone"
 		a.add(v)
 	}
 	return nil

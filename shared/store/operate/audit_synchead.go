@@ -33,7 +33,7 @@ func (a *audit) listed(ctx context.Context, head chat.Conversation, members []ch
 	for _, m := range members {
 		if list := lists[m.UserID]; !list.Over && !slices.Contains(list.IDs, head.ConversationID) {
 			a.add(Violation{
-				ConversationID: head.ConversationID, UserID: m.UserID, Kind: LargeNotListed,
+				ConversationID: head.ConversationID, UserID: m.UserID, Kind: ViolationLargeNotListed,
 				Expected: "the conversation in the item " + table.LargeKey, Found: fmt.Sprintf("%d others", len(list.IDs)),
 			})
 		}
@@ -55,7 +55,7 @@ func (a *audit) own(ctx context.Context, line chat.Line, in table.Item) error {
 	}
 	if wrong != "" {
 		a.add(Violation{
-			UserID: line.UserID, Kind: SyncHeadWrong, Expected: "a " + string(line.ConversationID) + " within its bounds", Found: wrong,
+			UserID: line.UserID, Kind: ViolationSyncHeadWrong, Expected: "a " + string(line.ConversationID) + " within its bounds", Found: wrong,
 		})
 	}
 	if stale {
@@ -112,7 +112,7 @@ func (a *audit) stale(ctx context.Context, userID string, in table.Item) error {
 		}
 		if since := staleSince(out[0], out[1]); since >= 0 && since < a.db.Now().Add(-listingTime).UnixMilli() {
 			a.add(Violation{
-				ConversationID: id, UserID: userID, Kind: LargeStale,
+				ConversationID: id, UserID: userID, Kind: ViolationLargeStale,
 				Expected: "no conversation in the item " + table.LargeKey + " that is not large or not the user's", Found: "this one",
 			})
 		}

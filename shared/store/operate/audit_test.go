@@ -50,7 +50,7 @@ func sorted(all ...finding) []finding {
 	return all
 }
 
-// lively fills a store with all that the product does, and gives the ids of a
+// lively fills a store with all that the product does, and returns the ids of a
 // single conversation of 12 messages and of a group.
 func lively(t *testing.T, s *store.Store) (single, group chat.ConversationID) {
 	t.Helper()
@@ -147,14 +147,18 @@ func TestAudit_FindsCorruption(t *testing.T) {
 			func(c *cloud, single, _ chat.ConversationID) {
 				c.Set(c.Tables.Conversations, convKey(single), values{"lastSeq": 9})
 			},
-			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadBehind, single, 12, ""}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.ViolationHeadBehind, single, 12, ""}}
+			},
 		},
 		"a head ahead": {
 			func(c *cloud, single, _ chat.ConversationID) {
 				c.Delete(c.Tables.Messages, entryKey(single, 12))
 				c.Delete(c.Tables.Messages, entryKey(single, 11))
 			},
-			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadAhead, single, 11, ""}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.ViolationHeadAhead, single, 11, ""}}
+			},
 		},
 		"a ledger lost": {
 			func(c *cloud, single, _ chat.ConversationID) {
@@ -162,7 +166,9 @@ func TestAudit_FindsCorruption(t *testing.T) {
 					c.Delete(c.Tables.Messages, entryKey(single, seq+1))
 				}
 			},
-			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadAhead, single, 1, ""}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.ViolationHeadAhead, single, 1, ""}}
+			},
 		},
 		"two holes": {
 			func(c *cloud, single, _ chat.ConversationID) {
@@ -171,13 +177,13 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				}
 			},
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.Hole, single, 4, ""}, {operate.Hole, single, 7, ""}}
+				return []finding{{operate.ViolationHole, single, 4, ""}, {operate.ViolationHole, single, 7, ""}}
 			},
 		},
 		"a message twice": {
 			func(c *cloud, single, _ chat.ConversationID) { c.CopyMessage(single, 3, 6) },
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.DuplicateMessage, single, 6, "alice"}}
+				return []finding{{operate.ViolationDuplicateMessage, single, 6, "alice"}}
 			},
 		},
 		"a messageId twice, each with a record": {
@@ -187,7 +193,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Idempotency, recordKey("bob", "b2"), values{"messageId": id})
 			},
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.DuplicateMessage, single, 6, "bob"}}
+				return []finding{{operate.ViolationDuplicateMessage, single, 6, "bob"}}
 			},
 		},
 		"two messages of one key": {
@@ -195,13 +201,13 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Messages, entryKey(single, 5), values{"clientMsgId": "a1"})
 			},
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.DuplicateKey, single, 5, "alice"}}
+				return []finding{{operate.ViolationDuplicateKey, single, 5, "alice"}}
 			},
 		},
 		"no record": {
 			func(c *cloud, _, _ chat.ConversationID) { c.Delete(c.Tables.Idempotency, recordKey("alice", "a1")) },
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.RecordMissing, single, 3, "alice"}}
+				return []finding{{operate.ViolationRecordMissing, single, 3, "alice"}}
 			},
 		},
 		"a record of another conversation": {
@@ -209,7 +215,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"conversationId": group})
 			},
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.RecordMismatch, single, 3, "alice"}}
+				return []finding{{operate.ViolationRecordMismatch, single, 3, "alice"}}
 			},
 		},
 		"a record of another messageId": {
@@ -217,7 +223,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Idempotency, recordKey("alice", "a1"), values{"messageId": "other"})
 			},
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.RecordMismatch, single, 3, "alice"}}
+				return []finding{{operate.ViolationRecordMismatch, single, 3, "alice"}}
 			},
 		},
 		"read too far": {
@@ -225,7 +231,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", single), values{"readSeq": 13})
 			},
 			func(single, _ chat.ConversationID) []finding {
-				return []finding{{operate.PositionAhead, single, 0, "bob"}}
+				return []finding{{operate.ViolationPositionAhead, single, 0, "bob"}}
 			},
 		},
 		"left too far": {
@@ -233,7 +239,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": 99})
 			},
 			func(_, group chat.ConversationID) []finding {
-				return []finding{{operate.PositionAhead, group, 0, "bob"}}
+				return []finding{{operate.ViolationPositionAhead, group, 0, "bob"}}
 			},
 		},
 		"a wrong count": {
@@ -241,14 +247,16 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Conversations, convKey(group), values{"memberCount": 7})
 			},
 			func(_, group chat.ConversationID) []finding {
-				return []finding{{operate.MemberCountWrong, group, 0, ""}}
+				return []finding{{operate.ViolationMemberCountWrong, group, 0, ""}}
 			},
 		},
 		"a hash of other members": {
 			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Conversations, convKey(group), values{"rosterHash": 7})
 			},
-			func(_, group chat.ConversationID) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.ViolationRosterWrong, group, 0, ""}}
+			},
 		},
 		"one member in the place of another": {
 			func(c *cloud, _, group chat.ConversationID) {
@@ -257,36 +265,44 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Inboxes, lineKey("eve", group), values{"joinSeq": 1})
 				c.Delete(c.Tables.Inboxes, lineKey("dan", group))
 			},
-			func(_, group chat.ConversationID) []finding { return []finding{{operate.RosterWrong, group, 0, ""}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.ViolationRosterWrong, group, 0, ""}}
+			},
 		},
 		"a member without a line": {
 			func(c *cloud, _, group chat.ConversationID) { c.Delete(c.Tables.Inboxes, lineKey("dan", group)) },
-			func(_, group chat.ConversationID) []finding { return []finding{{operate.LineMissing, group, 0, "dan"}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.ViolationLineMissing, group, 0, "dan"}}
+			},
 		},
 		"a member who has left": {
 			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Inboxes, lineKey("dan", group), values{"leftSeq": 5})
 			},
-			func(_, group chat.ConversationID) []finding { return []finding{{operate.LineFormer, group, 0, "dan"}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.ViolationLineFormer, group, 0, "dan"}}
+			},
 		},
 		"a line without a roster item": {
 			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Inboxes, lineKey("bob", group), values{"leftSeq": nil})
 			},
 			func(_, group chat.ConversationID) []finding {
-				return []finding{{operate.LineOrphaned, group, 0, "bob"}}
+				return []finding{{operate.ViolationLineOrphaned, group, 0, "bob"}}
 			},
 		},
 		"no head": {
 			func(c *cloud, single, _ chat.ConversationID) { c.Delete(c.Tables.Conversations, convKey(single)) },
-			func(single, _ chat.ConversationID) []finding { return []finding{{operate.HeadMissing, single, 12, ""}} },
+			func(single, _ chat.ConversationID) []finding {
+				return []finding{{operate.ViolationHeadMissing, single, 12, ""}}
+			},
 		},
 		"a recall undone": {
 			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Messages, entryKey(group, 3), values{"status": "normal", "text": "back"})
 			},
 			func(_, group chat.ConversationID) []finding {
-				return []finding{{operate.EventTarget, group, 7, "alice"}}
+				return []finding{{operate.ViolationEventTarget, group, 7, "alice"}}
 			},
 		},
 		"a recalled message with content": {
@@ -294,14 +310,16 @@ func TestAudit_FindsCorruption(t *testing.T) {
 				c.Set(c.Tables.Messages, entryKey(group, 6), values{"text": "back"})
 			},
 			func(_, group chat.ConversationID) []finding {
-				return sorted(finding{operate.NotBlank, group, 6, "cy"}, finding{operate.EventTarget, group, 6, "cy"})
+				return sorted(finding{operate.ViolationNotBlank, group, 6, "cy"}, finding{operate.ViolationEventTarget, group, 6, "cy"})
 			},
 		},
 		"an edit undone": {
 			func(c *cloud, _, group chat.ConversationID) {
 				c.Set(c.Tables.Messages, entryKey(group, 2), values{"version": 2})
 			},
-			func(_, group chat.ConversationID) []finding { return []finding{{operate.EventTarget, group, 5, "bob"}} },
+			func(_, group chat.ConversationID) []finding {
+				return []finding{{operate.ViolationEventTarget, group, 5, "bob"}}
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +340,7 @@ func TestAudit_FindsCorruption(t *testing.T) {
 			all, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 			require.NoError(t, err)
 			if name == "no head" { // nothing but the lines tells of it
-				want = []finding{{operate.HeadMissing, single, 0, ""}}
+				want = []finding{{operate.ViolationHeadMissing, single, 0, ""}}
 			}
 			require.Equal(t, want, found(all))
 			counted := 0
@@ -391,7 +409,7 @@ func TestAudit_Retention(t *testing.T) {
 			require.NoError(t, err)
 			var holes []int64
 			for _, v := range r.Violations {
-				require.Equal(t, operate.Hole, v.Kind)
+				require.Equal(t, operate.ViolationHole, v.Kind)
 				holes = append(holes, v.Seq)
 			}
 			require.Equal(t, tc.want, holes)
@@ -406,12 +424,12 @@ func TestAudit_Retention(t *testing.T) {
 		want           []finding
 	}{
 		"all of what ended long ago":        {0, long, []int64{1, 2}, []finding{}},
-		"all of what ended now":             {0, time.Minute, []int64{1, 2}, []finding{{operate.HeadAhead, "", 1, ""}}},
-		"all, within the retention":         {week, 6 * 24 * time.Hour, []int64{1, 2}, []finding{{operate.HeadAhead, "", 1, ""}}},
+		"all of what ended now":             {0, time.Minute, []int64{1, 2}, []finding{{operate.ViolationHeadAhead, "", 1, ""}}},
+		"all, within the retention":         {week, 6 * 24 * time.Hour, []int64{1, 2}, []finding{{operate.ViolationHeadAhead, "", 1, ""}}},
 		"all, after the retention":          {week, 8 * 24 * time.Hour, []int64{1, 2}, []finding{}},
 		"the end, older than the retention": {week, 8 * 24 * time.Hour, []int64{2}, []finding{}},
-		"the end, within the retention":     {week, 6 * 24 * time.Hour, []int64{2}, []finding{{operate.HeadAhead, "", 2, ""}}},
-		"the end, without retention":        {0, long, []int64{2}, []finding{{operate.HeadAhead, "", 2, ""}}},
+		"the end, within the retention":     {week, 6 * 24 * time.Hour, []int64{2}, []finding{{operate.ViolationHeadAhead, "", 2, ""}}},
+		"the end, without retention":        {0, long, []int64{2}, []finding{{operate.ViolationHeadAhead, "", 2, ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -467,7 +485,7 @@ func TestAudit_BelievesOnlySerialisableReadings(t *testing.T) {
 			got := found(r)
 			// A roster is the one thing that no transaction can read.
 			if hide("Query") {
-				require.Equal(t, sorted(finding{operate.MemberCountWrong, id, 0, ""}, finding{operate.RosterWrong, id, 0, ""}), got, name)
+				require.Equal(t, sorted(finding{operate.ViolationMemberCountWrong, id, 0, ""}, finding{operate.ViolationRosterWrong, id, 0, ""}), got, name)
 			} else {
 				require.Empty(t, got, name)
 			}
@@ -554,7 +572,7 @@ func TestAudit_ASampleOfALargeLedger(t *testing.T) {
 		require.LessOrEqual(t, r.Messages, int64(300))
 		require.Positive(t, r.Messages)
 		if len(r.Violations) > 0 {
-			require.Equal(t, []finding{{operate.Hole, id, 777, ""}}, found(r))
+			require.Equal(t, []finding{{operate.ViolationHole, id, 777, ""}}, found(r))
 			return
 		}
 		require.Less(t, tries, 2000)
@@ -783,15 +801,15 @@ func TestAudit_ALargeStore(t *testing.T) {
 	r, err = operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Equal(t, sorted(
-		finding{operate.HeadBehind, behind, 100, ""},
-		finding{operate.HeadAhead, tail, 100, ""},
-		finding{operate.Hole, hole, 3_141, ""},
-		finding{operate.DuplicateMessage, twin, 90, user("u", twin)},
-		finding{operate.DuplicateKey, key, 7, user("v", key)},
-		finding{operate.RecordMissing, lost, 55, user("v", lost)},
-		finding{operate.PositionAhead, position, 0, user("u", position)},
-		finding{operate.MemberCountWrong, count, 0, ""},
-		finding{operate.LineOrphaned, orphan, 0, user("u", orphan)},
+		finding{operate.ViolationHeadBehind, behind, 100, ""},
+		finding{operate.ViolationHeadAhead, tail, 100, ""},
+		finding{operate.ViolationHole, hole, 3_141, ""},
+		finding{operate.ViolationDuplicateMessage, twin, 90, user("u", twin)},
+		finding{operate.ViolationDuplicateKey, key, 7, user("v", key)},
+		finding{operate.ViolationRecordMissing, lost, 55, user("v", lost)},
+		finding{operate.ViolationPositionAhead, position, 0, user("u", position)},
+		finding{operate.ViolationMemberCountWrong, count, 0, ""},
+		finding{operate.ViolationLineOrphaned, orphan, 0, user("u", orphan)},
 	), found(r))
 }
 
@@ -870,7 +888,7 @@ func TestG6_ARepairedHead(t *testing.T) {
 			c.Delete(c.Tables.Messages, entryKey(single, 12))
 			report, err = operate.New(s).AuditConversation(t.Context(), single)
 			require.NoError(t, err)
-			require.Equal(t, []finding{{operate.Hole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
+			require.Equal(t, []finding{{operate.ViolationHole, single, 12, ""}}, found(report), "what is lost beside the margin is lost")
 		})
 	}
 }
@@ -1043,7 +1061,7 @@ func TestG5_TheAuditorFindsWhoIsNotListed(t *testing.T) {
 	report, err = operate.New(s).AuditConversation(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, report.Violations, 1)
-	require.Equal(t, operate.LargeNotListed, report.Violations[0].Kind)
+	require.Equal(t, operate.ViolationLargeNotListed, report.Violations[0].Kind)
 	require.Equal(t, others[0], report.Violations[0].UserID)
 
 	users, err := operate.New(s).Relist(t.Context(), id)
@@ -1078,7 +1096,7 @@ func TestG10_TheAuditorLooksAtSyncHeads(t *testing.T) {
 		report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{UserID: " "})
 		require.NoError(t, err)
 		for _, v := range report.Violations {
-			if v.Kind == operate.SyncHeadWrong {
+			if v.Kind == operate.ViolationSyncHeadWrong {
 				found = append(found, v.UserID)
 			}
 		}
@@ -1152,7 +1170,7 @@ func TestG10_TheAuditGoesOnPastAConversationThatIsAlwaysBusy(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, report.Unfinished, busy)
 			if name != "one conversation" {
-				require.Equal(t, len(others), report.Counts[operate.PositionAhead], "%v", report.Violations)
+				require.Equal(t, len(others), report.Counts[operate.ViolationPositionAhead], "%v", report.Violations)
 			}
 		})
 	}

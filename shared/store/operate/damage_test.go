@@ -22,16 +22,16 @@ func TestG10_TheAuditGoesOnPastADamagedItem(t *testing.T) {
 	}{
 		"a head": {func(c *cloud) (string, values, string) {
 			return c.Tables.Conversations, convKey(single), "memberCount"
-		}, finding{operate.ItemDamaged, single, 0, ""}},
-		"a message": {func(c *cloud) (string, values, string) { return c.Tables.Messages, entryKey(single, 2), "serverTime" }, finding{operate.ItemDamaged, single, 2, ""}},
+		}, finding{operate.ViolationItemDamaged, single, 0, ""}},
+		"a message": {func(c *cloud) (string, values, string) { return c.Tables.Messages, entryKey(single, 2), "serverTime" }, finding{operate.ViolationItemDamaged, single, 2, ""}},
 		"the last message": {func(c *cloud) (string, values, string) {
 			return c.Tables.Messages, entryKey(single, 3), "serverTime"
-		}, finding{operate.ItemDamaged, single, 3, ""}},
-		"a sender": {func(c *cloud) (string, values, string) { return c.Tables.Messages, entryKey(single, 2), "senderId" }, finding{operate.ItemDamaged, single, 0, ""}},
+		}, finding{operate.ViolationItemDamaged, single, 3, ""}},
+		"a sender": {func(c *cloud) (string, values, string) { return c.Tables.Messages, entryKey(single, 2), "senderId" }, finding{operate.ViolationItemDamaged, single, 0, ""}},
 		"a line": {func(c *cloud) (string, values, string) {
 			return c.Tables.Inboxes, lineKey("bob", single), "readSeq"
-		}, finding{operate.ItemDamaged, single, 0, "bob"}},
-		"a record": {func(c *cloud) (string, values, string) { return c.Tables.Idempotency, recordKey("alice", "1"), "seq" }, finding{operate.ItemDamaged, single, 1, "alice"}},
+		}, finding{operate.ViolationItemDamaged, single, 0, "bob"}},
+		"a record": {func(c *cloud) (string, values, string) { return c.Tables.Idempotency, recordKey("alice", "1"), "seq" }, finding{operate.ViolationItemDamaged, single, 1, "alice"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +57,7 @@ func TestG10_TheAuditGoesOnPastADamagedItem(t *testing.T) {
 						all = append(all, f)
 					}
 				}
-				require.Equal(t, 4, r.Counts[operate.PositionAhead], "%v", r.Violations)
+				require.Equal(t, 4, r.Counts[operate.ViolationPositionAhead], "%v", r.Violations)
 				return all
 			}
 			o := operate.New(s)
@@ -155,6 +155,6 @@ func TestG10_TheAuditGoesOnPastAListOfWhatIsNoKey(t *testing.T) {
 	r, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{})
 	require.NoError(t, err)
 	require.Equal(t, []finding{
-		{operate.ItemDamaged, "", 0, "aaron"}, {operate.ItemDamaged, "", 0, "zed"}, {operate.PositionAhead, chat.SingleID("alice", "bob"), 0, "alice"},
+		{operate.ViolationItemDamaged, "", 0, "aaron"}, {operate.ViolationItemDamaged, "", 0, "zed"}, {operate.ViolationPositionAhead, chat.SingleID("alice", "bob"), 0, "alice"},
 	}, found(r))
 }

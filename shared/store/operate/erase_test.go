@@ -240,7 +240,7 @@ func TestG5_TheEventOfAnErasureDoesNotExpire(t *testing.T) {
 		return found(report)
 	}
 	require.Empty(t, audited(s))
-	require.Equal(t, []finding{{operate.Hole, id, 3, ""}}, audited(c.Store(nil)), "nothing expires without retention")
+	require.Equal(t, []finding{{operate.ViolationHole, id, 3, ""}}, audited(c.Store(nil)), "nothing expires without retention")
 	page, err := s.Sync(t.Context(), "bob", id, 0, 500, 32*1024)
 	require.NoError(t, err)
 	require.Equal(t, []int64{2, 4}, []int64{page.Messages[0].Seq, page.Messages[1].Seq})
@@ -271,9 +271,9 @@ func TestAudit_FindsAnErasureThatBrokeOff(t *testing.T) {
 	}
 	require.Empty(t, audited(), "it may be under way")
 	c.Age(id, 4, 2*time.Hour)
-	require.Equal(t, []finding{{operate.NotErased, id, 1, "alice"}}, audited())
+	require.Equal(t, []finding{{operate.ViolationNotErased, id, 1, "alice"}}, audited())
 	send(t, s, "alice", "bob", "5")
-	require.Zero(t, slices.Index(audited(), finding{operate.NotErased, id, 1, "alice"}), "what she sends since is another matter")
+	require.Zero(t, slices.Index(audited(), finding{operate.ViolationNotErased, id, 1, "alice"}), "what she sends since is another matter")
 	erase(t, s, "alice")
 	require.Empty(t, audited())
 }

@@ -72,7 +72,7 @@ func (o *Operator) raiseHead(ctx context.Context, conversationID chat.Conversati
 	}
 }
 
-// tryRaise gives, beside the error of its write, what it tried; the next try finds
+// tryRaise returns, beside the error of its write, what it tried; the next try finds
 // by that whether it was carried out and only the answer got lost.
 func (o *Operator) tryRaise(ctx context.Context, tried Repair, conversationID chat.ConversationID, margin int64, onlyBehind bool) (Repair, error) {
 	var head chat.Conversation

@@ -135,7 +135,7 @@ func TestG9_TheAuditorFindsWhoIsListedForTooLong(t *testing.T) {
 		report, err := operate.New(s).AuditAll(t.Context(), operate.AuditCursor{UserID: " "})
 		require.NoError(t, err)
 		for _, v := range report.Violations {
-			if v.Kind == operate.LargeStale {
+			if v.Kind == operate.ViolationLargeStale {
 				found = append(found, fmt.Sprint(v.UserID, " ", v.ConversationID))
 			}
 		}

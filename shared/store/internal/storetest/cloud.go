@@ -110,7 +110,7 @@ type Wire struct {
 	Rule  func(op string, n int) Fault // n counts the calls of this op from 1
 	Edit  func(op string, request, answer []byte) []byte
 
-	// cancel gives, for a transaction, the answer that cancels it; "" for none.
+	// cancel returns, for a transaction, the answer that cancels it; "" for none.
 	Cancel func(request []byte) string
 }
 

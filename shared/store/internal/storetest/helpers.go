@@ -146,7 +146,7 @@ func RequireCode(t require.TestingT, code chat.Code, err error, about ...any) {
 	_ = Refused(t, code, err, about...)
 }
 
-// Refused is RequireCode, and gives the refusal.
+// Refused is RequireCode, and returns the refusal.
 func Refused(t require.TestingT, code chat.Code, err error, about ...any) *chat.Error {
 	var refusal *chat.Error
 	require.ErrorAs(t, err, &refusal, about...)
@@ -298,7 +298,7 @@ func By(user, clientMsgID string) store.Request {
 	return store.Request{UserID: user, DeviceID: "phone", ClientMsgID: clientMsgID}
 }
 
-// NewGroup makes a group and gives its id. Its first message is the event.
+// NewGroup makes a group and returns its id. Its first message is the event.
 func NewGroup(t testing.TB, s *store.Store, v chat.Visibility, owner string, members ...string) chat.ConversationID {
 	t.Helper()
 	line, _, err := s.CreateGroup(t.Context(), By(owner, "create"), "a group", members, v)

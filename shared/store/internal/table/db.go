@@ -72,7 +72,7 @@ func (db *DB) BatchGet(ctx context.Context, table string, keys []Item, consisten
 	return found, nil
 }
 
-// BatchGetPart is BatchGet which gives what it read, and the keys of what it could not
+// BatchGetPart is BatchGet which returns what it read, and the keys of what it could not
 // read, beside an error, too.
 func (db *DB) BatchGetPart(ctx context.Context, table string, keys []Item, consistent bool, attributes ...string) (found, unread []Item, err error) {
 	chunks := slices.Collect(slices.Chunk(keys, maxBatchGet))

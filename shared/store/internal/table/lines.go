@@ -18,7 +18,7 @@ import (
 const notHidden = "NOT clearedSeq >= leftSeq"
 
 // LinePage reads at most limit inbox items of a user from the cursor on, without
-// what the store keeps for itself, and gives the cursor of the next page, "" after the
+// what the store keeps for itself, and returns the cursor of the next page, "" after the
 // last.
 func (db *DB) LinePage(ctx context.Context, userID, cursor string, limit int) (items []Item, next string, err error) {
 	return db.ListPage(ctx, userID, cursor, limit, true)
