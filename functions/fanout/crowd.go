@@ -177,7 +177,8 @@ func (t *told) forget(conversationID chat.ConversationID) {
 
 // roundOf reads a round; ok is false for any other message.
 func roundOf(body string) (r round, ok bool) {
-	return r, json.Unmarshal([]byte(body), &r) == nil && r.Crowd != ""
+	err := json.Unmarshal([]byte(body), &r)
+	return r, err == nil && r.Crowd != ""
 }
 
 // deliver pushes a round, or begins it and sends the rest on its way: what fails is tried

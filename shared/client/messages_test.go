@@ -92,14 +92,14 @@ func TestAMessageIsEditedAndRecalled(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(2), edited.Version)
 		_, err = alice.Edit(ctx, m, "again")
-		require.Equal(t, client.VersionConflict, client.CodeOf(err))
+		require.Equal(t, client.CodeVersionConflict, client.CodeOf(err))
 		both := take(t, alice, group, 2)
 		require.Equal(t, []string{"the cat", "the cat"}, texts(both))
 		require.JSONEq(t, `{"url":"x"}`, string(both[0].Data))
 		require.Equal(t, []bool{false, true}, []bool{client.IsEvent(both[0]), client.IsEvent(both[1])})
 		_, err = alice.Recall(ctx, m)
 		require.NoError(t, err)
-		require.Equal(t, client.Recalled, take(t, alice, group, 3)[0].Status)
+		require.Equal(t, client.StatusRecalled, take(t, alice, group, 3)[0].Status)
 	})
 }
 

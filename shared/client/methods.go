@@ -88,7 +88,7 @@ func (c *Client) raiseOwn(conversationID chat.ConversationID, at Positions, clea
 	return c.raise(c.conversation(conversationID), at, clearedSeq)
 }
 
-// Recall takes a message back. It errs with NotFound, Forbidden or TooLate.
+// Recall takes a message back. It errs with CodeNotFound, CodeForbidden or CodeTooLate.
 func (c *Client) Recall(ctx context.Context, m Message) (Sent, error) {
 	return c.RequestRecall(ctx, wire.Recall{ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID})
 }
@@ -100,9 +100,9 @@ func (c *Client) RequestRecall(ctx context.Context, r wire.Recall) (wire.Sent, e
 }
 
 // Edit replaces the text of one of the user's own messages and leaves its data. It errs
-// with VersionConflict if m is not its last version, with that in the details, with
-// NotFound, Forbidden, TooLate, or Limit after chat.MaxEdits edits. One that waits behind
-// others of the same m comes after them.
+// with CodeVersionConflict if m is not its last version, with that in the details, with
+// CodeNotFound, CodeForbidden, CodeTooLate, or CodeLimit after chat.MaxEdits edits. One
+// that waits behind others of the same m comes after them.
 func (c *Client) Edit(ctx context.Context, m Message, text string) (Edited, error) {
 	return c.RequestEdit(ctx, wire.Edit{
 		ConversationID: m.ConversationID, Seq: m.Seq, MessageID: m.MessageID, Version: m.Version + c.editsOf(m), Text: text, Data: m.Data,
@@ -137,8 +137,8 @@ func (c *Client) RequestEdit(ctx context.Context, r wire.Edit) (wire.Edited, err
 
 // CreateGroup makes a group of the user, who owns it, and up to chat.MaxRosterChange-1
 // others, who may be none; AddMembers takes the rest. Visibility is all if empty. It errs
-// with Limit where the server's quotas are used up, and with Forbidden where only the
-// product makes groups.
+// with CodeLimit where the server's quotas are used up, and with CodeForbidden where only
+// the product makes groups.
 func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Created, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	if r.Members == nil {
@@ -157,17 +157,17 @@ func (c *Client) CreateGroup(ctx context.Context, r wire.CreateGroup) (wire.Crea
 }
 
 // AddMembers adds up to chat.MaxRosterChange users to a group, of up to
-// chat.MaxGroupMembers; owners and admins may. It errs with BadRequest for those who are
-// members already, with Forbidden for those who lately left it themselves, and with Limit
-// where the group or a quota is full: the users concerned are in the details.
+// chat.MaxGroupMembers; owners and admins may. It errs with CodeBadRequest for those who
+// are members already, with CodeForbidden for those who lately left it themselves, and with
+// CodeLimit where the group or a quota is full: the users concerned are in the details.
 func (c *Client) AddMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionAddMembers, r.ConversationID, r.ClientMsgID, r, chat.ValidateMembers("members", r.Members))
 }
 
 // RemoveMembers removes up to chat.MaxRosterChange members from a group; the owner removes
-// anyone, an admin plain members. It errs with BadRequest for those who are no members, and
-// for the user, who can Leave.
+// anyone, an admin plain members. It errs with CodeBadRequest for those who are no members,
+// and for the user, who can Leave.
 func (c *Client) RemoveMembers(ctx context.Context, r wire.ChangeMembers) (wire.Sent, error) {
 	r.ClientMsgID = key(r.ClientMsgID)
 	return c.write(ctx, wire.ActionRemoveMembers, r.ConversationID, r.ClientMsgID, r, chat.ValidateKnownMembers("members", r.Members))
@@ -219,9 +219,9 @@ const maxPages = chat.MaxCrowdMembers/50 + 1
 // maxRereads bounds how often a roster is read that changes on the way.
 const maxRereads = 10
 
-// Members returns the roster of a conversation, as it was at one moment, and its
-// version. It errs with Forbidden in what the user has left and in a system conversation,
-// and with Busy where the roster changes faster than it can be read.
+// Members returns the roster of a conversation, as it was at one moment, and its version.
+// It errs with CodeForbidden in what the user has left and in a system conversation, and
+// with CodeBusy where the roster changes faster than it can be read.
 func (c *Client) Members(ctx context.Context, conversationID chat.ConversationID) ([]wire.Member, int64, error) {
 	for range maxRereads {
 		members, version, err := c.membersOnce(ctx, conversationID)
@@ -252,9 +252,10 @@ func (c *Client) membersOnce(ctx context.Context, conversationID chat.Conversati
 	return nil, 0, fmt.Errorf("members of %s: %w: the list does not end", conversationID, ErrProtocol)
 }
 
-// Receipts returns the members who have received and who have read the message with
-// this seq; of a single conversation in which only one has written, the user alone. It errs
-// with NotFound for a message that the user cannot see, and with Forbidden as Members does.
+// Receipts returns the members who have received and who have read the message with this
+// seq; of a single conversation in which only one has written, the user alone. It errs with
+// CodeNotFound for a message that the user cannot see, and with CodeForbidden as Members
+// does.
 func (c *Client) Receipts(ctx context.Context, conversationID chat.ConversationID, seq int64) (delivered, read []string, err error) {
 	cursor := ""
 	for range maxPages {

@@ -79,8 +79,8 @@ const (
 	TypeSystem = chat.TypeSystem
 	TypeEvent  = chat.TypeEvent
 
-	Normal   = chat.StatusNormal
-	Recalled = chat.StatusRecalled
+	StatusNormal   = chat.StatusNormal
+	StatusRecalled = chat.StatusRecalled
 
 	EventRecall   = chat.EventRecall
 	EventEdit     = chat.EventEdit
@@ -89,34 +89,34 @@ const (
 	EventDissolve = chat.EventDissolve
 	EventErase    = chat.EventErase
 
-	Single = chat.KindSingle
-	Group  = chat.KindGroup
-	System = chat.KindSystem
+	KindSingle = chat.KindSingle
+	KindGroup  = chat.KindGroup
+	KindSystem = chat.KindSystem
 
-	Owner = chat.RoleOwner
-	Admin = chat.RoleAdmin
-	Plain = chat.RolePlain
+	RoleOwner = chat.RoleOwner
+	RoleAdmin = chat.RoleAdmin
+	RolePlain = chat.RolePlain
 
 	VisibleAll       = chat.VisibleAll
 	VisibleSinceJoin = chat.VisibleSinceJoin
 
-	BadRequest          = chat.CodeBadRequest
-	TooLarge            = chat.CodeTooLarge
-	NotFound            = chat.CodeNotFound
-	Forbidden           = chat.CodeForbidden
-	IdempotencyConflict = chat.CodeIdempotencyConflict
-	VersionConflict     = chat.CodeVersionConflict
-	TooLate             = chat.CodeTooLate
-	Dissolved           = chat.CodeDissolved
-	Limit               = chat.CodeLimit
-	Busy                = chat.CodeBusy
-	Internal            = chat.CodeInternal
+	CodeBadRequest          = chat.CodeBadRequest
+	CodeTooLarge            = chat.CodeTooLarge
+	CodeNotFound            = chat.CodeNotFound
+	CodeForbidden           = chat.CodeForbidden
+	CodeIdempotencyConflict = chat.CodeIdempotencyConflict
+	CodeVersionConflict     = chat.CodeVersionConflict
+	CodeTooLate             = chat.CodeTooLate
+	CodeDissolved           = chat.CodeDissolved
+	CodeLimit               = chat.CodeLimit
+	CodeBusy                = chat.CodeBusy
+	CodeInternal            = chat.CodeInternal
 )
 
 // SingleID is the id of the conversation of two users.
 func SingleID(a, b string) ConversationID { return chat.SingleID(a, b) }
 
-// CodeOf returns the code of a refusal, or Internal for any other error.
+// CodeOf returns the code of a refusal, or CodeInternal for any other error.
 func CodeOf(err error) Code { return chat.CodeOf(err) }
 
 // IsEvent reports whether a message tells of something that happened, such as a recall,

@@ -499,7 +499,7 @@ func ordered(entries []OutboxEntry) []OutboxEntry {
 
 // Retry asks again for what was Refused, after all else in its conversation, and ends as
 // Send does. It keeps its ClientMsgID: what was refused for that has to be written anew. It
-// errs with NotFound (*chat.Error) if nothing of it was refused.
+// errs with CodeNotFound (*chat.Error) if nothing of it was refused.
 func (c *Client) Retry(ctx context.Context, clientMsgID string) (wire.Sent, error) {
 	c.mu.Lock()
 	w, ok := c.refused[clientMsgID]
@@ -517,7 +517,7 @@ func (c *Client) Retry(ctx context.Context, clientMsgID string) (wire.Sent, erro
 
 // Discard takes a write out of the outbox, or what was Refused, so that it is not sent any
 // more; a call that waits for it gets ErrDiscarded. If it was on its way, it may be
-// committed nevertheless and arrive like any other message. It errs with NotFound
+// committed nevertheless and arrive like any other message. It errs with CodeNotFound
 // (*chat.Error) if the outbox does not have it.
 func (c *Client) Discard(clientMsgID string) error {
 	c.mu.Lock()

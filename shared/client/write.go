@@ -18,8 +18,8 @@ type answer struct {
 	cleared     int64         // of a Clear
 }
 
-// encodeWrite returns a request as the outbox keeps it. It errs with TooLarge if it would
-// fit no frame.
+// encodeWrite returns a request as the outbox keeps it. It errs with CodeTooLarge if it
+// would fit no frame.
 func encodeWrite(action string, request any) (json.RawMessage, error) {
 	longestID := strings.Repeat("9", wire.MaxRequestIDBytes)
 	if _, err := encodeRequest(action, longestID, request); err != nil {

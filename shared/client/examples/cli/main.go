@@ -148,7 +148,7 @@ func (t *terminal) print(messages []client.Message) {
 		switch {
 		case client.IsEvent(m):
 			m.Text = fmt.Sprintf("(%s of %d) %s", m.Event.Kind, m.Event.TargetSeq, m.Text)
-		case m.Status == client.Recalled:
+		case m.Status == client.StatusRecalled:
 			m.Text = "(recalled)"
 		}
 		fmt.Println(m.Seq, m.SenderID+":", m.Text)
