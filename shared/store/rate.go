@@ -36,10 +36,8 @@ const maxConversationRate = 500
 // bucket has beyond that is of one that is wrong.
 const clockSlack = time.Second
 
-// burst is in what time an empty bucket becomes full. With the bucket of a second at any
-// rate, four seconds of what a partition just takes went before anybody was refused, and
-// what is tried in vain then was too much for it: at a high rate the bucket has what the
-// rate leaves of a partition's second, or one batch.
+// burst is in what time an empty bucket becomes full. It has the messages of a second, but
+// no more than are left of what a partition takes in one, and not less than a batch.
 func (s *Store) burst() time.Duration {
 	tokens := max(min(s.perSecond, maxConversationRate-s.perSecond), maxBatch)
 	return time.Duration(min(tokens, s.perSecond)) * time.Second / time.Duration(s.perSecond)
